@@ -54,7 +54,7 @@ let meshCore: [Target] = [
 /// One thread, its tasks, what they read and write, and the languages that is in. Knows nothing of radios; no Foundation.
 let loop: [Target] = [
   // Pure.
-  module("Loop", "Timing"), module("Loop", "Escaping"), module("Loop", "Exposition"), module("Loop", "JSON"),
+  module("Loop", "Timing"), module("Loop", "UntrustedText"), module("Loop", "PrometheusText"), module("Loop", "JSON"),
   module("Loop", "TOML"),
 
   library("CLinux"), library("CSQLite", "sqlite3", apt: "libsqlite3-dev"),
@@ -66,13 +66,13 @@ let loop: [Target] = [
   module("Loop", "SQLite", ["CSQLite"]),
   module("Loop", "Deflate", ["CZlib"]),
 
-  module("Loop", "Console", ["Escaping"]),
-  module("Loop", "EventLoop", ["CLinux", "Escaping", "Timing"]),
-  module("Loop", "ServiceManager", ["CLinux", "Escaping", "Timing"]),
-  module("Loop", "Proxies", ["CCurl", "Escaping", "EventLoop", "Timing"]),
-  module("Loop", "Streams", ["COpenSSL", "EventLoop"]),
-  module("Loop", "HTTP", ["CLinux", "COpenSSL", "Deflate", "Escaping", "EventLoop", "Proxies", "Streams"]),
-  module("Loop", "MQTT", ["Escaping", "EventLoop", "HTTP", "Proxies", "Streams", "Timing"]),
+  module("Loop", "Console", ["UntrustedText"]),
+  module("Loop", "EventLoop", ["CLinux", "UntrustedText", "Timing"]),
+  module("Loop", "ServiceManager", ["CLinux", "UntrustedText", "Timing"]),
+  module("Loop", "ProxyTunnel", ["CCurl", "UntrustedText", "EventLoop", "Timing"]),
+  module("Loop", "Sockets", ["COpenSSL", "EventLoop"]),
+  module("Loop", "HTTP", ["CLinux", "COpenSSL", "Deflate", "UntrustedText", "EventLoop", "ProxyTunnel", "Sockets"]),
+  module("Loop", "MQTT", ["UntrustedText", "EventLoop", "HTTP", "ProxyTunnel", "Sockets", "Timing"]),
   module("Loop", "DBus", ["CDBus", "EventLoop", "Timing"]),
 ]
 
@@ -80,9 +80,9 @@ let loop: [Target] = [
 let shared: [Target] = [
   module("Shared", "Release"),
   module("Shared", "Alerts", ["Timing"]),
-  module("Shared", "Documents", ["Escaping", "JSON"]),
+  module("Shared", "Documents", ["UntrustedText", "JSON"]),
   // Pages in a browser: their files lie in Sources/Pages, and are no Swift.
-  module("Shared", "Web", ["COpenSSL", "Escaping", "EventLoop", "HTTP", "JSON", "MeshCrypto", "Timing"]),
+  module("Shared", "PageServer", ["COpenSSL", "UntrustedText", "EventLoop", "HTTP", "JSON", "MeshCrypto", "Timing"]),
 ]
 
 /// Radio → store → upstreams.
@@ -92,39 +92,42 @@ let gateway: [Target] = [
     ["BluetoothSession", "CBluetooth", "CLinux", "Companion", "DBus", "EventLoop", "ServiceManager", "Timing"]),
   module(
     "Gateway", "Store",
-    ["CLinux", "Companion", "Documents", "Escaping", "JSON", "MeshCrypto", "RadioSession", "SQLite", "Timing"]),
+    ["CLinux", "Companion", "Documents", "UntrustedText", "JSON", "MeshCrypto", "RadioSession", "SQLite", "Timing"]),
   module("Gateway", "Sync", ["Companion", "EventLoop", "RadioSession", "Store", "Timing", "Transport"]),
   module(
     "Gateway", "Messaging",
     [
-      "CLinux", "Companion", "Delivery", "Escaping", "EventLoop", "JSON", "MeshCrypto", "RadioSession", "Store", "Sync",
+      "CLinux", "Companion", "Delivery", "UntrustedText", "EventLoop", "JSON", "MeshCrypto", "RadioSession", "Store",
+      "Sync",
       "Timing",
     ]),
   module(
     "Gateway", "Relay",
     [
-      "CLinux", "Companion", "Deflate", "Documents", "Escaping", "EventLoop", "HTTP", "JSON", "MeshCrypto", "MQTT",
-      "Proxies", "ServiceManager", "SQLite", "Store", "Streams", "Timing",
+      "CLinux", "Companion", "Deflate", "Documents", "UntrustedText", "EventLoop", "HTTP", "JSON", "MeshCrypto", "MQTT",
+      "ProxyTunnel", "ServiceManager", "SQLite", "Store", "Sockets", "Timing",
     ]),
   module(
-    "Gateway", "Proxy",
+    "Gateway", "RadioSharing",
     [
-      "CLinux", "Companion", "EventLoop", "MeshCrypto", "Messaging", "RadioSession", "Store", "Streams", "Sync",
+      "CLinux", "Companion", "EventLoop", "MeshCrypto", "Messaging", "RadioSession", "Store", "Sockets", "Sync",
       "Timing",
     ]),
   module(
     "Gateway", "Control",
     [
-      "Alerts", "BluetoothSession", "CLinux", "Companion", "Delivery", "Documents", "Escaping", "EventLoop",
-      "Exposition", "HTTP", "JSON", "MeshCrypto", "Messaging", "Proxy", "Relay", "SQLite", "Store", "Sync", "Timing",
-      "TOML", "Transport", "Web",
+      "Alerts", "BluetoothSession", "CLinux", "Companion", "Delivery", "Documents", "UntrustedText", "EventLoop",
+      "PrometheusText", "HTTP", "JSON", "MeshCrypto", "Messaging", "RadioSharing", "Relay", "SQLite", "Store", "Sync",
+      "Timing",
+      "TOML", "Transport", "PageServer",
     ]),
   module(
     "Gateway", "Gateway",
     [
-      "Alerts", "CLinux", "Companion", "Control", "Delivery", "Documents", "Escaping", "EventLoop", "HTTP", "JSON",
-      "Messaging", "Proxies", "Proxy", "Relay", "Release", "ServiceManager", "Store", "Sync", "Timing", "TOML",
-      "Transport", "Web",
+      "Alerts", "CLinux", "Companion", "Control", "Delivery", "Documents", "UntrustedText", "EventLoop", "HTTP", "JSON",
+      "Messaging", "ProxyTunnel", "RadioSharing", "Relay", "Release", "ServiceManager", "Store", "Sync", "Timing",
+      "TOML",
+      "Transport", "PageServer",
     ]),
   program("Gateway/meshpostd", "meshpostd", ["EventLoop", "Gateway"]),
 ]
@@ -134,9 +137,11 @@ let hub: [Target] = [
   module(
     "Hub", "Hub",
     [
-      "Alerts", "CLinux", "Console", "COpenSSL", "CPostgres", "Deflate", "Documents", "Escaping", "EventLoop",
-      "Exposition", "HTTP", "JSON", "MeshCrypto", "Release", "ServiceManager", "SQLite", "Streams", "Timing", "TOML",
-      "Web", .of("hummingbird", "Hummingbird"), .of("hummingbird", "HummingbirdCore"), .of("swift-log", "Logging"),
+      "Alerts", "CLinux", "Console", "COpenSSL", "CPostgres", "Deflate", "Documents", "UntrustedText", "EventLoop",
+      "PrometheusText", "HTTP", "JSON", "MeshCrypto", "Release", "ServiceManager", "SQLite", "Sockets", "Timing",
+      "TOML",
+      "PageServer", .of("hummingbird", "Hummingbird"), .of("hummingbird", "HummingbirdCore"),
+      .of("swift-log", "Logging"),
       .of("swift-http-types", "HTTPTypes"), .of("swift-nio", "NIOCore"), .of("swift-nio", "NIOHTTP1"),
       .of("swift-nio", "NIOPosix"), .of("swift-nio", "NIOWebSocket"), .of("swift-nio-extras", "NIOHTTPTypes"),
       .of("swift-nio-extras", "NIOHTTPTypesHTTP1"), .of("swift-service-lifecycle", "ServiceLifecycle"),
@@ -144,7 +149,7 @@ let hub: [Target] = [
   program(
     "Hub/meshpost-hub", "meshpost-hub",
     [
-      "Console", "EventLoop", "HTTP", "Hub", "JSON", "MQTT", "Release", "ServiceManager", "Streams", "Timing",
+      "Console", "EventLoop", "HTTP", "Hub", "JSON", "MQTT", "Release", "ServiceManager", "Sockets", "Timing",
       .arguments,
     ]),
 ]
@@ -154,8 +159,9 @@ let tool: [Target] = [
   program(
     "Tool", "meshpost",
     [
-      "CLinux", "Companion", "Console", "COpenSSL", "Escaping", "EventLoop", "HTTP", "JSON", "MeshCrypto", "Release",
-      "Timing", "TOML", "Transport", "Web", .arguments,
+      "CLinux", "Companion", "Console", "COpenSSL", "UntrustedText", "EventLoop", "HTTP", "JSON", "MeshCrypto",
+      "Release",
+      "Timing", "TOML", "Transport", "PageServer", .arguments,
     ])
 ]
 
@@ -178,23 +184,23 @@ let trials: [Target] = [
     path: "Tests/TestSupport", swiftSettings: strict),
   tests("CompanionTests", ["Companion", "MeshCrypto", "TestSupport", "Timing"]),
   tests("StoreTests", ["Companion", "Documents", "JSON", "MeshCrypto", "SQLite", "Store", "TestSupport", "Timing"]),
-  tests("WebTests", ["HTTP", "TestSupport", "Timing", "Web"]),
+  tests("PageServerTests", ["HTTP", "TestSupport", "Timing", "PageServer"]),
   tests(
     "RelayTests",
     [
-      "Companion", "Documents", "EventLoop", "HTTP", "JSON", "MeshCrypto", "Relay", "SQLite", "Store", "Streams",
+      "Companion", "Documents", "EventLoop", "HTTP", "JSON", "MeshCrypto", "Relay", "SQLite", "Store", "Sockets",
       "TestSupport", "Timing",
     ]),
   tests(
     "ProgramTests",
     [
-      "Companion", "Deflate", "Escaping", "EventLoop", "HTTP", "JSON", "MeshCrypto", "meshpost", "meshpost-hub",
-      "meshpost-radio", "meshpostd", "Streams", "TestSupport", "Timing", .arguments,
+      "Companion", "Deflate", "UntrustedText", "EventLoop", "HTTP", "JSON", "MeshCrypto", "meshpost", "meshpost-hub",
+      "meshpost-radio", "meshpostd", "Sockets", "TestSupport", "Timing", .arguments,
     ]),
   // What begins and ends a thousand times leaves nothing behind: in a process of their own, for they count what the process holds.
-  tests("LifetimeTests", ["EventLoop", "HTTP", "Relay", "Store", "Streams", "TestSupport", "Timing"]),
-  tests("EventLoopTests", ["CLinux", "EventLoop", "Streams", "TestSupport", "Timing"]),
-  tests("HTTPTests", ["CLinux", "Deflate", "EventLoop", "HTTP", "Streams", "TestSupport", "Timing"]),
+  tests("LifetimeTests", ["EventLoop", "HTTP", "Relay", "Store", "Sockets", "TestSupport", "Timing"]),
+  tests("EventLoopTests", ["CLinux", "EventLoop", "Sockets", "TestSupport", "Timing"]),
+  tests("HTTPTests", ["CLinux", "Deflate", "EventLoop", "HTTP", "Sockets", "TestSupport", "Timing"]),
   tests("BluetoothSessionTests", ["BluetoothSession", "Timing"]),
   tests("DeliveryTests", ["Companion", "Delivery", "Timing"]),
   tests(
@@ -217,17 +223,19 @@ let trials: [Target] = [
   tests(
     "HubTests",
     [
-      "Deflate", "Documents", "HTTP", "Hub", "JSON", "Relay", "SQLite", "Store", "TestSupport", "Timing", "TOML", "Web",
+      "Deflate", "Documents", "HTTP", "Hub", "JSON", "Relay", "SQLite", "Store", "TestSupport", "Timing", "TOML",
+      "PageServer",
       .of("swift-nio", "NIOCore"), .of("swift-nio", "NIOWebSocket"),
     ]),
   tests(
     "ControlTests",
-    ["Control", "EventLoop", "JSON", "Messaging", "Proxy", "Relay", "Store", "Sync", "TestSupport", "Transport"]),
-  tests("ProxiesTests", ["EventLoop", "Proxies", "TestSupport", "Timing"]),
+    ["Control", "EventLoop", "JSON", "Messaging", "RadioSharing", "Relay", "Store", "Sync", "TestSupport", "Transport"]),
+  tests("ProxyTunnelTests", ["EventLoop", "ProxyTunnel", "TestSupport", "Timing"]),
   tests(
-    "ProxyTests",
+    "RadioSharingTests",
     [
-      "Companion", "EventLoop", "Messaging", "Proxy", "Store", "Streams", "Sync", "TestSupport", "Timing", "Transport",
+      "Companion", "EventLoop", "Messaging", "RadioSharing", "Store", "Sockets", "Sync", "TestSupport", "Timing",
+      "Transport",
       "VirtualRadio",
     ]),
   tests("MQTTTests", ["EventLoop", "MQTT", "TestSupport", "Timing"]),
@@ -235,11 +243,14 @@ let trials: [Target] = [
   tests("TimingTests", ["Timing"]),
   tests("AlertsTests", ["Alerts", "Timing"]),
   tests("RadioSessionTests", ["Companion", "RadioSession", "TestSupport", "Timing"]),
-  tests("EscapingTests", ["Escaping", "JSON"]),
+  tests("UntrustedTextTests", ["UntrustedText", "JSON"]),
   tests("LanguageTests", ["JSON", "TOML"]),
   tests(
     "GatewayTests",
-    ["Companion", "EventLoop", "Gateway", "Proxies", "Relay", "SQLite", "Store", "TestSupport", "Timing", "Transport"]),
+    [
+      "Companion", "EventLoop", "Gateway", "ProxyTunnel", "Relay", "SQLite", "Store", "TestSupport", "Timing",
+      "Transport",
+    ]),
   tests("MeshCryptoTests", ["Companion", "MeshCrypto", "MeshIdentity", "TestSupport"]),
 ]
 

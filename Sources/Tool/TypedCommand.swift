@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import ArgumentParser
-import Escaping
+import UntrustedText
 
 /// The command line in the order that the parser expects: global options may also precede the command.
 struct TypedCommand {

@@ -2,7 +2,7 @@
 
 import ArgumentParser
 import Console
-import Escaping
+import UntrustedText
 import JSON
 
 struct UpstreamCommand: ParsableCommand {

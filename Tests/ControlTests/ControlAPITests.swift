@@ -3,7 +3,7 @@
 import Glibc
 import JSON
 import Messaging
-import Proxy
+import RadioSharing
 import Relay
 import Store
 import Sync

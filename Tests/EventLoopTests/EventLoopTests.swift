@@ -2,7 +2,7 @@
 
 import CLinux
 import Glibc
-import Streams
+import Sockets
 import Testing
 import Timing
 

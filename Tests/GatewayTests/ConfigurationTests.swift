@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Foundation
-import Proxies
+import ProxyTunnel
 import Relay
 import TestSupport
 import Testing
@@ -152,7 +152,7 @@ import Transport
     #expect(try way(broker + "\"mqtt://near\"") == nil)
     let wrong = ProxyEnvironment { ["ALL_PROXY": "https://me:hush@p:1"][$0] }
     let upstream = try #require(try parse("[[upstream]]\nname = \"a\"\nurl = \"http://h\"").upstreams.first)
-    let error = #expect(throws: ProxySettings.Invalid.self) { try upstream.serverProxy(in: wrong) }
+    let error = #expect(throws: TunnelSettings.Invalid.self) { try upstream.serverProxy(in: wrong) }
     #expect(error?.description.hasPrefix("ALL_PROXY in the environment: ") == true)
   }
 

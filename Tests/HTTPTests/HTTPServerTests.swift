@@ -3,7 +3,7 @@
 import CLinux
 import EventLoop
 import Glibc
-import Streams
+import Sockets
 import TestSupport
 import Testing
 import Timing

@@ -2,7 +2,7 @@
 
 import EventLoop
 import Glibc
-import Streams
+import Sockets
 
 /// A server that says what a test tells it to, byte for byte, on the test's own loop.
 final class RawServer {

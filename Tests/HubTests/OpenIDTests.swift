@@ -3,7 +3,7 @@
 import JSON
 import TOML
 import Testing
-import Web
+import PageServer
 
 @testable import Hub
 

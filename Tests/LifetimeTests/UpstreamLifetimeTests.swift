@@ -3,7 +3,7 @@
 import Foundation
 import Glibc
 import Store
-import Streams
+import Sockets
 import TestSupport
 import Testing
 import Timing

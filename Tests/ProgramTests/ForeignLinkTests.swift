@@ -5,7 +5,7 @@ import EventLoop
 import Foundation
 import HTTP
 import JSON
-import Streams
+import Sockets
 import TestSupport
 import Testing
 import Timing

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 
-import Escaping
+import UntrustedText
 import EventLoop
 import Foundation
 import Glibc
 import HTTP
-import Streams
+import Sockets
 import Synchronization
 import TestSupport
 import Testing

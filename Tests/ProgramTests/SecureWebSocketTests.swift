@@ -3,7 +3,7 @@
 import EventLoop
 import Foundation
 import HTTP
-import Streams
+import Sockets
 import TestSupport
 import Testing
 

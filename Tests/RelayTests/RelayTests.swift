@@ -4,7 +4,7 @@ import EventLoop
 import Foundation
 import JSON
 import Store
-import Streams
+import Sockets
 import TestSupport
 import Testing
 import Timing

@@ -3,7 +3,7 @@
 import EventLoop
 import Glibc
 import JSON
-import Streams
+import Sockets
 
 @testable import HTTP
 

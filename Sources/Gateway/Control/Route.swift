@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-import Escaping
+import UntrustedText
 import HTTP
 
 /// What the control socket knows: a method and a path each. Documented in docs/control-socket.md.

@@ -7,7 +7,7 @@ import EventLoop
 import Glibc
 import JSON
 import Messaging
-import Proxy
+import RadioSharing
 import Relay
 import Release
 import ServiceManager

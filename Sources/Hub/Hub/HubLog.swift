@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Console
-import Escaping
+import UntrustedText
 import Glibc
 import Logging
 import Synchronization

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-import Escaping
+import UntrustedText
 import Glibc
 
 /// The only output to a terminal, which cleans all text.

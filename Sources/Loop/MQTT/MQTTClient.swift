@@ -2,8 +2,8 @@
 
 import EventLoop
 import HTTP
-import Proxies
-import Streams
+import ProxyTunnel
+import Sockets
 import Timing
 
 /// One connection to a broker: MQTT 5, or 3.1.1 if the broker does not support 5. Publishes with QoS 1, any number at
@@ -28,7 +28,7 @@ public final class MQTTClient {
   /// Of the WebSocket that carries it; `nil`: plain TCP or TLS.
   private let path: String?
   /// The proxy, if any.
-  private let proxy: ProxySettings?
+  private let proxy: TunnelSettings?
   private let meter: TrafficMeter?
   let loop: EventLoop
   private let patience: (hello: Duration, guess: Duration)
@@ -90,7 +90,7 @@ public final class MQTTClient {
 
   /// `meter`: counts its traffic. `version`: the only one to use; `nil`: 5, or 3.1.1 if that fails.
   public convenience init(
-    host: String, port: UInt16, path: String? = nil, tls: TLSContext?, proxy: ProxySettings? = nil,
+    host: String, port: UInt16, path: String? = nil, tls: TLSContext?, proxy: TunnelSettings? = nil,
     version: MQTTVersion? = nil, meter: TrafficMeter? = nil, on loop: EventLoop
   ) {
     self.init(
@@ -101,7 +101,7 @@ public final class MQTTClient {
 
   /// `patience`: time-out of CONNECT, and of one whose version is a guess.
   init(
-    host: String, port: UInt16, path: String? = nil, tls: TLSContext?, proxy: ProxySettings? = nil,
+    host: String, port: UInt16, path: String? = nil, tls: TLSContext?, proxy: TunnelSettings? = nil,
     version: MQTTVersion? = nil, patience: (hello: Duration, guess: Duration), meter: TrafficMeter? = nil,
     on loop: EventLoop
   ) {

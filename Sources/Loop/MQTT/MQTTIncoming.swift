@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import EventLoop
-import Streams
+import Sockets
 
 /// Handles the broker's packets on an established connection.
 extension MQTTClient {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-import Escaping
+import UntrustedText
 
 /// Reason codes of CONNACK (3.1.1 and 5), PUBACK, SUBACK and DISCONNECT as text, and the reaction to them.
 enum MQTTReason {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-import Escaping
+import UntrustedText
 
 /// One end's version of a document. Each field is a separate document, so that edits conflict only if they change the same
 /// field.

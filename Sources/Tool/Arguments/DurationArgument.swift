@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import ArgumentParser
-import Escaping
+import UntrustedText
 
 /// A span of time as people type it: `90s`, `15m`, `2h`, `3d`, `1w`, or a number of seconds.
 struct DurationArgument: ExpressibleByArgument {

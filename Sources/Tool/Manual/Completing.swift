@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import ArgumentParser
-import Escaping
+import UntrustedText
 import JSON
 
 /// Names from the gateway for shell completion; none if it does not answer.

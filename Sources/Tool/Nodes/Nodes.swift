@@ -3,7 +3,7 @@
 import ArgumentParser
 import Companion
 import Console
-import Escaping
+import UntrustedText
 import Glibc
 import JSON
 

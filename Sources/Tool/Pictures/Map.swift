@@ -2,7 +2,7 @@
 
 import ArgumentParser
 import COpenSSL
-import Escaping
+import UntrustedText
 import Glibc
 import JSON
 import MeshCrypto

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-import Escaping
+import UntrustedText
 import Glibc
 
 /// What the daemon itself says of a configuration file: `meshpostd --check`.

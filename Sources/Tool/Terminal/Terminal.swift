@@ -2,7 +2,7 @@
 
 import CLinux
 import Console
-import Escaping
+import UntrustedText
 import EventLoop
 import Glibc
 import Timing

@@ -4,7 +4,7 @@ import EventLoop
 import Glibc
 import HTTP
 import JSON
-import Web
+import PageServer
 
 /// Passes requests of pages on to the control socket, here or through `ssh`, each on a connection of its own that is kept for the next.
 final class GatewayPass {

@@ -4,7 +4,7 @@ import ArgumentParser
 import EventLoop
 import Glibc
 import HTTP
-import Web
+import PageServer
 
 struct WebCommand: ParsableCommand {
   static let configuration = CommandConfiguration(

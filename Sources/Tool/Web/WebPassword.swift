@@ -4,7 +4,7 @@ import ArgumentParser
 import Console
 import Glibc
 import JSON
-import Web
+import PageServer
 
 extension WebCommand {
   struct Password: ParsableCommand {

@@ -4,7 +4,7 @@ import Companion
 import EventLoop
 import Glibc
 import Messaging
-import Proxy
+import RadioSharing
 import Relay
 import Store
 import Transport

@@ -2,8 +2,8 @@
 
 import Companion
 import EventLoop
-import Exposition
-import Proxy
+import PrometheusText
+import RadioSharing
 import Relay
 import Store
 import Sync
@@ -14,7 +14,7 @@ struct MetricsReport {
   let dependencies: ControlAPI.Dependencies
 
   func write() throws(StoreError) -> [UInt8] {
-    var text = Exposition()
+    var text = PrometheusText()
     gateway(&text)
     radio(&text)
     sync(&text)
@@ -26,7 +26,7 @@ struct MetricsReport {
     return text.bytes
   }
 
-  private func gateway(_ text: inout Exposition) {
+  private func gateway(_ text: inout PrometheusText) {
     text.metric("meshpost_build_info", .gauge, "The daemon's version and the gateway's name, as labels.") {
       $0.add(1, ("version", dependencies.version), ("gateway", dependencies.store.gatewayID))
     }
@@ -42,7 +42,7 @@ struct MetricsReport {
       dependencies.loop.wallClock.isSynchronised ? 1 : 0)
   }
 
-  private func radio(_ text: inout Exposition) {
+  private func radio(_ text: inout PrometheusText) {
     let connection = dependencies.connection
     text.gauge("meshpost_radio_up", "1: the link to the radio is up.", connection.state == .up ? 1 : 0)
     if let identity = connection.identity {
@@ -70,7 +70,7 @@ struct MetricsReport {
       dependencies.counts.lastRSSI)
   }
 
-  private func sync(_ text: inout Exposition) {
+  private func sync(_ text: inout PrometheusText) {
     let (state, counters) = (dependencies.synchronizer.state, dependencies.synchronizer.counters)
     text.metric("meshpost_sync_state", .gauge, "1 for the current sync state.") { samples in
       for name in SyncState.names { samples.add(name == state.name ? 1 : 0, ("state", name)) }
@@ -87,7 +87,7 @@ struct MetricsReport {
     text.counter("meshpost_contacts_changed_total", "New or changed contacts.", counters.contactsChanged)
   }
 
-  private func messaging(_ text: inout Exposition) {
+  private func messaging(_ text: inout PrometheusText) {
     let status = dependencies.messaging.messenger.status
     text.gauge("meshpost_outgoing_waiting", "Outgoing messages that are waiting.", status.waiting)
     text.gauge("meshpost_outgoing_in_flight", "Outgoing messages waiting for an acknowledgement.", status.inFlight)
@@ -107,7 +107,7 @@ struct MetricsReport {
     }
   }
 
-  private func store(_ text: inout Exposition) throws(StoreError) {
+  private func store(_ text: inout PrometheusText) throws(StoreError) {
     let store = dependencies.store
     text.gauge("meshpost_store_up", "1: the last write succeeded.", store.failure == nil ? 1 : 0)
     text.gauge("meshpost_store_messages", "Messages kept.", try store.messageCount())
@@ -123,9 +123,9 @@ struct MetricsReport {
       "meshpost_journal_events_total", "Events written to the journal: the last sequence number.", store.lastSeq)
   }
 
-  private func upstreams(_ text: inout Exposition) {
+  private func upstreams(_ text: inout PrometheusText) {
     let all = dependencies.relay.upstreams.map(\.status)
-    func each(_ samples: inout Exposition.Samples, _ value: (UpstreamStatus) -> Double?) {
+    func each(_ samples: inout PrometheusText.Samples, _ value: (UpstreamStatus) -> Double?) {
       for status in all { samples.add(value(status), ("upstream", status.name), ("kind", status.kind)) }
     }
     text.metric("meshpost_upstream_up", .gauge, "1: the upstream accepts events, or has all of them.") {
@@ -173,8 +173,8 @@ struct MetricsReport {
     }
   }
 
-  private func allowances(_ all: [UpstreamStatus], _ text: inout Exposition) {
-    func each(_ samples: inout Exposition.Samples, _ day: Int64?, _ month: Int64?, _ name: String) {
+  private func allowances(_ all: [UpstreamStatus], _ text: inout PrometheusText) {
+    func each(_ samples: inout PrometheusText.Samples, _ day: Int64?, _ month: Int64?, _ name: String) {
       samples.add(day.map { Double($0) }, ("upstream", name), ("period", "day"))
       samples.add(month.map { Double($0) }, ("upstream", name), ("period", "month"))
     }
@@ -196,7 +196,7 @@ struct MetricsReport {
     }
   }
 
-  private func alerts(_ text: inout Exposition) throws(StoreError) {
+  private func alerts(_ text: inout PrometheusText) throws(StoreError) {
     let open = try dependencies.store.alerts(openOnly: true, limit: Int.max)
     text.metric("meshpost_alerts", .gauge, "Open alerts, by rule; 0: the rule is on, and all is well.") { samples in
       let rules = dependencies.operations.alertRules.map(\.name)
@@ -207,7 +207,7 @@ struct MetricsReport {
       open.count { $0.acknowledgedAt == nil })
   }
 
-  private func proxies(_ text: inout Exposition) {
+  private func proxies(_ text: inout PrometheusText) {
     let reports = dependencies.proxy.reports
     text.metric("meshpost_proxy_up", .gauge, "1: the proxy accepts clients.") { samples in
       for report in reports { samples.add(report.trouble == nil ? 1 : 0, ("proxy", report.name)) }

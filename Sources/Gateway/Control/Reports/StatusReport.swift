@@ -3,7 +3,7 @@
 import EventLoop
 import Glibc
 import JSON
-import Proxy
+import RadioSharing
 import Relay
 import Store
 import Sync

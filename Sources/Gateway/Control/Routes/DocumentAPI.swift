@@ -2,7 +2,7 @@
 
 import Companion
 import Documents
-import Escaping
+import UntrustedText
 import HTTP
 import JSON
 import Messaging

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Messaging
-import Web
+import PageServer
 
 /// `/v1/web/password`: who may open the pages on the local network.
 struct WebAPI {

@@ -2,7 +2,7 @@
 
 import Alerts
 import Companion
-import Escaping
+import UntrustedText
 import EventLoop
 import JSON
 import Relay

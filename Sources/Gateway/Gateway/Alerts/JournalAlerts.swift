@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Alerts
-import Escaping
+import UntrustedText
 import Relay
 import Store
 

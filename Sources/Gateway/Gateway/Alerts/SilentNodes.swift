@@ -4,7 +4,7 @@ import Alerts
 import Companion
 import Documents
 import EventLoop
-import Escaping
+import UntrustedText
 import JSON
 import Store
 import Timing

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 
-import Escaping
+import UntrustedText
 import EventLoop
 import Glibc
 import Messaging
-import Proxy
+import RadioSharing
 import Relay
 import Store
 import Sync
@@ -36,7 +36,7 @@ public struct GatewayConfiguration: Sendable {
   public var alerts: AlertConfiguration
   public var messaging: MessagingConfiguration
   public var upstreams: [UpstreamSettings]
-  public var proxies: [ProxySettings]
+  public var proxies: [SharingSettings]
   /// `nil`: no pages are served.
   public var web: WebSettings?
   /// Warnings about accepted values, one a line.

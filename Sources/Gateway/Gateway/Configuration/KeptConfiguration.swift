@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-import Escaping
+import UntrustedText
 import EventLoop
 
 /// The configuration that the gateway last started with, beside its store: a mistake that is only found when the power comes back does not

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 
 import EventLoop
-import Proxy
+import RadioSharing
 import TOML
 
 /// `[[proxy]]`: addresses at which other programs share the radio.
 enum ProxyConfiguration {
-  static func read(_ root: inout TOMLReader) -> [ProxySettings] {
-    var all: [ProxySettings] = []
+  static func read(_ root: inout TOMLReader) -> [SharingSettings] {
+    var all: [SharingSettings] = []
     for var table in root.tables("proxy") {
       if let settings = read(&table, others: all) { all.append(settings) }
       table.finish()
@@ -16,7 +16,7 @@ enum ProxyConfiguration {
     return all
   }
 
-  private static func read(_ table: inout TOMLReader, others: [ProxySettings]) -> ProxySettings? {
+  private static func read(_ table: inout TOMLReader, others: [SharingSettings]) -> SharingSettings? {
     let listen = table.string("listen") ?? "127.0.0.1:5000"
     let name = table.string("name") ?? listen
     let ranges = ranges(&table)
@@ -37,7 +37,7 @@ enum ProxyConfiguration {
     if others.contains(where: { $0.address == address }) { table.note("listen", "\(listen) is used twice") }
     if others.contains(where: { $0.name == name }) { table.note("name", "\"\(name)\" is used twice") }
     if !(1...64).contains(name.utf8.count) { table.note("name", "a name must have 1 to 64 bytes") }
-    return ProxySettings(
+    return SharingSettings(
       name: name, address: address, allowFrom: ranges, allows: allowed, maxClients: Int(most), history: history)
   }
 
@@ -49,13 +49,13 @@ enum ProxyConfiguration {
     }
   }
 
-  private static func dangers(_ table: inout TOMLReader) -> Set<ProxySettings.Danger> {
-    var allowed: Set<ProxySettings.Danger> = []
+  private static func dangers(_ table: inout TOMLReader) -> Set<SharingSettings.Danger> {
+    var allowed: Set<SharingSettings.Danger> = []
     for word in table.strings("allow") {
-      if let danger = ProxySettings.Danger(rawValue: word) {
+      if let danger = SharingSettings.Danger(rawValue: word) {
         allowed.insert(danger)
       } else {
-        let known = ProxySettings.Danger.allCases.map(\.rawValue).joined(separator: ", ")
+        let known = SharingSettings.Danger.allCases.map(\.rawValue).joined(separator: ", ")
         table.note("allow", "\"\(word)\" is not allowed: \(known)")
       }
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import HTTP
-import Proxies
+import ProxyTunnel
 import Relay
 import Release
 import ServiceManager

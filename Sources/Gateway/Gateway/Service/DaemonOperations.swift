@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Control
-import Escaping
+import UntrustedText
 import JSON
 import Messaging
 import Store

@@ -3,7 +3,7 @@
 import Companion
 import Documents
 import EventLoop
-import Escaping
+import UntrustedText
 import JSON
 import Messaging
 import Relay

@@ -5,7 +5,7 @@ import EventLoop
 import Glibc
 import HTTP
 import Timing
-import Web
+import PageServer
 
 /// Serves the pages to browsers on the local network (`[web]`), to whoever knows the password.
 ///

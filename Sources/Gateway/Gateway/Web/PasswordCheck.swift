@@ -2,7 +2,7 @@
 
 import EventLoop
 import Glibc
-import Web
+import PageServer
 
 /// Compares a password with its hash, in a process of its own: that takes 16 MiB and, on a small machine, most of a second, which the daemon's one
 /// thread does not have.

@@ -2,7 +2,7 @@
 
 import EventLoop
 import TOML
-import Web
+import PageServer
 
 /// `[web]`: pages for browsers on the local network.
 public struct WebSettings: Equatable, Sendable {

@@ -2,7 +2,7 @@
 
 import Companion
 import Delivery
-import Escaping
+import UntrustedText
 import Store
 import Sync
 import Timing

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-import Escaping
+import UntrustedText
 
 /// What was asked for and is not there: each kind of thing in words of its own.
 public enum Missing: Equatable, Sendable, CustomStringConvertible {

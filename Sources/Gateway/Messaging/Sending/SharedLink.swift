@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Companion
-import Escaping
+import UntrustedText
 import MeshCrypto
 
 /// What people hand around: links and cards (docs/protocol/app-conventions.md § 7).

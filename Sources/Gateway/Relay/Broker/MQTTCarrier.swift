@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 
-import Escaping
+import UntrustedText
 import EventLoop
 import JSON
 import MQTT
-import Proxies
+import ProxyTunnel
 import Store
-import Streams
+import Sockets
 import Timing
 
 /// Publishes events to an MQTT broker with QoS 1. An event is taken when the broker's PUBACK has come, and the cursor moves
@@ -34,7 +34,7 @@ final class MQTTCarrier: MeteredCarrier {
     var homeAssistant: HomeAssistant.Settings?
     /// The path of a WebSocket.
     var path: String?
-    var proxy: ProxySettings?
+    var proxy: TunnelSettings?
     var observer: ObserverFeed.Settings?
     var token: ObserverToken.Claims?
     /// Pause between readings of the radio's counters.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-import Escaping
+import UntrustedText
 import JSON
 
 /// A topic with `{field}` in it: `gateway`, `kind`, or a field of the event's body.

@@ -2,7 +2,7 @@
 
 import Companion
 import Documents
-import Escaping
+import UntrustedText
 import JSON
 import Store
 

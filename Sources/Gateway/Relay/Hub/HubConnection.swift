@@ -5,7 +5,7 @@ import EventLoop
 import HTTP
 import JSON
 import Store
-import Streams
+import Sockets
 import Timing
 
 /// The live link to a Meshpost hub: one WebSocket for batches, requests and news, both ways. Where a WebSocket does not get

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-import Escaping
+import UntrustedText
 import EventLoop
 import HTTP
 import JSON

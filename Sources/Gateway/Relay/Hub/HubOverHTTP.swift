@@ -2,13 +2,13 @@
 
 import Companion
 import Deflate
-import Escaping
+import UntrustedText
 import EventLoop
 import HTTP
 import JSON
 import MeshCrypto
 import Store
-import Streams
+import Sockets
 import Timing
 
 /// Carries batches to a Meshpost hub by HTTP; one cumulative acknowledgement each. What else there is to say goes over a

@@ -2,8 +2,8 @@
 
 import EventLoop
 import HTTP
-import Proxies
-import Streams
+import ProxyTunnel
+import Sockets
 
 /// What carriers over HTTP(S) have in common: one connection, TLS that is verified, a token that is reread.
 final class AuthorizedHTTP {
@@ -16,7 +16,7 @@ final class AuthorizedHTTP {
     /// A PEM file to trust in place of the system's authorities.
     var authorities: String?
     var timeout: Duration
-    var proxy: ProxySettings?
+    var proxy: TunnelSettings?
   }
 
   let path: String

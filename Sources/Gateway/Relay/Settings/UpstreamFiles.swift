@@ -3,7 +3,7 @@
 import CLinux
 import Glibc
 import ServiceManager
-import Streams
+import Sockets
 
 /// Files that an upstream's settings name: tokens, passwords, certificates, a hook's program.
 extension UpstreamSettings {

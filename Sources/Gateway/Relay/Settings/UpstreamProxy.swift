@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
 
-import Escaping
+import UntrustedText
 import HTTP
-import Proxies
+import ProxyTunnel
 
 extension UpstreamSettings {
   /// The proxy through which its server is reached; `nil`: none. It throws when the environment has one that makes no sense: to go
   /// straight then would be to pass by a proxy that somebody wanted.
   public func serverProxy(
     in environment: ProxyEnvironment = .ofProcess()
-  ) throws(ProxySettings.Invalid) -> ProxySettings? {
+  ) throws(TunnelSettings.Invalid) -> TunnelSettings? {
     guard let (scheme, host) = server else { return nil }
     return try proxy.proxy(in: environment, scheme: scheme, host: host)
   }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 
-import Escaping
+import UntrustedText
 import EventLoop
 import HTTP
 import MQTT
-import Proxies
+import ProxyTunnel
 import Store
-import Streams
+import Sockets
 
 /// An upstream as the configuration describes it.
 public struct UpstreamSettings: Equatable, Sendable {
@@ -278,7 +278,7 @@ extension JournalUpstream {
   }
 
   private static func mqtt(
-    _ mqtt: UpstreamSettings.MQTTSettings, _ settings: UpstreamSettings, _ proxy: ProxySettings?, _ store: Store,
+    _ mqtt: UpstreamSettings.MQTTSettings, _ settings: UpstreamSettings, _ proxy: TunnelSettings?, _ store: Store,
     _ loop: EventLoop
   ) throws -> any Carrier {
     guard let broker = UpstreamSettings.broker(settings.url) else {

@@ -2,7 +2,7 @@
 
 import EventLoop
 import Store
-import Streams
+import Sockets
 
 /// How batches get to one kind of server. What is sent, when, and what becomes of it, is `JournalUpstream`'s.
 ///

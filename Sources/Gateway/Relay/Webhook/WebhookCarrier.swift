@@ -4,7 +4,7 @@ import EventLoop
 import HTTP
 import JSON
 import Store
-import Streams
+import Sockets
 import Timing
 
 /// POSTs events to any HTTP(S) address, one each, or in batches. A 2xx answer is the acknowledgement. Source:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Companion
-import Escaping
+import UntrustedText
 import SQLite
 
 /// A conversation as a list of them shows it.

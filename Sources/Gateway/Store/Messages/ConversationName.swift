@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Companion
-import Escaping
+import UntrustedText
 
 /// A channel, or all that was said with one node: `channel:DIGEST` or `node:PREFIX`, as clients write it.
 ///

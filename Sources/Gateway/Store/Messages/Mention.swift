@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Companion
-import Escaping
+import UntrustedText
 
 /// `@[Name]` in a text means the node with that name (docs/protocol/app-conventions.md § 3).
 public enum Mention {

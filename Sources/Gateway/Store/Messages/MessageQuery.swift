@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Companion
-import Escaping
+import UntrustedText
 
 /// Criteria for messages. Omitted ones match everything.
 public struct MessageQuery: Equatable, Sendable {

@@ -7,7 +7,7 @@ import HummingbirdCore
 import JSON
 import MeshCrypto
 import NIOCore
-import Web
+import PageServer
 
 /// The hub's HTTP API. Source of truth: docs/hub-protocol.md.
 struct HubAPI: Sendable {

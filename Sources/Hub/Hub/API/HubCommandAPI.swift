@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Documents
-import Escaping
+import UntrustedText
 import Foundation
 import Hummingbird
 import JSON

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Alerts
-import Exposition
+import PrometheusText
 import Hummingbird
 import JSON
 
@@ -55,7 +55,7 @@ extension HubAPI {
   }
 
   /// A rule that this version does not know, of a newer gateway, is `other`: names from outside are no labels.
-  func alertMetrics(_ text: inout Exposition) {
+  func alertMetrics(_ text: inout PrometheusText) {
     let census = watch.census
     text.metric("meshpost_hub_alerts", .gauge, "Open alerts of gateways and hubs, by rule.") { samples in
       guard let census else { return }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-import Web
+import PageServer
 
 /// The hub's tables, in steps that are never changed once released. Written for SQLite; what PostgreSQL calls otherwise is
 /// replaced.

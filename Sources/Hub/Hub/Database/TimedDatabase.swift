@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-import Escaping
+import UntrustedText
 import SQLite
 
 /// A database that tells of what takes long: the statement, never its values.

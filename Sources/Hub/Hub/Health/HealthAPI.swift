@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-import Exposition
+import PrometheusText
 import Foundation
 import Hummingbird
 import JSON
@@ -24,8 +24,8 @@ extension HubAPI {
     return Response(status: .ok, headers: headers, body: .init(byteBuffer: ByteBuffer(bytes: exposition().bytes)))
   }
 
-  private func exposition() -> Exposition {
-    var text = Exposition()
+  private func exposition() -> PrometheusText {
+    var text = PrometheusText()
     let counts = stores.metrics.now
     ours(&text)
     connections(&text, counts)
@@ -35,7 +35,7 @@ extension HubAPI {
     return text
   }
 
-  private func ours(_ text: inout Exposition) {
+  private func ours(_ text: inout PrometheusText) {
     text.metric("meshpost_hub_build_info", .gauge, "Which version.") { $0.add(1, ("version", Release.version)) }
     text.metric("process_start_time_seconds", .gauge, "When the hub was started, seconds since 1970.") {
       $0.add(Double(HubClock.started / 1000))
@@ -51,7 +51,7 @@ extension HubAPI {
     return line?.split(separator: " ").compactMap { Int64($0) }.first.map { $0 * 1024 }
   }
 
-  private func connections(_ text: inout Exposition, _ counts: HubMetrics.Counts) {
+  private func connections(_ text: inout PrometheusText, _ counts: HubMetrics.Counts) {
     text.metric("meshpost_hub_links", .gauge, "Gateways that are linked here, by how the link is compressed.") {
       for encoding in HubMetrics.Encoding.allCases {
         $0.add(Double(counts.links[encoding] ?? 0), ("encoding", encoding.rawValue))
@@ -69,7 +69,7 @@ extension HubAPI {
     }
   }
 
-  private func batches(_ text: inout Exposition, _ counts: HubMetrics.Counts) {
+  private func batches(_ text: inout PrometheusText, _ counts: HubMetrics.Counts) {
     let lanes = EventBatch.Lane.allCases.map { ($0 as EventBatch.Lane?, $0.rawValue) } + [(nil, "all")]
     text.metric("meshpost_hub_batches_total", .counter, "Batches that are on disk.") {
       for (lane, name) in lanes { $0.add(Double(counts.batches[lane] ?? 0), ("lane", name)) }
@@ -101,7 +101,7 @@ extension HubAPI {
     text.gauge("meshpost_hub_queue_bytes_limit", "As many as may wait.", Admission.mostBytes)
   }
 
-  private func database(_ text: inout Exposition, _ counts: HubMetrics.Counts) {
+  private func database(_ text: inout PrometheusText, _ counts: HubMetrics.Counts) {
     let probe = stores.probe.now
     text.gauge("meshpost_hub_database_up", "1: the database answers.", stores.probe.lack() == nil ? 1 : 0)
     text.metric("meshpost_hub_database_probe_seconds", .gauge, "How long its last answer took.") {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-import Escaping
+import UntrustedText
 import JSON
 
 /// The open links, and the requests waiting for their answers.

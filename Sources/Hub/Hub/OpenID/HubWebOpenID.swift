@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 
-import Escaping
+import UntrustedText
 import HTTPTypes
 import Hummingbird
 import JSON
-import Web
+import PageServer
 
 /// Signing in by OpenID Connect: away to the provider, and back. Decision 0025.
 extension HubWeb {

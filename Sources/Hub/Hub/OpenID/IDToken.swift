@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-import Escaping
+import UntrustedText
 import JSON
-import Web
+import PageServer
 
 extension JSONValue {
   /// By its name, or by names with dots between; names themselves may have dots.

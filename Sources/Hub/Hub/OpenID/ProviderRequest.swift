@@ -3,7 +3,7 @@
 import EventLoop
 import Foundation
 import HTTP
-import Streams
+import Sockets
 
 /// A request to a provider. Sign-ins are rare: each request has a thread, a loop and a connection of its own for as long as it takes.
 struct ProviderRequest: Sendable {

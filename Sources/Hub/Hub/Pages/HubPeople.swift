@@ -2,7 +2,7 @@
 
 import MeshCrypto
 import SQLite
-import Web
+import PageServer
 
 /// Somebody who uses the hub's pages.
 public struct HubPerson: Sendable, Equatable {

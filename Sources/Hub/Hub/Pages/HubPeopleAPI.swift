@@ -3,7 +3,7 @@
 import EventLoop
 import Hummingbird
 import JSON
-import Web
+import PageServer
 
 /// Signing in, people, tokens, and who did what.
 extension HubAPI {

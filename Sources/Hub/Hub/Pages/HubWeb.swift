@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-import Escaping
+import UntrustedText
 import Foundation
 import HTTPTypes
 import Hummingbird
@@ -8,7 +8,7 @@ import JSON
 import NIOCore
 import Synchronization
 import Timing
-import Web
+import PageServer
 
 /// The hub's pages: their files, and who is signed in. Requests of who is are answered by `HubAPI`.
 final class HubWeb: Sendable {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-import Escaping
+import UntrustedText
 import TOML
 
 /// `[web]` of hub.toml: pages for people in a browser.

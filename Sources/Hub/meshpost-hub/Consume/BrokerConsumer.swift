@@ -3,7 +3,7 @@
 import EventLoop
 import Hub
 import MQTT
-import Streams
+import Sockets
 import Timing
 
 /// Takes publications from a broker into a hub's database. One is acknowledged when its events are on disk there, and not before: until then the

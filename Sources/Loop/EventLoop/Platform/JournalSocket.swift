@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import CLinux
-import Escaping
+import UntrustedText
 import Glibc
 
 /// journald's own socket: lines with fields. Source: systemd's "Native Journal Protocol".

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import CLinux
-import Escaping
+import UntrustedText
 import Glibc
 import Timing
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 
 import CLinux
-import Escaping
+import UntrustedText
 import EventLoop
 import Glibc
-import Proxies
-import Streams
+import ProxyTunnel
+import Sockets
 
 /// The address of an HTTP server.
 public enum HTTPEndpoint: Equatable, Sendable {
@@ -98,7 +98,7 @@ public final class HTTPClient {
 
   private let endpoint: HTTPEndpoint
   private let tls: TLSContext?
-  private let proxy: ProxySettings?
+  private let proxy: TunnelSettings?
   private let meter: TrafficMeter?
   private let hostHeader: String
   private let loop: EventLoop
@@ -113,7 +113,7 @@ public final class HTTPClient {
 
   /// `proxy`: used for TCP endpoints. `meter`: counts bytes of the connections.
   public init(
-    _ endpoint: HTTPEndpoint, tls: TLSContext? = nil, proxy: ProxySettings? = nil, meter: TrafficMeter? = nil,
+    _ endpoint: HTTPEndpoint, tls: TLSContext? = nil, proxy: TunnelSettings? = nil, meter: TrafficMeter? = nil,
     on loop: EventLoop
   ) {
     self.meter = meter

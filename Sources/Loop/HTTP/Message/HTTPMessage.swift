@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-import Escaping
+import UntrustedText
 
 /// Header fields in order; names are case-insensitive.
 public struct HTTPHeaders: Sendable, Equatable, ExpressibleByDictionaryLiteral {

@@ -2,7 +2,7 @@
 
 import Deflate
 import EventLoop
-import Streams
+import Sockets
 
 /// Answers one request, at once or in pieces.
 public final class HTTPResponder {

@@ -2,7 +2,7 @@
 
 import EventLoop
 import Glibc
-import Streams
+import Sockets
 
 /// A small HTTP/1.1 server on a Unix socket or TCP, for the control socket, the pages and tests.
 public final class HTTPServer {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import EventLoop
-import Streams
+import Sockets
 
 /// One connection to the server. While a request is in progress, only data that arrived with it is read.
 final class ServerConnection {

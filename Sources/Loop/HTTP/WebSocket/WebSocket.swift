@@ -2,10 +2,10 @@
 
 import COpenSSL
 import Deflate
-import Escaping
+import UntrustedText
 import EventLoop
-import Proxies
-import Streams
+import ProxyTunnel
+import Sockets
 
 /// Why a WebSocket could not be opened, or was closed.
 public enum WebSocketFailure: Error, Equatable, Sendable, CustomStringConvertible {
@@ -42,13 +42,13 @@ public final class WebSocket {
     /// Offered compression; `nil`: none.
     public var compression: PerMessageDeflate.Offer?
     /// The proxy, if any.
-    public var proxy: ProxySettings?
+    public var proxy: TunnelSettings?
     /// Maximum message size, in bytes.
     public var maxMessage: Int
 
     public init(
       host: String, port: UInt16, target: String, headers: HTTPHeaders = [:], subprotocol: String? = nil,
-      compression: PerMessageDeflate.Offer? = nil, proxy: ProxySettings? = nil, maxMessage: Int = 1 << 20
+      compression: PerMessageDeflate.Offer? = nil, proxy: TunnelSettings? = nil, maxMessage: Int = 1 << 20
     ) {
       self.host = host
       self.port = port

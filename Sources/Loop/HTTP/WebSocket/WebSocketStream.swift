@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-import Streams
+import Sockets
 
 /// A WebSocket's binary messages as a stream of bytes, for protocols that are carried in one.
 public final class WebSocketStream: ByteStream {

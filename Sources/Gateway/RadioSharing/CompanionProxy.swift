@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import EventLoop
+import Messaging
+import RadioSession
+import Store
+import Sync
+import Timing
+
+/// The companion protocol on TCP: other programs share the gateway's radio as if it were theirs.
+public final class CompanionProxy {
+  /// What the proxy uses of the gateway.
+  public final class Gateway {
+    let loop: EventLoop
+    let log: Log
+    let store: Store
+    let synchronizer: Synchronizer
+    let messenger: Messenger
+    let requests: NodeRequests
+    /// The radio signs this; `nil`: it does not.
+    let sign: ([UInt8]) async -> [UInt8]?
+    var connection: RadioConnection { synchronizer.connection }
+    /// Lines about clients that come and go, in this minute.
+    private var told: (since: MonotonicTime, count: Int)?
+    private static let mostLines = 20
+
+    public init(
+      loop: EventLoop, log: Log, store: Store, synchronizer: Synchronizer, messenger: Messenger,
+      requests: NodeRequests, sign: @escaping ([UInt8]) async -> [UInt8]?
+    ) {
+      self.loop = loop
+      self.log = log
+      self.store = store
+      self.synchronizer = synchronizer
+      self.messenger = messenger
+      self.requests = requests
+      self.sign = sign
+    }
+
+    /// Logs that a client was refused, or has gone: whoever may connect could fill the log with it, so further ones of the same minute are left out.
+    func tell(_ words: @autoclosure () -> String) {
+      let now = loop.now
+      if let since = told?.since, now - since < .seconds(60) { told?.count += 1 } else { told = (now, 1) }
+      guard let count = told?.count, count <= Self.mostLines else { return }
+      log.info(words() + (count == Self.mostLines ? " (more of this minute are left out)" : ""))
+    }
+
+    func keepCursor(_ name: String, _ message: Int64) {
+      let at = synchronizer.now.milliseconds
+      store.post(when: .soon, "the position of client \(name)") { store throws(SQLiteError) in
+        try store.setClientCursor(name, message: message, at: at)
+      }
+    }
+  }
+
+  private let gateway: Gateway
+  private var listeners: [ProxyListener] = []
+  private var clients: [ClientSession] { listeners.flatMap(\.clients) }
+
+  public init(_ gateway: Gateway) { self.gateway = gateway }
+
+  /// Listens at these addresses only. Clients of a changed address are disconnected. Ends with `stop`.
+  public func listen(_ settings: [SharingSettings]) {
+    for listener in listeners where !settings.contains(listener.settings) { listener.stop("reloaded") }
+    listeners = settings.map { wanted in
+      if let kept = listeners.first(where: { $0.settings == wanted && !$0.isStopped }) { return kept }
+      let listener = ProxyListener(wanted, gateway)
+      listener.start()
+      return listener
+    }
+  }
+
+  /// `reason`: for the log.
+  public func stop(_ reason: String? = nil) { for listener in listeners { listener.stop(reason) } }
+
+  // MARK: What all clients get
+
+  /// Passes on a push of the radio. MESSAGES_WAITING is for the gateway, which fetches the message.
+  public func heard(_ push: Push, _ frame: [UInt8]) {
+    if case .messageWaiting = push { return }
+    for client in clients { client.heard(push, frame) }
+  }
+
+  /// A message was stored.
+  public func messageStored() { for client in clients { client.hint() } }
+
+  /// Another radio is attached: clients reconnect, and have a position of their own there.
+  public func radioReplaced() { for client in clients { client.disconnect("another radio is attached") } }
+
+  // MARK: Status
+
+  /// The status of one address.
+  public struct Report: Sendable {
+    public struct Client: Sendable {
+      public let name: String
+      public let program: String
+      public let connectedSeconds: Int64
+      public let commands: UInt64
+      public let refusals: UInt64
+      /// Messages that it has not received.
+      public let behind: Int64
+      public let unreadBytes: Int
+    }
+
+    public let name: String
+    public let address: String
+    /// Why the address is unavailable.
+    public let trouble: String?
+    public let clients: [Client]
+  }
+
+  public var reports: [Report] {
+    let newest = gateway.store.ifReadable { try gateway.store.lastMessageID(ofRadio: gateway.store.radio) } ?? 0
+    return listeners.map { listener in
+      let clients = listener.clients.filter { !$0.isOver }.sorted { $0.name < $1.name }
+      return Report(
+        name: listener.settings.name, address: "\(listener.settings.address)", trouble: listener.trouble,
+        clients: clients.map { session in
+          Report.Client(
+            name: session.name, program: session.program.string,
+            connectedSeconds: Int64((gateway.loop.now - session.connectedAt).inSeconds), commands: session.commands,
+            refusals: session.refusals, behind: max(0, newest - session.cursor),
+            unreadBytes: session.outlet.unread)
+        })
+    }
+  }
+}

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: MIT
+
+import UntrustedText
+
+/// A proxy through which a server is reached: an HTTP proxy by CONNECT, or a SOCKS proxy.
+public struct TunnelSettings: Equatable, Sendable {
+  /// How the proxy is spoken to.
+  public enum Kind: String, CaseIterable, Sendable {
+    case http
+    /// The server's name is looked up here.
+    case socks4, socks5
+    /// The server's name is looked up by the proxy.
+    case socks4a, socks5h
+  }
+
+  /// What is wrong with a text, without any of it: it may hold a password.
+  public struct Invalid: Error, Equatable, Sendable, CustomStringConvertible {
+    public let description: String
+  }
+
+  /// What is allowed, for those who wrote something else.
+  static let wanted =
+    "expected http://HOST:PORT, socks4://, socks4a://, socks5:// or socks5h://HOST:PORT, with USER:PASSWORD@ before the host if "
+    + "the proxy requires them"
+  /// curl's, for each kind.
+  static let usualPort: UInt16 = 1080
+  /// SOCKS 5 has one byte for the length (RFC 1929).
+  private static let longestSecret = 255
+
+  public let kind: Kind
+  /// A name, or an address without brackets.
+  public let host: String
+  public let port: UInt16
+  /// As the proxy gets them: %40 is @ here.
+  let user: String?
+  let password: String?
+
+  /// `KIND://[USER[:PASSWORD]@]HOST[:PORT]`; without a kind it is `http`, without a port 1080, as curl has it. In user and password %40
+  /// is @, and so on.
+  public init(parsing text: String) throws(Invalid) {
+    let bytes = Array(text.utf8)
+    guard !bytes.isEmpty, bytes.allSatisfy({ $0 > 0x20 && $0 != 0x7F }) else { throw Invalid(description: Self.wanted) }
+    let (kind, rest) = try Self.kind(bytes[...])
+    let end = rest.firstIndex { "/?#".utf8.contains($0) } ?? rest.endIndex
+    guard !rest[end...].contains(UInt8(ascii: "@")) else {
+      throw Invalid(description: "/, ? and # in the user or the password must be written %2F, %3F and %23")
+    }
+    guard rest[end...].elementsEqual("/".utf8) || end == rest.endIndex else { throw Invalid(description: Self.wanted) }
+    var place = rest[..<end]
+    var (user, password): (String?, String?)
+    if let at = place.lastIndex(of: UInt8(ascii: "@")) {
+      (user, password) = try Self.login(place[..<at], kind)
+      place = place[(at + 1)...]
+    }
+    guard let (host, port) = Self.place(place) else { throw Invalid(description: Self.wanted) }
+    (self.kind, self.host, self.port, self.user, self.password) = (kind, host, port, user, password)
+  }
+
+  private static func kind(_ text: ArraySlice<UInt8>) throws(Invalid) -> (Kind, ArraySlice<UInt8>) {
+    guard let mark = text.indices.first(where: { text[$0...].starts(with: "://".utf8) }) else { return (.http, text) }
+    let name = String(decoding: text[..<mark], as: UTF8.self).lowercased()
+    guard let kind = Kind(rawValue: name) else {
+      if name.isExactly("https") {
+        throw Invalid(description: "a proxy that is itself reached by TLS (https://) cannot be used; \(wanted)")
+      }
+      throw Invalid(description: wanted)
+    }
+    return (kind, text[(mark + 3)...])
+  }
+
+  private static func login(_ text: ArraySlice<UInt8>, _ kind: Kind) throws(Invalid) -> (String, String?) {
+    let colon = text.firstIndex(of: UInt8(ascii: ":"))
+    let user = try decoded(text[..<(colon ?? text.endIndex)])
+    guard !user.isEmpty else { throw Invalid(description: "the user is missing before the password") }
+    guard let colon else { return (user, nil) }
+    guard kind != .socks4, kind != .socks4a else {
+      throw Invalid(description: "SOCKS 4 has a user and no password; SOCKS 5 has both")
+    }
+    return (user, try decoded(text[(colon + 1)...]))
+  }
+
+  private static func decoded(_ text: ArraySlice<UInt8>) throws(Invalid) -> String {
+    var bytes: [UInt8] = []
+    var rest = text
+    while let byte = rest.popFirst() {
+      guard byte == UInt8(ascii: "%") else {
+        bytes.append(byte)
+        continue
+      }
+      // By digits: a sign would be taken for one of a number.
+      guard rest.count >= 2, let high = hex(rest.removeFirst()), let low = hex(rest.removeFirst()) else {
+        throw Invalid(description: "% in the user or the password must be written %25")
+      }
+      bytes.append(high << 4 | low)
+    }
+    guard bytes.count <= longestSecret, bytes.allSatisfy({ $0 >= 0x20 && $0 != 0x7F }),
+      let text = String(validating: bytes, as: UTF8.self)
+    else {
+      throw Invalid(
+        description: "user and password must have at most \(longestSecret) bytes each, and no control characters")
+    }
+    return text
+  }
+
+  private static func hex(_ byte: UInt8) -> UInt8? {
+    switch byte {
+    case 0x30...0x39: byte - 0x30
+    case 0x41...0x46: byte - 0x37
+    case 0x61...0x66: byte - 0x57
+    default: nil
+    }
+  }
+
+  /// `HOST`, `HOST:PORT`, or an address of IPv6 in brackets.
+  private static func place(_ text: ArraySlice<UInt8>) -> (host: String, port: UInt16)? {
+    var (host, port) = (text, usualPort)
+    let bracket = host.lastIndex(of: UInt8(ascii: "]"))
+    if let colon = host.lastIndex(of: UInt8(ascii: ":")), bracket.map({ $0 < colon }) ?? true {
+      let digits = host[(colon + 1)...]
+      guard digits.allSatisfy({ (0x30...0x39).contains($0) }),
+        let number = UInt16(String(decoding: digits, as: UTF8.self)), number > 0
+      else { return nil }
+      (host, port) = (host[..<colon], number)
+    }
+    if host.first == UInt8(ascii: "["), host.last == UInt8(ascii: "]") {
+      let address = String(decoding: host.dropFirst().dropLast(), as: UTF8.self)
+      return ServerName.isIPv6(address) ? (address, port) : nil
+    }
+    let name = String(decoding: host, as: UTF8.self)
+    let isName = host.allSatisfy { $0 >= 0x80 || ServerName.isOfName($0) }
+    return !host.isEmpty && isName ? (name, port) : nil
+  }
+
+  /// For people, the status and logs: without user and password.
+  public var shown: String { "\(kind.rawValue)://\(ServerName.inURL(host)):\(port)" }
+
+  /// Every text of it, by whose bytes two are told apart.
+  public var texts: [String] { [kind.rawValue, host, "\(port)", user ?? "", password ?? ""] }
+}
+
+// What prints a value whole must not print the password.
+extension TunnelSettings: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+  public var description: String { shown }
+  public var debugDescription: String { shown }
+  public var customMirror: Mirror { Mirror(self, children: ["shown": shown]) }
+}

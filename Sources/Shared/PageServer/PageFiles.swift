@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT
+
+import UntrustedText
+import Glibc
+
+/// The front end's files on disk, by the path that a browser asks for.
+///
+/// Only what lies in the folder under a plain name, with an ending that pages have, is given out.
+public struct PageFiles: Sendable {
+  /// Files larger than this are none of ours.
+  private static let maxBytes = 4 << 20
+
+  private let folder: String
+  private let page: String
+
+  /// `page`: what is given out for the address of a view. `nil`: there is no front end in this folder.
+  public init?(folder: String, page: String = "index.html") {
+    guard access("\(folder)/\(page)", R_OK) == 0 else { return nil }
+    self.folder = folder
+    self.page = page
+  }
+
+  /// An open file, read piece by piece.
+  public final class File {
+    public let type: String
+    public let size: Int
+    /// Changes with the file.
+    public let tag: String
+    public let isGzip: Bool
+    /// A browser may show it by itself, or run it beside a page: then its own policy holds.
+    public let isDocument: Bool
+    private let descriptor: Int32
+
+    fileprivate init?(_ location: String, type: String, isGzip: Bool, isDocument: Bool) {
+      let descriptor = open(location, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)
+      guard descriptor >= 0 else { return nil }
+      var facts = stat()
+      guard fstat(descriptor, &facts) == 0, facts.st_mode & S_IFMT == S_IFREG,
+        (0...PageFiles.maxBytes).contains(facts.st_size)
+      else {
+        close(descriptor)
+        return nil
+      }
+      self.descriptor = descriptor
+      self.type = type
+      self.isGzip = isGzip
+      self.isDocument = isDocument
+      size = facts.st_size
+      let parts = [Int(facts.st_mtim.tv_sec), Int(facts.st_mtim.tv_nsec), size].map { String($0, radix: 16) }
+      tag = "\"\(parts.joined(separator: "-"))\(isGzip ? "-gz" : "")\""
+    }
+
+    deinit { close(descriptor) }
+
+    /// At most so many bytes; empty at the end, and `nil` if the disk does not give them.
+    public func read(_ most: Int) -> [UInt8]? {
+      var failed = false
+      let bytes = [UInt8](unsafeUninitializedCapacity: most) { buffer, count in
+        var got = Glibc.read(descriptor, buffer.baseAddress, most)
+        while got < 0, errno == EINTR { got = Glibc.read(descriptor, buffer.baseAddress, most) }
+        failed = got < 0
+        count = max(0, got)
+      }
+      return failed ? nil : bytes
+    }
+  }
+
+  /// The file for a path: a file of the front end, or for any other address of a view its page. `nil`: there is none.
+  public func file(for path: String, acceptsGzip: Bool) -> File? {
+    guard let name = Self.name(for: path, page: page), let type = Self.type(of: name) else { return nil }
+    let location = "\(folder)/\(name)"
+    let isPart = name != "worker.js" && ["text/javascript", "text/css"].contains { type.begins(with: $0) }
+    if acceptsGzip, let file = File(location + ".gz", type: type, isGzip: true, isDocument: !isPart) { return file }
+    return File(location, type: type, isGzip: false, isDocument: !isPart)
+  }
+
+  /// Relative to the folder; `nil`: no such file can be there.
+  static func name(for path: String, page: String = "index.html") -> String? {
+    if path.isExactly("/worker.js") || path.isExactly("/manifest.webmanifest") { return String(path.utf8.dropFirst()) }
+    guard path.begins(with: "/pages/") else {
+      // A view has no ending: what has one is a file that is not there.
+      let last = path.utf8.split(separator: UInt8(ascii: "/")).last ?? path.utf8[...]
+      return last.contains(UInt8(ascii: ".")) ? nil : page
+    }
+    let name = path.utf8.dropFirst("/pages/".utf8.count)
+    let parts = name.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)
+    guard parts.count <= 4, parts.allSatisfy(isPlain) else { return nil }
+    return String(name)
+  }
+
+  private static func isPlain(_ part: some Collection<UInt8>) -> Bool {
+    guard let first = part.first, first != UInt8(ascii: "."), part.count <= 64 else { return false }
+    return part.allSatisfy { byte in
+      switch byte {
+      case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "a")...UInt8(ascii: "z"),
+        UInt8(ascii: "A")...UInt8(ascii: "Z"), UInt8(ascii: "."), UInt8(ascii: "-"), UInt8(ascii: "_"):
+        true
+      default: false
+      }
+    }
+  }
+
+  private static func type(of name: String) -> String? {
+    let types = [
+      ".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8",
+      ".svg": "image/svg+xml", ".png": "image/png", ".webmanifest": "application/manifest+json",
+      ".json": "application/json", ".woff2": "font/woff2", ".geojson": "application/geo+json",
+    ]
+    return types.first { name.ends(with: $0.key) }?.value
+  }
+}

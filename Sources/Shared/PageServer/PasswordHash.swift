@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MIT
+
+import COpenSSL
+import UntrustedText
+
+/// Passwords as they are kept: `$scrypt$ln=14,r=8,p=5$SALT$HASH` (the PHC string format; scrypt is RFC 7914), SALT and HASH in base64 without `=`.
+public enum PasswordHash {
+  /// How much work a guess is.
+  public struct Cost: Sendable, Equatable {
+    /// Memory cost: 2^ln × r × 128 bytes.
+    public let ln: Int
+    public let r: Int
+    public let p: Int
+
+    /// 16 MiB: gateways are small. As much work as others with more memory (OWASP's password storage cheat sheet).
+    public static let usual = Cost(ln: 14, r: 8, p: 5)
+
+    /// What is read back may not cost more than this: whoever can write a hash must not be able to use up memory or time.
+    var isAllowed: Bool { (10...17).contains(ln) && (1...16).contains(r) && (1...16).contains(p) && work <= 1 << 30 }
+    var bytes: Int { (1 << ln) * r * 128 }
+    private var work: Int { bytes * p }
+  }
+
+  private static let saltBytes = 16
+  private static let hashBytes = 32
+
+  /// A hash with a salt of its own. `nil`: the memory for it is not to be had.
+  public static func make(_ password: String, cost: Cost = .usual) -> String? {
+    let salt = (0..<saltBytes).map { _ in UInt8.random(in: 0...255) }
+    guard let key = derive(Array(password.utf8), salt, cost, count: hashBytes) else { return nil }
+    return "$scrypt$ln=\(cost.ln),r=\(cost.r),p=\(cost.p)$\(Base64.encode(salt))$\(Base64.encode(key))"
+  }
+
+  /// Whether this is a hash of `make`'s form, of an allowed cost.
+  public static func isOne(_ hash: String) -> Bool { parts(hash) != nil }
+
+  /// Whether this is the password. What is no hash is nobody's.
+  public static func isRight(_ password: String, _ hash: String) -> Bool {
+    guard let (cost, salt, key) = parts(hash), let other = derive(Array(password.utf8), salt, cost, count: key.count)
+    else { return false }
+    return CRYPTO_memcmp(key, other, key.count) == 0
+  }
+
+  static func derive(_ password: [UInt8], _ salt: [UInt8], _ cost: Cost, count: Int) -> [UInt8]? {
+    var key = [UInt8](repeating: 0, count: count)
+    let memory = UInt64(cost.bytes) + 4 << 20
+    let done = password.withUnsafeBytes { password in
+      EVP_PBE_scrypt(
+        password.baseAddress?.assumingMemoryBound(to: CChar.self), password.count, salt, salt.count,
+        1 << UInt64(cost.ln),
+        UInt64(cost.r), UInt64(cost.p), memory, &key, count)
+    }
+    return done == 1 ? key : nil
+  }
+
+  private static func parts(_ hash: String) -> (Cost, salt: [UInt8], key: [UInt8])? {
+    let parts = hash.utf8.split(separator: UInt8(ascii: "$"), omittingEmptySubsequences: false).map { String($0) ?? "" }
+    guard parts.count == 5, parts[0].utf8.isEmpty, parts[1].isExactly("scrypt") else { return nil }
+    var numbers: [Int] = []
+    for (name, part) in zip(["ln", "r", "p"], parts[2].pieces(at: ",")) {
+      guard part.begins(with: "\(name)="), let number = Int(String(part.utf8.dropFirst(name.utf8.count + 1)) ?? "")
+      else {
+        return nil
+      }
+      numbers.append(number)
+    }
+    guard numbers.count == 3, let salt = Base64.decode(parts[3]), let key = Base64.decode(parts[4]),
+      (8...64).contains(salt.count), (16...64).contains(key.count)
+    else { return nil }
+    let cost = Cost(ln: numbers[0], r: numbers[1], p: numbers[2])
+    return cost.isAllowed ? (cost, salt, key) : nil
+  }
+}
+
+/// RFC 4648, without `=`.
+public enum Base64 {
+  private static let digits = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/".utf8)
+
+  /// § 5: for addresses.
+  public static func encodeForURL(_ bytes: [UInt8]) -> String {
+    let text = encode(bytes).utf8.map { byte in
+      byte == UInt8(ascii: "+") ? UInt8(ascii: "-") : byte == UInt8(ascii: "/") ? UInt8(ascii: "_") : byte
+    }
+    return String(decoding: text, as: UTF8.self)
+  }
+
+  /// § 5; `nil`: that is none.
+  public static func decodeFromURL(_ text: some StringProtocol) -> [UInt8]? {
+    guard !text.utf8.contains(where: { $0 == UInt8(ascii: "+") || $0 == UInt8(ascii: "/") }) else { return nil }
+    let usual = text.utf8.map { byte in
+      byte == UInt8(ascii: "-") ? UInt8(ascii: "+") : byte == UInt8(ascii: "_") ? UInt8(ascii: "/") : byte
+    }
+    return decode(String(decoding: usual, as: UTF8.self))
+  }
+
+  /// § 4.
+  static func encode(_ bytes: [UInt8]) -> String {
+    var text: [UInt8] = []
+    var (buffer, bits) = (0, 0)
+    for byte in bytes {
+      (buffer, bits) = (buffer << 8 | Int(byte), bits + 8)
+      while bits >= 6 {
+        bits -= 6
+        text.append(digits[buffer >> bits & 63])
+      }
+      buffer &= (1 << bits) - 1
+    }
+    if bits > 0 { text.append(digits[buffer << (6 - bits) & 63]) }
+    return String(decoding: text, as: UTF8.self)
+  }
+
+  /// `nil`: that is none.
+  static func decode(_ text: String) -> [UInt8]? {
+    var bytes: [UInt8] = []
+    var (buffer, bits) = (0, 0)
+    for digit in text.utf8 {
+      guard let value = digits.firstIndex(of: digit) else { return nil }
+      (buffer, bits) = (buffer << 6 | value, bits + 6)
+      guard bits >= 8 else { continue }
+      bits -= 8
+      bytes.append(UInt8(truncatingIfNeeded: buffer >> bits))
+      buffer &= (1 << bits) - 1
+    }
+    return buffer == 0 && bits < 6 ? bytes : nil
+  }
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+
+import UntrustedText
+
+/// A server of map tiles that the operator has named: the only other place that pages may load anything from, and from it nothing but images.
+public struct TileServer: Equatable, Sendable {
+  /// Address with `{z}`, `{x}` and `{y}`.
+  public let url: String
+  /// Scheme, name and port: what the policy names.
+  public let origin: String
+  /// Credit that is shown on the map.
+  public let credit: String?
+
+  public struct Invalid: Error, Equatable {
+    public let message: String
+  }
+
+  /// `url`: `https://tiles.example.org/{z}/{x}/{y}.png`, or `http` in one's own network; `credit`: up to 200 bytes.
+  public init(_ url: String, credit: String? = nil) throws(Invalid) {
+    let bytes = Array(url.utf8)
+    guard let scheme = ["https://", "http://"].first(where: { url.begins(with: $0) }) else {
+      throw Invalid(message: "tiles: an address that begins with https:// or http:// is wanted")
+    }
+    let name = bytes.dropFirst(scheme.utf8.count).prefix { $0 != UInt8(ascii: "/") }
+    // What stands in the policy must be one word of it: nothing of the address can end it or add another.
+    guard (1...253).contains(name.count), name.allSatisfy(Self.isOfName) else {
+      throw Invalid(message: "tiles: \"\(url)\" has no name of a server that can be used")
+    }
+    guard bytes.count <= 1024, bytes.allSatisfy({ (0x21...0x7E).contains($0) }),
+      ["{z}", "{x}", "{y}"].allSatisfy({ Self.isOnce($0, in: bytes) })
+    else { throw Invalid(message: "tiles: {z}, {x} and {y} are wanted in the address, each once") }
+    guard (credit?.utf8.count ?? 0) <= 200 else { throw Invalid(message: "tiles: the credit is longer than 200 bytes") }
+    self.url = url
+    origin = scheme + String(decoding: name, as: UTF8.self)
+    self.credit = credit
+  }
+
+  private static func isOnce(_ mark: String, in bytes: [UInt8]) -> Bool {
+    let mark = Array(mark.utf8)
+    return bytes.indices.count { bytes[$0...].starts(with: mark) } == 1
+  }
+
+  private static func isOfName(_ byte: UInt8) -> Bool {
+    switch byte {
+    case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "a")...UInt8(ascii: "z"),
+      UInt8(ascii: "A")...UInt8(ascii: "Z"), UInt8(ascii: "."), UInt8(ascii: "-"), UInt8(ascii: ":"):
+      true
+    default: false
+    }
+  }
+}

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: MIT
+
+import Glibc
+import HTTP
+import TestSupport
+import Testing
+import Timing
+
+@testable import PageServer
+
+@Suite struct WebGuardTests {
+  private let guardian = WebGuard(names: ["hilltop.local"])
+
+  @Test(arguments: [
+    "127.0.0.1", "127.0.0.1:8080", "localhost:80", "LOCALHOST", "192.168.1.20:1", "[::1]:8080", "[fd00::1]",
+    "hilltop.local",
+    "Hilltop.LOCAL:8080",
+  ]) func `addresses and own names are ours`(_ host: String) { #expect(guardian.isOurs(host)) }
+
+  @Test(arguments: [
+    "", "evil.example", "127.0.0.1.evil.example", "localhost.evil.example", "hilltop.local.evil.example", "1.2.3",
+    "1.2.3.4.5",
+    "127.0.0.1:80@evil.example", "[::1", "[]", "[::1]x", "[::1]:80x", "[evil.example]", "hilltop.local\u{301}",
+    "\u{212A}localhost",
+    "127.0.0.1:8x", "1234.1.1.1", "..", "...",
+  ]) func `other names are not: DNS rebinding`(_ host: String) { #expect(!guardian.isOurs(host)) }
+
+  private func request(_ method: String, _ headers: HTTPHeaders) -> BrowserRequest {
+    var headers = headers
+    if headers["Host"] == nil { headers.add("Host", "127.0.0.1:8080") }
+    return BrowserRequest(HTTPRequest(method, "/v1/send", headers: headers))
+  }
+
+  @Test(arguments: [
+    "https://tiles.example.org/{z}/{x}/{y}.png", "http://10.0.0.5:8080/t/{z}/{x}/{y}.png?key=a;b,c",
+    "https://T.example/{y}/{x}/{z}",
+  ]) func `a server of tiles is one word of the policy`(_ url: String) throws {
+    let tiles = try TileServer(url)
+    let policy = WebGuard.headers(tiles: tiles)["Content-Security-Policy"] ?? ""
+    #expect(policy.contains("img-src 'self' data: \(tiles.origin); connect-src 'self';"))
+    #expect(!tiles.origin.drop { $0 != ":" }.dropFirst(3).contains { " ;,'\"/?".contains($0) || $0.isNewline })
+    #expect(WebGuard.headers["Content-Security-Policy"]?.contains("http") == false)
+  }
+
+  @Test(arguments: [
+    "", "tiles.example.org/{z}/{x}/{y}", "ftp://a/{z}/{x}/{y}", "https:///{z}/{x}/{y}",
+    "https://a b/{z}/{x}/{y}", "https://a;script-src/{z}/{x}/{y}", "https://a,b/{z}/{x}/{y}",
+    "https://u:p@a/{z}/{x}/{y}",
+    "https://a'/{z}/{x}/{y}", "https://a/{z}/{x}", "https://a/{z}/{x}/{y}/{z}", "https://a/{z}/{x}/{y} ",
+    "https://a\n/{z}/{x}/{y}", "https://{z}/{x}/{y}", "https://a?{z}/{x}/{y}", "https://ä.example/{z}/{x}/{y}",
+    "javascript://a/{z}/{x}/{y}", "https://*/{z}/{x}/{y}",
+  ]) func `what is no server of tiles gets nowhere near the policy`(_ url: String) {
+    #expect(throws: TileServer.Invalid.self) { try TileServer(url) }
+  }
+
+  @Test func `a request names one host`() throws {
+    #expect(throws: WebGuard.Refusal.self) { try guardian.check(BrowserRequest(HTTPRequest("GET", "/"))) }
+    var two: HTTPHeaders = ["Host": "127.0.0.1"]
+    two.add("Host", "evil.example")
+    #expect(throws: WebGuard.Refusal.self) { try guardian.check(BrowserRequest(HTTPRequest("GET", "/", headers: two))) }
+    try guardian.check(BrowserRequest(HTTPRequest("GET", "/", headers: ["Host": "127.0.0.1"])))
+  }
+
+  @Test(arguments: [
+    ("GET", ["Sec-Fetch-Site": "cross-site"]), ("GET", ["Sec-Fetch-Site": "same-site"]),
+    ("GET", ["Origin": "http://evil.example"]),
+    ("GET", ["Origin": "null"]), ("POST", ["Content-Type": "application/json"]),
+    ("POST", ["Origin": "http://127.0.0.1:8080"]),
+    ("POST", ["Origin": "http://127.0.0.1:8080", "Content-Type": "text/plain"]),
+    ("POST", ["Origin": "http://127.0.0.1:8081", "Content-Type": "application/json"]),
+    ("POST", ["Origin": "http://127.0.0.1:8080.evil.example", "Content-Type": "application/json"]),
+    ("PATCH", ["Origin": "http://127.0.0.1:8080", "Content-Type": "application/json"]),
+  ]) func `requests of other sites are refused`(_ method: String, _ fields: [String: String]) {
+    var headers = HTTPHeaders()
+    for (name, value) in fields { headers.add(name, value) }
+    #expect(throws: WebGuard.Refusal.self) { try guardian.checkSameOrigin(request(method, headers)) }
+  }
+
+  @Test func `those of our own pages are not`() throws {
+    try guardian.checkSameOrigin(request("GET", ["Sec-Fetch-Site": "same-origin"]))
+    try guardian.checkSameOrigin(request("GET", [:]))
+    try guardian.checkSameOrigin(
+      request("POST", ["Origin": "http://127.0.0.1:8080", "Content-Type": "application/json"]))
+  }
+
+  // MARK: Files
+
+  @Test(arguments: [
+    ("/", "index.html"), ("/conversations/channel:ab", "index.html"), ("/pages/app.js", "app.js"),
+    ("/pages/views/chat.js", "views/chat.js"), ("/worker.js", "worker.js"),
+  ]) func `addresses lead to files`(_ path: String, _ name: String) { #expect(PageFiles.name(for: path) == name) }
+
+  @Test(arguments: [
+    "/pages/../secret", "/pages/..", "/pages//app.js", "/pages/.git/config", "/pages/", "/pages/a/b/c/d/e.js",
+    "/favicon.ico",
+    "/pages/\0.js", "/pages/a b.js", "/pages/ä.js", "/../etc/passwd.txt",
+  ]) func `nothing else is given out`(_ path: String) { #expect(PageFiles.name(for: path) == nil) }
+
+  @Test func `a link out of the folder is not followed, and only endings of pages count`() throws {
+    let scratch = Scratch()
+    scratch.makeFolder("pages")
+    _ = scratch.write("pages/index.html", "x")
+    _ = scratch.write("pages/secret.key", "x")
+    _ = scratch.write("outside.js", "x")
+    #expect(symlink(scratch.location("outside.js"), scratch.location("pages/out.js")) == 0)
+    let files = try #require(PageFiles(folder: scratch.location("pages")))
+    #expect(files.file(for: "/", acceptsGzip: true)?.size == 1)
+    #expect(files.file(for: "/pages/out.js", acceptsGzip: false) == nil)
+    #expect(files.file(for: "/pages/secret.key", acceptsGzip: false) == nil)
+    #expect(PageFiles(folder: scratch.location("nothing")) == nil)
+    #expect(PageFiles(folder: scratch.location("pages"), page: "hub.html") == nil)
+    _ = scratch.write("pages/hub.html", "xy")
+    let hub = try #require(PageFiles(folder: scratch.location("pages"), page: "hub.html"))
+    #expect(hub.file(for: "/fleet", acceptsGzip: true)?.size == 2)
+  }
+
+  // MARK: Sessions
+
+  private func isIn(_ sessions: inout WebSessions, _ token: String, _ now: MonotonicTime) -> Bool {
+    sessions.use(token, now: now) != nil
+  }
+
+  @Test func `sessions end by themselves, by hand, and for newer ones`() {
+    var sessions = WebSessions()
+    var now = MonotonicTime(nanoseconds: 0)
+    sessions.begin("a", now: now)
+    #expect(isIn(&sessions, "a", now))
+    #expect(!isIn(&sessions, "b", now))
+    #expect(!isIn(&sessions, "", now))
+    let (first, second) = (sessions.end("a"), sessions.end("a"))
+    #expect(first && !second, "who has none ends none")
+    #expect(!isIn(&sessions, "a", now))
+    sessions.begin("c", now: now)
+    now = now + WebSessions.idleLimit + .seconds(1)
+    #expect(!isIn(&sessions, "c", now))
+    for number in 0...WebSessions.mostSessions {
+      sessions.begin("s\(number)", now: now)
+      now = now + .seconds(1)
+    }
+    #expect(sessions.count == WebSessions.mostSessions)
+    #expect(!isIn(&sessions, "s0", now))
+    #expect(isIn(&sessions, "s1", now))
+  }
+
+  @Test func `sessions that are kept go on, and no more of them than there may be`() {
+    var first = WebSessions()
+    let now = MonotonicTime(nanoseconds: 0)
+    first.begin("a", now: now)
+    var second = WebSessions(first.sessions)
+    #expect(isIn(&second, "a", now))
+    let many = (0..<100).map { WebSessions.Session(digest: [UInt8($0)], usedAt: now) }
+    #expect(WebSessions(many).count == WebSessions.mostSessions)
+  }
+
+  @Test func `tokens differ, and pages get no route that has secrets`() {
+    #expect(WebSessions.token() != WebSessions.token())
+    #expect(WebSessions.token().utf8.count == 64)
+    for path in [
+      "/v1/radio/private-key", "/v1/radio/backup", "/v1/backup", "/v1/frames", "/v1/upstreams/add", "/v1/radio/pair",
+      "/v1/web/password",
+    ] {
+      #expect(PassedRoutes.way("GET", path) == nil)
+      #expect(PassedRoutes.way("POST", path) == nil)
+    }
+    #expect(PassedRoutes.way("GET", "/v1/live") == .stream)
+    #expect(PassedRoutes.way("DELETE", "/v1/documents") == nil)
+  }
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: MIT
+
+import EventLoop
+import Foundation
+import Glibc
+import TestSupport
+
+@testable import ProxyTunnel
+
+/// What comes in on one connection, and what is said to it.
+final class Talk {
+  fileprivate(set) var heard: [UInt8] = []
+  private let socket: Int32
+  private let loop: EventLoop
+  private(set) var isOpen = true
+
+  fileprivate init(_ socket: Int32, on loop: EventLoop) {
+    self.socket = socket
+    self.loop = loop
+  }
+
+  func say(_ bytes: some Sequence<UInt8>) { if isOpen { _ = Descriptor.write(socket, Array(bytes)[...]) } }
+
+  func close() {
+    guard isOpen else { return }
+    isOpen = false
+    loop.unwatch(socket)
+    Descriptor.close(socket)
+  }
+}
+
+/// Listens on 127.0.0.1, in the loop of the test: an echo, or a proxy that does what a test wants of it.
+final class LoopServer {
+  let port: UInt16
+  private(set) var talks: [Talk] = []
+  private let loop: EventLoop
+  private let acceptor: Acceptor
+
+  var openTalks: Int { talks.count { $0.isOpen } }
+
+  /// `react` is called when somebody has come, and whenever something has come of them.
+  init(on loop: EventLoop, _ react: @escaping (Talk) -> Void) throws {
+    self.loop = loop
+    let (listener, port) = try LoopbackSocket.listen(on: 0)
+    self.port = port
+    let acceptor = Acceptor(listener, name: "test", reserve: .serves, on: loop, log: Log(level: .error))
+    self.acceptor = acceptor
+    loop.begin { [weak self] in
+      // `try?`: it throws when the server is stopped, and only then.
+      while let socket = try? await acceptor.accept() { self?.begin(socket, react) }
+    }
+  }
+
+  private func begin(_ socket: Int32, _ react: @escaping (Talk) -> Void) {
+    let talk = Talk(socket, on: loop)
+    talks.append(talk)
+    loop.watch(socket, for: .readable) { [unowned talk] _ in
+      switch Descriptor.read(socket) {
+      case .bytes(let bytes):
+        talk.heard += bytes
+        react(talk)
+      case .wouldBlock: break
+      case .end, .failed: talk.close()
+      }
+    }
+    react(talk)
+  }
+
+  /// Says back what it hears.
+  static func echo(on loop: EventLoop) throws -> LoopServer {
+    try LoopServer(on: loop) { talk in
+      talk.say(talk.heard)
+      talk.heard = []
+    }
+  }
+
+  func stop() {
+    acceptor.stop()
+    for talk in talks { talk.close() }
+  }
+}
+
+extension EventLoop {
+  /// Connects, turning until there is an outcome.
+  func connected(
+    _ host: String, _ port: UInt16, _ proxy: String?, within limit: Duration = .seconds(20)
+  ) throws -> Result<Int32, Connector.Failure> {
+    let proxy = try proxy.map { try TunnelSettings(parsing: $0) }
+    var result: Result<Int32, Connector.Failure>?
+    begin {
+      do throws(Connector.Failure) {
+        result = .success(try await self.connect(host: host, port: port, through: proxy, timeout: limit))
+      } catch {
+        result = .failure(error)
+      }
+    }
+    guard TestSupport.turn(self, until: { result != nil }), let result else { throw TimedOut() }
+    return result
+  }
+
+  /// What an attempt that must fail says.
+  func words(
+    _ proxy: String, to host: String = "127.0.0.1", within limit: Duration = .seconds(20)
+  ) throws -> String {
+    switch try connected(host, 9, proxy, within: limit) {
+    case .success(let socket):
+      Descriptor.close(socket)
+      return "connected"
+    case .failure(let failure): return failure.description
+    }
+  }
+
+  /// Whether an echo comes back over the socket; closes it.
+  func echoes(_ socket: Int32) -> Bool {
+    defer { Descriptor.close(socket) }
+    let flags = fcntl(socket, F_GETFL), ofDescriptor = fcntl(socket, F_GETFD)
+    guard flags & O_NONBLOCK != 0, ofDescriptor & FD_CLOEXEC != 0 else { return false }
+    let question = Array("over and out".utf8)
+    guard Descriptor.write(socket, question[...]) == .wrote(question.count) else { return false }
+    var heard: [UInt8] = []
+    return TestSupport.turn(self) {
+      if case .bytes(let bytes) = Descriptor.read(socket) { heard += bytes }
+      return heard == question
+    }
+  }
+}
+
+/// Descriptors that the process has open.
+func descriptorNames() throws -> [String] {
+  try FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd").compactMap { name in
+    // `try?`: the folder's own is gone by now.
+    (try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/fd/\(name)")).map { "\(name) \($0)" }
+  }
+}
+
+extension [UInt8] {
+  func ends(with other: some BidirectionalCollection<UInt8>) -> Bool { reversed().starts(with: other.reversed()) }
+}

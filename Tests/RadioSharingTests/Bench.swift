@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import EventLoop
+import Glibc
+import Messaging
+import Store
+import Sockets
+import Sync
+import TestSupport
+import Testing
+import Transport
+import VirtualRadio
+
+@testable import RadioSharing
+
+/// A gateway's lower half with its radio, and a proxy that shares it, on one loop.
+final class Bench: SyncObserver {
+  let scratch = Scratch()
+  let loop: EventLoop
+  let store: Store
+  let synchronizer: Synchronizer
+  let proxy: CompanionProxy
+  let radio: RadioAtPort
+  var log: [String] { lines.all }
+  private let lines = Lines()
+  let port: UInt16
+  private let messenger: Messenger
+  private let nodes: NodeService
+
+  private final class Lines { var all: [String] = [] }
+
+  /// `isThere`: a radio is attached.
+  init(isThere: Bool = true, on machine: any Machine = LinuxMachine(), maxClients: Int = 8) throws {
+    signal(SIGPIPE, SIG_IGN)
+    loop = EventLoop(on: machine)
+    let log = Log(level: .info, sink: { [lines] _, text in lines.all.append(text) })
+    store = try Store(Store.Settings(location: scratch.location("gw.db")))
+    radio = try RadioAtPort(on: loop)
+    let address = try LinkAddress(parsing: "tcp:127.0.0.1:\(isThere ? radio.port : 1)")
+    let link = Links.link(to: address, on: loop, log: log)
+    let connection = RadioConnection(link, on: loop, log: log)
+    synchronizer = Synchronizer(connection, store: store, settings: .init(), on: loop, log: log)
+    messenger = try Messenger(store: store, synchronizer: synchronizer, settings: .init(), on: loop, log: log)
+    nodes = NodeService(messenger, credentials: Credentials(location: scratch.location("passwords")))
+    proxy = CompanionProxy(
+      CompanionProxy.Gateway(
+        loop: loop, log: log, store: store, synchronizer: synchronizer, messenger: messenger,
+        requests: nodes.requests, sign: { _ in nil }))
+    let (free, port) = try LoopbackSocket.listen(on: 0)
+    close(free)
+    self.port = port
+    loop.afterTurn { [store] in store.commit() }
+    synchronizer.observer = self
+    if isThere {
+      connection.start()
+      try run("synced") { self.synchronizer.state == .synced }
+    }
+    listen(maxClients)
+    try run("listens") { self.lines.all.contains { $0.contains("share the radio") } }
+  }
+
+  deinit {
+    proxy.stop()
+    synchronizer.stop()
+    synchronizer.connection.stop()
+    radio.stop()
+    loop.turn(wait: false)
+  }
+
+  func listen(_ maxClients: Int) {
+    guard let address = ListenAddress("127.0.0.1:\(port)") else { return }
+    proxy.listen([SharingSettings(name: "apps", address: address, allows: [.channels], maxClients: maxClients)])
+    // It listens once its task has begun.
+    loop.turn(wait: false)
+  }
+
+  var clients: Int { proxy.reports.first?.clients.count ?? 0 }
+
+  /// Turns the loop until something is so.
+  func run(_ what: String, _ condition: () throws -> Bool) throws {
+    let isSo = try turn(loop, until: condition)
+    try #require(isSo, "waited in vain: \(what); \(lines.all.suffix(3))")
+  }
+
+  func client(from host: UInt8 = 1) throws -> TestClient {
+    let before = clients
+    let client = try TestClient(port, on: loop, from: host)
+    try run("a client") { self.clients > before || client.isClosed }
+    return client
+  }
+
+  func linkChanged() { messenger.radioChanged() }
+  func syncChanged() { messenger.radioChanged() }
+  func heard(_ push: Push, in frame: [UInt8]) {
+    proxy.heard(push, frame)
+    messenger.received(push)
+    nodes.requests.received(push)
+  }
+  func contactCame(_ contact: Contact) {}
+  func messageStored(_ message: QueuedMessage) { proxy.messageStored() }
+  func messagesWereLost(_ loss: RadioQueue.Loss) {}
+  func radioReplaced() { proxy.radioReplaced() }
+  func radioIsIdle() {}
+}
+
+/// A virtual radio at a TCP port. A test may have it say something in the same packet as an answer.
+final class RadioAtPort {
+  let port: UInt16
+  let radio: VirtualRadio
+  /// What goes out with the next frame that begins with this byte.
+  var escort: (code: UInt8, before: [UInt8], after: [UInt8])?
+  private let acceptor: Acceptor
+  private var task: LoopTask?
+
+  init(on loop: EventLoop) throws {
+    let (listener, port) = try LoopbackSocket.listen(on: 0)
+    self.port = port
+    let radio = VirtualRadio(VirtualRadioSettings(name: "r0", seed: 1, channelSlots: 8, clock: 1_795_000_000), on: loop)
+    self.radio = radio
+    acceptor = Acceptor(listener, name: "radio", reserve: .turnsAway, on: loop, log: Log(level: .error))
+    task = loop.begin { [acceptor, weak self] in
+      // It is over when either side has gone.
+      do {
+        while true {
+          let stream = SocketStream(try await acceptor.accept(), on: loop)
+          radio.output = { [weak self] frame in self?.send(frame, stream) }
+          radio.isClientConnected = true
+          var decoder = SerialDecoder(.toRadio)
+          while let bytes = try? await stream.read() {  // `try?`: the next one may come
+            decoder.append(bytes, now: loop.now)
+            while let frame = decoder.next(now: loop.now) { radio.received(frame) }
+          }
+          stream.close()
+        }
+      } catch {}
+    }
+  }
+
+  private func send(_ frame: [UInt8], _ stream: SocketStream) {
+    let bytes = SerialFraming.wrap(frame, .fromRadio)
+    guard let escort, escort.code == frame.first else { return stream.write(bytes) }
+    self.escort = nil
+    stream.write(
+      SerialFraming.wrap(escort.before, .fromRadio) + bytes + SerialFraming.wrap(escort.after, .fromRadio))
+  }
+
+  func stop() {
+    task?.cancel()
+    acceptor.stop()
+    radio.output = { _ in }
+  }
+}
+
+/// A client that writes what it likes, in the loop of the test.
+final class TestClient {
+  private let socket: Int32
+  private let loop: EventLoop
+  private var decoder = SerialDecoder(.fromRadio)
+  private(set) var frames: [[UInt8]] = []
+  private(set) var isClosed = false
+
+  /// `host`: of the addresses 127.0.0.x its own.
+  init(_ port: UInt16, on loop: EventLoop, from host: UInt8 = 1, receiveBuffer: Int32? = nil) throws {
+    self.loop = loop
+    socket = Glibc.socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+    if var size = receiveBuffer {
+      setsockopt(socket, SOL_SOCKET, SO_RCVBUF, &size, socklen_t(MemoryLayout<Int32>.size))
+    }
+    var address = sockaddr_in()
+    address.sin_family = sa_family_t(AF_INET)
+    for (call, host, port) in [(bind, host, 0), (connect, 1, port)] {
+      address.sin_port = port.bigEndian
+      address.sin_addr.s_addr = (UInt32(0x7F00_0000) + UInt32(host)).bigEndian
+      let result = withUnsafePointer(to: &address) { pointer in
+        pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+          call(socket, $0, socklen_t(MemoryLayout<sockaddr_in>.size))
+        }
+      }
+      try #require(result == 0)
+    }
+    Descriptor.setNonBlocking(socket)
+  }
+
+  deinit { close() }
+
+  func close() {
+    guard !isClosed else { return }
+    isClosed = true
+    Glibc.close(socket)
+  }
+
+  func send(raw bytes: [UInt8]) { _ = Glibc.send(socket, bytes, bytes.count, Int32(MSG_NOSIGNAL)) }
+
+  func send(_ frames: [UInt8]...) { send(raw: frames.flatMap { SerialFraming.wrap($0, .toRadio) }) }
+
+  /// Takes what is there; true: the other end has closed.
+  func read() -> Bool {
+    while true {
+      switch Descriptor.read(socket) {
+      case .bytes(let bytes):
+        decoder.append(bytes, now: loop.now)
+        while let frame = decoder.next(now: loop.now) { frames.append(frame) }
+      case .wouldBlock: return false
+      case .end, .failed: return true
+      }
+    }
+  }
+
+  /// Turns until so many frames have come.
+  func frames(_ count: Int) throws -> [[UInt8]] {
+    let isSo = turn(loop) { read() || frames.count >= count }
+    try #require(isSo && frames.count >= count, "\(frames)")
+    return frames
+  }
+
+  func isDisconnected() -> Bool { turn(loop) { read() } }
+}

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import EventLoop
+import Store
+import TestSupport
+import Testing
+import Timing
+
+@testable import RadioSharing
+
+/// One after the other: some count what the process holds.
+@Suite(.serialized) struct ClientSessionTests {
+  static let battery: [UInt8] = [20]
+  static let nextMessage: [UInt8] = [10]
+  private static let noMoreMessages: [UInt8] = [10]
+
+  private static func push(_ number: UInt8) -> [UInt8] { [0x82, number, 2, 3, 4, 0, 0, 0, 0] }
+
+  @Test func `what the radio says in one read reaches a client in the radio's order`() throws {
+    let bench = try Bench()
+    let client = try bench.client()
+    for round in 0..<5 {
+      bench.radio.escort = (12, Self.push(1), Self.push(2))
+      client.send(Self.battery)
+      let frames = try client.frames(3 * (round + 1)).suffix(3).map { Array($0.prefix(2)) }
+      #expect(frames[0] == [0x82, 1] && frames[1].first == 12 && frames[2] == [0x82, 2], "\(frames)")
+    }
+  }
+
+  @Test func `commands that come together are answered in their order, the radio's and the store's`() throws {
+    let bench = try Bench()
+    let client = try bench.client()
+    client.send(Self.battery, Self.nextMessage, [5], Self.nextMessage, [200], Self.battery)
+    let codes = try client.frames(6).map { $0[0] }
+    #expect(codes == [12, 10, 9, 10, 1, 12])
+  }
+
+  @Test func `who sends 65 commands without waiting is disconnected, and nothing of it is carried out`() throws {
+    let bench = try Bench(isThere: false)
+    let client = try bench.client()
+    client.send(raw: (0..<65).flatMap { _ in SerialFraming.wrap(Self.nextMessage, .toRadio) })
+    #expect(client.isDisconnected())
+    #expect(client.frames.isEmpty)
+    #expect(bench.log.contains { $0.hasSuffix("disconnected: 64 commands sent without waiting") })
+    let other = try bench.client()
+    other.send(raw: (0..<64).flatMap { _ in SerialFraming.wrap(Self.nextMessage, .toRadio) })
+    #expect(try other.frames(64).allSatisfy { $0 == Self.noMoreMessages })
+  }
+
+  @Test func `what follows a frame and is none ends the connection before the frame is carried out`() throws {
+    let bench = try Bench(isThere: false)
+    let client = try bench.client()
+    client.send(raw: SerialFraming.wrap(Self.nextMessage, .toRadio) + [10])
+    #expect(client.isDisconnected() && client.frames.isEmpty)
+    #expect(bench.log.contains { $0.contains("disconnected: not the companion protocol") })
+  }
+
+  @Test func `a frame that is begun and not ended within 30 s ends the connection, a quiet client stays`() throws {
+    let bench = try Bench(isThere: false, on: InventedMachine())
+    let (half, silent) = (try bench.client(), try bench.client())
+    for client in [half, silent] {
+      client.send(Self.nextMessage)
+      #expect(try client.frames(1) == [Self.noMoreMessages])
+    }
+    half.send(raw: [0x3C, 3])
+    bench.loop.turn(wait: true)
+    let begun = bench.loop.now
+    #expect(half.isDisconnected())
+    #expect((29...31).contains((bench.loop.now - begun).inSeconds))
+    #expect(bench.log.contains { $0.hasSuffix("disconnected: an incomplete frame") })
+    let later = bench.loop.now + .seconds(3600)
+    bench.loop.schedule(at: later) {}
+    while bench.loop.now < later { bench.loop.turn(wait: true) }
+    silent.send(Self.nextMessage)
+    #expect(try silent.frames(2) == [Self.noMoreMessages, Self.noMoreMessages])
+  }
+
+  @Test(arguments: [[], [0x3C], SerialFraming.wrap([200], .toRadio)])
+  func `who sends no command within 10 s is disconnected`(said: [UInt8]) throws {
+    let bench = try Bench(isThere: false, on: InventedMachine())
+    let client = try bench.client()
+    let begun = bench.loop.now
+    client.send(raw: said)
+    #expect(client.isDisconnected())
+    #expect((9...11).contains((bench.loop.now - begun).inSeconds))
+    #expect(bench.log.contains { $0.hasSuffix("disconnected: no command within 10 s") }, "\(bench.log)")
+  }
+
+  @Test func `connections without a command keep nobody out, and who has sent one keeps the place`() throws {
+    let bench = try Bench(isThere: false, maxClients: 3)
+    let real = try bench.client()
+    real.send(Self.nextMessage)
+    #expect(try real.frames(1) == [Self.noMoreMessages])
+    let silent = [try bench.client(), try bench.client()]
+    var others: [TestClient] = []
+    for silent in silent {
+      let other = try TestClient(bench.port, on: bench.loop)
+      #expect(silent.isDisconnected())
+      other.send(Self.nextMessage)
+      #expect(try other.frames(1) == [Self.noMoreMessages])
+      others.append(other)
+    }
+    #expect(try TestClient(bench.port, on: bench.loop).isDisconnected())
+    for client in [real] + others { client.send(Self.nextMessage) }
+    for client in [real] + others { #expect(try client.frames(2).count == 2) }
+  }
+
+  @Test func `of connections without a command those of the address with the most give way`() throws {
+    let bench = try Bench(isThere: false, maxClients: 3)
+    let slow = try bench.client(from: 2)
+    let crowd = [try bench.client(from: 3), try bench.client(from: 3)]
+    let further = try TestClient(bench.port, on: bench.loop, from: 3)
+    #expect(crowd[0].isDisconnected())
+    slow.send(Self.nextMessage)
+    #expect(try slow.frames(1) == [Self.noMoreMessages])
+    for client in [crowd[1], further] {
+      client.send(Self.nextMessage)
+      #expect(try client.frames(1) == [Self.noMoreMessages])
+    }
+  }
+
+  @Test func `who only connects does not fill the log`() throws {
+    let bench = try Bench(isThere: false)
+    for _ in 0..<50 {
+      let stranger = try bench.client()
+      stranger.send(raw: Array("GET / HTTP/1.1".utf8))
+      #expect(stranger.isDisconnected())
+    }
+    #expect(bench.log.count { $0.contains("disconnected") } == 20)
+  }
+
+  @Test func `a client that does not read is disconnected at 128 KiB, the others get everything`() throws {
+    let bench = try Bench(isThere: false)
+    let deaf = try TestClient(bench.port, on: bench.loop, receiveBuffer: 4096)
+    try bench.run("a client") { bench.clients == 1 }
+    let other = try bench.client()
+    let frame = [0x82] + Array(repeating: UInt8(7), count: 170)
+    let push = Push.sendConfirmed(ack: AckCode(value: 1), tripTime: 0)
+    var count = 0
+    try bench.run("to be disconnected") {
+      for _ in 0..<100 { bench.proxy.heard(push, frame) }
+      count += 100
+      bench.loop.turn(wait: false)
+      _ = other.read()
+      return bench.clients == 1
+    }
+    #expect(bench.log.contains { $0.hasSuffix("/1 disconnected: over 128 KiB unread") }, "\(bench.log)")
+    #expect(try other.frames(count).count == count)
+    _ = deaf
+  }
+
+  @Test func `a client that goes before the radio has answered: what it sent is in the store all the same`() throws {
+    let bench = try Bench()
+    let client = try bench.client()
+    client.send([3, 0, 0, 0, 0, 0, 106] + Array("hello".utf8))
+    client.close()
+    try bench.run("the client to be gone") { bench.clients == 0 }
+    try bench.run("the message") {
+      var texts: [String] = []
+      try bench.store.eachOutgoing {
+        texts.append($0.text.string)
+        return true
+      }
+      return texts == ["hello"]
+    }
+  }
+
+  @Test func `a client beyond the limit is turned away; one that has gone makes room at once, under its name`() throws {
+    let bench = try Bench(isThere: false, maxClients: 2)
+    let (first, second) = (try bench.client(), try bench.client())
+    for client in [first, second] {
+      client.send(Self.nextMessage)
+      #expect(try client.frames(1) == [Self.noMoreMessages])
+    }
+    #expect(try TestClient(bench.port, on: bench.loop).isDisconnected())
+    first.close()
+    try bench.run("the first to be gone") { bench.clients == 1 }
+    let again = try bench.client()
+    #expect(bench.proxy.reports[0].clients.map(\.name) == ["apps/127.0.0.1/1", "apps/127.0.0.1/2"])
+    again.send(Self.nextMessage)
+    second.send(Self.nextMessage)
+    #expect(try again.frames(1) + again.frames(1) == second.frames(2))
+  }
+
+  @Test func `an address whose settings change is listened at anew at once, and its clients are disconnected`() throws {
+    let bench = try Bench(isThere: false)
+    let client = try bench.client()
+    bench.listen(3)
+    #expect(client.isDisconnected())
+    #expect(bench.log.contains { $0.hasSuffix("disconnected: reloaded") })
+    let again = try bench.client()
+    again.send(Self.nextMessage)
+    #expect(try again.frames(1) == [Self.noMoreMessages])
+    #expect(bench.proxy.reports.map(\.trouble) == [nil])
+  }
+}
