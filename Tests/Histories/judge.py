@@ -58,7 +58,7 @@ class Judge:
                 gateway.ask("POST", "/v1/outbox/resume")
             state = gateway.upstream()
             # It says itself that there is nothing to do.
-            quiet = quiet + 1 if state.get("pending") == 0 else 0
+            quiet = quiet + 1 if state.get("pending") == 0 and state.get("state") == "idle" else 0
             if waited > LIMIT or quiet > 12:
                 alerts = gateway.alerts()
                 raise Wrong(f"after {waited:.0f} s {len(found)} of {len(journal)} events are not there: {[(e['seq'], e['kind'], e['body'].get('text', '')[:30]) for e in found[:8]]}; "

@@ -58,7 +58,10 @@ extension HubStore {
       newest[batch.gateway] = batch.epoch
     }
     work.newest = newest
-    for epoch in epochs where known[epoch] == nil { known[epoch] = Progress() }
+    for epoch in epochs where known[epoch] == nil {
+      known[epoch] = Progress()
+      work.unknown.insert(epoch)
+    }
     return known
   }
 

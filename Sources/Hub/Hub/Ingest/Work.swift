@@ -30,6 +30,8 @@ extension HubStore {
     var progress: [Epoch: Progress] = [:]
     /// Of each gateway the epoch that began last.
     var newest: [String: String] = [:]
+    /// Epochs of which nothing was here.
+    var unknown: Set<Epoch> = []
     var accepted: [PreparedBatch] = []
     /// The same as they are stored: events that diverge, of senders that know of no conflicts, under another epoch.
     var kept: [PreparedBatch] = []
@@ -59,6 +61,8 @@ extension HubStore.Work {
   /// Whether its events may be here under other epochs.
   func mayBeElsewhere(_ batch: PreparedBatch) -> Bool {
     batch.before != nil || newest[batch.gateway].map { $0 != batch.epoch } ?? false
+      // A copy of the gateway may have brought them in an epoch that began later.
+      || unknown.contains(HubStore.Epoch(gateway: batch.gateway, name: batch.epoch))
   }
 
   /// Where it is kept in place of that.
