@@ -56,6 +56,7 @@ private final class AgedShop {
 
   /// The machine was off for a while.
   func restart(after away: Int64) throws {
+    store.settle()
     clocks.boot += "."
     try restartProgram()
     wall.milliseconds += away
