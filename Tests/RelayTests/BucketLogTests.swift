@@ -153,6 +153,54 @@ private final class EndlessSource: UpdatesSource {
     #expect(!lines.contains { $0.contains("private") || $0.contains("\u{1B}") })
   }
 
+  private final class Host: RelayHost {
+    var changes = 0
+    var exchangedChannels: [String] { [] }
+
+    func carryOut(_ command: RemoteCommand) async -> CommandAnswer { .refused(code: "no", message: "no") }
+    func documentsChanged() { changes += 1 }
+    func take(_ update: ChannelUpdate) -> ChannelUpdateFate { .skipped }
+  }
+
+  @Test func `a page of documents changes settings once, and no more than the bound is kept`() throws {
+    let (scratch, loop, host) = (Scratch(), EventLoop(), Host())
+    let store = try Store(Store.Settings(location: scratch.location("gw.db")))
+    loop.afterTurn { store.commit() }
+    let log = Log(sink: { _, _ in })
+    let intake = CommandIntake(CommandIntake.Settings(), upstream: "hub", store: store, on: loop, log: log)
+    let sync = BucketSync(
+      upstream: "hub", rights: ["documents"], store: store, source: ReadySource(), commands: intake, on: loop, log: log,
+      acknowledged: { 0 })
+    sync.host = host
+    var seq: Int64 = 0
+    var pages = 0
+    for page in 1...102 as ClosedRange<Int> {
+      let updates = (0..<100).map { _ in
+        seq += 1
+        let key = String(repeating: "0", count: 58) + String(100_000 + seq)
+        return CatchUp.Update(
+          seq: seq, at: 1, id: "\(seq)", body: Array(#"{"key":"node/\#(key)/note","value":"x","updated_at":1}"#.utf8))
+      }
+      let position = CatchUp.Position(seq: seq)
+      loop.begin {
+        // `try?`: `pages` tells.
+        guard (try? await sync.apply(CatchUp.Outcome(updates: updates, position: position), "documents")) != nil else {
+          return
+        }
+        pages += 1
+      }
+      let isDone = turn(loop) { pages == page }
+      #expect(isDone)
+    }
+    #expect(host.changes == 100)
+    var count = 0
+    try store.eachDocument { _ in
+      count += 1; return true
+    }
+    #expect(count == 10_000)
+    sync.stop()
+  }
+
   @Test func `a minute has twice as many answers to a broker's clients as it may have commands`() throws {
     let (scratch, loop) = (Scratch(), EventLoop(on: InventedMachine()))
     defer { withExtendedLifetime(scratch) {} }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 
-import Documents
 import EventLoop
 import JSON
 import TestSupport
@@ -30,7 +29,7 @@ private final class Broker: Carrier {
 
 private final class Host: RelayHost {
   func carryOut(_ command: RemoteCommand) async -> CommandAnswer { .done(Array("1".utf8)) }
-  func documentChanged(_ document: Document) {}
+  func documentsChanged() {}
   func take(_ update: ChannelUpdate) -> ChannelUpdateFate { .skipped }
   var exchangedChannels: [String] { [] }
 }

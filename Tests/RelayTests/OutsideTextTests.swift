@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 
-import Documents
 import EventLoop
 import JSON
 import TestSupport
@@ -20,7 +19,7 @@ private final class SlowHost: RelayHost {
     return (try? await answer.value()) ?? .notKept(message: "cancelled")
   }
 
-  func documentChanged(_ document: Document) {}
+  func documentsChanged() {}
   func take(_ update: ChannelUpdate) -> ChannelUpdateFate { .skipped }
   var exchangedChannels: [String] { [] }
 }

@@ -85,7 +85,7 @@ public final class Store {
   public internal(set) var nodesForgotten: Int64 = 0
   var radioState = RadioState()
   /// `nil`: not read yet.
-  var identities: RecentIdentities?
+  var (identities, documentCount): (RecentIdentities?, Int64?) = (nil, nil)
   /// Reactions may wait for their messages; `nil`: not known yet.
   var mayHaveWaitingReactions: Bool?
   /// Grows whenever dead letters may have become more or fewer.
@@ -146,7 +146,7 @@ public final class Store {
   }
 
   private func load() throws(StoreError) {
-    (alongside, taken, identities) = ([:], [:], nil)
+    (alongside, taken, identities, documentCount) = ([:], [:], nil, nil)
     try loadIdentity()
     journalState = try translating { () throws(SQLiteError) in try JournalState(database) }
     steadyClock = try loadElapsed()
@@ -369,7 +369,7 @@ public final class Store {
       // Fails if SQLite has already rolled back by itself (disk full, I/O error), which is fine.
       if database.isInTransaction { try? database.execute("ROLLBACK") }
       journalState.undo()
-      identities = nil
+      (identities, documentCount) = (nil, nil)
       alongside.merge(taken) { newer, _ in newer }
       if case .corrupt = failed { noteDamage() }
     } else {

@@ -60,12 +60,18 @@ struct DocumentsCommand: ParsableCommand {
     @Argument(help: "A key prefix, such as node/ or settings/.") var prefix = ""
 
     func run() throws {
-      let answer = try ControlClient(connection).get("/v1/documents?prefix=\(ControlClient.escape(prefix))")
-      if connection.json { return print(answer.text) }
-      for document in answer.value["documents"]?.array ?? [] {
-        var value = JSONWriter()
-        value.value(document["value"] ?? .null)
-        print(Show.clean("\(document["key"]?.string ?? "?")  \(value.string)"))
+      let client = ControlClient(connection)
+      let target = "/v1/documents?prefix=\(ControlClient.escape(prefix))"
+      var page: String? = ""
+      while let after = page {
+        let answer = try client.get(target + (after.isEmpty ? "" : "&after=\(ControlClient.escape(after))"))
+        if connection.json { return print(answer.text) }
+        for document in answer.value["documents"]?.array ?? [] {
+          var value = JSONWriter()
+          value.value(document["value"] ?? .null)
+          print(Show.clean("\(document["key"]?.string ?? "?")  \(value.string)"))
+        }
+        page = answer.value["next"]?.string
       }
     }
   }

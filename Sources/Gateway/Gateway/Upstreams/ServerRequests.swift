@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 
-import Documents
 import Relay
 
 /// What servers ask of the gateway, and send it.
@@ -9,7 +8,6 @@ extension Daemon: RelayHost {
     await remote.carryOut(command, status: control?.stateJSON() ?? Array("{}".utf8))
   }
 
-  public func documentChanged(_ document: Document) { documentsChanged() }
   public func take(_ update: ChannelUpdate) -> ChannelUpdateFate { exchange.take(update) }
   public var exchangedChannels: [String] { exchange.digests() }
 
@@ -20,7 +18,7 @@ extension Daemon: RelayHost {
   }
 
   /// Documents may say other things than the file, where a hub is allowed to have them say so.
-  func documentsChanged() {
+  public func documentsChanged() {
     let settings = SettingsDocuments(configuration, store, log)
     log.level = settings.logLevel
     messaging.messenger.change(settings.messenger)

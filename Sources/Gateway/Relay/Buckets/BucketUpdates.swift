@@ -13,9 +13,10 @@ extension BucketSync {
   /// How many of them were new and wanted.
   func apply(_ outcome: CatchUp.Outcome, _ bucket: String) async throws -> Int {
     var (applied, duplicates, skipped) = (0, 0, Int64(0))
-    var changed: [Document] = []
+    var changesDocuments = false
     for update in outcome.updates {
-      let fate = take(update, bucket, &changed)
+      let fate = take(update, bucket)
+      if bucket == "documents", fate == .sent { changesDocuments = true }
       tell(update, bucket, fate)
       switch fate {
       case .sent: applied += 1
@@ -35,7 +36,8 @@ extension BucketSync {
     log.debug(
       "\(upstream): \(bucket): on disk up to seq \(outcome.position.seq): \(applied) applied, \(duplicates) known already, "
         + "\(skipped) skipped")
-    for document in changed { host?.documentChanged(document) }
+    // Once a page: each of these looks at all documents.
+    if changesDocuments { host?.documentsChanged() }
     if bucket == "commands" { commands.runNext() }
     return applied
   }
@@ -108,10 +110,10 @@ extension BucketSync {
     store.write { [moment] store throws(SQLiteError) in try store.announceDocuments(at: moment) }
   }
 
-  func take(_ update: CatchUp.Update, _ bucket: String, _ changed: inout [Document]) -> ChannelUpdateFate {
+  func take(_ update: CatchUp.Update, _ bucket: String) -> ChannelUpdateFate {
     switch bucket {
     case "commands": return takeCommand(update)
-    case "documents": return takeDocument(update, &changed)
+    case "documents": return takeDocument(update)
     default: return takeMessage(update, String(bucket.dropFirst("channel/".count)))
     }
   }
@@ -126,7 +128,7 @@ extension BucketSync {
     return isNew ? .sent : .known
   }
 
-  func takeDocument(_ update: CatchUp.Update, _ changed: inout [Document]) -> ChannelUpdateFate {
+  func takeDocument(_ update: CatchUp.Update) -> ChannelUpdateFate {
     // `try?`: it was JSON when it came.
     guard let body = try? JSONValue(parsing: update.body), let text = body["key"]?.string,
       let key = DocumentKey(text), let updatedAt = body["updated_at"]?.count,
@@ -144,7 +146,6 @@ extension BucketSync {
     store.write { [upstream, moment] store throws(SQLiteError) in
       isNew = try store.applyDocument(document, via: upstream, acknowledged: through, at: moment)
     }
-    if isNew { changed.append(document) }
     return isNew ? .sent : .known
   }
 

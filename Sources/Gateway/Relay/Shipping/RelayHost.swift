@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT
 
-import Documents
-
 /// The gateway, as servers reach it.
 public protocol RelayHost: AnyObject {
   /// Carries a command out that is allowed.
   func carryOut(_ command: RemoteCommand) async -> CommandAnswer
-  func documentChanged(_ document: Document)
+  /// Some were added, edited or deleted.
+  func documentsChanged()
   /// A message that another gateway has heard. What is written for it is written in this turn.
   func take(_ update: ChannelUpdate) -> ChannelUpdateFate
   /// Digests of channels that are exchanged with other gateways.

@@ -39,9 +39,11 @@ extension Store {
   /// Within a `write`: an edit made here. The journal reports it to hubs.
   @discardableResult
   public func editDocument(_ key: String, _ value: String?, at moment: Moment) throws(SQLiteError) -> Document {
-    let edit = Document.edit(key, value, of: try known(key)?.document, at: moment.milliseconds, byHub: false)
+    let mine = try known(key)?.document
+    let edit = Document.edit(key, value, of: mine, at: moment.milliseconds, byHub: false)
     let seq = try append(.document, at: moment, body: Self.body(edit, via: nil))
     try keep(edit, seq: seq)
+    if mine == nil { documentCount = documentCount.map { $0 + 1 } }
     return edit
   }
 
@@ -56,7 +58,8 @@ extension Store {
 
   private func hasRoom(for key: String) throws(SQLiteError) -> Bool {
     if try known(key) != nil { return true }
-    return (try database.value("SELECT count(*) FROM documents")?.integer ?? 0) < Self.maxDocuments
+    if documentCount == nil { documentCount = try database.value("SELECT count(*) FROM documents")?.integer }
+    return documentCount ?? 0 < Self.maxDocuments
   }
 
   /// Within a `write`: applies a hub's version. Returns true if it changes the document; documents beyond `maxDocuments` are ignored.
@@ -66,7 +69,8 @@ extension Store {
   public func applyDocument(
     _ document: Document, via upstream: String, acknowledged: Int64, at moment: Moment
   ) throws(SQLiteError) -> Bool {
-    if let (mine, seq) = try known(document.key) {
+    let kept = try known(document.key)
+    if let (mine, seq) = kept {
       if mine == document { return false }
       if seq > acknowledged, !document.wins(over: mine) { return false }
     } else if try !hasRoom(for: document.key) {
@@ -75,6 +79,7 @@ extension Store {
     // Reported to the other hubs, but not to the one that it comes from.
     try append(.document, at: moment, body: Self.body(document, via: upstream))
     try keep(document, seq: 0)
+    if kept == nil { documentCount = documentCount.map { $0 + 1 } }
     return true
   }
 
