@@ -248,8 +248,9 @@ extension Messenger {
 
   func isReadOnly(_ room: PublicKey) -> Bool { nodes?.isReadOnly(room) ?? false }
 
-  /// A program that shares the radio puts so many bytes on the air, if the hour's budget has room for them.
-  public func spendShared(bytes: Int) -> Bool { airtime(of: bytes).map { spend($0, .interactive) } ?? true }
+  /// A program that shares the radio puts so many bytes on the air, if the hour's budget has room for them: a fifth of it is kept for those who
+  /// have signed in.
+  public func spendShared(bytes: Int) -> Bool { airtime(of: bytes).map { spend($0, .relayed) } ?? true }
 
   /// The radio did not put them on the air.
   public func giveBackShared(bytes: Int) {

@@ -14,7 +14,7 @@ extension Messenger {
     let moment = synchronizer.now
     var row = OutgoingMessage(
       key: "", origin: String((OutgoingMessage.sharedOrigin + client).unicodeScalars.prefix(64)),
-      priority: DeliveryPriority.interactive.rawValue, kind: .direct, text: message.text, created: moment,
+      priority: DeliveryPriority.relayed.rawValue, kind: .direct, text: message.text, created: moment,
       lifetime: 0, radio: store.radio)
     do throws(StoreError) {
       switch message.to {
