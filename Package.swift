@@ -71,7 +71,9 @@ let loop: [Target] = [
   module("Loop", "ServiceManager", ["CLinux", "UntrustedText", "Timing"]),
   module("Loop", "ProxyTunnel", ["CCurl", "UntrustedText", "EventLoop", "Timing"]),
   module("Loop", "Sockets", ["COpenSSL", "EventLoop"]),
-  module("Loop", "HTTP", ["CLinux", "COpenSSL", "Deflate", "UntrustedText", "EventLoop", "ProxyTunnel", "Sockets"]),
+  module(
+    "Loop", "HTTP",
+    ["CLinux", "COpenSSL", "Deflate", "UntrustedText", "EventLoop", "ProxyTunnel", "Sockets", "Timing"]),
   module("Loop", "MQTT", ["UntrustedText", "EventLoop", "HTTP", "ProxyTunnel", "Sockets", "Timing"]),
   module("Loop", "DBus", ["CDBus", "EventLoop", "Timing"]),
 ]

@@ -29,6 +29,8 @@ final class StandingServer {
     case hangsUp
     /// A broker that acknowledges each twice.
     case saysTwice
+    /// A hub that asks a thousand things at once.
+    case asks
     /// A hub that is busy, and says why in so many bytes.
     case explains(Int)
   }
@@ -44,6 +46,8 @@ final class StandingServer {
   /// Of the lane `messages`.
   var acknowledged: Int64?
   private(set) var greetings = 0
+  /// To what it asked.
+  private(set) var answers = 0
   /// Of links.
   private(set) var epochs: Set<String> = []
   /// Of the last greeting.
@@ -101,7 +105,7 @@ final class StandingServer {
   /// Whether the next event is taken.
   private func takes(_ texts: [String], through seq: Int64? = nil) -> Bool {
     switch fault {
-    case .well, .noAnswers, .forgets, .lies, .hangsUp, .saysTwice: break
+    case .well, .noAnswers, .forgets, .lies, .asks, .hangsUp, .saysTwice: break
     case .takes(let left) where left > 0: fault = .takes(left - 1)
     default: return false
     }
@@ -187,6 +191,11 @@ final class StandingServer {
         say(
           #"{"type":"welcome","protocol":2,"window":1,"lanes":{\#(acknowledged.map { #""messages":\#($0)"# } ?? "")}\#(digests)}"#
         )
+        for number in 0..<1000 where fault == .asks {
+          let method = ["command", "nosuch"][number % 2]
+          say(#"{"type":"request","id":"\#(number)","method":"\#(method)","params":{"id":"c","command":"send"}}"#)
+        }
+      case "response": answers += 1
       case "events" where isExplaining:
         guard case .explains(let bytes) = fault else { break }
         let words = String(repeating: "y", count: bytes)

@@ -249,6 +249,15 @@ import Timing
     #expect(isWell && Array(bench.server.taken.suffix(12)) == (1...12).map(String.init), "\(bench.upstream.status)")
   }
 
+  @Test func `a hub that asks without end is answered as often as it may command, and is told of`() throws {
+    let bench = try Bench(.hubLive, .asks, commands: true)
+    try bench.append(1)
+    #expect(bench.pass(30) { bench.server.taken == ["1"] && bench.server.answers > 0 })
+    _ = bench.pass(20)
+    #expect(bench.server.answers == 20, "\(bench.server.answers) of 1000")
+    #expect(bench.lines.count { $0.contains("answers a minute") } == 1 && bench.server.connections == 1)
+  }
+
   @Test(arguments: [Way.mqtt5, .mqtt3])
   func `a broker that never answers a subscription is told of, and tried again`(_ way: Way) throws {
     let bench = try Bench(way, .noAnswers, commands: true)

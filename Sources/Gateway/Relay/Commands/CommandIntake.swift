@@ -64,6 +64,7 @@ final class CommandIntake: CommandTaker {
   private var answers: [MonotonicTime] = []
   private var toldLimitAt: MonotonicTime?
   private var toldUnreadAt: MonotonicTime?
+  private var toldUnansweredAt: MonotonicTime?
   /// Commands since the start that were refused without an event: unreadable, or too many.
   private(set) var refused: Int64 = 0
   /// Commands under way, and who else waits for their answer.
@@ -100,7 +101,15 @@ final class CommandIntake: CommandTaker {
 
   func mayAnswer() -> Bool {
     answers.removeAll { loop.now - $0 >= .seconds(60) }
-    guard answers.count < 2 * settings.perMinute else { return false }
+    guard answers.count < 2 * settings.perMinute else {
+      refused += 1
+      if isRare(&toldUnansweredAt) {
+        log.warning(
+          "\(upstream): asks for more than \(2 * settings.perMinute) answers a minute: the rest get none (logged at most once an hour)"
+        )
+      }
+      return false
+    }
     answers.append(loop.now)
     return true
   }

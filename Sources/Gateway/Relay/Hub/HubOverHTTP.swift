@@ -32,7 +32,7 @@ final class HubOverHTTP {
   private(set) var isPutBack = false
   /// When it was last compared what it has.
   private var comparedAt = MonotonicTime(seconds: 0)
-  /// A gateway that asks for nothing, and has nothing to send, greets it again by then.
+  /// A gateway that asks for nothing greets it again by then: what it sends compares its own lane alone.
   var compareAgainAt: MonotonicTime { comparedAt + .seconds(3600) }
   /// A hub that says one thing in a greeting and another in an answer is not greeted all the time.
   private static let leastPause: Duration = .seconds(60)
@@ -192,7 +192,6 @@ final class HubOverHTTP {
     if let short = await carryShort(batch) { verdict = short } else { verdict = await carryWhole(batch) }
     if case .acknowledged(let through) = verdict, let lane = batch.lane {
       has.seqs[lane] = max(has.seqs[lane] ?? 0, through)
-      comparedAt = loop.now
     }
     // A hub that was started anew gives another one. Behind what spreads requests over several hubs it is not asked for each time.
     if case .acknowledged = verdict, unknownKeys > unknown, unknownKeys <= 2 { _ = await greet() }

@@ -6,6 +6,7 @@ import UntrustedText
 import EventLoop
 import ProxyTunnel
 import Sockets
+import Timing
 
 /// Why a WebSocket could not be opened, or was closed.
 public enum WebSocketFailure: Error, Equatable, Sendable, CustomStringConvertible {
@@ -75,9 +76,6 @@ public final class WebSocket {
   private static let memoryLevel = 4
   /// Shorter messages are sent uncompressed.
   private static let compressedFrom = 16
-  /// Pings that are answered at once; of more only the newest (RFC 6455 § 5.5.3).
-  private static let pongsAtOnce = 16
-
   private let settings: Settings
   private let tls: TLSContext?
   private let meter: TrafficMeter?
@@ -86,7 +84,8 @@ public final class WebSocket {
   private var decoder: WebSocketDecoder
   private var deflater: Deflater?
   private var keepsContext = true
-  private var pongsLeft = pongsAtOnce
+  /// Pings that are answered at once; of more only the newest (RFC 6455 § 5.5.3), and none is owed to a server that asks many a second.
+  private var pongs = Ration(most: 16, oneIn: .seconds(1))
   private var newestPing: [UInt8]?
   private var pongBytes: UInt64 = 0
   private let key = WebSocketKey.random()
@@ -293,7 +292,7 @@ public final class WebSocket {
   public func next() async throws(WebSocketFailure) -> Event {
     while true {
       if let event = decoded() { return event }
-      answerNewestPing()
+      try await answerNewestPingInTurn()
       let bytes: [UInt8]
       do throws(StreamEnd) {
         bytes = try await read()
@@ -303,7 +302,6 @@ public final class WebSocket {
         shut()
         throw failure ?? (error == .cancelled ? .cancelled : .closed(error.reason ?? "closed by the server"))
       }
-      pongsLeft = Self.pongsAtOnce
       decoder.append(bytes)
     }
   }
@@ -346,11 +344,10 @@ public final class WebSocket {
   }
 
   private func answerPing(_ payload: [UInt8]) {
-    guard pongsLeft > 0, pendingBytes <= Self.maxUnsent else {
+    guard pendingBytes <= Self.maxUnsent, pongs.take(at: loop.now) else {
       newestPing = payload
       return
     }
-    pongsLeft -= 1
     sendPong(payload)
   }
 
@@ -359,6 +356,13 @@ public final class WebSocket {
     let before = bytesSent
     send(WebSocketFrame(opcode: .pong, payload: payload))
     pongBytes &+= bytesSent - before
+  }
+
+  /// A server that pings without end is read no faster than it is answered.
+  private func answerNewestPingInTurn() async throws(WebSocketFailure) {
+    guard newestPing != nil else { return }
+    do { try await loop.sleep(for: pongs.wait(at: loop.now)) } catch { throw .cancelled }
+    answerNewestPing()
   }
 
   private func answerNewestPing() {
