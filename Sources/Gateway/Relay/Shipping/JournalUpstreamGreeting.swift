@@ -64,10 +64,14 @@ extension JournalUpstream {
       return diverged("it has event \(through.highest), and the journal ends with \(store.lastSeq)")
     }
     for lane in Lane.allCases {
-      guard let seq = has[lane], let digest = digests[lane], let own = ownDigest(of: seq), own != digest else {
-        continue
-      }
-      return diverged("it has another event \(seq)")
+      guard let seq = has[lane], let digest = digests[lane] else { continue }
+      let own = ownDigest(of: seq)
+      if own == digest { continue }
+      guard own == nil else { return diverged("it has another event \(seq)") }
+      // Ours is gone. What it has acknowledged to us shows that it has ours up to there, and nothing else does: what we heard after that
+      // would be passed over.
+      guard seq > max(lanes[lane].taken, lanes[lane].told.seq) else { continue }
+      return diverged("it has an event \(seq) that it has not acknowledged here, and the journal has deleted its own")
     }
     let isForgetful = Lane.allCases.contains { lane in
       lanes[lane].told.epoch == store.epoch && has[lane] ?? 0 < lanes[lane].told.seq
