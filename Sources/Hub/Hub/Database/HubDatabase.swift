@@ -74,10 +74,12 @@ struct HubCall {
   var row: ((any HubRow) -> Void)?
 
   init(
-    _ sql: String, one: String? = nil, _ columns: [(name: String, column: HubColumn)] = [],
-    values: [SQLiteValue] = [], row: ((any HubRow) -> Void)? = nil
+    _ sql: String, one: String? = nil, tells told: [String] = [],
+    _ columns: [(name: String, column: HubColumn)] = [], values: [SQLiteValue] = [],
+    row: ((any HubRow) -> Void)? = nil
   ) {
     (self.sql, self.one, self.columns, self.values, self.row) = (sql, one, columns, values, row)
+    self.told = told
   }
 
   /// Rows for a table: `fields` are its columns, and SQL for what goes into them. `row` gets `told`, columns of the set that the table has,
@@ -92,11 +94,10 @@ struct HubCall {
     let returning = told.isEmpty ? "" : " RETURNING \(told.joined(separator: ", "))"
     self.init(
       "INSERT INTO \(table)(\(names)) SELECT \(values) FROM @rows WHERE true\(sorted) \(onConflict)\(returning)",
-      one: "INSERT INTO \(table)(\(names)) VALUES (\(values)) \(onConflict)", columns, row: row)
-    self.told = told
+      one: "INSERT INTO \(table)(\(names)) VALUES (\(values)) \(onConflict)", tells: told, columns, row: row)
   }
 
-  /// What `row` gets of a row that went in, where the database itself tells only that it did.
+  /// What `row` gets of a row that went in or was changed, where the database itself tells only that it was.
   private(set) var told: [String] = []
 
   var rows: Int { columns.first?.column.count ?? 1 }

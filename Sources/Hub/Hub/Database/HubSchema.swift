@@ -14,7 +14,7 @@ enum HubSchema {
     let all = [
       journals, joined, lanes, positions, dialect == .sqlite ? updatesInRows : "SELECT 1", pages, alerts, access,
       dialect == .sqlite ? "SELECT 1" : links, gatewayChannels(dialect),
-      steadyClock, journeyKey, reading, tokenGateways, retention, replaced,
+      steadyClock, journeyKey, reading, tokenGateways, retention, replaced, told,
     ]
     return all.enumerated().map { index, sql in
       (index + 1, dialect == .sqlite ? sql.replacing("@ID", with: "INTEGER PRIMARY KEY AUTOINCREMENT") : postgres(sql))
@@ -177,6 +177,13 @@ enum HubSchema {
   private static let replaced = """
     DROP INDEX updates_by_id;
     CREATE INDEX updates_by_id ON updates(gateway, bucket, id) WHERE gateway <> '' AND body <> ''
+    """
+
+  /// When a message came first, and when it may have been sent by the report that tells it best, 0: unknown. Milliseconds since 1970. What was there
+  /// before stays as it is: nothing is later than 0.
+  private static let told = """
+    ALTER TABLE messages ADD COLUMN arrived INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE messages ADD COLUMN sent INTEGER NOT NULL DEFAULT 0
     """
 
   /// Which channels each gateway has told of: that it has joined them, or of a message there. Of others it gets nothing.

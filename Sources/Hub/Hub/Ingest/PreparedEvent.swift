@@ -13,6 +13,10 @@ struct PreparedEvent: Sendable {
     var channel: String?
     var body: String
     var report: String
+    /// When its gateway got it; `nil`: its clock is not to be trusted.
+    var at: Int64?
+    /// The earliest time at which it may have been sent, by that gateway; 0: nobody knows.
+    var sent: Int64
     /// For the other gateways on its channel; `nil`: it is not passed on.
     var update: String?
   }
@@ -87,8 +91,20 @@ extension PreparedEvent.Heard {
         if let value = event.body[name], value.number != nil || value.bool != nil { json.field(name, value) }
       }
     }
+    at = event.trusted ? event.at : nil
+    sent = Self.sent(event)
     update = Self.update(event, channel, from: gateway)
   }
+
+  /// A gateway that forwards it goes by the same: docs/hub-protocol.md, "Messages of other places".
+  private static func sent(_ event: HubEvent) -> Int64 {
+    let (waited, age) = (event.body["waited_s"]?.integer, event.body["age_s"]?.integer)
+    if !event.trusted || (event.body["waited"]?.bool == true && waited == nil && age == nil) { return 0 }
+    return max(0, max(event.at, 0) - min(max(waited ?? 0, age ?? 0, 0), longestAge) * 1000)
+  }
+
+  /// A hundred years are for ever: seconds.
+  private static let longestAge: Int64 = 3_200_000_000
 
   /// Channel, sender, sender time and text: the same for all receivers. Without these, the event's identity.
   ///

@@ -89,7 +89,7 @@ extension HubStore {
 
   private func keepEvents(_ work: inout Work) throws(HubDatabaseError) {
     var added: Set<EventKey> = []
-    var first: Set<String> = []
+    var told: Set<String> = []
     var removed: [ContactPlace: String] = [:]
     let moved = work.moved
     var calls = [
@@ -97,7 +97,7 @@ extension HubStore {
         added.insert(EventKey(gateway: row.text(0), epoch: row.text(1), seq: row.integer(2)))
       }
     ]
-    calls += heardCalls(work.accepted) { first.insert($0.text(0)) }
+    calls += heardCalls(work.accepted) { told.insert($0.text(0)) }
     let gone = work.accepted.flatMap { batch in
       batch.events.compactMap { event in
         if case .contactRemoved(let key) = event.effect { ContactPlace(batch.gateway, key) } else { nil }
@@ -113,7 +113,7 @@ extension HubStore {
         ) { removed[ContactPlace($0.text(0), $0.text(1))] = $0.text(2) })
     }
     try database.perform(calls, begins: false, ends: false)
-    (work.added, work.first, work.removed) = (added, first, removed)
+    (work.added, work.told, work.removed) = (added, told, removed)
   }
 
   private func eventsCall(
@@ -134,45 +134,7 @@ extension HubStore {
   }
 
   /// Columns that the set and the table both have.
-  private static func same(_ names: String...) -> [(name: String, value: String)] { names.map { ($0, "v.\($0)") } }
-
-  /// Messages, each once, and who heard them: what is here already is left as it is.
-  private func heardCalls(_ batches: [PreparedBatch], _ row: @escaping (any HubRow) -> Void) -> [HubCall] {
-    var (messages, hearers) = ([(PreparedEvent.Heard, Int64)](), [(PreparedEvent.Heard, String, Int64)]())
-    var seen: Set<String> = []
-    for batch in batches {
-      for event in batch.events {
-        guard case .heard(let heard) = event.effect else { continue }
-        if seen.insert(heard.identity).inserted { messages.append((heard, event.event.at)) }
-        hearers.append((heard, batch.gateway, event.event.at))
-      }
-    }
-    return [
-      HubCall(
-        into: "messages", [("position", database.nextPosition)] + Self.same("identity", "channel", "at", "body"),
-        order: "v.identity", "ON CONFLICT(identity) DO NOTHING", tells: ["identity"],
-        [
-          ("place", .integers(messages.indices.map { Int64($0) })), ("identity", .texts(messages.map(\.0.identity))),
-          ("channel", .texts(messages.map(\.0.channel))), ("at", .integers(messages.map(\.1))),
-          ("body", .texts(messages.map(\.0.body))),
-        ], row: row),
-      HubCall(
-        """
-        INSERT INTO heard(message, gateway, at, body)
-        SELECT m.position, v.gateway, v.at, v.body FROM @rows JOIN messages m ON m.identity = v.identity WHERE true
-        ON CONFLICT(message, gateway) DO NOTHING
-        """,
-        one: """
-          INSERT INTO heard(message, gateway, at, body)
-          VALUES ((SELECT position FROM messages WHERE identity = v.identity), v.gateway, v.at, v.body)
-          ON CONFLICT(message, gateway) DO NOTHING
-          """,
-        [
-          ("identity", .texts(hearers.map(\.0.identity))), ("gateway", .texts(hearers.map(\.1))),
-          ("at", .integers(hearers.map(\.2))), ("body", .texts(hearers.map(\.0.report))),
-        ]),
-    ]
-  }
+  static func same(_ names: String...) -> [(name: String, value: String)] { names.map { ($0, "v.\($0)") } }
 
   // MARK: What follows
 
@@ -182,7 +144,8 @@ extension HubStore {
     var radios: [String: String] = [:]
     var events: [String: Int64] = [:]
     var updates: [String: [Update]] = [:]
-    var (told, known) = (Set<String>(), Set<EventKey>())
+    var heardBest = HeardBest()
+    var known: Set<EventKey> = []
     var joined: Set<GatewayChannel> = []
     for batch in work.kept {
       for event in batch.events {
@@ -194,10 +157,8 @@ extension HubStore {
         switch event.effect {
         case .none: break
         case .heard(let heard):
-          guard let channel = heard.channel, let body = heard.update, work.first.contains(heard.identity),
-            told.insert(heard.identity).inserted
-          else { break }
-          updates["channel/\(channel)", default: []].append(Update(identity: heard.identity, body: body))
+          guard heard.update != nil, work.told.contains(heard.identity) else { break }
+          heardBest.add(heard, from: batch)
         case .contact(let key):
           contacts[ContactPlace(batch.gateway, key)] = (event.body, event.event.at)
         case .contactRemoved(let key):
@@ -210,6 +171,10 @@ extension HubStore {
         case .document: try mergeDocument(event.event, from: batch.gateway, now: batch.at)
         }
       }
+    }
+    for hearing in heardBest.hearings {
+      guard let channel = hearing.heard.channel, let body = hearing.heard.update else { continue }
+      updates["channel/\(channel)", default: []].append(Update(identity: hearing.heard.identity, body: body))
     }
     try tellConflicts(work)
     var numbered: [String: (last: Int64, at: Int64)] = [:]

@@ -19,7 +19,7 @@ extension HubStore {
 
   typealias EventKey = Divergence
 
-  /// A message that was not known, for the others on its channel.
+  /// A message for the others on its channel.
   struct Update {
     let identity: String
     let body: String
@@ -40,8 +40,8 @@ extension HubStore {
     var answers: [Taken] = []
     /// Events that were not here.
     var added: Set<EventKey> = []
-    /// Identities of messages that were not here.
-    var first: Set<String> = []
+    /// Identities of messages that were not here, or of which a gateway tells better when they were sent: for the others on their channels.
+    var told: Set<String> = []
     var removed: [ContactPlace: String] = [:]
     /// What is here under a number that also came for another event.
     var divergent: [EventKey: StoredEvent] = [:]

@@ -48,8 +48,8 @@ extension HubStore {
       var (lowest, count, newest) = (Int64(0), Int64(0), Int64(0))
       try database.each(
         """
-        SELECT min(m.position), count(*), max(m.at) FROM
-        (SELECT position, at FROM messages WHERE position < ?1 ORDER BY position DESC LIMIT ?2) m
+        SELECT min(m.position), count(*), max(m.came) FROM
+        (SELECT position, CASE WHEN arrived = 0 THEN at ELSE arrived END AS came FROM messages WHERE position < ?1 ORDER BY position DESC LIMIT ?2) m
         """, [.integer(top), .integer(Self.counted)]
       ) { (row) throws(HubDatabaseError) in
         (lowest, count, newest) = (row.integer(0), row.integer(1), row.integer(2))

@@ -59,9 +59,14 @@ extension HubStore {
     let isHearer = "EXISTS (SELECT 1 FROM heard h WHERE h.message = m.position AND h.gateway = ?6)"
     let gateway = "(CAST(?6 AS TEXT) IS NULL OR \(isHearer))"
     let heard = "(SELECT sum(\(bytes("h.body"))) FROM heard h WHERE h.message = m.position)"
+    // What one gateway heard, by its own report.
+    let own = "(SELECT h.at FROM heard h WHERE h.message = messages.position AND h.gateway = ?6)"
+    let at = query.gateway == nil ? "at" : "coalesce(\(own), at) AS at"
+    let came = "CASE WHEN arrived = 0 THEN at ELSE arrived END AS came"
     let found = try find(
       query, from: "messages", key: "position",
-      looked: "SELECT position, at, channel FROM messages WHERE position \(query.beyond) ?1 \(settled)",
+      looked: "SELECT position, \(at), channel, \(came) FROM messages WHERE position \(query.beyond) ?1 \(settled)",
+      came: "came",
       filter: "(CAST(?5 AS TEXT) IS NULL OR m.channel = ?5) AND \(gateway)",
       values: [.optional(query.channel), .optional(query.gateway)],
       size: "\(bytes("b.body")) + coalesce(\(heard), 0)")
@@ -114,10 +119,10 @@ extension HubStore {
   }
 
   /// The keys of a page's rows. `looked` are the rows that are looked at, `filter` those that count; `?1` is where it begins, `?2` how many are looked
-  /// at, `?3` and `?4` the times; `values` are those from `?5` on.
+  /// at, `?3` and `?4` the times; `values` are those from `?5` on. `came`: what tells when a row came.
   private func find(
-    _ query: ListQuery, from table: String, key: String, looked rows: String, filter: String, values: [SQLiteValue],
-    size: String
+    _ query: ListQuery, from table: String, key: String, looked rows: String, came: String = "at", filter: String,
+    values: [SQLiteValue], size: String
   ) throws(HubDatabaseError) -> Found {
     let order = query.order
     let looksInside = query.words != nil || (table == "events" && query.channel != nil)
@@ -134,7 +139,8 @@ extension HubStore {
       "(CAST(?3 AS BIGINT) IS NULL OR m.at >= ?3) AND (CAST(?4 AS BIGINT) IS NULL OR m.at <= ?4) AND \(filter) AND \(named)"
     var reached: (last: Int64, count: Int64, newest: Int64) = (0, 0, 0)
     try database.each(
-      "SELECT \(query.isNewestFirst ? "min" : "max")(m.\(key)), count(*), max(m.at) FROM \(looked) WHERE \(named)", all
+      "SELECT \(query.isNewestFirst ? "min" : "max")(m.\(key)), count(*), max(m.\(came)) FROM \(looked) WHERE \(named)",
+      all
     ) { (row) throws(HubDatabaseError) in
       reached = (row.integer(0), row.integer(1), row.integer(2))
       return false

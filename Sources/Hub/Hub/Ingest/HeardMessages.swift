@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT
+
+/// Messages, each once, and who heard them. The first report of a message does not say for ever when that was: one that knows better takes its
+/// place, so that no gateway whose clock is wrong, or that lies, hides from readers and from other gateways what others heard in time.
+extension HubStore {
+  /// What is told later by less changes nothing: milliseconds.
+  static let better: Int64 = 60_000
+
+  /// A message as one gateway heard it, and when that came.
+  struct OneHearing {
+    let heard: PreparedEvent.Heard
+    let gateway: String
+    let arrived: Int64
+
+    /// Never later than it came, whatever a clock says.
+    var at: Int64 { min(heard.at ?? arrived, arrived) }
+    var sent: Int64 { min(heard.sent, arrived) }
+  }
+
+  /// Of each message the report that tells best when it was sent: the first one, unless another has it later by more than a little. In the order in
+  /// which the messages came.
+  struct HeardBest {
+    private(set) var hearings: [OneHearing] = []
+    private var places: [String: Int] = [:]
+
+    mutating func add(_ heard: PreparedEvent.Heard, from batch: PreparedBatch) {
+      let hearing = OneHearing(heard: heard, gateway: batch.gateway, arrived: batch.at)
+      if let place = places[heard.identity] {
+        if hearing.sent > hearings[place].sent + HubStore.better { hearings[place] = hearing }
+      } else {
+        places[heard.identity] = hearings.count
+        hearings.append(hearing)
+      }
+    }
+  }
+
+  /// `row` gets the identity of each message that was not here, or that is told better now.
+  func heardCalls(_ batches: [PreparedBatch], _ row: @escaping (any HubRow) -> Void) -> [HubCall] {
+    var (best, hearers) = (HeardBest(), [OneHearing]())
+    for batch in batches {
+      for event in batch.events {
+        guard case .heard(let heard) = event.effect else { continue }
+        best.add(heard, from: batch)
+        hearers.append(OneHearing(heard: heard, gateway: batch.gateway, arrived: batch.at))
+      }
+    }
+    let messages = best.hearings
+    // Who knows nothing better than others is not asked about.
+    let knowing = messages.filter { $0.sent > 0 }
+    func least(_ value: String) -> String { "CASE WHEN \(value) < arrived THEN \(value) ELSE arrived END" }
+    let (change, condition) = (
+      "UPDATE messages SET at = \(least("v.at")), sent = \(least("v.sent"))",
+      "identity = v.identity AND \(least("v.sent")) > messages.sent + \(Self.better)"
+    )
+    return [
+      HubCall(
+        into: "messages",
+        [("position", database.nextPosition)] + Self.same("identity", "channel", "at", "body", "arrived", "sent"),
+        order: "v.identity", "ON CONFLICT(identity) DO NOTHING", tells: ["identity"],
+        [
+          ("place", .integers(messages.indices.map { Int64($0) })),
+          ("identity", .texts(messages.map(\.heard.identity))), ("channel", .texts(messages.map(\.heard.channel))),
+          ("at", .integers(messages.map(\.at))), ("body", .texts(messages.map(\.heard.body))),
+          ("arrived", .integers(messages.map(\.arrived))), ("sent", .integers(messages.map(\.sent))),
+        ], row: row),
+      HubCall(
+        "\(change) FROM @rows WHERE messages.\(condition) RETURNING messages.identity",
+        one: "\(change) WHERE \(condition)", tells: ["identity"],
+        [
+          ("identity", .texts(knowing.map(\.heard.identity))), ("at", .integers(knowing.map(\.at))),
+          ("sent", .integers(knowing.map(\.sent))),
+        ], row: row),
+      HubCall(
+        """
+        INSERT INTO heard(message, gateway, at, body)
+        SELECT m.position, v.gateway, v.at, v.body FROM @rows JOIN messages m ON m.identity = v.identity WHERE true
+        ON CONFLICT(message, gateway) DO NOTHING
+        """,
+        one: """
+          INSERT INTO heard(message, gateway, at, body)
+          VALUES ((SELECT position FROM messages WHERE identity = v.identity), v.gateway, v.at, v.body)
+          ON CONFLICT(message, gateway) DO NOTHING
+          """,
+        [
+          ("identity", .texts(hearers.map(\.heard.identity))), ("gateway", .texts(hearers.map(\.gateway))),
+          ("at", .integers(hearers.map(\.at))), ("body", .texts(hearers.map(\.heard.report))),
+        ]),
+    ]
+  }
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: MIT
+
+import JSON
+import TestSupport
+import Testing
+
+@testable import Hub
+
+/// What one gateway reports of a message is not what it is for everybody.
+@Suite struct HeardMessagesTests {
+  private let scratch = Scratch(inMemory: true)
+  private static let channel = "0011223344556677"
+  private static let now: Int64 = 1_795_000_000_000
+  private static let minute: Int64 = 60_000
+
+  /// One message as a gateway reports it: the first of its journal.
+  private static func report(
+    _ gateway: String, at: Int64 = now, trusted: Bool = true, waited: [(String, JSONValue)] = [], came: Int64 = now,
+    text: String = "hello", seq: Int64 = 1
+  ) -> PreparedBatch {
+    let body: [(String, JSONValue)] = [
+      ("kind", .string("channel")), ("channel", .string(channel)), ("sender_name", .string("Birch")),
+      ("sender_time", .integer(100)), ("text", .string(text)),
+    ]
+    let event = HubEvent(seq: seq, at: at, trusted: trusted, kind: "message", body: .object(body + waited))
+    return PreparedBatch([event], of: "e", in: .messages, from: gateway, after: nil, at: came)
+  }
+
+  private func store() async throws -> HubStore {
+    let store = try HubStore(location: scratch.location("hub.db"))
+    let body = JSONValue.object([("channel", .string(Self.channel)), ("name", .string("#trees"))])
+    let event = HubEvent(seq: 1, at: Self.now, trusted: true, kind: "channel", body: body)
+    _ = try await store.take([PreparedBatch([event], of: "e", in: .messages, from: "c", after: nil, at: Self.now)])
+    return store
+  }
+
+  /// Whose reports the gateway `c` is given, with the ids.
+  private func told(_ store: HubStore) async throws -> [(gateway: String, id: String)] {
+    let page = try await store.updates(
+      "channel/\(Self.channel)", of: "c", from: HubStore.Position(after: 0), until: nil, limit: 1000)
+    return (try JSONValue(parsing: page)["updates"]?.array ?? []).map {
+      ($0["body"]?["gateway"]?.string ?? "", $0["id"]?.string ?? "")
+    }
+  }
+
+  private func list(_ store: HubStore, since: Int64?, gateway: String? = nil) async throws -> [Int64] {
+    let query = ListQuery(limit: 10, since: since, gateway: gateway)
+    let page = try JSONValue(parsing: await store.messages(query))
+    return page["messages"]?.array?.map { $0["at"]?.integer ?? 0 } ?? []
+  }
+
+  @Test func `a report that waited in a radio does not stand for one that did not`() async throws {
+    let store = try await store()
+    _ = try await store.take([Self.report("a", waited: [("waited", .bool(true))])])
+    #expect(try await told(store).map(\.gateway) == ["a"])
+    _ = try await store.take([Self.report("b", came: Self.now + 5)])
+    let both = try await told(store)
+    #expect(both.map(\.gateway) == ["a", "b"] && both.first?.id == both.last?.id)
+    for number in 0..<300 { _ = try await store.take([Self.report("g\(number)", came: Self.now + 100)]) }
+    #expect(try await told(store).count == 2, "that others heard it, too, is not told to everybody")
+  }
+
+  @Test func `reports that say a message is old give way as it gets younger, and not for little`() async throws {
+    let store = try await store()
+    let ages: [(String, Int64)] = [("a", 3000), ("b", 2970), ("d", 1200), ("e", 1199), ("f", 0), ("g", -500)]
+    for (gateway, age) in ages { _ = try await store.take([Self.report(gateway, at: Self.now - age * 1000)]) }
+    #expect(try await told(store).map(\.gateway) == ["a", "d", "f"])
+  }
+
+  @Test func `of reports that come together the best one is told`() async throws {
+    let store = try await store()
+    _ = try await store.take([
+      Self.report("a", waited: [("waited", .bool(true))]), Self.report("b"), Self.report("d"),
+    ])
+    #expect(try await told(store).map(\.gateway) == ["b"])
+  }
+
+  @Test func `no gateway's clock hides a message that another heard from those who ask for the last hour`() async throws
+  {
+    let since = Self.now - 60 * Self.minute
+    for trusted in [false, true] {
+      for together in [false, true] {
+        let store = try HubStore(location: scratch.location("hub-\(trusted)-\(together).db"))
+        let batches = [
+          Self.report("a", at: 1, trusted: trusted), Self.report("b", at: Self.now - 7, came: Self.now + 5),
+        ]
+        if together {
+          _ = try await store.take(batches)
+        } else {
+          for batch in batches { _ = try await store.take([batch]) }
+        }
+        #expect(try await list(store, since: since) == [Self.now - 7])
+        #expect(try await list(store, since: since, gateway: "b") == [Self.now - 7])
+        #expect(try await list(store, since: since, gateway: "a").count == (trusted ? 0 : 1), "its own word")
+      }
+    }
+  }
+
+  @Test func `a message is as late as it came where no clock is known to be right, and never later`() async throws {
+    let store = try await store()
+    _ = try await store.take([Self.report("a", at: 1, trusted: false)])
+    _ = try await store.take([Self.report("a", at: Self.now * 2, text: "from the year 2081", seq: 2)])
+    #expect(try await list(store, since: nil) == [Self.now, Self.now])
+    // What comes a day later does not make it new.
+    let day = 1440 * Self.minute
+    _ = try await store.take([Self.report("b", at: Self.now + day, came: Self.now + day)])
+    #expect(try await list(store, since: Self.now + 1).isEmpty)
+  }
+
+  @Test func `many messages of a clock in 1970 do not end the list before those that came in time`() async throws {
+    let store = try await store()
+    _ = try await store.take([Self.report("b", text: "in time")])
+    var batch = Self.report("a", at: 1)
+    batch.events = (1...10_001).map { seq in
+      Self.report("a", at: 1, text: "invented \(seq)", seq: Int64(seq)).events[0]
+    }
+    _ = try await store.take([batch])
+    let page = try JSONValue(parsing: await store.messages(ListQuery(since: Self.now - Self.minute)))
+    #expect(page["next"]?.integer != nil, "there is more to look at")
+  }
+}
