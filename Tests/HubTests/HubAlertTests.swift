@@ -157,6 +157,12 @@ import Timing
     #expect(try await store.number("SELECT count(*) FROM alerts WHERE gateway = 'hill'") == 1)
   }
 
+  @Test func `alerts that begin as acknowledged are bounded, too`() async throws {
+    let store = try store()
+    try await take((1...3000).map { try event(Int64($0), "acknowledged", subject: "\($0)") }, store)
+    #expect(try await store.alertCounts(of: []) == ["hill": 1024])
+  }
+
   @Test func `alerts that are open there keep none from being ended that are not`() async throws {
     let store = try store()
     try await take((1...1000).map { try event(Int64($0), "begin", subject: "\($0)") }, store)

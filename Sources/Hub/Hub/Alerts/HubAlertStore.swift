@@ -102,7 +102,7 @@ extension HubStore {
     ) { $0.integer(0) }
     guard let id else { return }
     announce(Self.alertNews(id))
-    if report.state == .begin { try endWhatIsTooMuch(of: gateway, at: report.at) }
+    if report.state != .end { try endWhatIsTooMuch(of: gateway, at: report.at) }
     try forgetAlerts(of: gateway, id)
   }
 
