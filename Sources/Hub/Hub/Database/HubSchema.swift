@@ -14,7 +14,7 @@ enum HubSchema {
     let all = [
       journals, joined, lanes, positions, dialect == .sqlite ? updatesInRows : "SELECT 1", pages, alerts, access,
       dialect == .sqlite ? "SELECT 1" : links, gatewayChannels(dialect),
-      steadyClock, journeyKey, reading, tokenGateways, retention, replaced, told,
+      steadyClock, journeyKey, reading, tokenGateways, retention, replaced, told, contactClocks,
     ]
     return all.enumerated().map { index, sql in
       (index + 1, dialect == .sqlite ? sql.replacing("@ID", with: "INTEGER PRIMARY KEY AUTOINCREMENT") : postgres(sql))
@@ -184,6 +184,12 @@ enum HubSchema {
   private static let told = """
     ALTER TABLE messages ADD COLUMN arrived INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE messages ADD COLUMN sent INTEGER NOT NULL DEFAULT 0
+    """
+
+  /// Whether the clock that says when a gateway heard of a contact is to be trusted. None was heard of later than any gateway was here.
+  private static let contactClocks = """
+    ALTER TABLE contacts ADD COLUMN trusted INTEGER NOT NULL DEFAULT 1;
+    UPDATE contacts SET at = (SELECT max(last_seen) FROM gateways) WHERE at > (SELECT max(last_seen) FROM gateways)
     """
 
   /// Which channels each gateway has told of: that it has joined them, or of a message there. Of others it gets nothing.

@@ -140,7 +140,7 @@ extension HubStore {
 
   /// Batches that were not accepted leave a trace, too: their gateways were there.
   private func finish(_ batches: [PreparedBatch], _ work: Work) throws(HubDatabaseError) {
-    var contacts: [ContactPlace: (body: String, at: Int64)] = [:]
+    var contacts: [ContactPlace: KeptContact] = [:]
     var radios: [String: String] = [:]
     var events: [String: Int64] = [:]
     var updates: [String: [Update]] = [:]
@@ -160,11 +160,11 @@ extension HubStore {
           guard heard.update != nil, work.told.contains(heard.identity) else { break }
           heardBest.add(heard, from: batch)
         case .contact(let key):
-          contacts[ContactPlace(batch.gateway, key)] = (event.body, event.event.at)
+          contacts[ContactPlace(batch.gateway, key)] = KeptContact(event.body, event.event, came: batch.at)
         case .contactRemoved(let key):
           let place = ContactPlace(batch.gateway, key)
           guard let body = Self.offRadio(contacts[place]?.body ?? work.removed[place]) else { break }
-          contacts[place] = (body, event.event.at)
+          contacts[place] = KeptContact(body, event.event, came: batch.at)
         case .radio(let name): radios[batch.gateway] = name
         case .command: try endCommand(event.event, of: batch.gateway, now: batch.at)
         case .alert(let report): try takeAlert(report, of: batch.gateway, now: batch.at)
@@ -237,17 +237,18 @@ extension HubStore {
   }
 
   /// Of what is not in order, what is older than what is here stays away.
-  private func contactsCall(_ contacts: [ContactPlace: (body: String, at: Int64)], areOrdered: Bool) -> HubCall {
+  private func contactsCall(_ contacts: [ContactPlace: KeptContact], areOrdered: Bool) -> HubCall {
     let rows = Array(contacts)
     return HubCall(
-      into: "contacts", Self.same("gateway", "key", "body", "at"),
+      into: "contacts", Self.same("gateway", "key", "body", "at", "trusted"),
       """
-      ON CONFLICT(gateway, key) DO UPDATE SET body = excluded.body, at = excluded.at
+      ON CONFLICT(gateway, key) DO UPDATE SET body = excluded.body, at = excluded.at, trusted = excluded.trusted
       \(areOrdered ? "" : "WHERE contacts.at <= excluded.at")
       """,
       [
         ("gateway", .texts(rows.map(\.key.gateway))), ("key", .texts(rows.map(\.key.text))),
         ("body", .texts(rows.map(\.value.body))), ("at", .integers(rows.map(\.value.at))),
+        ("trusted", .integers(rows.map { $0.value.trusted ? 1 : 0 })),
       ])
   }
 

@@ -17,6 +17,17 @@ extension HubStore {
     var text: String { String(decoding: key, as: UTF8.self) }
   }
 
+  /// What a gateway knows of a contact, and when: by its own clock, but never later than that came.
+  struct KeptContact {
+    let body: String
+    let at: Int64
+    let trusted: Bool
+
+    init(_ body: String, _ event: HubEvent, came: Int64) {
+      (self.body, at, trusted) = (body, min(event.at, came), event.trusted)
+    }
+  }
+
   typealias EventKey = Divergence
 
   /// A message for the others on its channel.

@@ -76,12 +76,12 @@ extension HubStore {
       HubCall(
         """
         SELECT key, gateway, at, body FROM (SELECT c.key, c.gateway, c.at, \(body),
-        row_number() OVER (PARTITION BY c.key ORDER BY c.at DESC, c.gateway) AS number
+        row_number() OVER (PARTITION BY c.key ORDER BY c.trusted DESC, c.at DESC, c.gateway) AS number
         FROM @rows JOIN contacts c ON c.key = v.key) r WHERE number <= \(Self.maxHearers) ORDER BY key, number
         """,
         one: """
           SELECT c.key, c.gateway, c.at, \(body) FROM contacts c WHERE c.key = v.key
-          ORDER BY c.at DESC, c.gateway LIMIT \(Self.maxHearers)
+          ORDER BY c.trusted DESC, c.at DESC, c.gateway LIMIT \(Self.maxHearers)
           """,
         [("key", .texts(keys))]
       ) { row in
@@ -111,7 +111,7 @@ extension HubStore {
       json.field("lon", place?.lon)
       json.objects("heard", heard) { hearing, json in
         json.field("gateway", hearing.gateway)
-        json.field("at", hearing.body["last_heard"]?.count ?? hearing.at)
+        json.field("at", Self.heardAt(hearing.body, hearing.at))
         json.field("snr", hearing.body["snr"]?.number)
         json.field("hops", hearing.body["hops"]?.count)
       }
@@ -241,7 +241,7 @@ extension HubStore {
           last = (row.text(0), row.text(1))
           // `try?`: stored values were valid JSON when they arrived.
           guard let record = try? JSONValue(parsing: row.text(3)) else { return true }
-          let at = record["last_heard"]?.count ?? row.integer(2)
+          let at = Self.heardAt(record, row.integer(2))
           guard at >= since else { return true }
           Self.write(link: last, at, record, to: &json)
           rows += 1
@@ -276,3 +276,8 @@ extension HubStore {
     }
   }
 }
+  /// When it was heard: not later than that came, whatever the gateway's clock says.
+  fileprivate static func heardAt(_ record: JSONValue, _ at: Int64) -> Int64 {
+    min(record["last_heard"]?.count ?? at, at)
+  }
+

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT
+
+import JSON
+import TestSupport
+import Testing
+
+@testable import Hub
+
+/// One gateway's clock does not hide what others tell of nodes.
+@Suite struct StrangersClockTests {
+  private let scratch = Scratch(inMemory: true)
+  private static let now: Int64 = 1_795_000_000_000
+
+  private static func batch(
+    _ gateway: String, _ kind: String, at: Int64 = now, trusted: Bool = true, seq: Int64 = 1, came: Int64 = now,
+    _ bodies: [[(String, JSONValue)]]
+  ) -> PreparedBatch {
+    let events = bodies.enumerated().map { index, body in
+      HubEvent(seq: seq + Int64(index), at: at, trusted: trusted, kind: kind, body: .object(body))
+    }
+    return PreparedBatch(events, of: "e", in: nil, from: gateway, after: nil, at: came)
+  }
+
+  private static func contact(_ name: String, heard: Int64) -> [[(String, JSONValue)]] {
+    [[("key", .string("aa")), ("name", .string(name)), ("last_heard", .integer(heard))]]
+  }
+
+  @Test(arguments: [true, false]) func `a clock years ahead names no node for ever`(_ trusted: Bool) async throws {
+    let store = try HubStore(location: scratch.location("hub.db"))
+    let ahead = Self.now * 2
+    let lie = Self.batch("a", "contact", at: ahead, trusted: trusted, Self.contact("a lie", heard: ahead))
+    let truth = Self.batch(
+      "b", "contact", at: Self.now - 5, came: Self.now + 5, Self.contact("Birch", heard: Self.now - 9))
+    let later = Self.batch(
+      "b", "contact", at: Self.now + 10, seq: 2, came: Self.now + 12, Self.contact("Birch 2", heard: Self.now))
+    for batch in [lie, truth, later] { _ = try await store.take([batch]) }
+    let node = try #require(
+      JSONValue(parsing: await store.nodes(after: "", limit: 10, words: nil))["nodes"]?.array?.first)
+    #expect(node["name"]?.string == "Birch 2")
+    let heard = node["heard"]?.array ?? []
+    #expect(heard.map { $0["gateway"]?.string } == ["b", "a"])
+    #expect(heard.allSatisfy { ($0["at"]?.integer ?? 0) <= Self.now }, "\(heard)")
+  }
+
+  @Test func `a clock that is not trusted loses against one that is, whatever it says`() async throws {
+    let store = try HubStore(location: scratch.location("hub.db"))
+    _ = try await store.take([Self.batch("b", "contact", at: Self.now - 5, Self.contact("Birch", heard: 1))])
+    _ = try await store.take([Self.batch("a", "contact", trusted: false, Self.contact("a lie", heard: 1))])
+    let nodes = try JSONValue(parsing: await store.nodes(after: "", limit: 10, words: nil))["nodes"]?.array
+    #expect(nodes?.first?["name"]?.string == "Birch")
+  }
+}
