@@ -6,7 +6,7 @@ import Testing
 
 @testable import Hub
 
-/// One gateway's clock does not hide what others tell of nodes.
+/// One gateway's clock, and its inventions, do not hide what others tell of nodes and channels.
 @Suite struct StrangersClockTests {
   private let scratch = Scratch(inMemory: true)
   private static let now: Int64 = 1_795_000_000_000
@@ -48,5 +48,31 @@ import Testing
     _ = try await store.take([Self.batch("a", "contact", trusted: false, Self.contact("a lie", heard: 1))])
     let nodes = try JSONValue(parsing: await store.nodes(after: "", limit: 10, words: nil))["nodes"]?.array
     #expect(nodes?.first?["name"]?.string == "Birch")
+  }
+
+  private static func channel(_ number: Int) -> [(String, JSONValue)] {
+    let digits = String(number, radix: 16)
+    let digest = String(repeating: "0", count: 16 - digits.utf8.count) + digits
+    return [("channel", .string(digest)), ("name", .string("#\(number)"))]
+  }
+
+  @Test func `invented channels push out none of others, and an answer that is cut says so`() async throws {
+    let store = try HubStore(location: scratch.location("hub.db"))
+    let (shared, own) = (Self.channel(1_000_001), Self.channel(1_000_002))
+    _ = try await store.take([Self.batch("b", "channel", [shared, own]), Self.batch("c", "channel", [shared])])
+    func list() async throws -> (channels: [JSONValue], more: Bool?) {
+      let page = try JSONValue(parsing: await store.channels())
+      return (page["channels"]?.array ?? [], page["more"]?.bool)
+    }
+    #expect(try await list().more == nil)
+    for start in stride(from: 1, to: 3000, by: 500) {
+      let invented = (start..<start + 500).map(Self.channel)
+      _ = try await store.take([Self.batch("a", "channel", seq: Int64(start), invented)])
+    }
+    let (channels, more) = try await list()
+    #expect(more == true && channels.count == 66)
+    #expect(channels.contains { $0["name"]?.string == "#1000001" && $0["gateways"]?.integer == 2 })
+    #expect(channels.contains { $0["name"]?.string == "#1000002" })
+    #expect(try await store.number("SELECT count(*) FROM gateway_channels WHERE gateway = 'a'") <= 1000)
   }
 }

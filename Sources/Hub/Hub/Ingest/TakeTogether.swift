@@ -260,14 +260,24 @@ extension HubStore {
     let channel: String
   }
 
+  /// Of one gateway; a radio has some dozens. On a server what comes at once may go beyond it.
+  private static let mostChannels = 1000
+
   /// In one order: several hubs do not wait for each other in a ring.
   private func channelsCalls(_ joined: Set<GatewayChannel>) -> [HubCall] {
     guard !joined.isEmpty else { return [] }
     let rows = joined.sorted { ($0.gateway, $0.channel) < ($1.gateway, $1.channel) }
+    // They are counted only where one is new.
+    let condition = """
+      NOT EXISTS (SELECT 1 FROM gateway_channels c WHERE c.gateway = v.gateway AND c.channel = v.channel)
+      AND (SELECT count(*) FROM gateway_channels c WHERE c.gateway = v.gateway) < \(Self.mostChannels)
+      """
     return [
       HubCall(
-        into: "gateway_channels", Self.same("gateway", "channel"), order: "v.gateway, v.channel",
-        "ON CONFLICT(gateway, channel) DO NOTHING",
+        "INSERT INTO gateway_channels(gateway, channel) SELECT v.gateway, v.channel FROM @rows WHERE \(condition) "
+          + "ORDER BY v.gateway, v.channel ON CONFLICT(gateway, channel) DO NOTHING",
+        one: "INSERT INTO gateway_channels(gateway, channel) SELECT v.gateway, v.channel WHERE \(condition) "
+          + "ON CONFLICT(gateway, channel) DO NOTHING",
         [("gateway", .texts(rows.map(\.gateway))), ("channel", .texts(rows.map(\.channel)))])
     ]
   }

@@ -8,8 +8,11 @@ extension HubStore {
   /// Nodes that one answer looks at where it looks for words.
   private static let nodesLookedAt = 5000
   private static let nodesAtOnce = 100
-  /// Events of channels of one gateway that are looked at for names.
+  /// Channels of one gateway whose events are looked at for names, and that are shown where it alone has them and there are too many; all
+  /// that are shown, and looked at.
   private static let channelsOfOne = 64
+  private static let channelsShown = 1000
+  private static let channelsLookedAt = 20_000
   /// Gateways that are named for one node, the latest to hear it first, and bytes of a record that is looked into.
   private static let maxHearers = 100
   private static let recordBytes = 8192
@@ -118,25 +121,28 @@ extension HubStore {
     }
   }
 
-  /// Channels that any gateway has or had messages of: `{"channels": [{"channel", "name", "gateways", "newest_at"}]}`, by the newest message.
+  /// Channels that any gateway has or had messages of: `{"channels": [{"channel", "name", "gateways", "newest_at"}], "more"}`, by the newest
+  /// message. Where there are too many, those that most gateways have are shown, and of what one alone has only its newest.
   func channels() throws(HubDatabaseError) -> [UInt8] {
-    struct Channel {
-      var name: String?
-      var gateways: Int64 = 0
-      var newest: Int64?
-    }
-    var found: [String: Channel] = [:]
-    try database.every("SELECT channel, count(*) FROM gateway_channels GROUP BY channel LIMIT 20000") { row in
-      found[row.text(0)] = Channel(gateways: row.integer(1))
-    }
-    for (digest, name) in try channelNames() { found[digest, default: Channel()].name = name }
-    // What is exchanged has a list of its own, with the time of its newest.
+    var found: [String: FoundChannel] = [:]
     try database.every(
-      "SELECT name, at FROM buckets WHERE gateway = '' ORDER BY at DESC LIMIT 1000"
-    ) { row in
-      let digest = String(decoding: row.text(0).utf8.dropFirst("channel/".utf8.count), as: UTF8.self)
-      found[digest, default: Channel()].newest = row.integer(1)
-    }
+      """
+      SELECT channel, count(*) AS number, min(gateway) FROM gateway_channels GROUP BY channel
+      ORDER BY number DESC, channel LIMIT \(Self.channelsLookedAt)
+      """
+    ) { found[$0.text(0)] = FoundChannel(gateways: $0.integer(1), one: $0.text(2)) }
+    // What is exchanged has a list of its own, with the time of its newest.
+    try database.read([
+      HubCall(
+        "SELECT v.channel, b.at FROM @rows JOIN buckets b ON b.gateway = '' AND b.name = 'channel/' || v.channel",
+        one: "SELECT v.channel, b.at FROM buckets b WHERE b.gateway = '' AND b.name = 'channel/' || v.channel",
+        [("channel", .texts(Array(found.keys)))]
+      ) { found[$0.text(0)]?.newest = $0.integer(1) }
+    ])
+    let shown = Self.shown(found)
+    let isCut = shown.count < found.count
+    found = shown
+    for (digest, name) in try channelNames() { found[digest]?.name = name }
     // A channel that no gateway told of has its name from its newest message.
     for (digest, channel) in found where channel.name == nil {
       found[digest]?.name =
@@ -148,7 +154,7 @@ extension HubStore {
           (try? JSONValue(parsing: row.text(0)))?["channel_name"]?.string
         } ?? nil
     }
-    let sorted = found.sorted { ($0.value.newest ?? 0, $1.key) > ($1.value.newest ?? 0, $0.key) }.prefix(1000)
+    let sorted = found.sorted { ($0.value.newest ?? 0, $1.key) > ($1.value.newest ?? 0, $0.key) }
     return JSONWriter.object { json in
       json.arrayField("channels") { json in
         for (digest, channel) in sorted {
@@ -160,7 +166,30 @@ extension HubStore {
           }
         }
       }
+      if isCut { json.field("more", true) }
     }
+  }
+
+  private struct FoundChannel {
+    var name: String?
+    var gateways: Int64
+    /// One of those.
+    var one: String
+    var newest: Int64?
+  }
+
+  /// No gateway's inventions push out what others have.
+  private static func shown(_ all: [String: FoundChannel]) -> [String: FoundChannel] {
+    guard all.count > channelsShown else { return all }
+    var own: [String: Int] = [:]
+    let best = all.sorted {
+      ($0.value.gateways, $0.value.newest ?? 0, $1.key) > ($1.value.gateways, $1.value.newest ?? 0, $0.key)
+    }.filter { channel in
+      guard channel.value.gateways == 1 else { return true }
+      own[channel.value.one, default: 0] += 1
+      return own[channel.value.one, default: 0] <= channelsOfOne
+    }
+    return Dictionary(uniqueKeysWithValues: best.prefix(channelsShown).map { ($0.key, $0.value) })
   }
 
   /// What gateways have called their channels last.
@@ -258,6 +287,11 @@ extension HubStore {
     }
   }
 
+  /// When it was heard: not later than that came, whatever the gateway's clock says.
+  fileprivate static func heardAt(_ record: JSONValue, _ at: Int64) -> Int64 {
+    min(record["last_heard"]?.count ?? at, at)
+  }
+
   private static func write(
     link: (gateway: String, node: String), _ at: Int64, _ record: JSONValue, to json: inout JSONWriter
   ) {
@@ -276,8 +310,3 @@ extension HubStore {
     }
   }
 }
-  /// When it was heard: not later than that came, whatever the gateway's clock says.
-  fileprivate static func heardAt(_ record: JSONValue, _ at: Int64) -> Int64 {
-    min(record["last_heard"]?.count ?? at, at)
-  }
-
