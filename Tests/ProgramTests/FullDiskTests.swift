@@ -78,6 +78,35 @@ extension WholeProgramTests {
       #expect(try rig.meshpost("messages").lines.contains { $0.contains("before it went") })
     }
 
+    @Test func `a database that is removed under the gateway is saved at its end, and missed at the next start`() throws
+    {
+      let rig = try Rig()
+      try rig.startRadio()
+      rig.writeGatewayConfiguration()
+      try rig.startGateway()
+      try rig.waitForSync()
+      rig.radio?.write("chan r1 0 before it went")
+      try untilTrue("a message") { try rig.status()?["store"]?["messages"]?.integer == 1 }
+      for suffix in ["", "-wal"] { unlink(rig.scratch.location("gw.db") + suffix) }
+      rig.gateway?.send(SIGTERM)
+      #expect(try rig.gateway?.ended() == 0)
+      try rig.gateway?.line(with: "was saved as ")
+      let names = try FileManager.default.contentsOfDirectory(atPath: rig.scratch.location(""))
+      let saved = rig.scratch.location(try #require(names.first { $0.hasPrefix("gw.db.lost-") }))
+      try rig.startGateway()
+      try rig.gateway?.line(with: "error: the database was gone, and a new one begun: there had been ")
+      try untilTrue("the alert") {
+        try rig.meshpost("alerts", "--open", "--json").lines.joined().contains("store_lost")
+      }
+      rig.gateway?.send(SIGTERM)
+      #expect(try rig.gateway?.ended() == 0)
+      let restore = try Program.own("meshpostd", ["--config", rig.scratch.location("gw.toml"), "--restore", saved])
+      #expect(try restore.ended() == 0, "\(restore.lines)")
+      try rig.startGateway()
+      try rig.waitForSync()
+      #expect(try rig.meshpost("messages").lines.contains { $0.contains("before it went") })
+    }
+
     @Test func `a database that is damaged under the gateway is told, also where only a read meets it`() throws {
       let rig = try Rig()
       try rig.startRadio(["--contacts", "300"])

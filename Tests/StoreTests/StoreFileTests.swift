@@ -206,6 +206,28 @@ import Testing
     }
   }
 
+  @Test func `a database that is gone beside the mark of another is missed, once`() throws {
+    let shop = try Shop()
+    #expect(shop.store.gone == nil, "a first start")
+    try shop.append(7)
+    try shop.store.markProgress()
+    let settings = shop.store.settings
+    unlink(settings.location)
+    #expect(shop.store.isElsewhere)
+    try withExtendedLifetime(shop.scratch) {
+      let copy = Scratch()
+      for suffix in [".mark", ".id"] {
+        try FileManager.default.copyItem(
+          atPath: settings.location + suffix, toPath: copy.location("gw.db") + suffix)
+      }
+      var store: Store? = try Store(Store.Settings(location: copy.location("gw.db")))
+      #expect(store?.gone?.contains("there had been 7 events") == true)
+      #expect(store?.putBack == nil && store?.setAside == nil)
+      store = nil
+      #expect(try Store(Store.Settings(location: copy.location("gw.db"))).gone == nil)
+    }
+  }
+
   @Test func `documents have a bound, and those that are there can still be edited`() throws {
     let shop = try Shop()
     func key(_ number: Int) -> String {

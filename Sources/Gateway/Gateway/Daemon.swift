@@ -217,6 +217,7 @@ public final class Daemon {
     if let location = store.setAside {
       log.error("the database was damaged: saved as \(location); created a new one with a new epoch")
     }
+    if let words = store.gone { log.error("\(words). \(Self.goneRemedy)") }
     for lack in configuration.lacks { log.warning(lack) }
     tellRefusal()
     if let words = store.lostFromLog ?? store.putBack { log.error("\(words). Began a new epoch") }

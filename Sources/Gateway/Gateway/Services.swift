@@ -17,7 +17,7 @@ extension Daemon {
     return [
       Service(begin: { self.maintenance.start() }) {
         self.maintenance.stop()
-        self.closeStore()
+        await self.closeStore()
       },
       Service(begin: {}) { self.control?.stop() },
       task { () throws(CancellationError) in try await self.replaceDamagedStores() },
@@ -53,6 +53,7 @@ extension Daemon {
     alerts.begin()
     alerts.configuration(configuration.refusal)
     if let saved = store.setAside { alerts.storeWasDamaged(saved) }
+    if let words = store.gone { alerts.storeIsLost(words) }
     if let words = store.putBack { alerts.historiesMet(words) }
     alerts.radio(isUp: connection.state == .up, message: summary)
   }
@@ -62,8 +63,9 @@ extension Daemon {
     relay.networkChanged()
   }
 
-  private func closeStore() {
+  private func closeStore() async {
     store.settle()
+    await saveLostStore()
     do {
       try store.checkpoint()
       try store.markProgress()

@@ -98,6 +98,8 @@ public final class Store {
   /// The first seq that belongs to this epoch.
   public internal(set) var epochFirst: Int64 = 1
   var epochBefore: String?
+  /// The database had nothing at opening.
+  var isNew = false
   /// When this epoch began, in milliseconds since 1970; 0: no clock could tell. What a newer copy did before that is not known here.
   public internal(set) var epochBegan: Int64 = 0
   /// Where a damaged database was saved at opening; `nil` if it was intact.
@@ -107,6 +109,8 @@ public final class Store {
   public private(set) var lostFromLog: String?
   /// The database is an older copy of itself: how that shows, in words. Starts a new epoch.
   public private(set) var putBack: String?
+  /// The database was gone at opening, and a new one begun: what is known of it, in words.
+  public private(set) var gone: String?
   /// The database was found to be damaged, and no other has taken its place yet.
   public private(set) var isDamaged = false
   /// The file that is open, whatever has its name by now.
@@ -122,9 +126,9 @@ public final class Store {
     self.clocks = clocks
     lock = try StoreLock(location: settings.location)
     let trouble = StoreFiles.logTrouble(settings.location)
-    if trouble == .databaseIsGone { setAside = try Self.moveAway(settings.location, clocks) }
+    if trouble == .databaseIsGone { setAside = try Self.moveAside(settings.location, "corrupt", clocks) }
     if case .breaksOff(let lost) = trouble {
-      let kept = Self.freeName(settings.location, clocks) + "-wal"
+      let kept = Self.freeName(settings.location, "corrupt", clocks) + "-wal"
       try StoreFiles.copy(settings.location + "-wal", to: kept)
       lostFromLog = "the store's log is damaged: \(lost) transactions or more are lost. It was saved as \(kept)"
     }
@@ -133,7 +137,7 @@ public final class Store {
       try load()
     } catch {
       guard case .corrupt = error else { throw error }
-      setAside = try Self.moveAway(settings.location, clocks)
+      setAside = try Self.moveAside(settings.location, "corrupt", clocks)
       database = try Self.open(settings)
       try load()
     }
@@ -141,6 +145,7 @@ public final class Store {
     // Do not find the transactions behind the damage again, or report them as lost after a power cut.
     try checkpoint()
     putBack = olderThanMark
+    if isNew, setAside == nil { gone = goneByMark }
     // Otherwise sequence numbers would be reused.
     if lostFromLog != nil || putBack != nil { try renewEpoch() }
   }
@@ -183,30 +188,10 @@ public final class Store {
   /// Milliseconds.
   private static let patienceWithReaders = 3000
 
-  /// Renames the damaged files, which are kept for inspection.
-  private static func moveAway(_ location: String, _ clocks: any Clocks) throws(StoreError) -> String {
-    let target = freeName(location, clocks)
-    guard rename(location, target) == 0 || errno == ENOENT else {
-      throw .unavailable("\(location) is damaged and cannot be renamed: \(String(cString: strerror(errno)))")
-    }
-    for suffix in ["-wal", "-shm"] where access(location + suffix, F_OK) == 0 {
-      guard rename(location + suffix, target + suffix) == 0 else {
-        throw .unavailable("\(location + suffix) cannot be renamed: \(String(cString: strerror(errno)))")
-      }
-    }
-    return target
-  }
-
-  private static func freeName(_ location: String, _ clocks: any Clocks) -> String {
-    var target = "\(location).corrupt-\(WallClock(clocks).seconds)"
-    while ["", "-wal"].contains(where: { access(target + $0, F_OK) == 0 }) { target += "x" }
-    return target
-  }
-
   /// Replaces a database that was found to be damaged in use with a new one, which has a new epoch. Returns where the damaged one
   /// was saved.
   public func replaceDamaged() throws(StoreError) -> String {
-    let target = try Self.moveAway(settings.location, clocks)
+    let target = try Self.moveAside(settings.location, "corrupt", clocks)
     database = try Self.open(settings)
     try load()
     setAside = target

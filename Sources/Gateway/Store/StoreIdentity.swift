@@ -12,6 +12,7 @@ extension Store {
     let kept = (try meta("gateway_id")).flatMap(\.text) ?? Self.readSmallFile(idLocation)
     gatewayID = settings.gatewayID ?? kept ?? Self.randomHex(8)
     let storedEpoch = (try meta("epoch")).flatMap(\.text)
+    isNew = storedEpoch == nil
     epoch = storedEpoch ?? Self.randomHex(8)
     epochBegan = storedEpoch == nil ? trustedNow : (try meta("epoch_at"))?.integer ?? 0
     if kept != gatewayID || storedEpoch == nil {
@@ -93,10 +94,20 @@ extension Store {
     try Self.writeSmallFile(markLocation, mark)
   }
 
+  private var mark: (epoch: String, seq: Int64)? {
+    let parts = Self.readSmallFile(markLocation)?.split(separator: ":") ?? []
+    guard parts.count == 2, let seq = Int64(parts[1]) else { return nil }
+    return (String(parts[0]), seq)
+  }
+
   /// That the database is an older copy of itself, in words; `nil`: it is none, or nobody can tell.
   var olderThanMark: String? {
-    let parts = Self.readSmallFile(markLocation)?.split(separator: ":") ?? []
-    guard parts.count == 2, String(parts[0]) == epoch, let seq = Int64(parts[1]), seq > lastSeq else { return nil }
-    return "the database is an older copy of itself: it ends with event \(lastSeq), and there was an event \(seq)"
+    guard let mark, mark.epoch == epoch, mark.seq > lastSeq else { return nil }
+    return "the database is an older copy of itself: it ends with event \(lastSeq), and there was an event \(mark.seq)"
+  }
+
+  /// That a new database stands where there was another one, in words; `nil`: nobody knows of one.
+  var goneByMark: String? {
+    mark.map { "the database was gone, and a new one begun: there had been \($0.seq) events or more" }
   }
 }

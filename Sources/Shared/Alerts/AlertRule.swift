@@ -80,7 +80,7 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
     case .radioQueueFull: "Messages were lost in the radio, or may be, because its queue was full.\(over)"
     case .configurationWrong:
       "The configuration file is refused, and the gateway runs with the last one that worked.\(over)"
-    case .storeLost: "The gateway's database was damaged, or was removed or replaced while the gateway ran.\(over)"
+    case .storeLost: "The gateway's database was damaged, removed or replaced.\(over)"
     case .gatewaySilent:
       "Nothing has come for \(begins) from a gateway that keeps a link; from others for four times the longest of their usual pauses. "
         + "It ends when it is heard."

@@ -189,6 +189,10 @@ struct GatewayDoctor {
           "store", .warning, "a damaged database was saved as \(location)",
           "Check the disk; `meshpostd --restore` restores a backup."))
     }
+    if let words = store.gone {
+      findings.append(
+        Finding("store", .warning, words, "`meshpostd --restore` restores a backup, or a copy beside it."))
+    }
     // A store that cannot be read has failed, and that stands above.
     let (size, most) = (store.ifReadable({ try store.size() }) ?? 0, store.maxBytes)
     let words = "\(size >> 20) of \(most >> 20) MiB"

@@ -27,7 +27,7 @@ final class GatewayAlerts {
     let millivolts: UInt16?
   }
 
-  private let store: Store
+  let store: Store
   private let relay: Relay
   let loop: EventLoop
   private let log: Log
@@ -40,6 +40,8 @@ final class GatewayAlerts {
   /// When a node is late that is not so yet, as the timer was set.
   private var nodesDue: MonotonicTime?
   private var looked: MonotonicTime?
+  /// When it was looked last whether the database is still there.
+  var lookedAtStore: MonotonicTime?
   private var deadLetterChanges: UInt64 = .max
   /// A node came that is listened for.
   var hasNodeCome = false
@@ -109,12 +111,6 @@ final class GatewayAlerts {
     look()
   }
 
-  /// `saved`: where it lies now. What servers had not received of it did not come over.
-  func storeWasDamaged(_ saved: String) {
-    read(
-      AlertSubject(.storeLost), .bad(text: "the database was damaged, and a new one begun: it was saved as \(saved)"))
-  }
-
   /// What was open when the daemon ended is open; what was over lately is remembered, so that a restart does not begin it anew.
   private func recall() {
     guard let kept = store.ifReadable({ try store.alerts(openOnly: false, limit: 200) }) else { return }
@@ -162,6 +158,7 @@ final class GatewayAlerts {
   /// The radio was asked just now, and has nothing to say.
   func radioIsIdle() {
     write()
+    readStoreNowAndThen()
     if let looked, loop.now - looked < Self.between { return }
     look()
   }
@@ -181,6 +178,7 @@ final class GatewayAlerts {
       readContactTable()
     }
     upstreamsChanged()
+    readStoreNowAndThen()
     write()
   }
 
@@ -243,13 +241,6 @@ final class GatewayAlerts {
 
   private func readDisk() {
     read(AlertSubject(.diskFull), DiskReading.read(store, leastFree: settings.diskFree))
-  }
-
-  private func readStore() {
-    let text =
-      "the database file was removed or replaced: what is stored now is lost when the gateway ends. "
-      + "Save it now with `meshpost backup FILE`, then restart the gateway"
-    read(AlertSubject(.storeLost), store.isElsewhere ? .bad(text: text) : .well)
   }
 
   private func readClock() {

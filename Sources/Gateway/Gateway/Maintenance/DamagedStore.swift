@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 
 import EventLoop
+import Glibc
+import SQLite
 import Store
 
 extension Daemon {
@@ -35,4 +37,33 @@ extension Daemon {
   }
 
   private static let replacementInterval: Duration = .seconds(60)
+
+  // MARK: A database that was removed
+
+  static let goneRemedy =
+    "Where a copy lies beside it (….lost-TIME), or a backup elsewhere, `meshpostd --restore FILE` puts it back"
+
+  /// At the end: with its descriptor the last name of a removed database goes.
+  func saveLostStore() async {
+    guard store.isElsewhere else { return }
+    let events = "\(store.lastSeq) events"
+    let target = store.lostLocation
+    do {
+      try await copyStore(to: target)
+      log.error(
+        "the database file was removed or replaced while the gateway ran: all of it, \(events), was saved as \(target). "
+          + "`meshpostd --restore \(target)` puts it back")
+    } catch {
+      unlink(target)
+      log.error(
+        "the database file was removed or replaced while the gateway ran, and could not be saved (\(error)): \(events) are lost, with all messages"
+      )
+    }
+  }
+
+  private func copyStore(to target: String) async throws {
+    let backup = try store.beginBackup(to: target)
+    // The watchdog is answered between two steps.
+    while try !backup.step(pages: 1024) { try await loop.nextTurn() }
+  }
 }

@@ -15,6 +15,9 @@ extension Store {
     return try translating { () throws(SQLiteError) in try OnlineBackup(of: database, to: location) }
   }
 
+  /// Where a copy goes of a database whose file is not at its place any more.
+  public var lostLocation: String { Self.freeName(location, "lost", clocks) }
+
   /// Replaces the database, which must not be open, with a backup. Returns the name under which the previous one was saved;
   /// `nil` if there was none. The restored store gets a new epoch, as the old one may have assigned the same sequence numbers
   /// after the backup.
@@ -25,7 +28,7 @@ extension Store {
     let part = settings.location + ".restoring"
     try StoreFiles.copy(backup, to: part)
     var kept: String?
-    if access(settings.location, F_OK) == 0 { kept = try moveAside(settings.location, clocks) }
+    if access(settings.location, F_OK) == 0 { kept = try moveAside(settings.location, "replaced", clocks) }
     guard rename(part, settings.location) == 0 else {
       throw .file(settings.location)
     }
@@ -56,14 +59,20 @@ extension Store {
     }
   }
 
-  private static func moveAside(_ location: String, _ clocks: any Clocks) throws(StoreError) -> String {
-    var target = "\(location).replaced-\(WallClock(clocks).seconds)"
-    while access(target, F_OK) == 0 { target += "x" }
+  /// Renames the database's files, which are kept. Returns the database's new name.
+  static func moveAside(_ location: String, _ reason: String, _ clocks: any Clocks) throws(StoreError) -> String {
+    let target = freeName(location, reason, clocks)
     for suffix in ["", "-wal", "-shm"] where access(location + suffix, F_OK) == 0 {
       guard rename(location + suffix, target + suffix) == 0 else {
         throw .unavailable("\(location + suffix) cannot be renamed: \(String(cString: strerror(errno)))")
       }
     }
+    return target
+  }
+
+  static func freeName(_ location: String, _ reason: String, _ clocks: any Clocks) -> String {
+    var target = "\(location).\(reason)-\(WallClock(clocks).seconds)"
+    while ["", "-wal"].contains(where: { access(target + $0, F_OK) == 0 }) { target += "x" }
     return target
   }
 }
