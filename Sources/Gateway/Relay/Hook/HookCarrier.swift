@@ -24,6 +24,8 @@ final class HookCarrier: Carrier {
   private let log: Log
   private let clock: WallClock
   private(set) var bytesSent: UInt64 = 0
+  /// Replies that were not sent since the log told of one, and when that was.
+  private var (unsent, unsentAt): (Int, MonotonicTime?) = (0, nil)
 
   /// A reply is at most so long; the rest is cut off. What it says to standard error is logged up to the same length.
   private static let maxOutput = 1024
@@ -134,9 +136,7 @@ final class HookCarrier: Carrier {
     // `try?`: a body that is no JSON has nobody to answer.
     guard !text.isEmpty, event.kind == EventKind.message.rawValue, let body = try? JSONValue(parsing: event.body)
     else { return }
-    guard let to = addressee(body) else {
-      return log.warning("\(name): a reply is not sent: the message's sender is not certain")
-    }
+    guard let to = addressee(body) else { return isUnsent("the message's sender is not certain") }
     let command = JSONWriter.object { json in
       json.field("id", "\(store.epoch).\(event.seq)")
       json.field("command", "send")
@@ -147,7 +147,15 @@ final class HookCarrier: Carrier {
     }
     // `try?`: what is no answer is no refusal either.
     let answer = await commands?.take(command).flatMap { try? JSONValue(parsing: $0) }
-    if let words = answer?["error"]?.string { log.warning("\(name): a reply is not sent: \(words)") }
+    if let words = answer?["error"]?.string { isUnsent(words) }
+  }
+
+  /// Anybody on the air has it come, with each message.
+  private func isUnsent(_ reason: String) {
+    guard unsentAt.map({ loop.now - $0 >= .seconds(3600) }) ?? true else { return unsent += 1 }
+    let more = unsent == 0 ? "" : ", and \(unsent) others since this was logged last"
+    (unsentAt, unsent) = (loop.now, 0)
+    log.warning("\(name): a reply is not sent: \(reason)\(more) (logged at most once an hour)")
   }
 
   /// The channel's digest or the sender's whole key: a name may be anybody's, and so may the beginning of a key that messages
