@@ -16,16 +16,21 @@ private final class TroubledHub: Carrier {
   let keepsConnection = true
   let bytesSent: UInt64 = 0
   var isTroubled = true
+  /// Batches that it takes of each connection while it is in trouble.
+  var portion = 0
+  private var taken = 0
   private(set) var greetings = 0
   private var acknowledged = ByLane<Int64?>(all: nil)
 
   func greet() async -> Greeting {
     greetings += 1
+    taken = 0
     return .has(.byLane(acknowledged))
   }
 
   func carry(_ batch: Batch) async -> Verdict {
-    guard !isTroubled else { return .retry(reason: "HTTP 503", after: nil) }
+    taken += 1
+    guard !isTroubled || taken <= portion else { return .retry(reason: "HTTP 503", after: nil) }
     let last = batch.events.last?.seq
     acknowledged[batch.lane ?? .messages] = last
     return .acknowledged(through: last ?? 0)
@@ -42,7 +47,7 @@ private final class TroubledHub: Carrier {
     let hub = TroubledHub()
     var lines: [String] = []
     let upstream = try JournalUpstream(
-      JournalUpstream.Settings(name: "hub", fromStart: true), carrier: hub, store: store, on: loop,
+      JournalUpstream.Settings(name: "hub", batchEvents: 1, fromStart: true), carrier: hub, store: store, on: loop,
       log: Log(level: .info, sink: { _, line in lines.append(line) }))
     loop.afterTurn { [store, weak upstream] in
       store.commit()
@@ -75,6 +80,51 @@ private final class TroubledHub: Carrier {
     hub.isTroubled = true
     pass(86_400)
     #expect(lines.count == 4, "nothing waits: \(lines.suffix(3))")
+    upstream.stop()
+  }
+
+  @Test func `a connection that comes and goes is logged once, then once an hour with how often, and its end is`()
+    throws
+  {
+    let scratch = Scratch(inMemory: true)
+    let loop = EventLoop(on: InventedMachine())
+    let store = try Store(Store.Settings(location: scratch.location("gw.db")))
+    let hub = TroubledHub()
+    var lines: [String] = []
+    let upstream = try JournalUpstream(
+      JournalUpstream.Settings(name: "hub", batchEvents: 1, fromStart: true), carrier: hub, store: store, on: loop,
+      log: Log(level: .info, sink: { _, line in lines.append(line) }))
+    loop.afterTurn { [store, weak upstream] in
+      store.commit()
+      if store.takeNews().hasGrown { upstream?.wake() }
+    }
+    func pass(_ seconds: Int64) {
+      let end = loop.now + .seconds(seconds)
+      while loop.now < end {
+        let timer = loop.schedule(at: end) {}
+        loop.turn(wait: true)
+        timer.cancel()
+      }
+    }
+    hub.portion = 2
+    store.write { store throws(SQLiteError) in
+      for _ in 0..<6000 {
+        try store.append(.message, at: Moment(milliseconds: 1, trusted: true), body: Array("{}".utf8))
+      }
+    }
+    upstream.wake()
+    pass(3 * 3600 + 60)
+    #expect(hub.greetings > 300)
+    let untold = lines.filter { !$0.contains("came and went") }.map { String($0.prefix(21)) }
+    let (goes, comes) = ("hub: HTTP 503. Nothin", "hub: connected again,")
+    #expect(untold == [goes, comes, goes, comes, "hub: HTTP 503, again:"], "\(lines.prefix(10))")
+    #expect(lines.count == 8, "\(lines.suffix(5))")
+    hub.isTroubled = false
+    pass(700)
+    #expect(lines.count == 9 && lines.last == "hub: the connection holds again, 0 events to send", "\(lines.suffix(3))")
+    hub.isTroubled = true
+    pass(3600)
+    #expect(lines.count == 9)
     upstream.stop()
   }
 }

@@ -87,10 +87,8 @@ public final class JournalUpstream: Upstream {
   var tooOld: (all: Int64, untold: Int64) = (0, 0)
   /// What went wrong, and was logged, since something was answered.
   var trouble: Trouble? { didSet { if trouble != oldValue { troubleChanged() } } }
-  /// What ended before a connection that has taken nothing yet.
-  var fruitless: Trouble?
-  /// It came back on that connection, which was logged: what comes and goes like that is not, until events are taken.
-  var isFruitless = false
+  /// What the log has said of a connection that comes and goes.
+  var unrest = Unrest()
   /// What was in the way when events were to be taken, until some are. A server that answers and takes none is none that works: `trouble` ends
   /// with each connection.
   var obstacle: String? { didSet { if (obstacle == nil) != (oldValue == nil) { troubleChanged() } } }

@@ -180,17 +180,29 @@ extension JournalUpstream {
     let before = trouble
     trouble = nil
     let pending = pendingEvents
+    let isFruitless = unrest.isFruitless
     if before != nil || (hasTaken && isFruitless), hasTaken || pending == 0 || !isFruitless {
-      log.notice("\(name): connected again, \(pending) events to send")
+      if unrest.comesBack(at: loop.now) {
+        log.notice("\(name): connected again, \(pending) events to send")
+      } else {
+        unrest.timer = loop.schedule(after: Unrest.calm) { [weak self] in self?.holdsAgain() }
+      }
     }
     if hasTaken || pending == 0 {
-      (fruitless, isFruitless) = (nil, false)
+      (unrest.fruitless, unrest.isFruitless) = (nil, false)
     } else if let before {
-      fruitless = before
+      unrest.fruitless = before
     }
   }
 
-  /// Once per trouble, not per try: of a server that answers each connection and takes nothing, too.
+  /// It came and went, and has not for a while.
+  private func holdsAgain() {
+    guard !isClosed, trouble == nil else { return }
+    log.notice("\(name): the connection holds again, \(pendingEvents) events to send")
+    unrest = Unrest()
+  }
+
+  /// Once per trouble, not per try: of a server that answers each connection and takes nothing, too, and of one that takes a little each time.
   func report() {
     let now: Trouble
     switch shipment.state {
@@ -201,18 +213,31 @@ extension JournalUpstream {
     obstacle = now.reason
     guard now != trouble else { return }
     trouble = now
-    if now == fruitless, !now.isStopped {
-      guard !isFruitless else { return }
-      isFruitless = true
+    unrest.timer?.cancel()
+    if now == unrest.fruitless, !now.isStopped {
+      guard !unrest.isFruitless else { return }
+      unrest.isFruitless = true
       log.warning(
         "\(name): \(now.reason), again: it can be reached, and takes nothing. Nothing is lost; retrying automatically")
       return
     }
-    isFruitless = false
+    unrest.isFruitless = false
     if now.isStopped {
+      unrest = Unrest()
       log.error("\(name): stopped: \(now.reason). Nothing is lost; fix it, then run `meshpost outbox resume`")
-    } else {
-      log.warning("\(name): \(now.reason). Nothing is lost; retrying automatically")
+      return
+    }
+    switch unrest.goes(at: loop.now) {
+    case .first: log.warning("\(name): \(now.reason). Nothing is lost; retrying automatically")
+    case .again:
+      log.warning(
+        "\(name): \(now.reason), again: the connection comes and goes (logged at most once an hour). Nothing is lost; retrying automatically"
+      )
+    case .often(let times):
+      log.warning(
+        "\(name): \(now.reason): the connection came and went \(times) times since this was logged last. Nothing is lost"
+      )
+    case .untold: break
     }
   }
 }
