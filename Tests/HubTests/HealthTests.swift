@@ -46,6 +46,29 @@ import Testing
     #expect(probe.lack() == .readOnly)
   }
 
+  @Test func `a file that is removed or replaced under the hub is no database to be ready with`() async throws {
+    let location = scratch.location("hub.db")
+    let stores = try HubStores(location: location)
+    let alerts = HubAlerts(HubAlertSettings(), stores, LinkRegistry(), name: "h", location: location)
+    func open() async throws -> [String] {
+      await stores.probe.ask()
+      await alerts.look()
+      return try await stores.pages.alerts(before: .max, openOnly: true, limit: 10).alerts.map(\.rule)
+    }
+    #expect(try await !open().contains("hub_store_lost"))
+    #expect(stores.probe.lack() == nil)
+    #expect(rename(location, location + ".away") == 0)
+    #expect(try await open().contains("hub_store_lost"))
+    #expect(stores.probe.lack() == .lost)
+    let other = Glibc.open(location, O_WRONLY | O_CREAT, 0o600)
+    close(other)
+    await stores.probe.ask()
+    #expect(stores.probe.lack() == .lost && stores.probe.isLost)
+    #expect(rename(location + ".away", location) == 0)
+    await stores.probe.ask()
+    #expect(stores.probe.lack() == nil, "it was put back")
+  }
+
   @Test func `tables that a newer program has upgraded are nothing for this one, for good`() async throws {
     let location = scratch.location("hub.db")
     let store = try HubStore(location: location)

@@ -140,7 +140,7 @@ import Timing
             + #""since":\#(number - 9_007_199_254_740_991)}"#))
     }
     try await take([event(1, "begin"), event(2, "end")], store)
-    for (number, rule) in ["gateway_silent", "gateway_conflict", "hub_disk_full", "hub_database", "retention_held"]
+    for (number, rule) in ["gateway_silent", "gateway_conflict", "hub_disk_full", "hub_database", "hub_store_lost", "retention_held"]
       .enumerated()
     {
       try await take([told(rule, Int64(number), "begin"), told(rule, Int64(number), "end")], store, epoch: "own")

@@ -155,10 +155,15 @@ public struct HubServer: Sendable {
     uses?.cancel()
     telling.cancel()
     // A database that does not answer is not waited for.
-    if api.stores.probe.lack() == nil {
+    let lack = api.stores.probe.lack()
+    if lack == nil || lack == .lost {
       await uses?.value
       await telling.value
       await api.stores.copyLog(atEnd: true)
+    }
+    if api.stores.probe.isLost {
+      HubLog.write(
+        .error, "the hub has ended, and its database file was removed or replaced: what it took since then is lost")
     }
     if api.stores.probe.now.failure == .outdated { throw HubDatabaseError.outdated }
   }

@@ -22,6 +22,7 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
   case gatewayConflict = "gateway_conflict"
   case hubDiskFull = "hub_disk_full"
   case hubDatabase = "hub_database"
+  case hubStoreLost = "hub_store_lost"
   case retentionHeld = "retention_held"
 
   public static let ofGateways: [AlertRule] = [
@@ -29,7 +30,7 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
     .batteryLow, .supplyLow, .contactsFull, .radioQueueFull, .configurationWrong, .storeLost,
   ]
   public static let ofHubs: [AlertRule] = [
-    .gatewaySilent, .gatewayConflict, .hubDiskFull, .hubDatabase, .retentionHeld,
+    .gatewaySilent, .gatewayConflict, .hubDiskFull, .hubDatabase, .hubStoreLost, .retentionHeld,
   ]
 
   /// How long it lasts before it is told, and how long all has to be well before it is over; what a configuration does not change.
@@ -47,7 +48,7 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
     case .contactsFull: AlertTimes(begins: .seconds(60), ends: .seconds(600))
     case .radioQueueFull: AlertTimes(begins: .zero, ends: .seconds(86_400))
     case .configurationWrong: AlertTimes(begins: .zero, ends: .zero)
-    case .storeLost: AlertTimes(begins: .zero, ends: .seconds(86_400))
+    case .storeLost, .hubStoreLost: AlertTimes(begins: .zero, ends: .seconds(86_400))
     case .gatewaySilent: AlertTimes(begins: .seconds(900), ends: .zero)
     case .hubDiskFull: AlertTimes(begins: .zero, ends: .seconds(600))
     case .hubDatabase: AlertTimes(begins: .seconds(120), ends: .seconds(300))
@@ -89,6 +90,7 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
         + "one id, or somebody else writes in its name.\(over)"
     case .hubDiskFull: "The hub's disk is nearly full.\(over)"
     case .hubDatabase: "The hub's database has not answered for \(begins).\(over)"
+    case .hubStoreLost: "The hub's database file was removed or replaced while the hub ran.\(over)"
     case .retentionHeld:
       "The hub's [retention] would delete far more at once than its last runs, and waits for a word.\(over)"
     }

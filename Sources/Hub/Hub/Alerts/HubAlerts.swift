@@ -82,7 +82,10 @@ actor HubAlerts {
   }
 
   func look() async {
-    let lack = stores.probe.lack()
+    let isLost = stores.probe.lack() == .lost
+    read(AlertSubject(.hubStoreLost, name), isLost ? .bad(text: "\(name): \(DatabaseProbe.lostFile)") : .well)
+    // It answers.
+    let lack = isLost ? nil : stores.probe.lack()
     if let lack, lack != .starting, lack != .outdated {
       read(AlertSubject(.hubDatabase, name), .bad(text: "the database of \(name) is away: \(lack.rawValue)"))
     } else if lack == nil {

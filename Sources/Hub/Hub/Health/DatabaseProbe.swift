@@ -23,6 +23,8 @@ final class DatabaseProbe: Sendable {
     case readOnly = "database_read_only"
     /// A newer hub has upgraded its tables. It stays so.
     case outdated = "database_newer"
+    /// The file was removed or replaced: it answers, and what it takes is lost at the end.
+    case lost = "database_lost"
   }
 
   /// What is in the database, as counted now and then.
@@ -42,12 +44,21 @@ final class DatabaseProbe: Sendable {
   private let store: HubStore
   private let question: String
   private let version: String
+  private let file: OpenedFile?
   private let state = Mutex(State())
 
-  /// `question`: SQL for 1 where nothing can be written, else 0. `version`: for the version of the tables.
-  init(_ store: HubStore, question: String, version: String) {
-    (self.store, self.question, self.version) = (store, question, version)
+  /// `question`: SQL for 1 where nothing can be written, else 0. `version`: for the version of the tables. `file`: of a database that is one.
+  init(_ store: HubStore, question: String, version: String, file: OpenedFile? = nil) {
+    (self.store, self.question, self.version, self.file) = (store, question, version, file)
   }
+
+  /// What to do where the file is lost.
+  static let lostFile =
+    "the database file was removed or replaced: what the hub takes now is lost when it ends. End the hub, put the file or a backup back, and "
+    + "start it: gateways send again what they still have"
+
+  /// Whether the file is lost, as it is now.
+  var isLost: Bool { file?.isElsewhere ?? false }
 
   var now: State { state.withLock { $0 } }
 
@@ -84,10 +95,15 @@ final class DatabaseProbe: Sendable {
       guard try await store.number(version) <= Int64(HubSchema.newest) else {
         return state.withLock { $0.failure = .outdated }
       }
+      let isLost = isLost
       let before = state.withLock { state in
         (state.answered, state.took) = (.now, .now - begun)
-        defer { state.failure = isReadOnly ? .readOnly : nil }
+        defer { state.failure = isLost ? .lost : isReadOnly ? .readOnly : nil }
         return state.failure
+      }
+      if isLost {
+        if before != .lost { HubLog.write(.error, Self.lostFile) }
+        return
       }
       if before != nil, !isReadOnly { HubLog.write(.notice, "the database answers again") }
       if before != .readOnly, isReadOnly { HubLog.write(.error, "the database takes no writes: it is a standby") }

@@ -78,7 +78,7 @@ final class HubStores: Sendable {
       readers = try (0..<Self.readerCount).map { _ in store(try SQLiteHubDatabase(reading: location)) }
       probe = DatabaseProbe(
         store(try SQLiteHubDatabase(reading: location)), question: "SELECT count(*) FROM positions WHERE base < 0",
-        version: "PRAGMA user_version")
+        version: "PRAGMA user_version", file: OpenedFile(location))
       // One connection writes.
       caretaker = desk
     }
@@ -115,7 +115,7 @@ final class HubStores: Sendable {
   /// Copies an SQLite file's log into it: a small one lay in the log alone for weeks, and a copy of the file had no tables. Who writes goes on
   /// meanwhile; at the `end` nobody does, and the log is empty then.
   func copyLog(atEnd: Bool = false) async {
-    guard let file else { return }
+    guard let file, !probe.isLost else { return }
     do throws(HubDatabaseError) {
       try await HubStore(SQLiteHubDatabase(existing: file, writes: true)).copyLog(whole: atEnd)
     } catch {
