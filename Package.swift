@@ -250,7 +250,8 @@ let trials: [Target] = [
   tests(
     "GatewayTests",
     [
-      "Companion", "EventLoop", "Gateway", "ProxyTunnel", "Relay", "SQLite", "Store", "TestSupport", "Timing",
+      "Alerts", "Companion", "EventLoop", "Gateway", "JSON", "ProxyTunnel", "Relay", "SQLite", "Store", "TestSupport",
+      "Timing",
       "Transport",
     ]),
   tests("MeshCryptoTests", ["Companion", "MeshCrypto", "MeshIdentity", "TestSupport"]),

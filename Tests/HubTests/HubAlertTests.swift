@@ -49,6 +49,15 @@ import Timing
     #expect(try await store.alertCounts(of: []).isEmpty)
   }
 
+  @Test func `an alert that is over says what it had come to`() async throws {
+    let store = try store()
+    var end = try event(2, "end")
+    end.body = try JSONValue(
+      parsing: #"{"rule":"backlogged","subject":"hub","state":"end","since":100,"text":"1901 wait"}"#)
+    try await take([event(1, "begin"), end], store)
+    #expect(try await all(store).map(\.text) == ["1901 wait"])
+  }
+
   @Test func `the next one of the same thing is another, and ends one whose end was lost`() async throws {
     let store = try store()
     try await take([event(1, "begin"), event(2, "begin", since: 200)], store)
@@ -140,9 +149,10 @@ import Timing
             + #""since":\#(number - 9_007_199_254_740_991)}"#))
     }
     try await take([event(1, "begin"), event(2, "end")], store)
-    for (number, rule) in ["gateway_silent", "gateway_conflict", "hub_disk_full", "hub_database", "hub_store_lost", "retention_held"]
-      .enumerated()
-    {
+    for (number, rule) in [
+      "gateway_silent", "gateway_conflict", "hub_disk_full", "hub_database", "hub_store_lost", "retention_held",
+    ]
+    .enumerated() {
       try await take([told(rule, Int64(number), "begin"), told(rule, Int64(number), "end")], store, epoch: "own")
     }
     #expect(try await all(store).map(\.rule) == ["backlogged"], "they would be taken for the hub's")

@@ -84,6 +84,8 @@ public final class Store {
   /// Nodes that were forgotten to keep `Settings.nodesMax`, since the start.
   public internal(set) var nodesForgotten: Int64 = 0
   var radioState = RadioState()
+  /// What alerts say that are open, by rule and subject, and whether the disk may have something else.
+  var (alertWords, hasNewAlertWords): ([[UInt8]: AlertWords], Bool) = ([:], false)
   /// `nil`: not read yet.
   var (identities, documentCount): (RecentIdentities?, Int64?) = (nil, nil)
   /// Reactions may wait for their messages; `nil`: not known yet.
@@ -151,7 +153,7 @@ public final class Store {
   }
 
   private func load() throws(StoreError) {
-    (alongside, taken, identities, documentCount) = ([:], [:], nil, nil)
+    (alongside, taken, identities, documentCount, alertWords) = ([:], [:], nil, nil, [:])
     try loadIdentity()
     journalState = try translating { () throws(SQLiteError) in try JournalState(database) }
     steadyClock = try loadElapsed()

@@ -85,6 +85,12 @@ public struct AlertBoard: Sendable {
 
   public func isOpen(_ subject: AlertSubject) -> Bool { courses[subject]?.isOpen ?? false }
 
+  /// What is said of an open alert; `nil`: none is open.
+  public func said(of subject: AlertSubject) -> (text: String, value: Double?)? {
+    guard let course = courses[subject], course.isOpen else { return nil }
+    return (course.text, course.value)
+  }
+
   /// When something may begin or end without a further reading.
   public var due: MonotonicTime? { courses.compactMap { due($0.key, $0.value) }.min() }
 
@@ -106,9 +112,9 @@ public struct AlertBoard: Sendable {
   // MARK: Before
 
   /// An alert that was open when the program ended.
-  public mutating func restore(_ subject: AlertSubject, returns: Int) {
+  public mutating func restore(_ subject: AlertSubject, returns: Int, text: String = "", value: Double? = nil) {
     guard settings.times[subject.rule] != nil, courses.count < maxSubjects else { return }
-    courses[subject] = Course(state: .open, returns: min(max(returns, 0), 64))
+    courses[subject] = Course(state: .open, returns: min(max(returns, 0), 64), text: text, value: value)
   }
 
   /// One that was over before the program ended, at this time of the board's clock.

@@ -33,7 +33,7 @@ final class GatewayAlerts {
   private let log: Log
   private let changes: StateChange
   var settings: AlertConfiguration
-  private var board: AlertBoard
+  private(set) var board: AlertBoard
   var nodes: SilentNodes
   private var timer: LoopTimer?
   private var due: MonotonicTime?
@@ -90,6 +90,7 @@ final class GatewayAlerts {
     relay.troubleChanged = {}
     store.nodeWasHeard = { _, _ in }
     nodes.keep()
+    store.keepAlertWords()
     relay.historyFound = { _, _ in }
   }
 
@@ -124,7 +125,8 @@ final class GatewayAlerts {
         }
         continue
       }
-      board.restore(AlertSubject(rule, alert.subject), returns: alert.returns)
+      board.restore(
+        AlertSubject(rule, alert.subject), returns: alert.returns, text: alert.text, value: alert.value)
     }
     for alert in kept {
       guard let ended = alert.endedElapsed, let rule = AlertRule(rawValue: alert.rule) else { continue }
@@ -164,7 +166,10 @@ final class GatewayAlerts {
   }
 
   /// Once an hour, whatever the radio does.
-  func hourHasPassed() { look() }
+  func hourHasPassed() {
+    look()
+    store.keepAlertWords()
+  }
 
   /// Something was written: events may wait, letters may have died.
   func somethingWasStored() {
@@ -279,7 +284,11 @@ final class GatewayAlerts {
   }
 
   func read(_ subject: AlertSubject, _ reading: AlertReading) {
-    if let change = board.read(subject, reading, now: loop.now) { tell(change) }
+    let change = board.read(subject, reading, now: loop.now)
+    if case .bad = reading, let said = board.said(of: subject) {
+      store.alertSays(subject.rule.rawValue, subject.name, said.text, said.value)
+    }
+    if let change { tell(change) }
   }
 
   // MARK: Time
@@ -312,7 +321,9 @@ final class GatewayAlerts {
 
   private func tell(_ change: AlertChange) {
     switch change {
-    case .begins(_, let text, _, _, _): log.warning("alert: \(text)")
+    case .begins(let subject, let text, let value, _, _):
+      log.warning("alert: \(text)")
+      store.alertSays(subject.rule.rawValue, subject.name, text, value)
     case .ends(let subject):
       let about = subject.name.isEmpty ? "" : " (\(subject.name))"
       log.notice("alert over: \(subject.rule.rawValue)\(about)")

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Alerts
+import JSON
 import UntrustedText
 import Relay
 import Store
@@ -10,11 +11,23 @@ extension GatewayAlerts {
   /// Events were deleted that not every upstream had.
   func journalWasCut(_ trim: JournalTrim) {
     for (name, events) in trim.missedBy.map({ ($0.upstream, $0.events) }) {
-      let subject = AlertSubject(.journalLoss, name)
-      read(subject, .bad(text: "\(events) events were deleted that \(name) had not received", value: Double(events)))
-      read(subject, .well)
+      lost(events, at: name) { "\($0) events were deleted that \(name) had not received" }
     }
     arm()
+  }
+
+  /// An open alert says how many there were in all.
+  private func lost(_ events: Int64, at upstream: String, _ words: (Int64) -> String) {
+    let subject = AlertSubject(.journalLoss, upstream)
+    let before = board.said(of: subject)
+    let count = before?.value.map { Int64(saturating: $0) } ?? 0
+    let all = min(count, JSONValue.wholeNumbers.upperBound) + events
+    let isSame = before.map { $0.text.utf8.elementsEqual(words(count).utf8) } ?? true
+    let text =
+      isSame ? words(all) : "\(all) events at most are missing at \(upstream), and the journal has not kept them"
+    read(subject, .bad(text: text, value: Double(all)))
+    read(subject, .well)
+    store.keepAlertWords()
   }
 
   func found(_ finding: HistoryFinding, at upstream: String) {
@@ -24,10 +37,9 @@ extension GatewayAlerts {
         "\(upstream) has other events under this gateway's id: \(reason.cut(toBytes: 200)). \(events) events go there again in a new epoch",
         AlertSubject(.journalConflict, upstream), Double(events))
     case .lost(let events):
-      let subject = AlertSubject(.journalLoss, upstream)
-      let text = "at most \(events) events that \(upstream) had are lost there, and the journal has not kept them"
-      read(subject, .bad(text: text, value: Double(events)))
-      read(subject, .well)
+      lost(events, at: upstream) {
+        "at most \($0) events that \(upstream) had are lost there, and the journal has not kept them"
+      }
       arm()
     }
   }

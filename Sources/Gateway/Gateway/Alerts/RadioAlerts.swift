@@ -2,6 +2,7 @@
 
 import Alerts
 import Companion
+import JSON
 import Store
 import Sync
 
@@ -56,7 +57,14 @@ extension GatewayAlerts {
   /// The radio's queue was full.
   func messagesWereLost(_ loss: RadioQueue.Loss) {
     let subject = AlertSubject(.radioQueueFull)
-    read(subject, .bad(text: loss.description, value: loss.atLeast.map(Double.init)))
+    let before = board.said(of: subject)
+    let all = [before?.value, loss.atLeast.map(Double.init)].compactMap { $0 }.reduce(0, +)
+    let isFirst = before?.value == nil
+    let text =
+      isFirst
+      ? loss.description
+      : "the radio's queue was full again and again: at least \(Int64(saturating: all)) messages are lost"
+    read(subject, .bad(text: text, value: isFirst ? loss.atLeast.map(Double.init) : all))
     read(subject, .well)
     arm()
   }

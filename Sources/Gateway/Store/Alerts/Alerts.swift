@@ -50,6 +50,7 @@ extension Store {
   /// Within a `write`: it begins. `alert.id` is ignored. Nothing happens where one of its rule and subject is open.
   public func beginAlert(_ alert: StoredAlert, _ event: AlertEvent, at moment: Moment) throws(SQLiteError) {
     guard try openAlert(alert.rule, alert.subject) == nil else { return }
+    let alert = asItIsNow(alert)
     try database.run(
       "INSERT INTO alerts(rule, subject, text, value, began_at, returns) VALUES (?, ?, ?, ?, ?, ?)", .text(alert.rule),
       .text(alert.subject), .text(alert.text), alert.value.map { .real($0) } ?? .null, .integer(alert.beganAt),
@@ -65,8 +66,8 @@ extension Store {
     guard var alert = try openAlert(rule, subject) else { return }
     alert.endedAt = moment.milliseconds
     try database.run(
-      "UPDATE alerts SET ended_at = ?, ended_elapsed = ? WHERE id = ?", .integer(moment.milliseconds),
-      .integer(elapsed),
+      "UPDATE alerts SET ended_at = ?, ended_elapsed = ?, text = ?, value = ? WHERE id = ?",
+      .integer(moment.milliseconds), .integer(elapsed), .text(alert.text), alert.value.map { .real($0) } ?? .null,
       .integer(alert.id))
     try database.run(
       """
@@ -133,20 +134,69 @@ extension Store {
     }
   }
 
+  // MARK: What it says now
+
+  /// A number that grows is in memory: it is shown, and told with the end, and no change of it is written.
+  struct AlertWords: Equatable {
+    var text: String
+    var value: Double?
+  }
+
+  /// An alert that is open, or about to be, says this from now on.
+  public func alertSays(_ rule: String, _ subject: String, _ text: String, _ value: Double?) {
+    let (key, words) = (Self.alertKey(rule, subject), AlertWords(text: text, value: value))
+    guard alertWords[key] != words else { return }
+    (alertWords[key], hasNewAlertWords) = (words, true)
+  }
+
+  /// What open alerts say goes to disk with the next transaction: now and then, at the end, and where a number cannot be had again.
+  public func keepAlertWords() {
+    guard hasNewAlertWords else { return }
+    hasNewAlertWords = false
+    writeAlong("what alerts say") { store throws(SQLiteError) in
+      let open = try store.openAlertRows()
+      for alert in open {
+        try store.database.run(
+          "UPDATE alerts SET text = ?, value = ? WHERE id = ?", .text(alert.text),
+          alert.value.map { .real($0) } ?? .null, .integer(alert.id))
+      }
+    }
+  }
+
+  private func openAlertRows() throws(SQLiteError) -> [StoredAlert] {
+    var open: [StoredAlert] = []
+    try database.each("SELECT \(Self.alertColumns) FROM alerts WHERE ended_at IS NULL", []) {
+      (row) throws(SQLiteError) in
+      open.append(alert(row))
+      return true
+    }
+    return open
+  }
+
+  private func asItIsNow(_ alert: StoredAlert) -> StoredAlert {
+    guard let words = alertWords[Self.alertKey(alert.rule, alert.subject)] else { return alert }
+    var alert = alert
+    (alert.text, alert.value) = (words.text, words.value)
+    return alert
+  }
+
+  /// By bytes.
+  private static func alertKey(_ rule: String, _ subject: String) -> [UInt8] { Array("\(rule) \(subject)".utf8) }
+
   // MARK: Reading
 
   private static let alertColumns = """
     id, rule, subject, text, value, began_at, ended_at, acknowledged_at, acknowledged_by, note, returns, ended_elapsed
     """
 
-  private static func alert(_ row: Statement) -> StoredAlert {
+  private func alert(_ row: Statement) -> StoredAlert {
     var alert = StoredAlert(
       id: row.integer(0), rule: row.text(1), subject: row.text(2), text: row.text(3),
       value: row.isNull(4) ? nil : row.real(4), beganAt: row.integer(5), endedAt: row.integerIfAny(6),
       returns: Int(min(max(row.integer(10), 0), 64)))
     (alert.acknowledgedAt, alert.acknowledgedBy) = (row.integerIfAny(7), row.textIfAny(8))
     (alert.note, alert.endedElapsed) = (row.textIfAny(9), row.integerIfAny(11))
-    return alert
+    return alert.endedAt == nil ? asItIsNow(alert) : alert
   }
 
   private func alert(_ id: Int64) throws(SQLiteError) -> StoredAlert? {
@@ -161,7 +211,7 @@ extension Store {
     var found: StoredAlert?
     try database.each("SELECT \(Self.alertColumns) FROM alerts \(condition) LIMIT 1", values) {
       (row) throws(SQLiteError) in
-      found = Self.alert(row)
+      found = alert(row)
       return false
     }
     return found
@@ -172,7 +222,7 @@ extension Store {
     try rows(
       "SELECT \(Self.alertColumns) FROM alerts WHERE id < ? AND (? = 0 OR ended_at IS NULL) ORDER BY id DESC LIMIT ?",
       [.integer(id), .integer(openOnly ? 1 : 0), .integer(Int64(clamping: limit))]
-    ) { Self.alert($0) }
+    ) { alert($0) }
   }
 
   // MARK: When nodes were heard

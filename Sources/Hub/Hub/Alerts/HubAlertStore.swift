@@ -83,11 +83,12 @@ extension HubStore {
         WHERE gateway = ?1 AND rule = ?2 AND subject = ?3 AND began_at < ?4 AND ended_at IS NULL
         """, place + [.integer(report.at)])
     case .end:
+      // It says what it had come to.
       try database.run(
         """
-        UPDATE alerts SET ended_at = ?5
+        UPDATE alerts SET ended_at = ?5, text = ?6
         WHERE gateway = ?1 AND rule = ?2 AND subject = ?3 AND began_at = ?4 AND ended_at IS NULL
-        """, place + [.integer(report.at)])
+        """, place + [.integer(report.at), .text(report.text)])
     case .acknowledged:
       try database.run(
         """

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT
+
+import Alerts
+import EventLoop
+import JSON
+import Relay
+import Store
+import TestSupport
+import Testing
+import Timing
+
+@testable import Gateway
+
+/// An alert that is open says what has come together, without a write for each number.
+@Suite struct AlertWordsTests {
+  private let machine = InventedMachine()
+  private let loop: EventLoop
+  private let scratch = Scratch(inMemory: true)
+
+  init() { loop = EventLoop(on: machine) }
+
+  private func pass(_ seconds: Int64) {
+    let end = loop.now + .seconds(seconds)
+    while loop.now < end {
+      let timer = loop.schedule(at: end) {}
+      loop.turn(wait: true)
+      timer.cancel()
+    }
+  }
+
+  private func open() throws -> (Store, GatewayAlerts) {
+    let store = try Store(Store.Settings(location: scratch.location("gw.db")), clocks: machine)
+    let log = Log(level: .info, sink: { _, _ in })
+    let relay = try Relay([], store: store, on: loop, log: log)
+    let alerts = GatewayAlerts(AlertConfiguration(), store, relay, changes: StateChange(), on: loop, log: log)
+    loop.afterTurn { [weak store] in store?.commit() }
+    alerts.begin()
+    pass(1)
+    return (store, alerts)
+  }
+
+  private func cut(_ events: Int64) -> JournalTrim {
+    JournalTrim(
+      first: 1, last: events, reason: "quota", missedBy: [.init(upstream: "c", events: events)])
+  }
+
+  private func words(_ store: Store) throws -> [String] {
+    try store.alerts(openOnly: true, limit: 10).filter { $0.rule == "journal_loss" }
+      .map { "\(Int($0.value ?? -1)): \($0.text)" }
+  }
+
+  private func told(_ store: Store) throws -> [String] {
+    var told: [String] = []
+    try store.readJournal(after: 0) { event, _ in
+      // `try?`: it is our own.
+      let body = try? JSONValue(parsing: event.body)
+      if event.kind == "alert" { told.append("\(body?["state"]?.string ?? ""): \(body?["text"]?.string ?? "")") }
+      return true
+    }
+    return told
+  }
+
+  @Test func `a loss that goes on is told with its sum, also after a restart, and at its end`() throws {
+    let was: (Int) -> String = { "\($0) events were deleted that c had not received" }
+    do {
+      let (store, alerts) = try open()
+      alerts.journalWasCut(cut(51))
+      pass(1)
+      alerts.journalWasCut(cut(49))
+      #expect(try words(store) == ["100: \(was(100))"], "at once")
+      alerts.stop()
+      store.settle()
+    }
+    let (store, alerts) = try open()
+    #expect(try words(store) == ["100: \(was(100))"])
+    alerts.journalWasCut(cut(1801))
+    pass(1)
+    #expect(try told(store) == ["begin: \(was(51))"], "once")
+    alerts.found(.lost(events: 9), at: "c")
+    #expect(
+      try words(store) == ["1910: 1910 events at most are missing at c, and the journal has not kept them"])
+    pass(90_000)
+    #expect(try told(store).last == "end: 1910 events at most are missing at c, and the journal has not kept them")
+    #expect(try told(store).count == 2)
+    // The next one counts anew.
+    alerts.journalWasCut(cut(3))
+    pass(1)
+    #expect(try words(store) == ["3: \(was(3))"])
+  }
+
+  @Test func `what only changes a number is shown, and is not written by itself`() throws {
+    let (store, alerts) = try open()
+    let subject = AlertSubject(.diskFull)
+    alerts.hear(subject, .bad(text: "only 47 MiB are free", value: 47))
+    pass(1)
+    let before = store.lastSeq
+    for free in (0..<47).reversed() {
+      alerts.hear(subject, .bad(text: "only \(free) MiB are free", value: Double(free)))
+      #expect(!store.hasUncommitted)
+    }
+    #expect(try store.alerts(openOnly: true, limit: 10).contains { $0.text == "only 0 MiB are free" && $0.value == 0 })
+    #expect(store.lastSeq == before)
+  }
+}
