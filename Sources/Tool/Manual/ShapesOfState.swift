@@ -27,7 +27,7 @@ extension Shapes {
     messaging messaging
     store store
     upstreams upstream[]
-    removed_upstreams removed-upstream[] not configured any more, with events waiting: one that comes back under its name goes on there
+    removed_upstreams removed-upstream[] not configured any more, with events waiting or deleted: one that comes back under its name goes on there
     proxies proxy[]
     web web? pages on the local network; absent: none
     power power
@@ -37,7 +37,8 @@ extension Shapes {
     "removed-upstream": """
     name string
     at integer when it was removed
-    pending integer events that waited for it then
+    pending integer events that the journal still has for it
+    given_up integer? events that were deleted before it had them
     """,
     "alerts": """
     alerts alert[] the newest first

@@ -28,11 +28,12 @@ struct StatusReport {
     json.objectField("messaging") { writeMessaging(held: held, to: &$0) }
     try writeStore(to: &json)
     json.objects("upstreams", dependencies.relay.upstreams) { Self.write($0.status, to: &$1) }
-    let removed = try dependencies.store.removedUpstreams().filter { $0.pending > 0 }
+    let removed = try dependencies.store.removedUpstreams().filter { $0.pending > 0 || $0.givenUp > 0 }
     json.objects("removed_upstreams", removed) { one, json in
       json.field("name", one.name)
       json.field("at", one.at)
       json.field("pending", one.pending)
+      json.field("given_up", one.givenUp > 0 ? one.givenUp : nil)
     }
     writeProxies(to: &json)
     if let web = dependencies.operations.webReport { json.objectField("web") { web.write(to: &$0) } }
