@@ -27,12 +27,21 @@ extension Shapes {
     messaging messaging
     store store
     upstreams upstream[]
+    left_out left-out[] reports of other places' messages that were not sent here, of upstreams that have some
     removed_upstreams removed-upstream[] not configured any more, with events waiting or deleted: one that comes back under its name goes on there
     proxies proxy[]
     web web? pages on the local network; absent: none
     power power
     alerts alert[] those that are open, 50 at most
     listeners integer clients that capture packets and frames
+    """,
+    "left-out": """
+    upstream string
+    not_accepted integer? of gateways that relay.gateways does not name
+    unknown_age integer? that waited in a radio for an unknown time
+    too_old integer?
+    before_restore integer? from before the database was put back
+    too_many integer? of gateways that have too many
     """,
     "removed-upstream": """
     name string

@@ -95,6 +95,12 @@ enum Show {
     messaging(status["messaging"] ?? .null)
     store(status["store"] ?? .null)
     for upstream in status["upstreams"]?.array ?? [] { self.upstream(upstream) }
+    for one in status["left_out"]?.array ?? [] {
+      let counts = (one.fields ?? []).compactMap { name, count in
+        count.integer.map { "\($0) \(name.split(separator: "_").joined(separator: " "))" }
+      }
+      print("left out  \(clean(one["upstream"]?.string)): messages of other places: \(counts.joined(separator: ", "))")
+    }
     for one in status["removed_upstreams"]?.array ?? [] {
       let deleted = one["given_up"]?.integer.map { ", \($0) were deleted before it had them" } ?? ""
       print(

@@ -28,6 +28,11 @@ struct StatusReport {
     json.objectField("messaging") { writeMessaging(held: held, to: &$0) }
     try writeStore(to: &json)
     json.objects("upstreams", dependencies.relay.upstreams) { Self.write($0.status, to: &$1) }
+    json.objects("left_out", dependencies.relay.upstreams.compactMap(\.updates).filter { !$0.leftOut.isEmpty }) {
+      report, json in
+      json.field("upstream", report.upstream)
+      for why in LeftOut.allCases { json.field(why.rawValue, report.leftOut[why].map { Int64($0) }) }
+    }
     let removed = try dependencies.store.removedUpstreams().filter { $0.pending > 0 || $0.givenUp > 0 }
     json.objects("removed_upstreams", removed) { one, json in
       json.field("name", one.name)

@@ -93,14 +93,14 @@ final class ChannelExchange {
       return .skipped
     }
     guard settings.gateways.isEmpty || settings.gateways.contains(where: { $0.isExactly(update.gateway) }) else {
-      return .skipped
+      return .leftOut(.notAccepted)
     }
-    guard !update.isOfUnknownAge else { return .skipped }
+    guard !update.isOfUnknownAge else { return .leftOut(.unknownAge) }
     let (passed, overflow) = clock.milliseconds.subtractingReportingOverflow(update.at)
     let age: Duration = overflow ? settings.longestAge : .milliseconds(max(0, passed))
     // A clock that is wrong cannot tell what is old.
-    guard !clock.isSynchronised || age < settings.longestAge else { return .skipped }
-    guard !mayBeOnAir(update) else { return .skipped }
+    guard !clock.isSynchronised || age < settings.longestAge else { return .leftOut(.tooOld) }
+    guard !mayBeOnAir(update) else { return .leftOut(.beforeRestore) }
     do throws(StoreError) {
       guard let channel = try channel(update.channel) else { return .skipped }
       let isHeard = try store.hasHeard(
@@ -108,7 +108,7 @@ final class ChannelExchange {
         text: Text(update.text))
       let isSent = try store.outgoing(key: RelayMark.sign + update.id) != nil
       if isHeard || isSent { return .known }
-      guard mayHaveSent(update.gateway) else { return .skipped }
+      guard mayHaveSent(update.gateway) else { return .leftOut(.tooMany) }
       return send(update, on: channel, within: settings.longestAge - min(age, settings.longestAge))
     } catch {
       return .later("\(error)")

@@ -45,6 +45,8 @@ public enum ChannelUpdateFate: Equatable, Sendable {
   case known
   /// Too old, or not wanted here.
   case skipped
+  /// As skipped, but somebody may expect it: this is counted, and said.
+  case leftOut(LeftOut)
   /// There is no room for it now: the server has to resend it.
   case later(String)
 }
@@ -68,11 +70,12 @@ final class BucketSync: UpdatesListener {
   let store: Store
   private let source: any UpdatesSource
   let commands: CommandIntake
-  private let loop: EventLoop
+  let loop: EventLoop
   let log: Log
   let clock: WallClock
   let acknowledged: () -> Int64
   var catchUp: CatchUp
+  var leftOut = LeftOutReports()
   /// While the server can be asked.
   private var task: LoopTask?
   private let woken = Waiter()
@@ -274,7 +277,7 @@ final class BucketSync: UpdatesListener {
           name: name, seq: position.seq, behind: max(0, remote - position.seq), since: position.since,
           fetches: statistics.fetches, followUps: statistics.followUps, applied: statistics.applied,
           skipped: statistics.skipped, duplicates: statistics.duplicates, divergences: statistics.divergences)
-      })
+      }, leftOut: leftOut.counts)
   }
 }
 
@@ -298,4 +301,6 @@ public struct UpdatesReport: Equatable, Sendable {
   public var lastSuccess: Int64?
   public var trouble: String?
   public var buckets: [Bucket]
+  /// Reports of messages of other places that were not sent, since the start.
+  public var leftOut: [LeftOut: Int]
 }

@@ -22,6 +22,9 @@ extension BucketSync {
       case .sent: applied += 1
       case .known: duplicates += 1
       case .skipped: skipped += 1
+      case .leftOut(let why):
+        skipped += 1
+        if let line = leftOut.add(why, now: loop.now) { log.notice("\(upstream): \(line)") }
       case .later(let message): throw Trouble(message: message)
       }
     }
@@ -49,6 +52,7 @@ extension BucketSync {
       case .sent: "applied"
       case .known: "known already"
       case .skipped: "skipped"
+      case .leftOut(let why): "left out: \(why.rawValue)"
       case .later(let message): "later: \(message)"
       }
     log.debug(
