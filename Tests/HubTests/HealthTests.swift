@@ -56,17 +56,17 @@ import Testing
       return try await stores.pages.alerts(before: .max, openOnly: true, limit: 10).alerts.map(\.rule)
     }
     #expect(try await !open().contains("hub_store_lost"))
-    #expect(stores.probe.lack() == nil)
+    #expect(stores.probe.now.failure == nil)
     #expect(rename(location, location + ".away") == 0)
     #expect(try await open().contains("hub_store_lost"))
-    #expect(stores.probe.lack() == .lost)
+    #expect(stores.probe.now.failure == .lost)
     let other = Glibc.open(location, O_WRONLY | O_CREAT, 0o600)
     close(other)
     await stores.probe.ask()
-    #expect(stores.probe.lack() == .lost && stores.probe.isLost)
+    #expect(stores.probe.now.failure == .lost && stores.probe.isLost)
     #expect(rename(location + ".away", location) == 0)
     await stores.probe.ask()
-    #expect(stores.probe.lack() == nil, "it was put back")
+    #expect(stores.probe.now.failure == nil, "it was put back")
   }
 
   @Test func `tables that a newer program has upgraded are nothing for this one, for good`() async throws {

@@ -106,9 +106,9 @@ private final class TroubledHub: Carrier {
         timer.cancel()
       }
     }
-    hub.portion = 2
+    hub.portion = 1
     store.write { store throws(SQLiteError) in
-      for _ in 0..<6000 {
+      for _ in 0..<1500 {
         try store.append(.message, at: Moment(milliseconds: 1, trusted: true), body: Array("{}".utf8))
       }
     }
