@@ -206,6 +206,36 @@ import Timing
     #expect(try await store.take([Self.batch([Self.event(3, "found")])]) == [.conflict(3)])
   }
 
+  @Test(arguments: [nil, "e"]) func `what comes twice within one transaction of a new epoch is kept once`(
+    _ before: String?
+  ) async throws {
+    let store = try HubStore(location: scratch.location("hub.db"))
+    let (one, two) = (Self.event(1, "one"), Self.event(2, "two"))
+    let batches = [
+      Self.batch([one, two], epoch: "f", before: before), Self.batch([one, two], epoch: "f", before: before),
+    ]
+    #expect(try await store.take(batches) == [.acknowledged(2), .acknowledged(2)])
+    #expect(try await all(store) == ["f/1 one", "f/2 two"])
+    // The same as it says first, and does not say again.
+    let three = [Self.event(3, "three")]
+    _ = try await store.take([Self.batch(three, epoch: "f", before: before), Self.batch(three, epoch: "f")])
+    #expect(try await all(store) == ["f/1 one", "f/2 two", "f/3 three"])
+  }
+
+  @Test func `a gap of one history is told, whatever the other has under its number`() async throws {
+    let store = try HubStore(location: scratch.location("hub.db"))
+    let first = (1...9 as ClosedRange<Int64>).map { Self.event($0, "first \($0)") }
+    _ = try await store.take([Self.batch(first)])
+    let second = [Self.event(7, "2 to 7", kind: "gap"), Self.event(8, "second 8")]
+    for _ in 0..<2 {
+      #expect(try await store.take([Self.batch(second, epoch: "f", before: "e")]) == [.acknowledged(8)])
+    }
+    #expect(try await all(store).suffix(2) == ["f/7 2 to 7", "f/8 second 8"])
+    // Once, should that go on in another epoch.
+    _ = try await store.take([Self.batch(second, epoch: "h", before: "f")])
+    #expect(try await all(store).count == 11)
+  }
+
   @Test func `a position says what its event says`() async throws {
     let store = try HubStore(location: scratch.location("hub.db"))
     let last = Self.event(7, "seven")

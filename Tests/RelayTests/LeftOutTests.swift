@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 
-import Documents
 import EventLoop
 import JSON
 import TestSupport
@@ -30,7 +29,7 @@ private final class MessagesSource: UpdatesSource {
 private final class Host: RelayHost {
   var fates: [ChannelUpdateFate] = [.leftOut(.notAccepted), .leftOut(.unknownAge), .sent]
   func carryOut(_ command: RemoteCommand) async -> CommandAnswer { .done(Array("1".utf8)) }
-  func documentChanged(_ document: Document) {}
+  func documentsChanged() {}
   func take(_ update: ChannelUpdate) -> ChannelUpdateFate { fates.removeFirst() }
   var exchangedChannels: [String] { ["0011223344556677"] }
 }

@@ -41,6 +41,11 @@ extension HubStore {
       return body == other.body || canonical == other.canonical
     }
 
+    /// As `isSame`, in another epoch. What has a gap's number there may be of another history, and says nothing of what is missing in this one.
+    func isMoved(as event: PreparedEvent) -> Bool {
+      event.event.kind == EventContent.gap && kind != EventContent.gap ? false : isSame(as: event)
+    }
+
     private var canonical: [UInt8]? {
       // `try?`: stored values were valid JSON when they arrived; what is none is the same as nothing.
       (try? JSONValue(parsing: Array(body.utf8))).map { EventContent.canonical(at: at, kind: kind, body: $0) }
@@ -167,22 +172,23 @@ extension HubStore {
       stored[EventPlace(row.text(0), row.integer(1)), default: []].append(event)
     }
     try database.perform([call], begins: false, ends: false)
-    // What comes in the same transaction is not here yet.
-    var coming: [EventPlace: [StoredEvent]] = [:]
+    // What comes in the same transaction is not here yet. What comes twice in one epoch has one place, and keeps it.
+    var coming: [EventPlace: [(epoch: String, event: StoredEvent)]] = [:]
     for batch in work.accepted where !work.mayBeElsewhere(batch) {
       for event in batch.events {
-        coming[EventPlace(batch.gateway, event.event.seq), default: []].append(StoredEvent(event))
+        coming[EventPlace(batch.gateway, event.event.seq), default: []].append((batch.epoch, StoredEvent(event)))
       }
     }
     for batch in renewed {
       for event in batch.events {
         let place = EventPlace(batch.gateway, event.event.seq)
-        let isHere = stored[place]?.contains { $0.isSame(as: event) } == true
-        if isHere || coming[place]?.contains(where: { $0.isSame(as: event) }) == true {
+        let isHere = stored[place]?.contains { $0.isMoved(as: event) } == true
+        let comes = coming[place]?.contains { $0.epoch != batch.epoch && $0.event.isMoved(as: event) } == true
+        if isHere || comes {
           work.moved.insert(batch.key(event))
           if !isHere { work.expected.insert(batch.key(event)) }
         } else {
-          coming[place, default: []].append(StoredEvent(event))
+          coming[place, default: []].append((batch.epoch, StoredEvent(event)))
         }
       }
     }
