@@ -90,7 +90,11 @@ import Testing
     }
     // As a hub of the version before left it.
     let older = try Database(location: location)
-    try older.execute("DROP TABLE token_gateways; DROP TABLE retention; PRAGMA user_version = 13")
+    try older.execute(
+      """
+      DROP TABLE token_gateways; DROP TABLE retention; ALTER TABLE messages DROP COLUMN arrived;
+      ALTER TABLE messages DROP COLUMN sent; ALTER TABLE contacts DROP COLUMN trusted; PRAGMA user_version = 13
+      """)
     let stores = try HubStores(location: location)
     let access = HubAccess([token("shared"), token("second"), token("third")])
     #expect(try await come("hill", with: "shared", access, stores) == nil)
