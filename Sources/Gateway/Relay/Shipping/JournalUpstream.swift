@@ -278,9 +278,10 @@ public final class JournalUpstream: Upstream {
   }
 
   public func test() async -> String? {
-    if shipment.state == .asking || !shipment.flights.isEmpty {
-      return "busy sending; see its state in `meshpost status`"
-    }
+    let end = loop.now + .seconds(10)
+    // `try?`: who was cancelled waits no more.
+    while isBusy, loop.now < end, (try? await loop.sleep(for: .milliseconds(50))) != nil {}
+    if isBusy { return "busy sending; see its state in `meshpost status`" }
     isTesting = true
     isResting = false
     mend()

@@ -14,6 +14,9 @@ extension JournalUpstream {
     (carrier as? StoppedCarrier)?.setState(name, body)
   }
 
+  /// Greeting, or sending.
+  var isBusy: Bool { !isClosed && (shipment.state == .asking || !shipment.flights.isEmpty) }
+
   var wantsPackets: Bool { settings.filter.kinds.contains(EventKind.packet.rawValue) }
 
   func radioIsUp() {
