@@ -164,7 +164,7 @@ import Timing
   {
     let database = try PickyDatabase(scratch.location("hub.db"))
     let begun = database.begun
-    let ingest = Ingest([HubStore(database)])
+    let ingest = Ingest([HubStore(database)], patience: .seconds(600))
     let answers = try await withThrowingTaskGroup(of: (Int, Bool).self) { group in
       for number in 0..<200 {
         group.addTask {
