@@ -13,13 +13,23 @@ extension WholeProgramTests {
 
     private final class Clocked {
       let rig: Rig
-      private let clock: [String: String]
+      private var clock: [String: String]
+      private var boots = 0
 
       init() throws {
         rig = try Rig()
         clock = try rig.clockDouble()
+        clock["MESHPOST_TEST_BOOT"] = rig.scratch.location("boot")
+        boot()
         try rig.startRadio(["--queue", "1000"])
         rig.writeGatewayConfiguration()
+      }
+
+      /// The machine starts anew with the gateway's next start.
+      func boot() {
+        boots += 1
+        let number = "\(boots)"
+        _ = rig.scratch.write("boot", String(repeating: "0", count: 36 - number.count) + number)
       }
 
       func set(ahead days: Int, synchronised: Bool) {
@@ -141,12 +151,14 @@ extension WholeProgramTests {
       // The machine is off for a month at a time, and sees that it was.
       for ahead in [-87, -58, -29] {
         try clocked.end()
+        clocked.boot()
         clocked.set(ahead: ahead, synchronised: true)
         try clocked.start()
         try clocked.inject(10)
         #expect(try clocked.lost() == 0)
       }
       try clocked.end()
+      clocked.boot()
       clocked.set(ahead: 0, synchronised: true)
       try clocked.start()
       try clocked.end()
