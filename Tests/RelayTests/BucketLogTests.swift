@@ -209,7 +209,7 @@ private final class EndlessSource: UpdatesSource {
       CommandIntake.Settings(perMinute: 3), upstream: "broker", store: store, on: loop, log: Log())
     var answered = 0
     for _ in 0..<2 {
-      for _ in 0..<100 { answered += desk.mayAnswer() ? 1 : 0 }
+      for _ in 0..<100 { answered += desk.mayAnswer(atLeast: 0) ? 1 : 0 }
       let timer = loop.schedule(after: .seconds(60)) {}
       loop.turn(wait: true)
       timer.cancel()

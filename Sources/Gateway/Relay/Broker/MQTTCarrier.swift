@@ -113,7 +113,8 @@ final class MQTTCarrier: MeteredCarrier {
       let topic = message.responseTopic ?? message.topic + "/result"
       // Who has the answer sent to where commands come from gets none, nor who has more than a label sent back with it.
       guard !answer.isEmpty, self.client.isUp, TopicTemplate.isPublishable(topic), self.apart(topic).isExactly(topic),
-        topic.utf8.count + (message.correlation?.count ?? 0) <= Self.maxLabel, self.commands?.mayAnswer() == true
+        topic.utf8.count + (message.correlation?.count ?? 0) <= Self.maxLabel,
+        self.commands?.mayAnswer(atLeast: 0) == true
       else { return }
       _ = self.client.publish(MQTTMessage(topic: topic, payload: answer, correlation: message.correlation))
     }

@@ -99,13 +99,14 @@ final class CommandIntake: CommandTaker {
     }
   }
 
-  func mayAnswer() -> Bool {
+  func mayAnswer(atLeast least: Int) -> Bool {
     answers.removeAll { loop.now - $0 >= .seconds(60) }
-    guard answers.count < 2 * settings.perMinute else {
+    let most = max(least, 2 * settings.perMinute)
+    guard answers.count < most else {
       refused += 1
       if isRare(&toldUnansweredAt) {
         log.warning(
-          "\(upstream): asks for more than \(2 * settings.perMinute) answers a minute: the rest get none (logged at most once an hour)"
+          "\(upstream): asks for more than \(most) answers a minute: the rest get none (logged at most once an hour)"
         )
       }
       return false

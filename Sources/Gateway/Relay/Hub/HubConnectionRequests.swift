@@ -128,7 +128,7 @@ extension HubConnection {
   func requested(_ message: JSONValue, _ socket: WebSocket) {
     guard let id = message["id"]?.string, id.utf8.count <= Self.maxID else { return }
     // A hub that asks without end is not answered without end: what it asks costs the line, whatever the answer.
-    guard commands?.mayAnswer() ?? true else { return }
+    guard commands?.mayAnswer(atLeast: 60) ?? true else { return }
     guard message["method"]?.string == "command" else {
       return respond(id, [], code: "unknown_method", socket)
     }

@@ -55,7 +55,8 @@ protocol CommandTaker: AnyObject {
   /// The answer as JSON, when all of it is on disk; empty: there is none; `nil`: it is not on disk, and must be asked again.
   func take(_ request: [UInt8]) async -> [UInt8]?
   /// Whether one more answer may go to a broker, whose other clients may ask for any number: twice as many a minute as commands may come.
-  func mayAnswer() -> Bool
+  /// `least`: so many in any case.
+  func mayAnswer(atLeast least: Int) -> Bool
 }
 
 extension Carrier {
