@@ -162,6 +162,7 @@ extension WholeProgramTests {
       clocked.set(ahead: 0, synchronised: true)
       try clocked.start()
       try clocked.end()
+      clocked.boot()
       clocked.set(ahead: 29, synchronised: true)
       try clocked.start()
       try clocked.rig.gateway?.line(with: "were deleted: older than journal_max_age_days")
