@@ -2,8 +2,8 @@
 
 import ArgumentParser
 import Console
-import UntrustedText
 import JSON
+import UntrustedText
 
 struct UpstreamCommand: ParsableCommand {
   static let configuration = CommandConfiguration(

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 
 import JSON
+import PageServer
 import TOML
 import Testing
-import PageServer
 
 @testable import Hub
 

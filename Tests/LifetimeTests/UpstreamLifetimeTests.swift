@@ -2,8 +2,8 @@
 
 import Foundation
 import Glibc
-import Store
 import Sockets
+import Store
 import TestSupport
 import Testing
 import Timing

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 
-import UntrustedText
 import EventLoop
 import Foundation
 import Glibc
@@ -9,6 +8,7 @@ import Sockets
 import Synchronization
 import TestSupport
 import Testing
+import UntrustedText
 
 @testable import meshpost
 @testable import meshpost_radio

@@ -4,8 +4,8 @@ import Companion
 import EventLoop
 import Glibc
 import Messaging
-import Store
 import Sockets
+import Store
 import Sync
 import TestSupport
 import Testing

@@ -3,8 +3,8 @@
 import EventLoop
 import Foundation
 import JSON
-import Store
 import Sockets
+import Store
 import TestSupport
 import Testing
 import Timing

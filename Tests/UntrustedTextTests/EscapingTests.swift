@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-import UntrustedText
 import JSON
 import Testing
+import UntrustedText
 
 /// What joins its neighbours to one `Character`, or is taken for another text.
 let joiners = [

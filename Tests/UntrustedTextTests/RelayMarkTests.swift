@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-import UntrustedText
 import Testing
+import UntrustedText
 
 @Suite struct RelayMarkTests {
   @Test(arguments: [

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-import UntrustedText
 import HTTP
+import UntrustedText
 
 /// What the control socket knows: a method and a path each. Documented in docs/control-socket.md.
 enum Route: String, CaseIterable {

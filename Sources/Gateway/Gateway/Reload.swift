@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 
-import UntrustedText
 import EventLoop
 import Store
 import TOML
+import UntrustedText
 
 /// SIGHUP, and upstreams that are added or removed while the gateway runs.
 extension Daemon {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 
 import Console
-import UntrustedText
 import Glibc
 import Logging
 import Synchronization
+import UntrustedText
 
 /// The hub's log: lines on standard error, as a service manager keeps them.
 public enum HubLog {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-import UntrustedText
 import Glibc
+import UntrustedText
 
 /// The only output to a terminal, which cleans all text.
 ///

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-import UntrustedText
 import Glibc
 import Synchronization
+import UntrustedText
 
 /// Asks for a secret on the terminal. Unlike getpass(3) it leaves Ctrl-C and Ctrl-Z their meaning: they would become part of the secret.
 public enum HiddenPrompt {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-import UntrustedText
 import HTTP
+import UntrustedText
 
 /// Where a broker is.
 public struct BrokerAddress: Equatable, Sendable {

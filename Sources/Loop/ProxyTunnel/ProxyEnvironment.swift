@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-import UntrustedText
 import Glibc
+import UntrustedText
 
 /// What the environment says about proxies, as curl and most programs read it.
 public struct ProxyEnvironment: Equatable, Sendable {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 
 import CLinux
-import UntrustedText
 import Glibc
 import Timing
+import UntrustedText
 
 /// The service's interface to systemd: readiness, watchdog, and stored descriptors.
 ///

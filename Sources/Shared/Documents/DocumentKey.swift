@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-import UntrustedText
 import JSON
+import UntrustedText
 
 /// The subject of a document. Source: docs/documents.md.
 ///

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-import UntrustedText
 import Glibc
+import UntrustedText
 
 /// The front end's files on disk, by the path that a browser asks for.
 ///

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-import UntrustedText
 import HTTP
+import UntrustedText
 
 /// What of a browser's request tells where it comes from.
 public struct BrowserRequest: Sendable {

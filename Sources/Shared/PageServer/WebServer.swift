@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 
-import UntrustedText
 import EventLoop
 import HTTP
 import JSON
 import Timing
+import UntrustedText
 
 /// How somebody signs in.
 public protocol WebAccess: AnyObject {

@@ -2,12 +2,12 @@
 
 import ArgumentParser
 import Console
-import UntrustedText
 import EventLoop
 import Glibc
 import HTTP
 import JSON
 import Timing
+import UntrustedText
 
 /// Asks the daemon. Each run of the command sends one request.
 struct ControlClient {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-import UntrustedText
 import Glibc
 import JSON
+import UntrustedText
 
 /// Writes rows in the format of another program.
 protocol ExportWriter {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 
 import ArgumentParser
-import UntrustedText
 import JSON
+import UntrustedText
 
 /// Names from the gateway for shell completion; none if it does not answer.
 enum Completing {

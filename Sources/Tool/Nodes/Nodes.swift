@@ -3,9 +3,9 @@
 import ArgumentParser
 import Companion
 import Console
-import UntrustedText
 import Glibc
 import JSON
+import UntrustedText
 
 struct ContactCommand: ParsableCommand {
   static let configuration = CommandConfiguration(

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 
 import Console
-import UntrustedText
 import EventLoop
 import Glibc
+import UntrustedText
 
 /// Reads whole files, up to a limit.
 enum InputFile {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 
 import Console
-import UntrustedText
 import Glibc
 import JSON
+import UntrustedText
 
 /// Formats answers for people.
 enum Show {

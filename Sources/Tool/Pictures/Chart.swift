@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 
 import ArgumentParser
-import UntrustedText
 import Glibc
 import JSON
+import UntrustedText
 
 struct ChartCommand: ParsableCommand {
   static let configuration = CommandConfiguration(

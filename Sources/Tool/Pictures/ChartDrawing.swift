@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-import UntrustedText
 import Glibc
 import JSON
+import UntrustedText
 
 /// Values over time as SVG. It loads nothing from elsewhere, and follows the reader's light or dark scheme.
 struct Chart {

@@ -2,10 +2,10 @@
 
 import ArgumentParser
 import COpenSSL
-import UntrustedText
 import Glibc
 import JSON
 import MeshCrypto
+import UntrustedText
 
 struct MapCommand: ParsableCommand {
   static let configuration = CommandConfiguration(

@@ -2,8 +2,8 @@
 
 import ArgumentParser
 import Console
-import UntrustedText
 import JSON
+import UntrustedText
 
 extension RadioCommand {
   struct Info: ParsableCommand {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-import UntrustedText
 import Glibc
 import JSON
+import UntrustedText
 
 /// The screen of `meshpost chat`: the conversation, a notice line, and an input line.
 final class ChatView {

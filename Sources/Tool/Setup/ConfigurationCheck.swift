@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-import UntrustedText
 import Glibc
+import UntrustedText
 
 /// What the daemon itself says of a configuration file: `meshpostd --check`.
 struct ConfigurationCheck {

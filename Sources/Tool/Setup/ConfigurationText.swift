@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-import UntrustedText
 import Glibc
 import TOML
+import UntrustedText
 
 /// Edits an existing configuration in a few places. Everything else is kept as written: comments, other keys, unknown sections.
 struct ConfigurationText {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 
 import ArgumentParser
-import UntrustedText
 import Glibc
 import JSON
 import Transport
+import UntrustedText
 
 /// A temporary gateway without configuration and privileges, for a radio on a laptop.
 struct RunCommand: ParsableCommand {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 
 import ArgumentParser
-import UntrustedText
 import Glibc
 import Transport
+import UntrustedText
 
 /// First-time setup: finds the radio, asks for servers, writes the configuration, starts the gateway, and tests it.
 struct SetupCommand: ParsableCommand {

@@ -2,9 +2,9 @@
 
 import ArgumentParser
 import Console
-import UntrustedText
 import EventLoop
 import Glibc
+import UntrustedText
 
 /// The files that `meshpost setup` writes: the configuration, and secrets beside it.
 extension Setup {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 
 import ArgumentParser
-import UntrustedText
 import Glibc
 import JSON
+import UntrustedText
 
 /// Starts the gateway with the new configuration, and tests the radio and all upstreams.
 extension Setup {

@@ -2,10 +2,10 @@
 
 import CLinux
 import Console
-import UntrustedText
 import EventLoop
 import Glibc
 import Timing
+import UntrustedText
 
 /// The terminal as a full screen: raw keys, the alternate screen, and only changed lines are sent.
 ///

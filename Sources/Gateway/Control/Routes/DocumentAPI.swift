@@ -2,12 +2,12 @@
 
 import Companion
 import Documents
-import UntrustedText
 import HTTP
 import JSON
 import Messaging
 import Store
 import Sync
+import UntrustedText
 
 /// `/v1/documents…`: what is noted of nodes and channels, and settings that may be changed from afar. See docs/documents.md.
 struct DocumentAPI {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 
 import Companion
-import UntrustedText
 import HTTP
 import JSON
 import MeshCrypto
 import Messaging
 import Store
+import UntrustedText
 
 /// `/v1/contacts/…` and `/v1/channels/…`: changes to the radio's own tables.
 struct RadioTableAPI {

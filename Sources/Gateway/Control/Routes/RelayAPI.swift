@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 
-import UntrustedText
 import HTTP
 import JSON
 import Messaging
 import Relay
 import Store
+import UntrustedText
 
 /// `/v1/outbox…` and `/v1/upstreams…`: what servers have not had, and what is done about it.
 struct RelayAPI {

@@ -2,12 +2,12 @@
 
 import Alerts
 import Companion
-import UntrustedText
 import EventLoop
 import JSON
 import Relay
 import Store
 import Timing
+import UntrustedText
 
 /// The gateway's alerts: gives `AlertBoard` what is known, and writes down what it says: a row, an event, a line of the log.
 ///

@@ -2,9 +2,9 @@
 
 import Alerts
 import JSON
-import UntrustedText
 import Relay
 import Store
+import UntrustedText
 
 /// What happens to the journal, once each time: it is over after a day without.
 extension GatewayAlerts {

@@ -4,10 +4,10 @@ import Alerts
 import Companion
 import Documents
 import EventLoop
-import UntrustedText
 import JSON
 import Store
 import Timing
+import UntrustedText
 
 /// Nodes that are listened for, and when each was heard last, by time that has surely passed.
 ///

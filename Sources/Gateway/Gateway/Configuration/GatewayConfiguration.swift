@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 
-import UntrustedText
 import EventLoop
 import Glibc
 import Messaging
@@ -10,6 +9,7 @@ import Store
 import Sync
 import TOML
 import Transport
+import UntrustedText
 
 /// The configuration of `meshpostd`, documented in deploy/meshpostd.toml.
 public struct GatewayConfiguration: Sendable {

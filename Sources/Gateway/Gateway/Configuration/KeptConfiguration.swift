@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-import UntrustedText
 import EventLoop
+import UntrustedText
 
 /// The configuration that the gateway last started with, beside its store: a mistake that is only found when the power comes back does not
 /// keep a gateway on a hill from starting.

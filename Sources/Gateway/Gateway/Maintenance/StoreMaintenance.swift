@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-import UntrustedText
 import EventLoop
 import Store
+import UntrustedText
 
 /// What the store needs now and then: what is too old goes, words are indexed, memory is given back.
 final class StoreMaintenance {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 
 import Control
-import UntrustedText
 import JSON
 import Messaging
 import Store
+import UntrustedText
 
 /// What the control socket has the daemon do.
 final class DaemonOperations: GatewayOperations {

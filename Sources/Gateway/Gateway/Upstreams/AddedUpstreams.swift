@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 
-import UntrustedText
 import JSON
 import Messaging
 import Relay
 import Store
+import UntrustedText
 
 /// Upstreams that operators add and remove while the daemon runs.
 extension Daemon {

@@ -3,12 +3,12 @@
 import Companion
 import Documents
 import EventLoop
-import UntrustedText
 import JSON
 import Messaging
 import Relay
 import Store
 import Timing
+import UntrustedText
 
 /// Two gateways in different places, one channel: what the other has heard is sent here, once, with a mark in front of it.
 /// What carries the mark is never passed on again, by no hub and no gateway: so there is no loop. Source: docs/hub-protocol.md.

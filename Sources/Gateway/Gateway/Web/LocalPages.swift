@@ -4,8 +4,8 @@ import Control
 import EventLoop
 import Glibc
 import HTTP
-import Timing
 import PageServer
+import Timing
 
 /// Serves the pages to browsers on the local network (`[web]`), to whoever knows the password.
 ///

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 
 import EventLoop
-import TOML
 import PageServer
+import TOML
 
 /// `[web]`: pages for browsers on the local network.
 public struct WebSettings: Equatable, Sendable {

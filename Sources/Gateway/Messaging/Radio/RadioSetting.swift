@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 
 import Companion
-import UntrustedText
 import JSON
 import MeshCrypto
+import UntrustedText
 
 /// A requested change of the radio's settings, checked before anything is sent.
 public enum RadioSetting: Equatable, Sendable {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 
 import Companion
-import UntrustedText
 import JSON
 import MeshCrypto
 import Store
+import UntrustedText
 
 /// Who is meant by what an operator typed.
 public enum Addressee: Equatable, Sendable {

@@ -2,10 +2,10 @@
 
 import Companion
 import Delivery
-import UntrustedText
 import Store
 import Sync
 import Timing
+import UntrustedText
 
 /// Accepting messages: finds the recipient, checks limits, and answers once the message is on disk.
 extension Messenger {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 
 import Companion
-import UntrustedText
 import MeshCrypto
+import UntrustedText
 
 /// What people hand around: links and cards (docs/protocol/app-conventions.md § 7).
 public enum SharedLink: Equatable, Sendable {

@@ -4,8 +4,8 @@ import Companion
 import EventLoop
 import MeshCrypto
 import RadioSession
-import Store
 import Sockets
+import Store
 import Sync
 import Timing
 

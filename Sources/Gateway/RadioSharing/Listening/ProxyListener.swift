@@ -3,8 +3,8 @@
 import CLinux
 import EventLoop
 import Glibc
-import Store
 import Sockets
+import Store
 import Timing
 
 /// Accepts clients at one address, and serves them. Retries an unavailable address.

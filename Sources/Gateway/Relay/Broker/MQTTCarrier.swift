@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 
-import UntrustedText
 import EventLoop
 import JSON
 import MQTT
 import ProxyTunnel
-import Store
 import Sockets
+import Store
 import Timing
+import UntrustedText
 
 /// Publishes events to an MQTT broker with QoS 1. An event is taken when the broker's PUBACK has come, and the cursor moves
 /// on only past those before which all are. Source: docs/mqtt.md.

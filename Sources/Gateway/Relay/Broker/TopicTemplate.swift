@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-import UntrustedText
 import JSON
+import UntrustedText
 
 /// A topic with `{field}` in it: `gateway`, `kind`, or a field of the event's body.
 ///

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 
 import Documents
-import UntrustedText
 import EventLoop
 import JSON
 import Store
 import Timing
+import UntrustedText
 
 /// Updates of a page, applied. What is written for a page is one turn's, and so one transaction with the bucket's position: `move` hears of
 /// a failure for all of it.

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 
 import Companion
-import UntrustedText
 import EventLoop
 import JSON
 import Store
 import Timing
+import UntrustedText
 
 /// What a server asks the gateway to do.
 public struct RemoteCommand: Sendable {

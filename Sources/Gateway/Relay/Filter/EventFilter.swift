@@ -2,9 +2,9 @@
 
 import Companion
 import Documents
-import UntrustedText
 import JSON
 import Store
+import UntrustedText
 
 /// Which events an upstream gets. What does not pass counts as taken: it is never sent, and never missed.
 ///

@@ -4,8 +4,8 @@ import Deflate
 import EventLoop
 import HTTP
 import JSON
-import Store
 import Sockets
+import Store
 import Timing
 
 /// The live link to a Meshpost hub: one WebSocket for batches, requests and news, both ways. Where a WebSocket does not get

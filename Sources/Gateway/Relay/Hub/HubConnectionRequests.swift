@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 
-import UntrustedText
 import EventLoop
 import HTTP
 import JSON
 import Store
+import UntrustedText
 
 /// What the gateway asks the hub, and tells it of itself; what the hub answers and asks.
 extension HubConnection {

@@ -2,14 +2,14 @@
 
 import Companion
 import Deflate
-import UntrustedText
 import EventLoop
 import HTTP
 import JSON
 import MeshCrypto
-import Store
 import Sockets
+import Store
 import Timing
+import UntrustedText
 
 /// Carries batches to a Meshpost hub by HTTP; one cumulative acknowledgement each. What else there is to say goes over a
 /// connection of its own, so that neither waits for the other. Source: docs/hub-protocol.md.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-import UntrustedText
 import HTTP
 import ProxyTunnel
+import UntrustedText
 
 extension UpstreamSettings {
   /// The proxy through which its server is reached; `nil`: none. It throws when the environment has one that makes no sense: to go

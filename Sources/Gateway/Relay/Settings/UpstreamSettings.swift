@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 
-import UntrustedText
 import EventLoop
 import HTTP
 import MQTT
 import ProxyTunnel
-import Store
 import Sockets
+import Store
+import UntrustedText
 
 /// An upstream as the configuration describes it.
 public struct UpstreamSettings: Equatable, Sendable {

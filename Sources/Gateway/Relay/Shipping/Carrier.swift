@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 
 import EventLoop
-import Store
 import Sockets
+import Store
 
 /// How batches get to one kind of server. What is sent, when, and what becomes of it, is `JournalUpstream`'s.
 ///

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 
-import UntrustedText
 import Glibc
 import HTTP
 import Timing
+import UntrustedText
 
 /// What a server's answer means for the shipment. Source: docs/hub-protocol.md.
 enum Verdict: Error, Equatable {

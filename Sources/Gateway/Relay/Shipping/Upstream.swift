@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 
 import Documents
-import UntrustedText
 import EventLoop
 import Store
+import UntrustedText
 
 /// A server that gets the journal.
 public protocol Upstream: AnyObject {

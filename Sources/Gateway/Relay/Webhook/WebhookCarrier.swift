@@ -3,8 +3,8 @@
 import EventLoop
 import HTTP
 import JSON
-import Store
 import Sockets
+import Store
 import Timing
 
 /// POSTs events to any HTTP(S) address, one each, or in batches. A 2xx answer is the acknowledgement. Source:

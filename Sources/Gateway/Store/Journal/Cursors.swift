@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-import UntrustedText
 import SQLite
 import Timing
+import UntrustedText
 
 /// An event that an upstream understood and refused.
 public struct DeadLetter: Equatable, Sendable {

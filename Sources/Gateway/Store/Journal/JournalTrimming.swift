@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-import UntrustedText
 import SQLite
 import Timing
+import UntrustedText
 
 /// A range of the journal that was deleted.
 public struct JournalTrim: Equatable, Sendable {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 
 import Companion
-import UntrustedText
 import SQLite
+import UntrustedText
 
 /// A conversation as a list of them shows it.
 public struct Conversation: Equatable, Sendable {

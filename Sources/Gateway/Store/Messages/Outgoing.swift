@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 
 import Companion
-import UntrustedText
 import JSON
 import SQLite
+import UntrustedText
 
 /// The state of a sent message.
 public enum OutgoingState: String, Sendable, CaseIterable {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 
 import Documents
-import UntrustedText
 import Foundation
 import Hummingbird
 import JSON
+import UntrustedText
 
 /// Commands for gateways, and documents.
 extension HubAPI {

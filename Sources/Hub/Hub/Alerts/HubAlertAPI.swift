@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 
 import Alerts
-import PrometheusText
 import Hummingbird
 import JSON
+import PrometheusText
 
 /// `/v1/alerts…`. Source: docs/alerts.md.
 extension HubAPI {

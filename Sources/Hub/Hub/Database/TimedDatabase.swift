@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-import UntrustedText
 import SQLite
+import UntrustedText
 
 /// A database that tells of what takes long: the statement, never its values.
 final class TimedDatabase: HubDatabase {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 
-import PrometheusText
 import Foundation
 import Hummingbird
 import JSON
+import PrometheusText
 import Release
 
 /// How the hub is: for load balancers and for Prometheus.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 
-import UntrustedText
 import Foundation
 import JSON
 import MeshCrypto
+import UntrustedText
 
 /// An event with all that is derived from it alone, made before the database has its turn: pure.
 struct PreparedEvent: Sendable {

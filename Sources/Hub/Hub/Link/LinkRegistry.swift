@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-import UntrustedText
 import JSON
+import UntrustedText
 
 /// The open links, and the requests waiting for their answers.
 actor LinkRegistry {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 
-import UntrustedText
 import HTTPTypes
 import Hummingbird
 import JSON
 import PageServer
+import UntrustedText
 
 /// Signing in by OpenID Connect: away to the provider, and back. Decision 0025.
 extension HubWeb {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-import UntrustedText
 import JSON
 import PageServer
+import UntrustedText
 
 extension JSONValue {
   /// By its name, or by names with dots between; names themselves may have dots.

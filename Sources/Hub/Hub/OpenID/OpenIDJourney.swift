@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 
-import UntrustedText
 import JSON
 import MeshCrypto
 import PageServer
+import UntrustedText
 
 /// What a browser takes along to a provider and back: it comes back to whichever hub, so none has to keep it.
 ///

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 
-import UntrustedText
 import Foundation
 import HTTP
 import JSON
+import UntrustedText
 
 /// A provider that knows people (OpenID Connect Core 1.0 § 3.1: the flow by code, with PKCE, RFC 7636).
 actor OpenIDProvider {

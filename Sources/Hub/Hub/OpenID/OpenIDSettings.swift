@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 
-import UntrustedText
 import HTTP
 import JSON
 import TOML
+import UntrustedText
 
 /// `[web.oidc]` of hub.toml: people whom an OpenID Connect provider knows.
 public struct OpenIDSettings: Sendable, Equatable {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 
 import COpenSSL
-import UntrustedText
 import JSON
 import PageServer
+import UntrustedText
 
 /// A public key of a provider (RFC 7517), and what is signed with it (RFC 7518, RFC 8037).
 struct WebKey: Sendable {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 
 import MeshCrypto
-import SQLite
 import PageServer
+import SQLite
 
 /// Somebody who uses the hub's pages.
 public struct HubPerson: Sendable, Equatable {

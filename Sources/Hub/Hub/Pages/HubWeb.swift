@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 
-import UntrustedText
 import Foundation
 import HTTPTypes
 import Hummingbird
 import JSON
 import NIOCore
+import PageServer
 import Synchronization
 import Timing
-import PageServer
+import UntrustedText
 
 /// The hub's pages: their files, and who is signed in. Requests of who is are answered by `HubAPI`.
 final class HubWeb: Sendable {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-import UntrustedText
 import TOML
+import UntrustedText
 
 /// `[web]` of hub.toml: pages for people in a browser.
 public struct HubWebSettings: Sendable, Equatable {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-import UntrustedText
 import JSON
 import SQLite
+import UntrustedText
 
 /// Buckets: numbered lists of updates that gateways catch up on. Source: docs/hub-protocol.md.
 extension HubStore {

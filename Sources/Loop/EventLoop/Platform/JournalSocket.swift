@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 
 import CLinux
-import UntrustedText
 import Glibc
+import UntrustedText
 
 /// journald's own socket: lines with fields. Source: systemd's "Native Journal Protocol".
 final class JournalSocket {

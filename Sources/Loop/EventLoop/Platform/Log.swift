@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 
 import CLinux
-import UntrustedText
 import Glibc
 import Timing
+import UntrustedText
 
 /// Lines on standard error as journald likes them: a priority, no time (journald has its own), no secrets.
 ///

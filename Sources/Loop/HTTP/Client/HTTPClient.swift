@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 
 import CLinux
-import UntrustedText
 import EventLoop
 import Glibc
 import ProxyTunnel
 import Sockets
+import UntrustedText
 
 /// The address of an HTTP server.
 public enum HTTPEndpoint: Equatable, Sendable {

@@ -2,11 +2,11 @@
 
 import COpenSSL
 import Deflate
-import UntrustedText
 import EventLoop
 import ProxyTunnel
 import Sockets
 import Timing
+import UntrustedText
 
 /// Why a WebSocket could not be opened, or was closed.
 public enum WebSocketFailure: Error, Equatable, Sendable, CustomStringConvertible {
