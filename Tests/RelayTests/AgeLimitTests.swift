@@ -12,13 +12,13 @@ import Timing
 
   private func passes(
     _ limit: AgeLimit, _ fields: String, ago seconds: Int64 = 0, trusted: Bool = true,
-    _ times: JournalTimes = JournalTimes(last: 99), kind: EventKind = .message
+    _ times: JournalTimes = JournalTimes(), kind: EventKind = .message
   ) -> Bool {
     let event = JournalEvent(
       seq: 7, at: Self.wall.milliseconds - seconds * 1000, trusted: trusted, kind: kind.rawValue,
       body: Array("{\(fields)}".utf8))
     return limit.passes(
-      event, AgeLimit.Present(wall: Self.wall, now: MonotonicTime(seconds: 5000), times: times))
+      event, AgeLimit.Present(wall: Self.wall, now: 5_000_000, times: times))
   }
 
   @Test func `what waited counts with the time that it waited, and who answers takes none of unknown age`() {
@@ -47,26 +47,41 @@ import Timing
     #expect(passes(bot, "", ago: 299) && !passes(bot, "", ago: 301))
     #expect(!passes(bot, "", ago: 1, trusted: false), "from before this program: nobody knows")
     #expect(passes(AgeLimit(oldest: 300), "", ago: 1, trusted: false))
-    var times = JournalTimes(last: 6)
-    times.committed(through: 7, now: MonotonicTime(seconds: 4800))
+    var times = JournalTimes()
+    _ = times.comes(7, at: 4_800_000)
     #expect(passes(bot, "", ago: 999_999, trusted: false, times))
-    times = JournalTimes(last: 6)
-    times.committed(through: 7, now: MonotonicTime(seconds: 4000))
-    times.committed(through: 8, now: MonotonicTime(seconds: 4990))
+    times = JournalTimes()
+    _ = times.comes(7, at: 4_000_000)
+    _ = times.comes(8, at: 4_990_000)
     #expect(!passes(bot, "", ago: 1, trusted: false, times))
     #expect(passes(bot, "", ago: 999_999, kind: .gap))
   }
 
   @Test func `a clock that is set makes no event of this program's life older or younger`() {
     let bot = AgeLimit(oldest: 300, takesWaited: false, isStrict: true)
-    var times = JournalTimes(last: 6)
-    times.committed(through: 7, now: MonotonicTime(seconds: 4990))
+    var times = JournalTimes()
+    _ = times.comes(7, at: 4_990_000)
     #expect(passes(bot, "", ago: 86_400, times), "it is ten seconds old")
     #expect(passes(bot, "", ago: 30_000_000, times))
-    times = JournalTimes(last: 6)
-    times.committed(through: 7, now: MonotonicTime(seconds: 4000))
-    times.committed(through: 8, now: MonotonicTime(seconds: 4100))
+    times = JournalTimes()
+    _ = times.comes(7, at: 4_000_000)
+    _ = times.comes(8, at: 4_100_000)
     #expect(!passes(bot, "", ago: 0, times) && !passes(bot, "", ago: -86_400, times), "it is 900 s old at least")
+  }
+
+  @Test func `a clock that is set while the program is away makes nothing old, unless the machine started anew`() {
+    let bot = AgeLimit(oldest: 300, takesWaited: false, isStrict: true)
+    var times = JournalTimes(boot: "one")
+    for seq in Int64(1)...7 { _ = times.comes(seq, at: 4_000_000 + seq * 140_000) }
+    let again = JournalTimes(boot: "one", kept: times.kept)
+    #expect(passes(bot, "", ago: 7200, again), "it is 20 s old")
+    #expect(!passes(bot, "", ago: 7200, JournalTimes(boot: "two", kept: times.kept)))
+    #expect(JournalTimes(boot: "", kept: "\n1:1") == JournalTimes())
+    for seq in Int64(8)...100_000 { _ = times.comes(seq, at: 4_980_000 + seq * 10_000) }
+    #expect(times.kept.utf8.count < 1000, "\(times.kept)")
+    for kept in ["one", "one 5", "one x:y 3:4:5 9:1 8:2 10:0 :", "one 1:-9223372036854775808"] {
+      _ = passes(bot, "", JournalTimes(boot: "one", kept: kept.replacing(" ", with: "\n")))
+    }
   }
 
   @Test func `a message from elsewhere is as old as the other gateway says, not as the hub's clock`() throws {
@@ -84,13 +99,14 @@ import Timing
     }
   }
 
-  @Test func `times of a journal are bounded, and never make an event newer`() {
-    var times = JournalTimes(last: 0)
-    for seq in Int64(1)...5000 { times.committed(through: seq, now: MonotonicTime(seconds: Double(seq) * 11)) }
+  @Test func `times of a journal are bounded, and bound each event`() {
+    var times = JournalTimes()
+    for seq in Int64(1)...5000 { _ = times.comes(seq, at: seq * 11_000) }
     func age(_ seq: Int64) -> Int64? {
       let event = JournalEvent(seq: seq, at: 0, trusted: false, kind: "message", body: [])
-      return times.age(of: event, wall: Self.wall, now: MonotonicTime(seconds: 55_000))
+      return times.age(of: event, wall: Self.wall, now: 55_000_000)
     }
-    #expect(age(5000) == 0 && age(4990) == 110 && age(1) == nil)
+    #expect(age(5000) == 0 && age(4990) == 110 && age(1) == 54_989)
+    #expect(age(0) == nil)
   }
 }

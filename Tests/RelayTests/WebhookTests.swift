@@ -109,6 +109,12 @@ private final class Hook {
     #expect(told.count == 1 && told[0].hasPrefix("hook: 4 events were too old"), "\(hook.logged)")
     hook.store.settle()
     #expect(try hook.store.leftOut(of: "hook").tooOld == 4)
+    for number in 5...7 {
+      try hook.append(.message, #"{"text":"old \#(number)","age_s":9000}"#)
+      try hook.allSent()
+    }
+    hook.upstream.stop()
+    #expect(hook.logged.filter { $0.contains("too old") }.dropFirst().map { $0.prefix(14) } == ["hook: 3 events"])
   }
 
   @Test func `nobody on the mesh calls a whole channel of a chat server`() throws {

@@ -143,6 +143,22 @@ private enum Reopened {
     #expect(shop.store.elapsed(at: shop.wall, uptime: shop.uptime) - before == 5 * AgedShop.day)
   }
 
+  @Test func `when an event came is known after a restart of the program, whatever the clock says`() throws {
+    let shop = try AgedShop()
+    shop.store.keepJournalTimes()
+    try shop.append()
+    func age() -> Int64? {
+      let event = JournalEvent(seq: 1, at: shop.wall.milliseconds - 7_200_000, trusted: true, kind: "message", body: [])
+      let (times, now) = shop.store.journalTimes
+      return times.age(of: event, wall: shop.wall, now: now)
+    }
+    #expect(age() == 0)
+    try shop.restartProgram()
+    #expect(age() == 0)
+    try shop.restart(after: 0)
+    #expect(age() == 7200, "of before the machine's start only the clock can tell")
+  }
+
   @Test func `time without power counts, a part of it, so that what came just before still gets its try`() throws {
     let shop = try AgedShop()
     try shop.append(10)

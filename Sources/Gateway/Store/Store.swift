@@ -157,6 +157,7 @@ public final class Store {
     try loadIdentity()
     journalState = try translating { () throws(SQLiteError) in try JournalState(database) }
     steadyClock = try loadElapsed()
+    journalState.times = try loadTimes()
     radioState = try translating { () throws(SQLiteError) in try readRadios() }
     try translating { () throws(SQLiteError) in try loadMessageEvents() }
     try translating { () throws(SQLiteError) in try placeOutgoing() }

@@ -2,7 +2,6 @@
 
 import JSON
 import Store
-import Timing
 
 /// Which events are too old for an upstream. What is too old counts as taken.
 ///
@@ -25,7 +24,8 @@ public struct AgeLimit: Equatable, Sendable {
   /// When an event is looked at.
   struct Present {
     var wall: Moment
-    var now: MonotonicTime
+    /// Milliseconds since the machine's boot.
+    var now: Int64
     var times: JournalTimes
   }
 
@@ -52,39 +52,4 @@ public struct AgeLimit: Equatable, Sendable {
   }
 
   private static func plus(_ seconds: Int64?, _ since: Int64?) -> Int64? { seconds.map { $0 + (since ?? 0) } }
-}
-
-/// When events were journaled, by a clock that cannot be set; of this program's own life.
-struct JournalTimes {
-  private static let maxMarks = 256
-  /// Events so close to each other share a time: the earlier.
-  private static let apart: Duration = .seconds(10)
-
-  /// Events from this one on came at that time or after it.
-  private var marks: [(first: Int64, time: MonotonicTime)] = []
-  private var last: Int64
-
-  /// `last`: the newest event that there is; when it came is not known.
-  init(last: Int64) { self.last = last }
-
-  /// Everything up to this event is in the journal now.
-  mutating func committed(through seq: Int64, now: MonotonicTime) {
-    guard seq > last else { return }
-    defer { last = seq }
-    if let newest = marks.last, now - newest.time < Self.apart { return }
-    marks.append((last + 1, now))
-    // The oldest half is as old as its newest, which is old enough.
-    if marks.count > Self.maxMarks { marks.removeFirst(Self.maxMarks / 2) }
-  }
-
-  /// Seconds since the event was journaled; `nil`: that cannot be told.
-  func age(of event: JournalEvent, wall: Moment, now: MonotonicTime) -> Int64? {
-    let most = marks.last { $0.first <= event.seq }.map { Int64(max(0, (now - $0.time).inSeconds)) }
-    guard event.trusted, wall.trusted else { return most }
-    let (difference, overflow) = wall.milliseconds.subtractingReportingOverflow(event.at)
-    guard !overflow else { return most }
-    // A clock that was right may be set all the same: an event is as old as one that came before it at most, and as one after it at least.
-    let least = marks.first { $0.first > event.seq }.map { Int64(max(0, (now - $0.time).inSeconds)) } ?? 0
-    return min(max(difference / 1000, least), most ?? .max)
-  }
 }

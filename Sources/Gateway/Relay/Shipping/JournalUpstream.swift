@@ -101,7 +101,7 @@ public final class JournalUpstream: Upstream {
   var historyFound: (HistoryFinding) -> Void = { _ in }
   var (lastSuccess, batches): (Int64?, UInt64) = (nil, 0)
   private(set) var isClosed = false
-  var times: JournalTimes
+  var tellsTooOld = Ration(most: 1, oneIn: .seconds(60))
   var isPaused = false
   /// A server that lies makes us spin no faster than this.
   var starts = FreshStarts()
@@ -139,7 +139,7 @@ public final class JournalUpstream: Upstream {
     lanes = ByLane(
       messages: LaneProgress(cursor: cursor.messages), nodes: LaneProgress(cursor: cursor.nodes),
       packets: LaneProgress(cursor: cursor.packets))
-    times = JournalTimes(last: store.lastSeq)
+    if settings.filter.age != nil { store.keepJournalTimes() }
     isPaused = try store.isPaused(settings.name)
     tooOld.all = try store.leftOut(of: settings.name).tooOld
     let told = try store.told(settings.name)
@@ -171,7 +171,6 @@ public final class JournalUpstream: Upstream {
 
   /// Something may be new to send, or may be tried.
   public func wake() {
-    if settings.filter.age != nil { times.committed(through: store.lastSeq, now: loop.now) }
     guard !isClosed else { return }
     if waitsSince == nil, waiting != ByLane(all: false) { waitsSince = loop.now }
     if task == nil { task = loop.begin { [weak self] in await self?.run() } }
@@ -309,6 +308,7 @@ public final class JournalUpstream: Upstream {
 
   public func stop() {
     isClosed = true
+    tellTooOld()
     task?.cancel()
     release()
     forgetFlights()

@@ -110,12 +110,17 @@ extension JournalUpstream {
     keepCursors()
     if pendingEvents > 0 {
       waitsSince = loop.now
-    } else if tooOld.untold > 0 {
-      // Once for all that had waited for too long.
-      log.notice("\(name): \(tooOld.untold) events were too old when their turn came (max_age_s), and were left out")
-      tooOld.untold = 0
+    } else if tooOld.untold > 0, tellsTooOld.take(at: loop.now) {
+      // Once for all that had waited for too long, not a line for each that comes so.
+      tellTooOld()
     }
     acknowledged()
+  }
+
+  func tellTooOld() {
+    guard tooOld.untold > 0 else { return }
+    log.notice("\(name): \(tooOld.untold) events were too old when their turn came (max_age_s), and were left out")
+    tooOld.untold = 0
   }
 
   /// The cursors follow. A hub says itself what it has: where it is, is written along with something else.

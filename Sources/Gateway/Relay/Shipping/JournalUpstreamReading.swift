@@ -8,8 +8,8 @@ extension JournalUpstream {
   /// The present against which events' ages are judged; `nil`: there is no age limit.
   var present: AgeLimit.Present? {
     guard settings.filter.age != nil else { return nil }
-    let wall = Moment(clock)
-    return AgeLimit.Present(wall: wall, now: loop.now, times: times)
+    let (times, now) = store.journalTimes
+    return AgeLimit.Present(wall: Moment(clock), now: now, times: times)
   }
 
   /// Reads on in a lane. `isPast`: about what was sent before, whose age does not matter.

@@ -87,6 +87,8 @@ struct JournalState {
   private(set) var beforeEvents: Int64 = 0
   /// Behind it events with which sent messages end have all of them.
   private(set) var wholeEndsFrom: Int64 = 0
+  var times = JournalTimes()
+  var keepsTimes = false
   /// Something was given up that not every upstream has passed yet.
   var hasTrims = false
   static let rowOverhead: Int64 = 32
@@ -211,6 +213,7 @@ extension Store {
   /// Appends an event within a `write`. The seq is final once that is committed.
   @discardableResult
   public func append(_ kind: EventKind, at moment: Moment, body: [UInt8]) throws(SQLiteError) -> Int64 {
+    try noteTime()
     let seq = journalState.take(bytes: body.count, kind.lane)
     try insert(
       JournalEvent(seq: seq, at: moment.milliseconds, trusted: moment.trusted, kind: kind.rawValue, body: body))

@@ -107,6 +107,7 @@ extension Store {
       .optional(stored.wait.column), .optional(stored.age), .integer(stored.radio), .integer(event.seq),
       .integer(event.start), .optional(event.channelName?.bytes), .optional(stored.authorName?.bytes),
       .optional(event.radio), .integer(event.checksum))
+    try noteTime()
     journalState.takeMessage(bytes: event.size)
     return event.seq
   }

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT
+
+import SQLite
+
+/// When events were journaled, by the time since the machine's boot, which nobody can set: over restarts of the program, and not over one of
+/// the machine.
+public struct JournalTimes: Equatable, Sendable {
+  private static let maxMarks = 256
+  /// Milliseconds; events so close to each other share a time: the earlier.
+  private static let apart: Int64 = 10_000
+
+  private struct Mark: Equatable, Sendable {
+    /// Events from this one on came at that time or after it, and those before it before.
+    var first: Int64
+    var time: Int64
+  }
+
+  private let boot: String
+  private var marks: [Mark] = []
+
+  /// `kept`: what was kept last, perhaps in another boot.
+  public init(boot: String = "", kept: String = "") {
+    self.boot = boot
+    let parts = kept.split(separator: "\n", omittingEmptySubsequences: false)
+    guard !boot.isEmpty, let first = parts.first, first.utf8.elementsEqual(boot.utf8) else { return }
+    for part in parts.dropFirst() {
+      let numbers = part.split(separator: ":").map { Int64($0) }
+      guard numbers.count == 2, let first = numbers[0], let time = numbers[1],
+        first >= 0, time >= 0, marks.last.map({ $0.first < first && $0.time <= time }) ?? true
+      else { continue }
+      marks.append(Mark(first: first, time: time))
+    }
+  }
+
+  /// The next event is this one. True: that is a new time, worth keeping.
+  public mutating func comes(_ seq: Int64, at now: Int64) -> Bool {
+    // A transaction that the disk did not take leaves its numbers to later events.
+    while let newest = marks.last, newest.first >= seq { marks.removeLast() }
+    if let newest = marks.last, now - newest.time < Self.apart { return false }
+    marks.append(Mark(first: seq, time: now))
+    // Of the older half every other: what is older may be told less exactly.
+    if marks.count > Self.maxMarks {
+      let half = Self.maxMarks / 2
+      marks = stride(from: 0, to: half, by: 2).map { marks[$0] } + marks[half...]
+    }
+    return true
+  }
+
+  /// To be kept: the older, the further apart.
+  var kept: String {
+    var (kept, last): ([Mark], Int64) = ([], -1)
+    for mark in marks.reversed() {
+      let age = (marks.last?.time ?? 0) - mark.time
+      guard age > last + last / 2 || mark == marks.first else { continue }
+      (last, kept) = (age, kept + [mark])
+    }
+    return ([boot] + kept.reversed().map { "\($0.first):\($0.time)" }).joined(separator: "\n")
+  }
+
+  /// Seconds since the event was journaled; `nil`: that cannot be told. `now`: milliseconds since the boot.
+  public func age(of event: JournalEvent, wall: Moment, now: Int64) -> Int64? {
+    let most = marks.last { $0.first <= event.seq }.map { max(0, now - $0.time) / 1000 }
+    guard event.trusted, wall.trusted else { return most }
+    let (difference, overflow) = wall.milliseconds.subtractingReportingOverflow(event.at)
+    guard !overflow else { return most }
+    // A clock that was right may be set all the same: an event is as old as one that came before it at most, and as one after it at least.
+    let least = marks.first { $0.first > event.seq }.map { max(0, now - $0.time) / 1000 } ?? 0
+    return min(max(difference / 1000, least), most ?? .max)
+  }
+}
+
+extension Store {
+  /// When events came, and the present by the same clock: milliseconds since the machine's boot.
+  public var journalTimes: (times: JournalTimes, now: Int64) { (journalState.times, clocks.sinceBoot) }
+
+  /// From now on the journal keeps when events come: somebody limits their age.
+  public func keepJournalTimes() { journalState.keepsTimes = true }
+
+  func loadTimes() throws(StoreError) -> JournalTimes {
+    JournalTimes(boot: clocks.boot, kept: try meta("journal_times")?.text ?? "")
+  }
+
+  /// Within a `write`, before an event is appended.
+  func noteTime() throws(SQLiteError) {
+    guard journalState.keepsTimes, journalState.times.comes(nextSeq, at: clocks.sinceBoot) else { return }
+    try setMeta("journal_times", .text(journalState.times.kept))
+  }
+}
