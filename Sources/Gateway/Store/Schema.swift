@@ -14,6 +14,7 @@ enum Schema {
     Migration(number: 15, sql: conversations), Migration(number: 16, sql: mutes),
     Migration(number: 17, sql: alerts), Migration(number: 18, sql: ends),
     Migration(number: 19, sql: seen), Migration(number: 20, sql: removedUpstreams),
+    Migration(number: 21, sql: commandAges),
   ]
 
   /// `journal.seq` is not AUTOINCREMENT: the newest row is never deleted, so numbers are never reused.
@@ -280,5 +281,10 @@ enum Schema {
     ALTER TABLE cursors ADD COLUMN removed INTEGER;
     ALTER TABLE cursors ADD COLUMN removed_at INTEGER;
     ALTER TABLE cursors ADD COLUMN removed_pending INTEGER;
+    """
+
+  /// `commands.at` is when a command was sent by the time that has surely passed here: clocks of a hub and a gateway may differ.
+  private static let commandAges = """
+    UPDATE commands SET at = coalesce((SELECT value FROM meta WHERE name = 'elapsed'), 0);
     """
 }

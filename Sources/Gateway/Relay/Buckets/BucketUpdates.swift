@@ -125,9 +125,9 @@ extension BucketSync {
   func takeCommand(_ update: CatchUp.Update) -> ChannelUpdateFate {
     guard Visible.isLine(update.id, bytes: 1...48), update.body.count <= CommandIntake.maxBytes else { return .skipped }
     var isNew = false
-    store.write { [upstream, clock] store throws(SQLiteError) in
+    store.write { [upstream] store throws(SQLiteError) in
       // What the hub kept it for counts towards its lifetime.
-      isNew = try store.queueCommand(update.body, id: update.id, of: upstream, at: min(update.at, clock.milliseconds))
+      isNew = try store.queueCommand(update.body, id: update.id, of: upstream, age: update.age)
     }
     return isNew ? .sent : .known
   }

@@ -36,6 +36,8 @@ struct CatchUp {
     var at: Int64
     var id: String
     var body: [UInt8]
+    /// Milliseconds that it stood in the hub's queue, as far as the hub says so.
+    var age: Int64 = 0
   }
 
   /// The hub's answer to a fetch.

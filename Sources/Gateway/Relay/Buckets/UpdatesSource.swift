@@ -72,7 +72,8 @@ extension CatchUp.Page {
       else { return nil }
       var writer = JSONWriter()
       writer.value(body)
-      updates.append(CatchUp.Update(seq: seq, at: at, id: id, body: writer.bytes))
+      updates.append(
+        CatchUp.Update(seq: seq, at: at, id: id, body: writer.bytes, age: value["age_ms"]?.count ?? 0))
     }
     self = .updates(
       updates, first: first, last: last, lastAt: json["last_at"]?.count, more: json["more"]?.bool ?? false)

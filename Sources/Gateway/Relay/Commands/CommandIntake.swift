@@ -16,8 +16,8 @@ public struct RemoteCommand: Sendable {
   public var name: String
   /// The whole request.
   public var body: JSONValue
-  /// Milliseconds since 1970 when it was asked for; `nil`: just now.
-  public var asked: Int64?
+  /// Milliseconds that it stood in queues.
+  public var waited: Int64 = 0
 }
 
 /// What has become of a command.
@@ -219,14 +219,14 @@ final class CommandIntake: CommandTaker {
     case .success(var command):
       // The queue's name of it: what stands in it is what ends it.
       command.id = next.id
-      command.asked = next.at
+      command.waited = next.age
       return await run(command)
     }
   }
 
   private func nextInQueue() -> QueuedCommand? {
     // The queue waits on disk.
-    store.ifReadable { try store.nextCommand(of: upstream, after: begun) }
+    store.ifReadable { try store.nextCommand(of: upstream, after: begun, at: Moment(clock)) }
   }
 
   func stop() { queueTask?.cancel() }
@@ -277,7 +277,7 @@ final class CommandIntake: CommandTaker {
         try store.append(.command, at: moment, body: Self.event(command, answer))
         guard !command.id.isEmpty else { return }
         try store.answerCommand(
-          command.id, of: upstream, body: request.bytes, answer: bytes, at: moment.milliseconds)
+          command.id, of: upstream, body: request.bytes, answer: bytes)
       }
       return bytes
     } catch {

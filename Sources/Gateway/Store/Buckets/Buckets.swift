@@ -23,8 +23,8 @@ public struct QueuedCommand: Equatable, Sendable {
   public var id: String
   /// The request, JSON.
   public var body: [UInt8]
-  /// When it was sent, in milliseconds since 1970, by the server's clock or ours, whichever is earlier.
-  public var at: Int64
+  /// Milliseconds since it was sent, by clocks that nobody can set.
+  public var age: Int64
 }
 
 extension Store {
@@ -55,24 +55,24 @@ extension Store {
   /// Number of commands that are kept for each upstream with their answers, to recognise repeated ones.
   static let maxAnswered: Int64 = 1000
 
-  /// Within a `write`: false when the upstream has sent this id before.
+  /// Within a `write`: false when the upstream has sent this id before. `age`: milliseconds that it stood in the server's queue.
   public func queueCommand(
-    _ body: [UInt8], id: String, of upstream: String, at now: Int64
+    _ body: [UInt8], id: String, of upstream: String, age: Int64
   ) throws(SQLiteError) -> Bool {
     try database.run(
       "INSERT INTO commands(upstream, id, body, at) VALUES (?, ?, ?, ?) ON CONFLICT(upstream, id) DO NOTHING",
-      .text(upstream), .text(id), .blob(body), .integer(now)) > 0
+      .text(upstream), .text(id), .blob(body), .integer(elapsedNow - max(0, age))) > 0
   }
 
   /// Within a `write`: stores its result. A command that was not queued is stored as well.
   public func answerCommand(
-    _ id: String, of upstream: String, body: [UInt8], answer: [UInt8], at now: Int64
+    _ id: String, of upstream: String, body: [UInt8], answer: [UInt8]
   ) throws(SQLiteError) {
     try database.run(
       """
       INSERT INTO commands(upstream, id, body, at, answer) VALUES (?, ?, ?, ?, ?)
       ON CONFLICT(upstream, id) DO UPDATE SET answer = excluded.answer
-      """, .text(upstream), .text(id), .blob(body), .integer(now), .blob(answer))
+      """, .text(upstream), .text(id), .blob(body), .integer(elapsedNow), .blob(answer))
     try database.run(
       """
       DELETE FROM commands WHERE upstream = ?1 AND answer IS NOT NULL AND number <=
@@ -89,8 +89,10 @@ extension Store {
   }
 
   /// The oldest without an answer, after a number.
-  public func nextCommand(of upstream: String, after number: Int64) throws(StoreError) -> QueuedCommand? {
+  public func nextCommand(of upstream: String, after number: Int64, at now: Moment) throws(StoreError) -> QueuedCommand?
+  {
     var found: QueuedCommand?
+    let elapsed = elapsed(at: now)
     try translating { () throws(SQLiteError) in
       try database.each(
         """
@@ -98,7 +100,8 @@ extension Store {
         ORDER BY number LIMIT 1
         """, [.text(upstream), .integer(number)]
       ) { (row) throws(SQLiteError) in
-        found = QueuedCommand(number: row.integer(0), id: row.text(1), body: row.blob(2), at: row.integer(3))
+        found = QueuedCommand(
+          number: row.integer(0), id: row.text(1), body: row.blob(2), age: max(0, elapsed - row.integer(3)))
         return false
       }
     }

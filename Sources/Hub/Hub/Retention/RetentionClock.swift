@@ -61,10 +61,14 @@ extension HubStore {
     return min(now, time.elapsed)
   }
 
+  /// No more are looked at, however many come from gateways without a clock.
+  static let newestEvents =
+    "SELECT at FROM (SELECT at, trusted FROM events ORDER BY id DESC LIMIT 1000) AS newest WHERE trusted = 1"
+
   /// What gateways with a clock have said last; `nil`: nothing.
   private func newestEvent(before now: Int64) throws(HubDatabaseError) -> Int64? {
     var newest: Int64?
-    try database.every("SELECT at FROM events WHERE trusted = 1 ORDER BY id DESC LIMIT 1000") { row in
+    try database.every(Self.newestEvents) { row in
       if (OldRows.earliest...max(now, OldRows.earliest)).contains(row.integer(0)) {
         newest = max(newest ?? 0, row.integer(0))
       }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import EventLoop
 import JSON
 import SQLite
 import UntrustedText
@@ -197,6 +198,7 @@ extension HubStore {
                 json.field("seq", row.integer(0))
                 json.field("at", row.integer(1))
                 json.field("id", row.text(2))
+                if let surely { json.field("age_ms", Self.age(of: row.integer(1), surely)) }
                 json.field("body", json: Array(row.text(3).utf8))
               })
           })
@@ -214,6 +216,9 @@ extension HubStore {
       json.arrayField("updates") { json in for update in updates { json.raw(update) } }
     }
   }
+
+  /// Milliseconds that something stood here, by time that has surely passed; nothing for what came before the clock was set.
+  private static func age(of at: Int64, _ surely: Int64) -> Int64 { at < OldRows.earliest ? 0 : max(0, surely - at) }
 
   private static let dateOfUpdate = "SELECT at FROM updates WHERE gateway = @1 AND bucket = @2 AND seq = @3"
 
