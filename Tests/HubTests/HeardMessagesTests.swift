@@ -60,6 +60,30 @@ import Testing
     #expect(try await told(store).count == 2, "that others heard it, too, is not told to everybody")
   }
 
+  @Test(arguments: [false, true])
+  func `who takes only messages that one gateway heard is told when that one heard it, first or not`(together: Bool)
+    async throws
+  {
+    let store = try await store()
+    try await store.setWantedHearers(["b", "d"], of: "c")
+    #expect(try await store.states(of: [HubStore.BucketQuestion([], of: "c")]).map(\.hearers) == [["b", "d"]])
+    let reports = ["a", "b", "e", "b"].enumerated().map { number, gateway in
+      Self.report(gateway, came: Self.now + Int64(number), seq: Int64(number + 1))
+    }
+    if together {
+      _ = try await store.take(reports)
+    } else {
+      for report in reports { _ = try await store.take([report]) }
+    }
+    #expect(try await told(store).map(\.gateway) == ["a", "b"])
+    #expect(Set(try await told(store).map(\.id)).count == 1)
+    _ = try await store.take([Self.report("b", text: "first", seq: 9), Self.report("a", text: "first", seq: 9)])
+    #expect(try await told(store).map(\.gateway) == ["a", "b", "b"])
+    try await store.setWantedHearers([], of: "c")
+    _ = try await store.take([Self.report("a", text: "third", seq: 10), Self.report("b", text: "third", seq: 10)])
+    #expect(try await told(store).map(\.gateway) == ["a", "b", "b", "a"])
+  }
+
   @Test func `reports that say a message is old give way as it gets younger, and not for little`() async throws {
     let store = try await store()
     let ages: [(String, Int64)] = [("a", 3000), ("b", 2970), ("d", 1200), ("e", 1199), ("f", 0), ("g", -500)]

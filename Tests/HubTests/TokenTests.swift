@@ -92,7 +92,7 @@ import Testing
     let older = try Database(location: location)
     try older.execute(
       """
-      DROP TABLE token_gateways; DROP TABLE retention; ALTER TABLE messages DROP COLUMN arrived;
+      DROP TABLE token_gateways; DROP TABLE retention; DROP TABLE wanted_hearers; ALTER TABLE messages DROP COLUMN arrived;
       ALTER TABLE messages DROP COLUMN sent; ALTER TABLE contacts DROP COLUMN trusted; PRAGMA user_version = 13
       """)
     let stores = try HubStores(location: location)

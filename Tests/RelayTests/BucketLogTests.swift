@@ -23,7 +23,7 @@ private final class ReadySource: UpdatesSource {
   private func answer(_ question: UpdatesQuestion) -> String {
     let at = Self.at
     switch question {
-    case .state(let buckets):
+    case .state(let buckets, _):
       return #"{"buckets":[\#(buckets.map { #"{"bucket":"\#($0)","seq":3,"at":\#(at)}"# }.joined(separator: ","))]}"#
     case .page("documents", _, _, _):
       let body = #"{"key":"\#(key)","value":"private\u001b[2J words","updated_at":7,"by_hub":true}"#
@@ -156,6 +156,7 @@ private final class EndlessSource: UpdatesSource {
   private final class Host: RelayHost {
     var changes = 0
     var exchangedChannels: [String] { [] }
+    var takenGateways: [String] { [] }
 
     func carryOut(_ command: RemoteCommand) async -> CommandAnswer { .refused(code: "no", message: "no") }
     func documentsChanged() { changes += 1 }

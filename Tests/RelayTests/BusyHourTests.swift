@@ -32,6 +32,7 @@ private final class Host: RelayHost {
   func documentsChanged() {}
   func take(_ update: ChannelUpdate) -> ChannelUpdateFate { .skipped }
   var exchangedChannels: [String] { [] }
+  var takenGateways: [String] { [] }
 }
 
 /// A gateway of which everything but the radio is there, in invented time.

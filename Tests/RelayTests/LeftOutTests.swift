@@ -32,6 +32,7 @@ private final class Host: RelayHost {
   func documentsChanged() {}
   func take(_ update: ChannelUpdate) -> ChannelUpdateFate { fates.removeFirst() }
   var exchangedChannels: [String] { ["0011223344556677"] }
+  var takenGateways: [String] { [] }
 }
 
 @Suite struct LeftOutTests {

@@ -22,6 +22,7 @@ private final class SlowHost: RelayHost {
   func documentsChanged() {}
   func take(_ update: ChannelUpdate) -> ChannelUpdateFate { .skipped }
   var exchangedChannels: [String] { [] }
+  var takenGateways: [String] { [] }
 }
 
 /// Texts from servers and from a configuration that look the same are two where their bytes are.

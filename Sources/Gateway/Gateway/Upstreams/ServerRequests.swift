@@ -10,6 +10,7 @@ extension Daemon: RelayHost {
 
   public func take(_ update: ChannelUpdate) -> ChannelUpdateFate { exchange.take(update) }
   public var exchangedChannels: [String] { exchange.digests() }
+  public var takenGateways: [String] { exchange.settings.isOn ? exchange.settings.gateways : [] }
 
   /// Upstreams were rebuilt, or may have been.
   func settingsChanged() {

@@ -83,6 +83,8 @@ final class BucketSync: UpdatesListener {
   private var random = SystemRandomNumberGenerator()
   private var isReachable = false
   private var troubleLogged: String?
+  /// Whose messages alone are taken, as the hub knows it.
+  private var toldGateways: [String] = []
   private(set) var lastSuccess: Int64?
   /// All of it is called within the turn in which it is written.
   weak var host: (any RelayHost)?
@@ -117,6 +119,7 @@ final class BucketSync: UpdatesListener {
   /// Channels were joined or left, or may now be exchanged.
   func wantsChanged() {
     guard isReachable else { return }
+    guard host?.takenGateways ?? [] == toldGateways else { return refresh() }
     do {
       catchUp.want(try positions())
       woken.resume()
@@ -215,7 +218,8 @@ final class BucketSync: UpdatesListener {
   }
 
   private func askState(_ buckets: [String]) async throws {
-    let answer = try await source.ask(.state(buckets))
+    toldGateways = host?.takenGateways ?? []
+    let answer = try await source.ask(.state(buckets, gateways: toldGateways))
     try Task.checkCancellation()
     guard let list = answer?["buckets"]?.array else { throw Trouble(message: "the hub does not report its buckets") }
     catchUp.stateArrived(

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import HTTP
 import JSON
 
 /// A server that has buckets, and how it is asked about them.
@@ -18,7 +19,8 @@ protocol UpdatesListener: AnyObject {
 
 /// Source: docs/hub-protocol.md.
 enum UpdatesQuestion: Equatable {
-  case state([String])
+  /// `gateways`: of the channels only what these have heard is taken; none: what anybody has.
+  case state([String], gateways: [String])
   case page(bucket: String, from: CatchUp.Position, until: Int64?, limit: Int)
 
   var method: String {
@@ -30,8 +32,9 @@ enum UpdatesQuestion: Equatable {
 
   func write(to json: inout JSONWriter) {
     switch self {
-    case .state(let buckets):
+    case .state(let buckets, let gateways):
       json.arrayField("buckets") { json in for bucket in buckets { json.value(bucket) } }
+      if !gateways.isEmpty { json.arrayField("gateways") { json in for gateway in gateways { json.value(gateway) } } }
     case .page(let bucket, let from, let until, let limit):
       json.field("bucket", bucket)
       json.field("after", from.seq)
@@ -44,7 +47,9 @@ enum UpdatesQuestion: Equatable {
 
   var query: String {
     switch self {
-    case .state(let buckets): return "buckets=" + buckets.joined(separator: ",")
+    case .state(let buckets, let gateways):
+      let only = gateways.isEmpty ? "" : "&gateways=" + gateways.map(PercentCoding.encode).joined(separator: ",")
+      return "buckets=" + buckets.joined(separator: ",") + only
     case .page(let bucket, let from, let until, let limit):
       var text = "bucket=\(bucket)&after=\(from.seq)&since=\(from.since)&limit=\(limit)"
       if let at = from.at { text += "&at=\(at)" }

@@ -10,4 +10,6 @@ public protocol RelayHost: AnyObject {
   func take(_ update: ChannelUpdate) -> ChannelUpdateFate
   /// Digests of channels that are exchanged with other gateways.
   var exchangedChannels: [String] { get }
+  /// Whose messages of them alone are taken; none: everybody's.
+  var takenGateways: [String] { get }
 }

@@ -14,7 +14,7 @@ enum HubSchema {
     let all = [
       journals, joined, lanes, positions, dialect == .sqlite ? updatesInRows : "SELECT 1", pages, alerts, access,
       dialect == .sqlite ? "SELECT 1" : links, gatewayChannels(dialect),
-      steadyClock, journeyKey, reading, tokenGateways, retention, replaced, told, contactClocks,
+      steadyClock, journeyKey, reading, tokenGateways, retention, replaced, told, contactClocks, wantedHearers,
     ]
     return all.enumerated().map { index, sql in
       (index + 1, dialect == .sqlite ? sql.replacing("@ID", with: "INTEGER PRIMARY KEY AUTOINCREMENT") : postgres(sql))
@@ -190,6 +190,13 @@ enum HubSchema {
   private static let contactClocks = """
     ALTER TABLE contacts ADD COLUMN trusted INTEGER NOT NULL DEFAULT 1;
     UPDATE contacts SET at = (SELECT max(last_seen) FROM gateways) WHERE at > (SELECT max(last_seen) FROM gateways)
+    """
+
+  /// Gateways that take only messages that these others have heard: whoever hears one first hides it from them otherwise.
+  private static let wantedHearers = """
+    CREATE TABLE wanted_hearers(
+      hearer TEXT NOT NULL, gateway TEXT NOT NULL, PRIMARY KEY(hearer, gateway)) WITHOUT ROWID;
+    CREATE INDEX wanted_hearers_by_gateway ON wanted_hearers(gateway)
     """
 
   /// Which channels each gateway has told of: that it has joined them, or of a message there. Of others it gets nothing.

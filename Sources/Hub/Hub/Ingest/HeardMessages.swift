@@ -15,6 +15,17 @@ extension HubStore {
     /// Never later than it came, whatever a clock says.
     var at: Int64 { min(heard.at ?? arrived, arrived) }
     var sent: Int64 { min(heard.sent, arrived) }
+    var hearer: HearerOfMessage { HearerOfMessage(identity: heard.identity, gateway: gateway) }
+
+    init(_ heard: PreparedEvent.Heard, from batch: PreparedBatch) {
+      (self.heard, gateway, arrived) = (heard, batch.gateway, batch.at)
+    }
+  }
+
+  /// Who heard which message.
+  struct HearerOfMessage: Hashable {
+    let identity: String
+    let gateway: String
   }
 
   /// Of each message the report that tells best when it was sent: the first one, unless another has it later by more than a little. In the order in
@@ -24,7 +35,7 @@ extension HubStore {
     private var places: [String: Int] = [:]
 
     mutating func add(_ heard: PreparedEvent.Heard, from batch: PreparedBatch) {
-      let hearing = OneHearing(heard: heard, gateway: batch.gateway, arrived: batch.at)
+      let hearing = OneHearing(heard, from: batch)
       if let place = places[heard.identity] {
         if hearing.sent > hearings[place].sent + HubStore.better { hearings[place] = hearing }
       } else {
@@ -34,17 +45,23 @@ extension HubStore {
     }
   }
 
-  /// `row` gets the identity of each message that was not here, or that is told better now.
-  func heardCalls(_ batches: [PreparedBatch], _ row: @escaping (any HubRow) -> Void) -> [HubCall] {
+  /// `row` gets the identity of each message that was not here, or that is told better now; `hearer` the messages that a `wanted` gateway had not
+  /// told of.
+  func heardCalls(
+    _ batches: [PreparedBatch], wanted: Set<String>, hearer: @escaping (HearerOfMessage) -> Void,
+    _ row: @escaping (any HubRow) -> Void
+  ) -> [HubCall] {
     var (best, hearers) = (HeardBest(), [OneHearing]())
     for batch in batches {
       for event in batch.events {
         guard case .heard(let heard) = event.effect else { continue }
         best.add(heard, from: batch)
-        hearers.append(OneHearing(heard: heard, gateway: batch.gateway, arrived: batch.at))
+        hearers.append(OneHearing(heard, from: batch))
       }
     }
     let messages = best.hearings
+    let ofWanted = wanted.isEmpty ? [] : hearers.filter { wanted.contains($0.gateway) }
+    let isNew = "NOT EXISTS (SELECT 1 FROM heard h WHERE h.message = m.position AND h.gateway = v.gateway)"
     // Who knows nothing better than others is not asked about.
     let knowing = messages.filter { $0.sent > 0 }
     func least(_ value: String) -> String { "CASE WHEN \(value) < arrived THEN \(value) ELSE arrived END" }
@@ -70,6 +87,13 @@ extension HubStore {
           ("identity", .texts(knowing.map(\.heard.identity))), ("at", .integers(knowing.map(\.at))),
           ("sent", .integers(knowing.map(\.sent))),
         ], row: row),
+      HubCall(
+        "SELECT m.identity, v.gateway FROM @rows JOIN messages m ON m.identity = v.identity WHERE \(isNew)",
+        one: "SELECT m.identity, v.gateway FROM messages m WHERE m.identity = v.identity AND \(isNew)",
+        [
+          ("identity", .texts(ofWanted.map(\.heard.identity))), ("gateway", .texts(ofWanted.map(\.gateway))),
+        ]
+      ) { hearer(HearerOfMessage(identity: $0.text(0), gateway: $0.text(1))) },
       HubCall(
         """
         INSERT INTO heard(message, gateway, at, body)

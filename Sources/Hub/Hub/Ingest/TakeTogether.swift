@@ -53,7 +53,13 @@ extension HubStore {
       known[Epoch(gateway: row.text(0), name: row.text(1))] = Progress(row, from: 3)
       newest[row.text(0)] = row.textIfAny(2)
     }
-    try database.perform(database.locking(gateways) + [positions], begins: true, ends: false)
+    var wanted: Set<String> = []
+    let wantedCall = HubCall(
+      "SELECT DISTINCT w.hearer FROM @rows JOIN wanted_hearers w ON w.hearer = v.gateway",
+      one: "SELECT DISTINCT hearer FROM wanted_hearers WHERE hearer = v.gateway", [("gateway", .texts(gateways))]
+    ) { wanted.insert($0.text(0)) }
+    try database.perform(database.locking(gateways) + [positions, wantedCall], begins: true, ends: false)
+    work.wanted = wanted
     for batch in batches where known[Epoch(gateway: batch.gateway, name: batch.epoch)] == nil {
       newest[batch.gateway] = batch.epoch
     }
@@ -97,7 +103,10 @@ extension HubStore {
         added.insert(EventKey(gateway: row.text(0), epoch: row.text(1), seq: row.integer(2)))
       }
     ]
-    calls += heardCalls(work.accepted) { told.insert($0.text(0)) }
+    var heardByWanted: Set<HearerOfMessage> = []
+    calls += heardCalls(work.accepted, wanted: work.wanted, hearer: { heardByWanted.insert($0) }) {
+      told.insert($0.text(0))
+    }
     let gone = work.accepted.flatMap { batch in
       batch.events.compactMap { event in
         if case .contactRemoved(let key) = event.effect { ContactPlace(batch.gateway, key) } else { nil }
@@ -114,6 +123,7 @@ extension HubStore {
     }
     try database.perform(calls, begins: false, ends: false)
     (work.added, work.told, work.removed) = (added, told, removed)
+    work.heardByWanted = heardByWanted
   }
 
   private func eventsCall(
@@ -145,6 +155,7 @@ extension HubStore {
     var events: [String: Int64] = [:]
     var updates: [String: [Update]] = [:]
     var heardBest = HeardBest()
+    var (heardByWanted, toldOfWanted): ([OneHearing], Set<HearerOfMessage>) = ([], [])
     var known: Set<EventKey> = []
     var joined: Set<GatewayChannel> = []
     for batch in work.kept {
@@ -157,8 +168,12 @@ extension HubStore {
         switch event.effect {
         case .none: break
         case .heard(let heard):
-          guard heard.update != nil, work.told.contains(heard.identity) else { break }
-          heardBest.add(heard, from: batch)
+          guard heard.update != nil else { break }
+          if work.told.contains(heard.identity) { heardBest.add(heard, from: batch) }
+          let hearer = HearerOfMessage(identity: heard.identity, gateway: batch.gateway)
+          if work.heardByWanted.contains(hearer), toldOfWanted.insert(hearer).inserted {
+            heardByWanted.append(OneHearing(heard, from: batch))
+          }
         case .contact(let key):
           contacts[ContactPlace(batch.gateway, key)] = KeptContact(event.body, event.event, came: batch.at)
         case .contactRemoved(let key):
@@ -172,7 +187,9 @@ extension HubStore {
         }
       }
     }
-    for hearing in heardBest.hearings {
+    // Once each: the report that tells best may be that of a wanted gateway.
+    let best = Set(heardBest.hearings.map(\.hearer))
+    for hearing in heardBest.hearings + heardByWanted.filter({ !best.contains($0.hearer) }) {
       guard let channel = hearing.heard.channel, let body = hearing.heard.update else { continue }
       updates["channel/\(channel)", default: []].append(Update(identity: hearing.heard.identity, body: body))
     }

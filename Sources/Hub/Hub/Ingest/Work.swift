@@ -53,6 +53,10 @@ extension HubStore {
     var added: Set<EventKey> = []
     /// Identities of messages that were not here, or of which a gateway tells better when they were sent: for the others on their channels.
     var told: Set<String> = []
+    /// Those of the gateways whose messages others take.
+    var wanted: Set<String> = []
+    /// Messages that such a gateway has not told of before.
+    var heardByWanted: Set<HearerOfMessage> = []
     var removed: [ContactPlace: String] = [:]
     /// What is here under a number that also came for another event.
     var divergent: [EventKey: StoredEvent] = [:]

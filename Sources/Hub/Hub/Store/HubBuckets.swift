@@ -93,16 +93,43 @@ extension HubStore {
   /// What one gateway asks: how far each of these buckets is. Names that are none, and those beyond the first 64, are left out.
   struct BucketQuestion: Sendable {
     let places: [BucketPlace]
+    let gateway: String
 
     init(_ names: [String], of gateway: String) {
       places = names.prefix(64).filter(HubStore.isBucket).map { BucketPlace($0, of: gateway) }
+      self.gateway = gateway
+    }
+  }
+
+  /// What one gateway is answered: how far its buckets are; and whose messages alone it takes, as far as the hub knows.
+  struct BucketAnswer: Sendable {
+    var states: [BucketState]
+    var hearers: Set<String>
+  }
+
+  /// Whose messages alone a gateway takes: none: everybody's. Ids that are none, and those beyond the first 64, are left out.
+  func setWantedHearers(_ hearers: [String], of gateway: String) throws(HubDatabaseError) {
+    try transaction { () throws(HubDatabaseError) in
+      try database.run("DELETE FROM wanted_hearers WHERE gateway = ?1", .text(gateway))
+      for hearer in hearers {
+        try database.run(
+          "INSERT INTO wanted_hearers(hearer, gateway) VALUES (?1, ?2) ON CONFLICT DO NOTHING", .text(hearer),
+          .text(gateway))
+      }
     }
   }
 
   /// How far the buckets are, of many gateways at once: after a restart the whole fleet asks.
-  func states(of questions: [BucketQuestion]) throws(HubDatabaseError) -> [[BucketState]] {
+  func states(of questions: [BucketQuestion]) throws(HubDatabaseError) -> [BucketAnswer] {
     var found: [BucketPlace: BucketState] = [:]
+    var hearers: [String: Set<String>] = [:]
     let places = Array(Set(questions.flatMap(\.places)))
+    var calls = [
+      HubCall(
+        "SELECT w.gateway, w.hearer FROM @rows JOIN wanted_hearers w ON w.gateway = v.gateway",
+        [("gateway", .texts(Array(Set(questions.map(\.gateway)))))]
+      ) { hearers[$0.text(0), default: []].insert($0.text(1)) }
+    ]
     if !places.isEmpty {
       let call = HubCall(
         "SELECT b.gateway, b.name, b.seq, b.at FROM @rows JOIN buckets b ON b.gateway = v.gateway AND b.name = v.name",
@@ -111,9 +138,13 @@ extension HubStore {
         let place = BucketPlace(scope: $0.text(0), name: $0.text(1))
         found[place] = BucketState(bucket: place.name, seq: $0.integer(2), at: $0.integer(3))
       }
-      try database.read([call])
+      calls.append(call)
     }
-    return questions.map { $0.places.map { found[$0] ?? BucketState(bucket: $0.name, seq: 0, at: 0) } }
+    try database.read(calls)
+    return questions.map { question in
+      let states = question.places.map { found[$0] ?? BucketState(bucket: $0.name, seq: 0, at: 0) }
+      return BucketAnswer(states: states, hearers: hearers[question.gateway] ?? [])
+    }
   }
 
   /// A list's place: its gateway, or an empty text for what all share, and its name.
@@ -148,10 +179,11 @@ extension HubStore {
     return found
   }
 
-  /// `{"bucket", "first", "last", "last_at", "more", "updates": [{"seq", "at", "id", "body"}]}`, or, if the
+  /// `{"bucket", "first", "last", "last_at", "more", "updates": [{"seq", "at", "id", "age_ms", "body"}]}`, or, if the
   /// gateway has other updates, `{"bucket", "diverged": true, "resume", "resume_at"}`.
   public func updates(
-    _ bucket: String, of gateway: String, from position: Position, until: Int64?, limit: Int
+    _ bucket: String, of gateway: String, from position: Position, until: Int64?, limit: Int, at now: Int64? = nil,
+    uptime: Int64 = LinuxClocks().sinceBoot
   ) throws(HubDatabaseError) -> [UInt8] {
     let scope = Self.scope(bucket, gateway)
     let place: [SQLiteValue] = [.text(scope), .text(bucket)]
@@ -188,6 +220,9 @@ extension HubStore {
     var reached: (seq: Int64, at: Int64?) = (position.after, known)
     var endDate = known
     if end > position.after {
+      let surely =
+        bucket.utf8.elementsEqual("commands".utf8) && fit.rows > 0
+        ? try surelyPassed(at: now ?? HubClock.now, uptime: uptime, keeps: false) : nil
       var calls = [HubCall(Self.dateOfUpdate, values: place + [.integer(end)]) { endDate = $0.integer(0) }]
       if fit.rows > 0 {
         calls.append(

@@ -14,7 +14,7 @@ final class HubStores: Sendable {
   /// How much the hub has, for gateways that connect: after a restart of the hub that is the whole fleet.
   let greetings: Gathered<GatewayEpoch, HubStore.Progress?>
   /// How far buckets are, which each gateway asks when it connects.
-  let standings: Gathered<HubStore.BucketQuestion, [HubStore.BucketState]>
+  let standings: Gathered<HubStore.BucketQuestion, HubStore.BucketAnswer>
   /// States that gateways tell, each when it connects.
   let states: Gathered<GatewayState, Bool>
   /// Whether the database answers, on a connection of its own.
@@ -99,9 +99,15 @@ final class HubStores: Sendable {
     try await greetings.ask(GatewayEpoch(gateway: gateway, epoch: epoch))
   }
 
-  /// How far these buckets are for a gateway; names that are none, and those beyond the first 64, are left out.
-  func standing(of buckets: [String], for gateway: String) async throws -> [HubStore.BucketState] {
-    try await standings.ask(HubStore.BucketQuestion(buckets, of: gateway))
+  /// How far these buckets are for a gateway, which takes messages of these `hearers` alone, if there are any; names that are none, and those beyond
+  /// the first 64, are left out.
+  func standing(
+    of buckets: [String], for gateway: String, hearers: [String]
+  ) async throws -> [HubStore.BucketState] {
+    let answer = try await standings.ask(HubStore.BucketQuestion(buckets, of: gateway))
+    let hearers = Array(Set(hearers.prefix(64).filter(Name.isAllowed)))
+    if Set(hearers) != answer.hearers { try await desk.setWantedHearers(hearers, of: gateway) }
+    return answer.states
   }
 
   /// Keeps the latest state of a name from the gateway. False: too large, or too many names.
