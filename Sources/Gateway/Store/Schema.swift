@@ -272,7 +272,7 @@ enum Schema {
   /// What is known of an upstream beside its cursor. `given_up`: events that were deleted before it had them; `too_old`: events that were too
   /// old for it. `told`: the newest of each lane that it has acknowledged, `messages,nodes,packets`; `told_before`: the same when this epoch
   /// began. `removed`: the order in which upstreams were removed, NULL for one that is configured; `removed_at`, `removed_pending`: when
-  /// (milliseconds since 1970), and the events that waited for it then.
+  /// (milliseconds since 1970); the other is not used any more.
   private static let removedUpstreams = """
     ALTER TABLE cursors ADD COLUMN given_up INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE cursors ADD COLUMN too_old INTEGER NOT NULL DEFAULT 0;

@@ -28,7 +28,7 @@ extension Shapes {
     store store
     upstreams upstream[]
     left_out left-out[] reports of other places' messages that were not sent here, of upstreams that have some
-    removed_upstreams removed-upstream[] not configured any more, with events waiting: one that comes back under its name goes on there
+    removed_upstreams removed-upstream[] not configured any more, with events waiting or deleted: one that comes back under its name goes on there
     proxies proxy[]
     web web? pages on the local network; absent: none
     power power
@@ -46,7 +46,8 @@ extension Shapes {
     "removed-upstream": """
     name string
     at integer when it was removed
-    pending integer events that waited for it then
+    pending integer events that the journal still has for it
+    given_up integer? events that were deleted before it had them
     """,
     "alerts": """
     alerts alert[] the newest first

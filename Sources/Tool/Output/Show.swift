@@ -102,8 +102,9 @@ enum Show {
       print("left out  \(clean(one["upstream"]?.string)): messages of other places: \(counts.joined(separator: ", "))")
     }
     for one in status["removed_upstreams"]?.array ?? [] {
+      let deleted = one["given_up"]?.integer.map { ", \($0) were deleted before it had them" } ?? ""
       print(
-        "\((one["name"]?.string ?? "?").padding(10))removed \(time(one["at"]?.integer)), when \(one["pending"]?.integer ?? 0) events waited for it"
+        "\((one["name"]?.string ?? "?").padding(10))removed \(time(one["at"]?.integer)): \(one["pending"]?.integer ?? 0) events wait for it\(deleted)"
       )
     }
     for alert in status["alerts"]?.array ?? [] { print(styled: "alert     \(Show.alert(alert))") }

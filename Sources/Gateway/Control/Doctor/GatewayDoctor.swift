@@ -30,11 +30,13 @@ struct GatewayDoctor {
     findings += MachineDoctor(folder: folder).examine()
     for upstream in dependencies.relay.upstreams { findings += Self.upstream(upstream.status, now: now) }
     for removed in dependencies.store.ifReadable({ try dependencies.store.removedUpstreams() }) ?? []
-    where removed.pending > 0 {
+    where removed.pending > 0 || removed.givenUp > 0 {
+      let deleted = removed.givenUp > 0 ? "; \(removed.givenUp) were deleted before it had them" : ""
       findings.append(
         Finding(
           "upstream \(removed.name)", .ok,
-          "removed when \(removed.pending) events waited for it; they are sent when an upstream of this name is back"))
+          "removed; \(removed.pending) events wait for it, and are sent when an upstream of this name is back\(deleted)"
+        ))
     }
     for report in dependencies.proxy.reports { findings.append(Self.proxy(report)) }
     if let finding = dependencies.operations.webReport?.finding { findings.append(finding) }

@@ -33,11 +33,12 @@ struct StatusReport {
       json.field("upstream", report.upstream)
       for why in LeftOut.allCases { json.field(why.rawValue, report.leftOut[why].map { Int64($0) }) }
     }
-    let removed = try dependencies.store.removedUpstreams().filter { $0.pending > 0 }
+    let removed = try dependencies.store.removedUpstreams().filter { $0.pending > 0 || $0.givenUp > 0 }
     json.objects("removed_upstreams", removed) { one, json in
       json.field("name", one.name)
       json.field("at", one.at)
       json.field("pending", one.pending)
+      json.field("given_up", one.givenUp > 0 ? one.givenUp : nil)
     }
     writeProxies(to: &json)
     if let web = dependencies.operations.webReport { json.objectField("web") { web.write(to: &$0) } }

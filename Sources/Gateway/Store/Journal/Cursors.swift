@@ -19,7 +19,7 @@ public struct DeadLetter: Equatable, Sendable {
 /// An upstream that is no longer configured, and keeps its place in the journal.
 public struct RemovedUpstream: Equatable, Sendable {
   public var name: String
-  /// When it was removed, milliseconds since 1970, and the events that waited for it then.
+  /// When it was removed, milliseconds since 1970, and the events that the journal still has for it.
   public var at: Int64
   public var pending: Int64
   /// Events that were deleted before it had them, since it was added.
@@ -114,18 +114,17 @@ extension Store {
     }
     var removed: [RemovedUpstream] = []
     for name in gone {
-      let cursor = try cursor(of: name)
-      var pending = try backlog(after: cursor).lost
-      for lane in Lane.allCases { pending &+= try amounts(after: cursor[lane])[lane].events }
-      removed.append(RemovedUpstream(name: name, at: WallClock(clocks).milliseconds, pending: pending, givenUp: 0))
+      let (pending, givenUp) = (try waiting(for: name), try leftOut(of: name).givenUp)
+      removed.append(
+        RemovedUpstream(name: name, at: WallClock(clocks).milliseconds, pending: pending, givenUp: givenUp))
     }
     write { (store) throws(SQLiteError) in
       for one in removed {
         try store.database.run(
           """
-          UPDATE cursors SET removed = (SELECT ifnull(max(removed), 0) + 1 FROM cursors), removed_at = ?, removed_pending = ?
+          UPDATE cursors SET removed = (SELECT ifnull(max(removed), 0) + 1 FROM cursors), removed_at = ?
           WHERE upstream = ?
-          """, .integer(one.at), .integer(one.pending), .text(one.name))
+          """, .integer(one.at), .text(one.name))
       }
       for upstream in upstreams {
         try store.database.run(
@@ -138,6 +137,14 @@ extension Store {
     }
     try commitNow()
     return removed
+  }
+
+  /// Counted when somebody asks: the journal deletes what waits for a removed upstream without a word.
+  private func waiting(for upstream: String) throws(StoreError) -> Int64 {
+    let cursor = try cursor(of: upstream)
+    var pending: Int64 = 0
+    for lane in Lane.allCases { pending &+= try amounts(after: cursor[lane])[lane].events }
+    return pending
   }
 
   private func names(_ condition: String) throws(SQLiteError) -> [String] {
@@ -169,14 +176,15 @@ extension Store {
     var found: [RemovedUpstream] = []
     try translating { () throws(SQLiteError) in
       try database.each(
-        "SELECT upstream, removed_at, removed_pending, given_up FROM cursors WHERE removed IS NOT NULL ORDER BY removed DESC",
+        "SELECT upstream, removed_at, given_up FROM cursors WHERE removed IS NOT NULL ORDER BY removed DESC",
         []
       ) { (row) throws(SQLiteError) in
         found.append(
-          RemovedUpstream(name: row.text(0), at: row.integer(1), pending: row.integer(2), givenUp: row.integer(3)))
+          RemovedUpstream(name: row.text(0), at: row.integer(1), pending: 0, givenUp: row.integer(2)))
         return true
       }
     }
+    for index in found.indices { found[index].pending = try waiting(for: found[index].name) }
     return found
   }
 
