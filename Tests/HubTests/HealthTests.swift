@@ -55,7 +55,7 @@ import Testing
     func open() async throws -> [String] {
       await stores.probe.ask()
       await alerts.look()
-      return try await stores.pages.alerts(before: .max, openOnly: true, limit: 10).alerts.map(\.rule)
+      return try await stores.watcher.alerts(before: .max, openOnly: true, limit: 10).alerts.map(\.rule)
     }
     #expect(try await !open().contains("hub_store_lost"))
     #expect(stores.probe.now.failure == nil)

@@ -100,6 +100,39 @@ extension WholeProgramTests {
       #expect(try site.page("/v1/messages/\(position)") == newest)
     }
 
+    @Test func `forty searches of one token wait, and another holder's page is answered`() throws {
+      let rig = try Rig()
+      let server = try PostgresServer()
+      let other = "another-token-of-this-test"
+      let file = rig.scratch.write("other", other)
+      rig.writeHubConfiguration(
+        database: server.address, extra: "[[token]]\nfile = \"\(file)\"\naccess = \"read\"")
+      try rig.startHub()
+      // Whoever asks for messages waits for this.
+      let lock = try server.session("BEGIN; LOCK TABLE messages; SELECT pg_sleep(600)")
+      defer { lock.kill9() }
+      try untilTrue("the lock") {
+        try server.value("SELECT count(*) FROM pg_locks WHERE mode = 'AccessExclusiveLock' AND granted") == "1"
+      }
+      let searches = try Program(
+        "/usr/bin/curl",
+        [
+          "-sZN", "--parallel-immediate", "--parallel-max", "40", "-H", "Authorization: Bearer \(Rig.token)",
+          "-o", rig.scratch.location("answer-#1"), "-w", "%{stderr}\\nstatus %{http_code} %header{retry-after}\\n",
+          "http://127.0.0.1:\(rig.hubPort)/v1/messages?q=word[1-40]",
+        ], folder: rig.scratch.folder)
+      // One is under way, 16 wait.
+      try untilTrue("the others are told to come again") { searches.lines.filter { $0 == "status 429 2" }.count == 23 }
+      #expect(rig.askHub("GET", "/v1/nodes", token: other)?.status == 200)
+      #expect(rig.askHub("GET", "/v1/nodes")?.status == 429)
+      #expect(!searches.lines.contains { $0.hasPrefix("status 200") }, "none of them was answered meanwhile")
+      try server.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'BEGIN; LOCK%' AND pid <> pg_backend_pid()"
+      )
+      #expect(try searches.ended() == 0)
+      #expect(searches.lines.filter { $0.hasPrefix("status 200") }.count == 17, "\(searches.lines)")
+    }
+
     @Test(arguments: Place.allCases)
     func `absurd numbers and long words are answered, or refused, and nothing ends`(_ place: Place) throws {
       let site = try Site(place)

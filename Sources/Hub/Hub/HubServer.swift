@@ -40,12 +40,13 @@ public struct HubServer: Sendable {
     let elsewhere =
       isServer
       ? LinkElsewhere(
-        registry, hasOthers: { try await stores.pages.hasOtherHubs() }, tell: { try await stores.desk.tellOthers($0) })
+        registry, hasOthers: { try await stores.watcher.hasOtherHubs() }, tell: { try await stores.desk.tellOthers($0) }
+      )
       : nil
-    let figures = FleetFigures { stores.pages }
+    let figures = FleetFigures { now in try await stores.readers.ask("figures") { try $0.figures(now: now) } }
     let counts: @Sendable ([String]) async -> [String: Int64] = { gateways in
       // `try?`: the probe says what is wrong with the database.
-      (try? await stores.pages.alertCounts(of: gateways)) ?? [:]
+      (try? await stores.watcher.alertCounts(of: gateways)) ?? [:]
     }
     let watch = HubAlerts(
       configuration.alerts, stores, registry, name: "\(ProcessInfo.processInfo.hostName):\(configuration.port)",
@@ -53,7 +54,7 @@ public struct HubServer: Sendable {
     let refused = RefusedLogins(HubLog.write)
     api = HubAPI(
       stores: stores, access: access, registry: registry, links: links, figures: figures,
-      live: LiveFeed({ stores.pages }, links, figures, alerts: counts), watch: watch, alerts: counts,
+      live: LiveFeed({ stores.watcher }, links, figures, alerts: counts), watch: watch, alerts: counts,
       elsewhere: elsewhere,
       limiter: RateLimiter(perSecond: configuration.rateLimit, bytesPerDay: configuration.bytesPerDay),
       memory: HubMemory(largest: configuration.maxBody),

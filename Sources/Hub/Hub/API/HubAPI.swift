@@ -42,6 +42,8 @@ struct HubAPI: Sendable {
     /// The token's name, or the person's.
     var author: String { grant.name }
     var way: HubDeed.Way = .token
+    /// Who takes turns with others.
+    var holder: String { "\(way.rawValue) \(author)" }
     let parameters: Parameters
     /// The key's, of a short post.
     var short: ShortPosts.Session?
@@ -157,6 +159,9 @@ struct HubAPI: Sendable {
       } catch let late as WaitedTooLong {
         stores.metrics.wasBusy(late.failure == nil ? .queue : .database)
         return Self.refusal(.serviceUnavailable, late.description, retryAfter: late.retryAfter)
+      } catch is TooManyQuestions {
+        stores.metrics.wasBusy(.queue)
+        return Self.refusal(.tooManyRequests, TooManyQuestions.message, retryAfter: TooManyQuestions.retryAfter)
       } catch let error as HubDatabaseError where error.kind == .unfit {
         return Self.refusal(.unprocessableContent, error.message)
       } catch let error as HubDatabaseError {

@@ -60,7 +60,7 @@ extension HubAPI {
 
   private func isKnown(_ gateway: String) async throws -> Bool {
     if await links.isLinked(gateway) { return true }
-    return try await !stores.pages.gateways(gateway).isEmpty
+    return try await !stores.greeter.gateways(gateway).isEmpty
   }
 
   private func noteCommand(_ request: JSONValue, _ id: String, _ call: Call) async throws {
@@ -124,7 +124,7 @@ extension HubAPI {
   }
 
   func commands(_ call: Call) async throws -> Response {
-    let found = try await stores.pages.commands(of: call.gateway, limit: call.limit)
+    let found = try await stores.readers.ask(call.holder) { try $0.commands(of: call.gateway, limit: call.limit) }
     return Self.json(
       JSONWriter.object { json in
         json.arrayField("commands") { json in
@@ -144,8 +144,9 @@ extension HubAPI {
   // MARK: Documents
 
   func documents(_ call: Call) async throws -> Response {
-    let (found, hasMore) = try await stores.pages.documents(
-      of: call.gateway, after: call.query("after") ?? "", limit: call.limit)
+    let (found, hasMore) = try await stores.readers.ask(call.holder) {
+      try $0.documents(of: call.gateway, after: call.query("after") ?? "", limit: call.limit)
+    }
     return Self.json(
       JSONWriter.object { json in
         json.arrayField("documents") { json in

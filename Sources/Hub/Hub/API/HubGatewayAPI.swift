@@ -82,7 +82,9 @@ extension HubAPI {
   }
 
   func gateways(_ call: Call) async throws -> Response {
-    let found = try await stores.pages.gateways(after: call.query("after") ?? "", limit: call.limit)
+    let found = try await stores.readers.ask(call.holder) {
+      try $0.gateways(after: call.query("after") ?? "", limit: call.limit)
+    }
     return Self.json { json in
       json.objects("gateways", found) { gateway, json in
         Self.write(gateway, to: &json)
@@ -95,7 +97,9 @@ extension HubAPI {
 
   func contacts(_ call: Call) async throws -> Response {
     Self.json(
-      try await stores.pages.contacts(gateway: call.gateway, after: call.query("after") ?? "", limit: call.limit))
+      try await stores.readers.ask(call.holder) {
+        try $0.contacts(gateway: call.gateway, after: call.query("after") ?? "", limit: call.limit)
+      })
   }
 
   /// With `buckets`: how far each is; with `bucket` and `after`: a page of one.
@@ -119,7 +123,7 @@ extension HubAPI {
   }
 
   func states(_ call: Call) async throws -> Response {
-    Self.json(try await stores.pages.states(of: call.gateway))
+    Self.json(try await stores.readers.ask(call.holder) { try $0.states(of: call.gateway) })
   }
 
   func setState(_ call: Call) async throws -> Response {

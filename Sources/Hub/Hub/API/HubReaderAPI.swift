@@ -25,34 +25,40 @@ extension HubAPI {
   func joined(_ call: Call) async throws -> Response {
     var query = try query(call)
     (query.channel, query.gateway) = (call.query("channel"), call.query("gateway"))
-    return Self.json(try await stores.pages.messages(query))
+    return Self.json(try await stores.readers.ask(call.holder) { [query] in try $0.messages(query) })
   }
 
   func page(_ call: Call, kind: String?) async throws -> Response {
     var query = try query(call)
     query.kind = kind ?? call.query("kind")
     query.channel = call.query("channel")
-    return Self.json(try await stores.pages.events(of: call.gateway, query))
+    return Self.json(try await stores.readers.ask(call.holder) { [query] in try $0.events(of: call.gateway, query) })
   }
 
   func oneMessage(_ call: Call) async throws -> Response {
     guard let position = call.parameters.get("position").flatMap({ Int64($0) }), position >= 0,
-      let message = try await stores.pages.joined([position]).first
+      let message = try await stores.readers.ask(call.holder, { try $0.joined([position]).first })
     else { return Self.refusal(.notFound, "no such message") }
     return Self.json(message.json)
   }
 
-  func channels(_ call: Call) async throws -> Response { Self.json(try await stores.pages.channels()) }
+  func channels(_ call: Call) async throws -> Response {
+    Self.json(try await stores.readers.ask(call.holder) { try $0.channels() })
+  }
 
   func nodes(_ call: Call) async throws -> Response {
     Self.json(
-      try await stores.pages.nodes(
-        after: call.query("after") ?? "", limit: try call.boundLimit(), words: try SearchedWords(call.query("q"))))
+      try await stores.readers.ask(call.holder) {
+        try $0.nodes(
+          after: call.query("after") ?? "", limit: try call.boundLimit(), words: try SearchedWords(call.query("q")))
+      })
   }
 
   func fleet(_ call: Call) async throws -> Response {
     let limit = try call.boundLimit()
-    let rows = try await stores.pages.fleet(after: call.query("after") ?? "", limit: limit)
+    let rows = try await stores.readers.ask(call.holder) {
+      try $0.fleet(after: call.query("after") ?? "", limit: limit)
+    }
     let figures = try await figures.now()
     let links = await links.times()
     let counts = await alerts(rows.map(\.gateway))
@@ -84,7 +90,9 @@ extension HubAPI {
     let now = HubClock.now
     let figures = try await figures.now()
     let links = await links.times()
-    let known = try await stores.pages.fleetCounts(heardSince: now - Self.silence, linked: Array(links.keys))
+    let known = try await stores.readers.ask(call.holder) {
+      try $0.fleetCounts(heardSince: now - Self.silence, linked: Array(links.keys))
+    }
     let open = await alerts([]).values.reduce(0, +)
     return Self.json { json in
       json.field("gateways", known.gateways)
@@ -107,7 +115,7 @@ extension HubAPI {
   func coverage(_ call: Call) async throws -> Response {
     let parts = (call.query("after") ?? "").split(separator: "/", maxSplits: 1).map(String.init)
     let isFirst = parts.isEmpty
-    let rows = isFirst ? try await stores.pages.fleet(limit: 1000) : []
+    let rows = isFirst ? try await stores.readers.ask(call.holder) { try $0.fleet(limit: 1000) } : []
     var gateways = JSONWriter()
     gateways.array { json in
       for row in rows {
@@ -120,14 +128,18 @@ extension HubAPI {
       }
     }
     return Self.json(
-      try await stores.pages.coverage(
-        after: (parts.first ?? "", parts.count > 1 ? parts[1] : ""), since: try call.bound("since") ?? 0,
-        limit: try call.boundLimit(), gateways: gateways.bytes))
+      try await stores.readers.ask(call.holder) { [gateways = gateways.bytes] in
+        try $0.coverage(
+          after: (parts.first ?? "", parts.count > 1 ? parts[1] : ""), since: try call.bound("since") ?? 0,
+          limit: try call.boundLimit(), gateways: gateways)
+      })
   }
 
   func allCommands(_ call: Call) async throws -> Response {
     let before = try Self.commandPlace(call.query("before"))
-    let (rows, hasMore) = try await stores.pages.allCommands(before: before, limit: try call.boundLimit())
+    let (rows, hasMore) = try await stores.readers.ask(call.holder) {
+      try $0.allCommands(before: before, limit: try call.boundLimit())
+    }
     return Self.json { json in
       json.objects("commands", rows) { Self.write($0, to: &$1) }
       if hasMore, let last = rows.last {

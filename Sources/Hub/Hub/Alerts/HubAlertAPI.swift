@@ -10,9 +10,11 @@ extension HubAPI {
   func alertList(_ call: Call) async throws -> Response {
     let state = call.query("state") ?? "all"
     guard state == "all" || state == "open" else { throw BadQuery("state is open or all") }
-    let (found, hasMore) = try await stores.pages.alerts(
-      before: try call.bound("before") ?? .max, openOnly: state == "open", gateway: call.query("gateway"),
-      limit: try call.boundLimit())
+    let (found, hasMore) = try await stores.readers.ask(call.holder) {
+      try $0.alerts(
+        before: try call.bound("before") ?? .max, openOnly: state == "open", gateway: call.query("gateway"),
+        limit: try call.boundLimit())
+    }
     return Self.json { json in
       json.objects("alerts", found) { $0.write(to: &$1) }
       if hasMore { json.field("next", found.last?.id) }

@@ -118,12 +118,12 @@ actor HubAlerts {
     var before = Int64.max
     let now = HubClock.now
     while true {
-      let (found, hasMore) = try await stores.pages.alerts(before: before, openOnly: true, limit: Self.pageRows)
+      let (found, hasMore) = try await stores.watcher.alerts(before: before, openOnly: true, limit: Self.pageRows)
       for alert in found { restore(alert, now) }
       guard hasMore, let last = found.last else { break }
       before = last.id
     }
-    for alert in try await stores.pages.alerts(before: .max, openOnly: false, limit: Self.pageRows).alerts {
+    for alert in try await stores.watcher.alerts(before: .max, openOnly: false, limit: Self.pageRows).alerts {
       restore(alert, now)
     }
     isRecalled = true
@@ -198,7 +198,7 @@ actor HubAlerts {
     try await noteLinked(linked, silentAfter: times.begins)
     var (after, all) = ("", Set<String>())
     while true {
-      let page = try await stores.pages.lastContacts(after: after, limit: Self.pageRows)
+      let page = try await stores.watcher.lastContacts(after: after, limit: Self.pageRows)
       // The database has answered: what could not be heard until now is no silence.
       if after.isEmpty { passOver(times) }
       for one in page {
@@ -226,7 +226,7 @@ actor HubAlerts {
 
   /// It is the database's matter: all hubs on it say the same.
   private func readRetention() async throws {
-    let held = try await stores.pages.heldRetention()
+    let held = try await stores.watcher.heldRetention()
     retentionHeldAt = held?.since ?? retentionHeldAt
     let reading = held.map { AlertReading.bad(text: $0.message, value: Double($0.rows)) }
     read(AlertSubject(.retentionHeld), reading ?? .well)
@@ -302,7 +302,7 @@ actor HubAlerts {
 
   private func count() async {
     do {
-      let found = try await stores.pages.alertCensus()
+      let found = try await stores.watcher.alertCensus()
       kept.withLock { $0 = Census(rules: found.rules, unacknowledged: found.unacknowledged) }
     } catch {
       // The probe says what is wrong with the database.

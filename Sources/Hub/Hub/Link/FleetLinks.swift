@@ -54,7 +54,7 @@ actor FleetLinks {
   private func lookAtOthers() async {
     guard lookedAt.map({ .now - $0 >= Self.pause }) ?? true else { return }
     lookedAt = .now
-    let store = stores.pages
+    let store = stores.watcher
     do {
       let versions = try await store.linkLists(besides: hub, validity: Self.validity)
       let fresh = try await store.links(of: versions.filter { others[$0.key]?.version != $0.value }.map(\.key).sorted())
@@ -73,7 +73,7 @@ actor FleetLinks {
     var (look, hasOthers) = (0, false)
     while !Task.isCancelled {
       do {
-        if look % Self.looksPerSign == 0 { hasOthers = try await stores.pages.hasOtherHubs() }
+        if look % Self.looksPerSign == 0 { hasOthers = try await stores.watcher.hasOtherHubs() }
         if hasOthers { try await tell(isSign: look % Self.looksPerSign == 0) }
       } catch {
         written = nil

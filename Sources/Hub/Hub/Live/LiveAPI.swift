@@ -10,11 +10,11 @@ import ServiceLifecycle
 extension HubAPI {
   func follow(_ call: Call) async throws -> Response {
     let wanted = try call.bound("after") ?? Self.lastEvent(call.request.headers)
-    guard let reader = try await live.enter("\(call.way.rawValue) \(call.author)") else {
+    guard let reader = try await live.enter(call.holder) else {
       let words = "\(LiveFeed.mostReaders) readers already follow, or \(LiveFeed.mostOfOne) of yours"
       return Self.refusal(.serviceUnavailable, words, retryAfter: 30)
     }
-    let reading = LiveReading(live, reader, stores, wanted: wanted)
+    let reading = LiveReading(live, reader, stores, call.holder, wanted: wanted)
     var headers = HTTPFields()
     headers[.contentType] = "text/event-stream"
     headers[.cacheControl] = "no-store"
@@ -49,14 +49,16 @@ private actor LiveReading {
 
   private let live: LiveFeed
   private let stores: HubStores
+  private let holder: String
   private let wanted: Int64?
   private let id: Int
   private var reader: LiveFeed.Reader
   private var stage = Stage.greeting
   private var spoken = ContinuousClock.now
 
-  init(_ live: LiveFeed, _ reader: LiveFeed.Reader, _ stores: HubStores, wanted: Int64?) {
-    (self.live, self.reader, id, self.stores, self.wanted) = (live, reader, reader.id, stores, wanted)
+  init(_ live: LiveFeed, _ reader: LiveFeed.Reader, _ stores: HubStores, _ holder: String, wanted: Int64?) {
+    (self.live, self.reader, id, self.stores) = (live, reader, reader.id, stores)
+    (self.holder, self.wanted) = (holder, wanted)
   }
 
   deinit { Task { [live, id] in await live.leave(id) } }
@@ -75,7 +77,9 @@ private actor LiveReading {
 
   private func greeting() async throws -> [UInt8] {
     let known = wanted.map { min($0, reader.position) } ?? reader.position
-    let count = known < reader.position ? try await stores.pages.missed(after: known, upTo: LiveFeed.mostMissed + 1) : 0
+    let count =
+      known < reader.position
+      ? try await stores.readers.ask(holder) { try $0.missed(after: known, upTo: LiveFeed.mostMissed + 1) } : 0
     // A number that is larger than any is one of another database.
     let isBehind = count > LiveFeed.mostMissed || (wanted ?? 0) > reader.position
     let start = isBehind ? reader.position : known
@@ -88,12 +92,14 @@ private actor LiveReading {
   }
 
   private func missed(_ after: Int64) async throws -> [UInt8]? {
-    guard after < reader.position else { return nil }
-    let store = stores.pages
-    let positions = try await store.positions(after: after, limit: Self.pageRows).filter { $0 <= reader.position }
-    guard let last = positions.last else { return nil }
-    stage = .behind(last)
-    return try await store.joined(positions).flatMap { LiveFeed.event("message", id: $0.position, $0.json) }
+    let newest = reader.position
+    guard after < newest else { return nil }
+    let messages = try await stores.readers.ask(holder) { store in
+      try store.joined(try store.positions(after: after, limit: Self.pageRows).filter { $0 <= newest })
+    }
+    guard let last = messages.last else { return nil }
+    stage = .behind(last.position)
+    return messages.flatMap { LiveFeed.event("message", id: $0.position, $0.json) }
   }
 
   private func news() async throws -> [UInt8]? {

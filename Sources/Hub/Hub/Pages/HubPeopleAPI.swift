@@ -65,7 +65,7 @@ extension HubAPI {
   // MARK: People
 
   func people(_ call: Call) async throws -> Response {
-    let people = try await stores.pages.people()
+    let people = try await stores.readers.ask(call.holder) { try $0.people() }
     return Self.json { json in
       json.objects("people", people) { person, json in
         json.field("name", person.name)
@@ -129,7 +129,7 @@ extension HubAPI {
 
   func tokens(_ call: Call) async throws -> Response {
     let listed = access.list
-    let uses = try await stores.pages.tokenUses()
+    let uses = try await stores.readers.ask(call.holder) { try $0.tokenUses() }
     return Self.json { json in
       json.objects("tokens", listed) { one, json in
         json.field("name", one.token.name)
@@ -148,7 +148,10 @@ extension HubAPI {
   // MARK: Deeds
 
   func deeds(_ call: Call) async throws -> Response {
-    Self.json(try await stores.pages.deeds(before: call.number("before") ?? .max, limit: call.limit))
+    Self.json(
+      try await stores.readers.ask(call.holder) {
+        try $0.deeds(before: call.number("before") ?? .max, limit: call.limit)
+      })
   }
 
   /// Writes down what was done. `detail`: JSON, without secrets.

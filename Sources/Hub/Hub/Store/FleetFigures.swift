@@ -15,16 +15,17 @@ actor FleetFigures {
   }
 
   private static let keeps: Int64 = 60_000
-  private let store: @Sendable () -> HubStore
+  private let count: @Sendable (Int64) async throws -> Figures
   private var known: (at: Int64, figures: Figures)?
   private var asking: Task<Figures, any Error>?
 
-  init(_ store: @escaping @Sendable () -> HubStore) { self.store = store }
+  /// `count`: since a day before then.
+  init(_ count: @escaping @Sendable (Int64) async throws -> Figures) { self.count = count }
 
   func now(_ now: Int64 = HubClock.now) async throws -> Figures {
     if let known, (0..<Self.keeps).contains(now - known.at) { return known.figures }
     if let asking { return try await asking.value }
-    let task = Task { [store] in try await store().figures(now: now) }
+    let task = Task { [count] in try await count(now) }
     asking = task
     defer { asking = nil }
     let figures = try await task.value

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 
 import JSON
-import Synchronization
 
 /// The hub's connections to its database, by what they are for: whatever one of them waits for, the others go on.
 final class HubStores: Sendable {
@@ -11,6 +10,10 @@ final class HubStores: Sendable {
   let desk: HubStore
   /// What gateways ask, and who has signed in: short questions, which never wait for a page.
   let greeter: HubStore
+  /// What the hub looks at by itself: what is live, alerts, other hubs. It waits for no reader.
+  let watcher: HubStore
+  /// Pages for readers: each may take long.
+  let readers: ReaderTurns
   /// How much the hub has, for gateways that connect: after a restart of the hub that is the whole fleet.
   let greetings: Gathered<GatewayEpoch, HubStore.Progress?>
   /// How far buckets are, which each gateway asks when it connects.
@@ -22,18 +25,8 @@ final class HubStores: Sendable {
   /// Connection for deleting rows by age.
   let caretaker: HubStore
   let metrics = HubMetrics()
-  private let readers: [HubStore]
   /// The SQLite file.
   private let file: String?
-  private let lastReader = Mutex(0)
-
-  /// Pages for readers: each may take long.
-  var pages: HubStore {
-    lastReader.withLock { last in
-      last = (last + 1) % readers.count
-      return readers[last]
-    }
-  }
 
   /// Connections for batches on a server.
   private static let writers = 2
@@ -65,7 +58,8 @@ final class HubStores: Sendable {
       desk = try connect(true)
       ingest = Ingest(try (0..<Self.writers).map { _ in try connect(false) }, metrics: metrics)
       greeter = try reader()
-      readers = try (0..<Self.readerCount).map { _ in try reader() }
+      watcher = try reader()
+      readers = ReaderTurns(try (0..<Self.readerCount).map { _ in try reader() })
       probe = DatabaseProbe(
         try connect(false), question: "SELECT CASE WHEN pg_is_in_recovery() THEN 1 ELSE 0 END",
         version: "SELECT coalesce(max(version), 0) FROM schema_version")
@@ -74,10 +68,12 @@ final class HubStores: Sendable {
       file = location
       desk = store(try SQLiteHubDatabase(location: location))
       ingest = Ingest([desk], metrics: metrics)
-      greeter = store(try SQLiteHubDatabase(reading: location))
-      readers = try (0..<Self.readerCount).map { _ in store(try SQLiteHubDatabase(reading: location)) }
+      let reader = { store(try SQLiteHubDatabase(reading: location)) }
+      greeter = try reader()
+      watcher = try reader()
+      readers = ReaderTurns(try (0..<Self.readerCount).map { _ in try reader() })
       probe = DatabaseProbe(
-        store(try SQLiteHubDatabase(reading: location)), question: "SELECT count(*) FROM positions WHERE base < 0",
+        try reader(), question: "SELECT count(*) FROM positions WHERE base < 0",
         version: "PRAGMA user_version", file: OpenedFile(location))
       // One connection writes.
       caretaker = desk

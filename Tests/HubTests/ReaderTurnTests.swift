@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MIT
+
+import Dispatch
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import Hub
+
+/// Who asks for pages, and how long the others wait: questions take until the test lets them go.
+@Suite struct ReaderTurnTests {
+  private let scratch = Scratch(inMemory: true)
+
+  /// What runs, in the order in which it began.
+  private final class Questions: Sendable {
+    private let begun = Mutex([String]())
+    private let counts = AsyncStream.makeStream(of: [String].self)
+    private let gates = Mutex([String: DispatchSemaphore]())
+
+    private func gate(_ name: String) -> DispatchSemaphore {
+      gates.withLock { gates in
+        let gate = gates[name] ?? DispatchSemaphore(value: 0)
+        gates[name] = gate
+        return gate
+      }
+    }
+
+    /// A question that runs until it is let go.
+    func run(_ name: String) -> String {
+      counts.continuation.yield(
+        begun.withLock {
+          $0.append(name)
+          return $0
+        })
+      gate(name).wait()
+      return name
+    }
+
+    func letGo(_ name: String) { gate(name).signal() }
+
+    /// Once so many have begun: those.
+    func begun(_ count: Int) async -> [String] {
+      for await begun in counts.stream where begun.count >= count { return begun }
+      return []
+    }
+  }
+
+  private func turns(_ readers: Int = 2) throws -> ReaderTurns {
+    _ = try HubStore(location: scratch.location("hub.db"))
+    return ReaderTurns(
+      try (0..<readers).map { _ in HubStore(try SQLiteHubDatabase(reading: scratch.location("hub.db"))) })
+  }
+
+  /// Questions that have their places, in this order.
+  private func ask(
+    _ names: [String], of holder: String, _ turns: ReaderTurns, _ questions: Questions
+  ) async -> [Task<String, any Error>] {
+    var tasks: [Task<String, any Error>] = []
+    for name in names {
+      let known = turns.waiting + turns.running
+      tasks.append(Task { try await turns.ask(holder) { _ in questions.run(name) } })
+      while turns.waiting + turns.running == known { await Task.yield() }
+    }
+    return tasks
+  }
+
+  @Test func `forty questions of one run one at a time, and another holder's is answered at once`() async throws {
+    let (turns, questions) = (try turns(), Questions())
+    let names = (0...ReaderTurns.mostWaiting).map { "a\($0)" }
+    let all = await ask(names, of: "a", turns, questions)
+    #expect(await questions.begun(1) == ["a0"])
+    for _ in names.count..<40 {
+      await #expect(throws: TooManyQuestions.self) { try await turns.ask("a") { _ in questions.run("never") } }
+    }
+    // None of them has been let go.
+    #expect(try await turns.ask("b") { try $0.gateways().count } == 0)
+    #expect(turns.running == 1 && turns.waiting == ReaderTurns.mostWaiting)
+    for name in names { questions.letGo(name) }
+    for (task, name) in zip(all, names) { #expect(try await task.value == name) }
+    #expect(turns.running == 0 && turns.waiting == 0)
+  }
+
+  @Test func `holders who wait are asked in turn, however much each has asked before`() async throws {
+    let (turns, questions) = (try turns(), Questions())
+    var all = await ask(["a0", "a1", "a2"], of: "a", turns, questions)
+    all += await ask(["b0", "b1", "b2"], of: "b", turns, questions)
+    all += await ask(["c0", "c1"], of: "c", turns, questions)
+    _ = await questions.begun(2)
+    // Both connections are taken: whatever becomes free is the next one's who does not run.
+    var order = ["a0", "b0"]
+    for (done, count) in [("a0", 3), ("b0", 4), ("c0", 5), ("a1", 6), ("b1", 7), ("c1", 8)] {
+      questions.letGo(done)
+      order = await questions.begun(count)
+    }
+    #expect(Set(order.prefix(2)) == ["a0", "b0"])
+    #expect(Array(order.dropFirst(2)) == ["c0", "a1", "b1", "c1", "a2", "b2"])
+    for name in ["a2", "b2"] { questions.letGo(name) }
+    for task in all { _ = try await task.value }
+  }
+
+  @Test func `a question whose asker is gone gives its place back`() async throws {
+    let (turns, questions) = (try turns(), Questions())
+    let all = await ask((0...ReaderTurns.mostWaiting).map { "\($0)" }, of: "a", turns, questions)
+    for task in all.dropFirst() { task.cancel() }
+    for task in all.dropFirst() { await #expect(throws: HubDatabaseError.self) { try await task.value } }
+    #expect(turns.waiting == 0 && turns.running == 1)
+    questions.letGo("0")
+    #expect(try await all[0].value == "0")
+    #expect(try await turns.ask("a") { try $0.gateways().count } == 0)
+  }
+
+  @Test func `a single connection is everybody's, in turn`() async throws {
+    let (turns, questions) = (try turns(1), Questions())
+    var all = await ask(["a0", "a1"], of: "a", turns, questions)
+    all += await ask(["b0"], of: "b", turns, questions)
+    for name in ["a0", "b0", "a1"] { questions.letGo(name) }
+    #expect(await questions.begun(3) == ["a0", "b0", "a1"])
+    for task in all { _ = try await task.value }
+  }
+}
