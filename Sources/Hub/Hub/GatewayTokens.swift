@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-import Foundation
+import FoundationEssentials
 import Glibc
 
 /// The folder of gateways' tokens: a file for each gateway, named by its id, with a token a line. Each lets its gateway write, and nobody else.

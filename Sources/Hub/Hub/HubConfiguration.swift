@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-import Foundation
+import FoundationEssentials
+import Glibc
 import ServiceManager
 import TOML
 
@@ -147,7 +148,7 @@ public struct HubConfiguration: Sendable {
 
   /// A token a line; `nil`: there is none, or one is too short.
   static func secrets(in text: String) -> [String]? {
-    let secrets = text.split(whereSeparator: \.isNewline).map { $0.trimmingCharacters(in: .whitespaces) }
+    let secrets = text.split(whereSeparator: \.isNewline).map { $0.trimmed }
       .filter { !$0.isEmpty }
     return secrets.isEmpty || secrets.contains { $0.utf8.count < 16 } ? nil : secrets
   }
@@ -169,5 +170,15 @@ public struct HubConfiguration: Sendable {
       name: URL(filePath: location).lastPathComponent, secrets: secrets, gateway: gateway,
       access: Access(rawValue: access) ?? .read,
       location: Credential.location(location, or: credentials))
+  }
+}
+
+extension StringProtocol {
+  /// Without white space at both ends.
+  var trimmed: String {
+    guard let first = firstIndex(where: { !$0.isWhitespace }), let last = lastIndex(where: { !$0.isWhitespace }) else {
+      return ""
+    }
+    return String(self[first...last])
   }
 }

@@ -3,7 +3,8 @@
 import ArgumentParser
 import Console
 import EventLoop
-import Foundation
+import FoundationEssentials
+import Glibc
 import HTTP
 import Hub
 import JSON
@@ -78,17 +79,12 @@ struct Doctor: AsyncParsableCommand {
   }
 
   private static func properties(_ names: [String]) -> [String: String]? {
-    let process = Process()
-    process.executableURL = URL(filePath: "/usr/bin/systemctl")
-    process.arguments = ["show", unit, "--property=\(names.joined(separator: ","))"]
-    let pipe = Pipe()
-    process.standardOutput = pipe
-    process.standardError = FileHandle.nullDevice
+    let arguments = ["/usr/bin/systemctl", "show", unit, "--property=\(names.joined(separator: ","))"]
     // `try?`: a machine without systemd has no unit.
-    guard (try? process.run()) != nil, let data = try? pipe.fileHandleForReading.readToEnd() else { return nil }
-    process.waitUntilExit()
-    guard process.terminationStatus == 0 else { return nil }
-    let pairs = String(decoding: data, as: UTF8.self).split(separator: "\n").compactMap { line -> (String, String)? in
+    guard let exit = try? OtherProgram.run(arguments, environment: ProcessInfo.processInfo.environment), exit.code == 0
+    else { return nil }
+    let pairs = String(decoding: exit.output, as: UTF8.self).split(separator: "\n").compactMap {
+      line -> (String, String)? in
       let parts = line.split(separator: "=", maxSplits: 1)
       return parts.count == 2 ? (String(parts[0]), String(parts[1])) : nil
     }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 
 import ArgumentParser
-import Foundation
+import Dispatch
+import Glibc
 import Hub
 import Release
 

@@ -2,7 +2,7 @@
 
 import ArgumentParser
 import Console
-import Foundation
+import FoundationEssentials
 import Glibc
 import Hub
 

@@ -2,7 +2,8 @@
 
 import ArgumentParser
 import Console
-import Foundation
+import FoundationEssentials
+import Glibc
 import Hub
 
 struct Stats: AsyncParsableCommand {

@@ -2,7 +2,7 @@
 
 import ArgumentParser
 import Console
-import Foundation
+import Glibc
 import Hub
 
 /// `meshpost-hub tokens`: a token for each gateway.

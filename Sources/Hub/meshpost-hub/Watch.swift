@@ -2,7 +2,8 @@
 
 import ArgumentParser
 import EventLoop
-import Foundation
+import FoundationEssentials
+import Glibc
 import HTTP
 import JSON
 
@@ -26,7 +27,7 @@ struct Watch: ParsableCommand {
     else {
       throw ValidationError("--token-file \(tokenFile): cannot be read")
     }
-    let watcher = HubWatcher(endpoint, path, token: token.trimmingCharacters(in: .whitespacesAndNewlines), interval)
+    let watcher = HubWatcher(endpoint, path, token: token.filter { !$0.isWhitespace }, interval)
     watcher.run()
   }
 }

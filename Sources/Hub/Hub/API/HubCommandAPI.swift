@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 
 import Documents
-import Foundation
+import FoundationEssentials
+import Glibc
 import Hummingbird
 import JSON
 import UntrustedText

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Deflate
-import Foundation
+import Glibc
 import Hummingbird
 import NIOCore
 

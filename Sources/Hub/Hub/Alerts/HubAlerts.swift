@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 
 import Alerts
-import Foundation
 import Glibc
 import Synchronization
 import Timing

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-import Foundation
+import Glibc
 import ServiceManager
 import TOML
 
@@ -73,7 +73,7 @@ public struct ConsumeSettings: Sendable {
     guard let line else {
       throw HubConfiguration.Failure(description: "the password file \(passwordFile) cannot be read, or is empty")
     }
-    return line.trimmingCharacters(in: .whitespaces)
+    return line.trimmed
   }
 
   /// Topic filters as the broker takes them.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import CPostgres
-import Foundation
+import Glibc
 import SQLite
 
 /// A hub's database on a PostgreSQL server, which several hubs can share. A lost connection is opened again with the next

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 
 import CPostgres
-import Foundation
+import Glibc
 
 /// Receives notifications of other hubs on the same database, on its own connection and thread.
 final class PostgresListener: Sendable {
-  private static let pause: TimeInterval = 3
+  private static let pause: UInt32 = 3
   /// After so many seconds without news the server is asked whether it is still there: one that hangs ends no connection.
   private static let silence: Int32 = 30
 
@@ -14,7 +14,7 @@ final class PostgresListener: Sendable {
     address: String, password: String?, onConnect: @escaping @Sendable () -> Void,
     onNews: @escaping @Sendable (HubNews) -> Void
   ) {
-    Thread.detachNewThread {
+    OwnThread.begin {
       while true {
         // `try?`: writes report an unreachable server.
         if let connection = try? PostgresHubDatabase.connect(
@@ -23,7 +23,7 @@ final class PostgresListener: Sendable {
           Self.listen(connection, onConnect, onNews)
           PQfinish(connection)
         }
-        Thread.sleep(forTimeInterval: Self.pause)
+        sleep(Self.pause)
       }
     }
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import CPostgres
-import Foundation
+import Glibc
 
 /// Statements that go to the server together, and sets of rows as arrays. Source: libpq, "Pipeline Mode"; PostgreSQL's `array_send`.
 extension PostgresHubDatabase {

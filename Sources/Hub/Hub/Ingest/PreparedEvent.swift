@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-import Foundation
+import Glibc
 import JSON
 import MeshCrypto
 import UntrustedText

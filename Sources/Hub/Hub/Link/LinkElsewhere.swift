@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-import Foundation
+import FoundationEssentials
+import Glibc
 import JSON
 
 /// Requests for gateways that are linked to another hub on the same database. What refers to the present is not queued: it goes from hub to

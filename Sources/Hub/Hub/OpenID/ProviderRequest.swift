@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import EventLoop
-import Foundation
+import Glibc
 import HTTP
 import Sockets
 
@@ -24,7 +24,7 @@ struct ProviderRequest: Sendable {
 
   func send() async throws(OpenIDFailure) -> Answer {
     let result: Result<Answer, OpenIDFailure> = await withCheckedContinuation { ended in
-      Thread.detachNewThread {
+      OwnThread.begin {
         let loop = EventLoop()
         var result: Result<Answer, OpenIDFailure> = .failure(.unavailable("it was abandoned"))
         loop.begin {

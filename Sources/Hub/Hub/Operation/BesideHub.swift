@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-import Foundation
+import Glibc
 
 extension HubStore {
   /// A hub's database for a command beside the hub, which may be serving. It is neither made nor upgraded.

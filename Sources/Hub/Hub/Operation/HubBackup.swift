@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-import Foundation
+import FoundationEssentials
+import Glibc
 import SQLite
 
 /// A copy of a hub's database while the hub serves: of one moment, looked through, and for its owner alone.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 
 import CLinux
-import Foundation
+import FoundationEssentials
+import Glibc
 
 /// Looks at a hub's configuration, database and machine, beside the hub.
 public struct HubDoctor: Sendable {

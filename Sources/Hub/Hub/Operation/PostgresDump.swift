@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 
 import CPostgres
-import Foundation
+import FoundationEssentials
+import Glibc
 
 /// A dump by PostgreSQL's own `pg_dump`, of one moment, while the server is used.
 struct PostgresDump {
@@ -11,10 +12,6 @@ struct PostgresDump {
 
   /// Seconds for a connection where the address says nothing of it, as the hub's own.
   private static let connectLimit = "5"
-  /// Pause between two looks at the dump's size.
-  private static let pause: Duration = .milliseconds(100)
-  /// Time for `pg_dump` to end after SIGTERM.
-  private static let endLimit: Duration = .seconds(5)
 
   /// `patience`: without a byte more for so long a tool is ended. However large a database is, its dump grows.
   ///
@@ -73,63 +70,27 @@ struct PostgresDump {
     return places.map { "\($0)/\(name)" }.first { access($0, X_OK) == 0 }
   }
 
-  /// What it prints. `growing`: the file that it writes; else what it prints.
+  /// What it prints. `growing`: the file that it writes; without one it must have ended within `patience`.
   private func run(_ tool: String, _ arguments: [String], growing: String? = nil) throws -> String {
     let name = URL(filePath: tool).lastPathComponent
-    let process = Process()
-    process.executableURL = URL(filePath: tool)
-    process.arguments = arguments
     var environment = ProcessInfo.processInfo.environment
     environment["PGPASSWORD"] = password
     environment["PGAPPNAME"] = "meshpost-hub backup"
     environment["PGCONNECT_TIMEOUT"] = environment["PGCONNECT_TIMEOUT"] ?? Self.connectLimit
-    process.environment = environment
-    process.standardInput = FileHandle.nullDevice
-    // Into files: no pipe that fills up while the other is read.
-    let folder = FileManager.default.temporaryDirectory.appending(path: "meshpost-\(UUID().uuidString)")
-    try FileManager.default.createDirectory(
-      at: folder, withIntermediateDirectories: false, attributes: [.posixPermissions: 0o700])
-    // `try?`: what stays of a temporary folder is removed by the system.
-    defer { try? FileManager.default.removeItem(at: folder) }
-    let (output, errors) = (folder.appending(path: "out"), folder.appending(path: "errors"))
-    for file in [output, errors] { _ = FileManager.default.createFile(atPath: file.path(), contents: nil) }
-    process.standardOutput = try FileHandle(forWritingTo: output)
-    process.standardError = try FileHandle(forWritingTo: errors)
-    try process.run()
-    guard Self.ends(process, while: growing ?? output.path(), grows: patience) else {
+    var (size, grown) = (Int64(-1), ContinuousClock.now)
+    let exit = try OtherProgram.run([tool] + arguments, environment: environment) {
+      let now = growing.map(Self.bytes) ?? 0
+      if now != size { (size, grown) = (now, .now) }
+      return ContinuousClock.now - grown < patience
+    }
+    guard let exit else {
       throw HubBackup.Failure(
         "\(name): nothing more came for \(patience.components.seconds) s, so it was ended; --patience waits longer")
     }
-    guard process.terminationStatus == 0 else {
-      let words = String(decoding: try Data(contentsOf: errors), as: UTF8.self)
-      throw HubBackup.Failure("\(name): \(words.prefix(2000))")
+    guard exit.code == 0 else {
+      throw HubBackup.Failure("\(name): \(String(decoding: exit.errors.prefix(2000), as: UTF8.self))")
     }
-    return String(decoding: try Data(contentsOf: output), as: UTF8.self)
-  }
-
-  /// True: by itself. False: its file did not grow for `patience`, and it was ended.
-  private static func ends(_ process: Process, while file: String, grows patience: Duration) -> Bool {
-    var (size, grown) = (Int64(-1), ContinuousClock.now)
-    while process.isRunning {
-      let now = bytes(file)
-      if now != size { (size, grown) = (now, .now) }
-      guard ContinuousClock.now - grown < patience else {
-        end(process)
-        return false
-      }
-      Thread.sleep(forTimeInterval: pause / .seconds(1))
-    }
-    return true
-  }
-
-  private static func end(_ process: Process) {
-    let asked = ContinuousClock.now
-    process.terminate()
-    while process.isRunning, ContinuousClock.now - asked < endLimit {
-      Thread.sleep(forTimeInterval: pause / .seconds(1))
-    }
-    if process.isRunning { kill(process.processIdentifier, SIGKILL) }
-    process.waitUntilExit()
+    return String(decoding: exit.output, as: UTF8.self)
   }
 
   /// 0: it is not there yet.

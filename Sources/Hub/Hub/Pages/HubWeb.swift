@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-import Foundation
+import Glibc
+import HTTP
 import HTTPTypes
 import Hummingbird
 import JSON
@@ -272,7 +273,7 @@ final class HubWeb: Sendable {
       return Self.refusing(error)
     }
     let acceptsGzip = request.headers[.acceptEncoding]?.lowercased().contains("gzip") == true
-    guard !path.begins(with: "/v1/"), let decoded = path.removingPercentEncoding,
+    guard !path.begins(with: "/v1/"), let decoded = PercentCoding.decode(path),
       let file = files.file(for: decoded, acceptsGzip: acceptsGzip)
     else { return Self.plain(HubAPI.refusal(.notFound, "not found")) }
     var response = Response(status: .ok)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-import Foundation
+import FoundationEssentials
+import Glibc
 import SQLite
 
 /// How far `[retention]` has come with one part, so that no run goes much further than those before it: a clock that jumps, or a

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 
-import Foundation
 import Glibc
 import JSON
 
@@ -61,7 +60,7 @@ struct SearchedWords: Sendable {
     if bytes.allSatisfy({ $0 < 0x80 }) { return bytes.map { (0x41...0x5A).contains($0) ? $0 | 0x20 : $0 } }
     var folded: [UInt8] = []
     folded.reserveCapacity(bytes.count)
-    for scalar in String(decoding: bytes, as: UTF8.self).decomposedStringWithCompatibilityMapping.unicodeScalars
+    for scalar in Decomposition.compatible(String(decoding: bytes, as: UTF8.self).unicodeScalars)
     where !(0x300...0x36F).contains(scalar.value) {
       // By way of upper case, as case folding has it: ß and ſ, σ and ς.
       for upper in scalar.properties.uppercaseMapping.unicodeScalars where !(0x300...0x36F).contains(upper.value) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 
 import ArgumentParser
+import Dispatch
 import EventLoop
-import Foundation
+import Glibc
 import Hub
 import ServiceManager
 
@@ -41,7 +42,7 @@ struct Consume: AsyncParsableCommand {
     let sources = [SIGTERM, SIGINT].map { Self.source($0, stop) }
     // A thread of its own: the loop would take one of the few that other tasks run on.
     let end = await withCheckedContinuation { ended in
-      Thread.detachNewThread {
+      OwnThread.begin {
         ended.resume(returning: Self.consume(brokers, settings, consumption, stop))
       }
     }
