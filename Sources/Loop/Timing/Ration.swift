@@ -13,6 +13,9 @@ public struct Ration: Sendable, Equatable {
     (self.most, self.interval, left) = (max(1, most), max(.nanoseconds(1), interval), max(1, most))
   }
 
+  /// For what is logged once an hour at most.
+  public static var hourly: Ration { Ration(most: 1, oneIn: .seconds(3600)) }
+
   /// Whether one may be taken now.
   public mutating func hasOne(at now: MonotonicTime) -> Bool {
     guard let countedAt, left < most else {

@@ -24,19 +24,17 @@ public enum LeftOut: String, CaseIterable, Sendable {
 /// How many were left out, and when that is to be said: at once, then once an hour. Pure. A message of which another gateway's report is taken
 /// later is sent all the same, so these are reports.
 struct LeftOutReports {
-  private static let pause: Duration = .seconds(3600)
-
   private(set) var counts: [LeftOut: Int] = [:]
   private var untold: [LeftOut: Int] = [:]
-  private var toldAt: MonotonicTime?
+  private var lines = Ration.hourly
 
   /// What is to be said now.
   mutating func add(_ why: LeftOut, now: MonotonicTime) -> String? {
     counts[why, default: 0] += 1
     untold[why, default: 0] += 1
-    guard toldAt.map({ now - $0 >= Self.pause }) ?? true else { return nil }
+    guard lines.take(at: now) else { return nil }
     let parts = LeftOut.allCases.compactMap { why in untold[why].map { "\($0) \(why.words)" } }
-    (untold, toldAt) = ([:], now)
+    untold = [:]
     return "reports of other places' messages left out: \(parts.joined(separator: ", ")) (said at most once an hour)"
   }
 }

@@ -62,9 +62,7 @@ final class CommandIntake: CommandTaker {
   private var recent: [MonotonicTime] = []
   /// Of the last minute.
   private var answers: [MonotonicTime] = []
-  private var toldLimitAt: MonotonicTime?
-  private var toldUnreadAt: MonotonicTime?
-  private var toldUnansweredAt: MonotonicTime?
+  private var (limitLines, unreadLines, unansweredLines) = (Ration.hourly, Ration.hourly, Ration.hourly)
   /// Commands since the start that were refused without an event: unreadable, or too many.
   private(set) var refused: Int64 = 0
   /// Commands under way, and who else waits for their answer.
@@ -104,7 +102,7 @@ final class CommandIntake: CommandTaker {
     let most = max(least, 2 * settings.perMinute)
     guard answers.count < most else {
       refused += 1
-      if isRare(&toldUnansweredAt) {
+      if unansweredLines.take(at: loop.now) {
         log.warning(
           "\(upstream): asks for more than \(most) answers a minute: the rest get none (logged at most once an hour)"
         )
@@ -125,7 +123,7 @@ final class CommandIntake: CommandTaker {
   /// What cannot be read has nobody to tell of in the journal: it is counted, and answered as often as commands may come.
   private func refuseUnread(_ refusal: Unreadable) -> [UInt8] {
     refused += 1
-    if isRare(&toldUnreadAt) {
+    if unreadLines.take(at: loop.now) {
       log.warning("\(upstream): refused as no command: \(refusal.message) (logged at most once an hour)")
     }
     guard !refusal.isAnswer, isWithinLimit() else { return [] }
@@ -243,20 +241,13 @@ final class CommandIntake: CommandTaker {
   /// What is over the limit is not journaled: a flood must not fill the journal.
   private func isWithinLimit() -> Bool {
     guard hasRoom() else {
-      if isRare(&toldLimitAt) {
+      if limitLines.take(at: loop.now) {
         log.warning(
           "\(upstream): more than \(settings.limit) are refused (logged at most once an hour)")
       }
       return false
     }
     recent.append(loop.now)
-    return true
-  }
-
-  /// Once an hour.
-  private func isRare(_ told: inout MonotonicTime?) -> Bool {
-    guard told.map({ loop.now - $0 >= .seconds(3600) }) ?? true else { return false }
-    told = loop.now
     return true
   }
 

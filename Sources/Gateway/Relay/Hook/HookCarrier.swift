@@ -25,7 +25,7 @@ final class HookCarrier: Carrier {
   private let clock: WallClock
   private(set) var bytesSent: UInt64 = 0
   /// Replies that were not sent since the log told of one, and when that was.
-  private var (unsent, unsentAt): (Int, MonotonicTime?) = (0, nil)
+  private var (unsent, unsentLines) = (0, Ration.hourly)
 
   /// A reply is at most so long; the rest is cut off. What it says to standard error is logged up to the same length.
   private static let maxOutput = 1024
@@ -152,9 +152,9 @@ final class HookCarrier: Carrier {
 
   /// Anybody on the air has it come, with each message.
   private func isUnsent(_ reason: String) {
-    guard unsentAt.map({ loop.now - $0 >= .seconds(3600) }) ?? true else { return unsent += 1 }
+    guard unsentLines.take(at: loop.now) else { return unsent += 1 }
     let more = unsent == 0 ? "" : ", and \(unsent) others since this was logged last"
-    (unsentAt, unsent) = (loop.now, 0)
+    unsent = 0
     log.warning("\(name): a reply is not sent: \(reason)\(more) (logged at most once an hour)")
   }
 
