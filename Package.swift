@@ -134,7 +134,7 @@ let gateway: [Target] = [
   program("Gateway/meshpostd", "meshpostd", ["EventLoop", "Gateway"]),
 ]
 
-/// The other end of the wire. It has threads and Foundation.
+/// The other end of the wire. It has threads and FoundationEssentials; the whole of Foundation brings 34 MB of ICU.
 let hub: [Target] = [
   module(
     "Hub", "Hub",
