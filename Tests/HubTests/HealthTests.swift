@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 
+import Alerts
 import Dispatch
+import Foundation
 import Glibc
 import SQLite
 import Synchronization
@@ -69,6 +71,67 @@ import Testing
     #expect(rename(location + ".away", location) == 0)
     await stores.probe.ask()
     #expect(stores.probe.now.failure == nil, "it was put back")
+  }
+
+  @Test
+  func
+    `a database that is gone at the start is missed until somebody has seen it, and a backup that is put back is not`()
+    async throws
+  {
+    let location = scratch.location("marked.db")
+    let mark = try #require(DatabaseMark(location))
+    var settings = HubAlertSettings()
+    settings.rules.times[.hubStoreLost] = AlertTimes(begins: .zero, ends: .zero)
+    /// A start of the hub, and two of its looks.
+    func start() async throws -> (HubStores, HubAlerts) {
+      let stores = try HubStores(location: location)
+      let alerts = HubAlerts(settings, stores, LinkRegistry(), name: "h", location: location, mark: mark)
+      await stores.probe.ask()
+      for _ in 0..<2 { await alerts.look() }
+      #expect(stores.probe.lack() == nil, "it is ready: gateways are to send again")
+      return (stores, alerts)
+    }
+    func open(_ stores: HubStores) async throws -> [HubAlert] {
+      try await stores.watcher.alerts(before: .max, openOnly: true, limit: 10).alerts.filter {
+        $0.rule == "hub_store_lost"
+      }
+    }
+    func remove() { for suffix in ["", "-wal", "-shm"] { unlink(location + suffix) } }
+    do {
+      let (stores, _) = try await start()
+      #expect(try await open(stores).isEmpty)
+      #expect(mark.names == [try await stores.desk.name()])
+      await stores.copyLog(atEnd: true)
+    }
+    try FileManager.default.copyItem(atPath: location, toPath: location + ".backup")
+    remove()
+    do {
+      let (stores, _) = try await start()
+      #expect(try await open(stores).map(\.subject) == ["h"])
+    }
+    do {
+      let (stores, alerts) = try await start()
+      let alert = try #require(try await open(stores).first, "a restart does not forget it")
+      #expect(try await open(stores).count == 1)
+      _ = try await stores.desk.acknowledgeAlert(alert.id, by: "ana", note: nil, at: 5)
+      await alerts.look()
+      #expect(try await open(stores).isEmpty)
+    }
+    remove()
+    try FileManager.default.copyItem(atPath: location + ".backup", toPath: location)
+    let (stores, _) = try await start()
+    #expect(try await open(stores).isEmpty, "it is a copy of one that was here")
+    #expect(mark.names.count == 2)
+  }
+
+  @Test func `a database on a server is known by its address, where there is a folder for that`() throws {
+    let address = "postgresql://hub:secret@db.example.org/mesh"
+    #expect(DatabaseMark(address, folder: nil) == nil)
+    let mark = try #require(DatabaseMark(address, folder: "/var/lib/meshpost-hub"))
+    let other = try #require(DatabaseMark(address + "2", folder: "/var/lib/meshpost-hub"))
+    #expect(mark.location.hasPrefix("/var/lib/meshpost-hub/"))
+    #expect(!mark.location.contains("secret"))
+    #expect(mark.location != other.location)
   }
 
   @Test func `tables that a newer program has upgraded are nothing for this one, for good`() async throws {

@@ -51,7 +51,7 @@ public struct HubServer: Sendable {
     }
     let watch = HubAlerts(
       configuration.alerts, stores, registry, name: "\(ProcessInfo.processInfo.hostName):\(configuration.port)",
-      location: isServer ? nil : configuration.location)
+      location: isServer ? nil : configuration.location, mark: DatabaseMark(configuration.location))
     let refused = RefusedLogins(HubLog.write)
     api = HubAPI(
       stores: stores, access: access, registry: registry, links: links, figures: figures,

@@ -90,7 +90,7 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
         + "one id, or somebody else writes in its name.\(over)"
     case .hubDiskFull: "The hub's disk is nearly full.\(over)"
     case .hubDatabase: "The hub's database has not answered for \(begins).\(over)"
-    case .hubStoreLost: "The hub's database file was removed or replaced while the hub ran.\(over)"
+    case .hubStoreLost: "The hub's database was removed or replaced.\(over)"
     case .retentionHeld:
       "The hub's [retention] would delete far more at once than its last runs, and waits for a word.\(over)"
     }

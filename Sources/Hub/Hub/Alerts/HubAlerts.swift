@@ -43,20 +43,29 @@ actor HubAlerts {
   private let name: String
   /// Of an SQLite file; `nil`: the database is on a server, whose disk is its own matter.
   private let location: String?
+  private let mark: DatabaseMark?
   private let began = ContinuousClock.now
   private var board: AlertBoard
   private var habits = Habits()
   private var waiting: [Waiting] = []
   private var isRecalled = false
   private var retentionHeldAt: Int64?
+  /// The database's name, until it is in the mark; and what is said where it is another one than there was.
+  private var unmarked: String?
+  private var isMarked = false
+  private var replaced: String?
   private var notedAt: Int64 = 0
   /// When gateways were looked at last, and when alerts were looked for that they no longer know.
   private var lookedAt: MonotonicTime?
   private var lostAt: MonotonicTime?
   private nonisolated let kept = Mutex<Census?>(nil)
 
-  init(_ settings: HubAlertSettings, _ stores: HubStores, _ registry: LinkRegistry, name: String, location: String?) {
+  init(
+    _ settings: HubAlertSettings, _ stores: HubStores, _ registry: LinkRegistry, name: String, location: String?,
+    mark: DatabaseMark? = nil
+  ) {
     (self.settings, self.stores, self.registry, self.name, self.location) = (settings, stores, registry, name, location)
+    self.mark = mark
     board = AlertBoard(settings.rules, maxSubjects: Self.maxSubjects)
   }
 
@@ -82,7 +91,7 @@ actor HubAlerts {
 
   func look() async {
     let isLost = stores.probe.lack() == .lost
-    read(AlertSubject(.hubStoreLost, name), isLost ? .bad(text: "\(name): \(DatabaseProbe.lostFile)") : .well)
+    if isLost { read(AlertSubject(.hubStoreLost, name), .bad(text: "\(name): \(DatabaseProbe.lostFile)")) }
     // It answers.
     let lack = isLost ? nil : stores.probe.lack()
     if let lack, lack != .starting, lack != .outdated {
@@ -95,6 +104,7 @@ actor HubAlerts {
     if lack == nil {
       do {
         try await recall()
+        if !isLost { try await readLoss() }
         try await readGateways()
         try await readRetention()
         try await endLostAlerts()
@@ -106,6 +116,11 @@ actor HubAlerts {
     }
     for change in board.timedOut(now: now) { tell(change) }
     await write()
+    // The next start says nothing more of it.
+    if let name = unmarked, waiting.isEmpty {
+      mark?.keep(name)
+      (unmarked, isMarked, replaced) = (nil, true, nil)
+    }
     await count()
     // However long it takes to look: only the time in between is time without.
     if hasLooked { lookedAt = now }
@@ -176,6 +191,27 @@ actor HubAlerts {
     let over = settings.rules.times[.gatewayConflict]?.ends ?? .zero
     try await stores.desk.endConflicts(quietSince: HubClock.now - Int64(over.inSeconds * 1000), at: HubClock.now)
   }
+
+  /// What was lost stays told until somebody has seen it.
+  private func readLoss() async throws {
+    let subject = AlertSubject(.hubStoreLost, name)
+    if !isMarked, unmarked == nil {
+      let found = try await stores.watcher.name()
+      if let known = mark?.names, !known.isEmpty, !known.contains(found) {
+        replaced = "\(name): \(Self.replacedDatabase)"
+        HubLog.write(.error, Self.replacedDatabase)
+      }
+      unmarked = found
+    }
+    var text = replaced
+    if text == nil { text = try await stores.watcher.unseen(subject.rule.rawValue, name) }
+    read(subject, text.map { .bad(text: $0) } ?? .well)
+  }
+
+  private static let replacedDatabase =
+    "the database is not the one that was here before, which was removed, or replaced by another one than its backup. Gateways send again what "
+    + "their journals still have; all else (people, states, commands, what is older) is only in a backup: to have it back, end the hub and put that in "
+    + "its place"
 
   private func readDisk() {
     guard let location, settings.diskFree > 0 else { return }
