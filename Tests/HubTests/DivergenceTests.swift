@@ -99,6 +99,54 @@ import Timing
     #expect(messages["messages"]?.array?.count == 12)
   }
 
+  @Test(arguments: 0..<20 as Range<UInt64>)
+  func `two clones that share a broker are two epochs, however their events come`(_ seed: UInt64) async throws {
+    var random = SeededRandom(seed: seed)
+    let store = try HubStore(location: scratch.location("clones\(seed).db"))
+    let shared = (1...3 as ClosedRange<Int64>).map { Self.event($0, "both \($0)") }
+    let clones = ["left", "right"].map { name in
+      shared + (4...40 as ClosedRange<Int64>).map { Self.event($0, "\(name) \($0)") }
+    }
+    var rest = clones.map { $0[...] }
+    while let index = [0, 1].filter({ !rest[$0].isEmpty }).randomElement(using: &random) {
+      var batches: [PreparedBatch] = []
+      for index in [index, 1 - index].prefix(.random(in: 1...2, using: &random)) where !rest[index].isEmpty {
+        let some = rest[index].prefix(.random(in: 1...3, using: &random))
+        batches.append(Self.batch(Array(some), knows: false))
+        // Some come again, as after a cut.
+        rest[index] = rest[index].dropFirst(some.count - (some.count > 1 ? .random(in: 0...1, using: &random) : 0))
+      }
+      _ = try await store.keepUnordered(batches)
+    }
+    let found = try await all(store)
+    let names = Set(found.map { $0.split(separator: "/")[0] })
+    let texts = Set(found.map { $0.split(separator: " ", maxSplits: 1)[1] })
+    #expect(names.count == 2, "seed \(seed)")
+    #expect(texts.count == 77, "seed \(seed)")
+    #expect(found.count == texts.count, "seed \(seed)")
+    #expect(try await store.number("SELECT count(*) FROM epochs") == 2)
+    // All of it once more changes nothing.
+    for clone in clones { #expect(try await store.keepUnordered([Self.batch(clone, knows: false)]) == 0) }
+  }
+
+  @Test func `an epoch has a bound of other histories, and each of them goes on`() async throws {
+    let store = try HubStore(location: scratch.location("hub.db"))
+    for number in 0...HubStore.mostHistories {
+      let batch = Self.batch([Self.event(1, "first of \(number)")], knows: false)
+      #expect(try await store.keepUnordered([batch]) == 1)
+    }
+    let more = Self.batch([Self.event(1, "one more")], knows: false)
+    let failure = await #expect(throws: HubDatabaseError.self) { try await store.keepUnordered([more]) }
+    #expect(failure?.kind == .unfit)
+    #expect(failure?.message.contains("17 histories") == true)
+    for number in 0...HubStore.mostHistories {
+      let batch = Self.batch([Self.event(2, "second of \(number)")], knows: false)
+      #expect(try await store.take([batch]) == [.acknowledged(2)])
+    }
+    let (epochs, events) = (try await store.number("SELECT count(*) FROM epochs"), try await all(store).count)
+    #expect(epochs == 17 && events == 34)
+  }
+
   @Test func `what comes in its first epoch and in a new one within one transaction is kept once`() async throws {
     let store = try HubStore(location: scratch.location("hub.db"))
     let events = (1...2 as ClosedRange<Int64>).map { Self.event($0, "event \($0)") }

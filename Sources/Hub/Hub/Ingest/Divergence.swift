@@ -202,8 +202,8 @@ extension HubStore {
     init(_ gateway: String, _ seq: Int64) { (self.gateway, self.seq) = (gateway, seq) }
   }
 
-  /// Of senders that know of no conflicts, an event that diverges is kept under an epoch whose name comes from theirs and from what it
-  /// says: once, however often it comes, and in the place where it came.
+  /// Of senders that know of no conflicts, an event that diverges is kept in another history: once, however often it comes, and in the place
+  /// where it came.
   func setBeside(_ work: inout Work) throws(HubDatabaseError) {
     work.kept = work.accepted
     let unaware = work.accepted.filter { !$0.takesConflicts }
@@ -222,6 +222,7 @@ extension HubStore {
       }
     }
     guard !work.divergent.isEmpty else { return }
+    try findHistories(&work)
     work.kept = work.accepted.flatMap { batch in batch.takesConflicts ? [batch] : parts(batch, work) }
   }
 

@@ -60,6 +60,8 @@ extension HubStore {
     var removed: [ContactPlace: String] = [:]
     /// What is here under a number that also came for another event.
     var divergent: [EventKey: StoredEvent] = [:]
+    /// Under which epoch each of those events is kept, by the place that it would have alone.
+    var beside: [EventKey: String] = [:]
     /// Events that are here under the number that they had in the epoch before.
     var moved: Set<EventKey> = []
     /// Those of them that are in the same transaction.
@@ -80,9 +82,18 @@ extension HubStore.Work {
       || unknown.contains(HubStore.Epoch(gateway: batch.gateway, name: batch.epoch))
   }
 
+  /// What the names of an epoch's other histories begin with.
+  static func stem(_ batch: PreparedBatch) -> String { "\(batch.epoch.prefix(47))." }
+
+  /// Where it is kept if it begins a history.
+  static func ownPlace(_ event: PreparedEvent, of batch: PreparedBatch) -> Divergence {
+    let epoch = stem(batch) + (HubStore.StoredEvent(event).digest ?? "gap")
+    return Divergence(gateway: batch.gateway, epoch: epoch, seq: event.event.seq)
+  }
+
   /// Where it is kept in place of that.
   func placeBeside(_ event: PreparedEvent, of batch: PreparedBatch) -> Divergence {
-    let epoch = "\(batch.epoch.prefix(47)).\(HubStore.StoredEvent(event).digest ?? "gap")"
-    return Divergence(gateway: batch.gateway, epoch: epoch, seq: event.event.seq)
+    let own = Self.ownPlace(event, of: batch)
+    return Divergence(gateway: own.gateway, epoch: beside[own] ?? own.epoch, seq: own.seq)
   }
 }
