@@ -134,6 +134,26 @@ extension WholeProgramTests {
     }
 
     @Test(arguments: Place.allCases)
+    func `two histories that come event by event are two epochs, and a further one begins a third`(_ place: Place)
+      throws
+    {
+      let site = try Site(place)
+      func epochs() throws -> [String] {
+        try (site.page("/v1/gateways/hill/events")["events"]?.array ?? []).compactMap { $0["epoch"]?.string }
+      }
+      for number in 1...6 {
+        for name in ["left", "right", "left"] { try site.take([message(number, "\(name) \(number)")], from: "hill") }
+      }
+      let two = try epochs()
+      #expect(two.count == 12)
+      #expect(Set(two).count == 2)
+      try site.take((3...5).map { message($0, "third \($0)") }, from: "hill")
+      let three = try epochs()
+      #expect(three.count == 15)
+      #expect(Set(three).count == 3)
+    }
+
+    @Test(arguments: Place.allCases)
     func `absurd numbers and long words are answered, or refused, and nothing ends`(_ place: Place) throws {
       let site = try Site(place)
       try site.take((1...5).map { message($0, "text \($0)") }, from: "hill")
