@@ -16,7 +16,7 @@ final class HubAccess: Sendable {
     case command
     /// Metrics, of all gateways together.
     case measure
-    /// People and tokens.
+    /// People and tokens, and who did what.
     case administer
   }
 

@@ -9,16 +9,18 @@ import { route } from "../shell/route.js";
 import { fleet, gatewayName, gatewayNames, live } from "./live.js";
 
 const PAGE = 100;
-const SHOWS = ["commands", "documents", "deeds"];
+const SHOWS = ["commands", "documents"];
 
 export class View {
   #shell;
   #ends;
   #show = null;
   #part = null;
+  #shows;
 
   constructor(shell) {
     this.#shell = shell;
+    this.#shows = shell.mayAdminister ? [...SHOWS, "deeds"] : SHOWS;
     this.tabs = make("div", { class: "chips", role: "group", "aria-label": t("fleet.show") });
     this.place = make("div", { class: "hub-scroll", tabindex: 0, role: "group", "aria-label": t("hub.commands") });
     fill(shell.main, make("header", { class: "view-head" }, make("h1", { text: t("hub.commands") })), make("div", { class: "filters" }, this.tabs), this.place);
@@ -32,11 +34,11 @@ export class View {
   }
 
   async update() {
-    const show = SHOWS.includes(route.get("show")) ? route.get("show") : "commands";
+    const show = this.#shows.includes(route.get("show")) ? route.get("show") : "commands";
     if (show !== this.#show) {
       this.#show = show;
       const held = [...this.tabs.children].indexOf(document.activeElement);
-      fill(this.tabs, SHOWS.map((one) => make("button", { type: "button", class: "chip", "aria-pressed": String(one === show), text: t(`commands.${one}`), on: { click: () => route.go(`/commands${one === "commands" ? "" : `?show=${one}`}`) } })));
+      fill(this.tabs, this.#shows.map((one) => make("button", { type: "button", class: "chip", "aria-pressed": String(one === show), text: t(`commands.${one}`), on: { click: () => route.go(`/commands${one === "commands" ? "" : `?show=${one}`}`) } })));
       this.tabs.children[held]?.focus();
       this.#part?.close?.();
       this.#part = null;

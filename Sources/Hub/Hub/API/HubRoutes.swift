@@ -260,7 +260,7 @@ extension HubAPI {
           ])
         ], handler: { try await tokens($0) }),
       HubRoute(
-        method: .get, path: "/v1/audit", deed: .read, summary: "Who did what, the newest first.",
+        method: .get, path: "/v1/audit", deed: .administer, summary: "Who did what, the newest first.",
         parameters: [.whole("before", "The `next` of the page before."), Self.limit],
         answers: [
           200: Self.page(

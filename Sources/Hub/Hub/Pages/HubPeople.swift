@@ -16,9 +16,9 @@ public struct HubPerson: Sendable, Equatable {
 
     func allows(_ deed: HubAccess.Deed) -> Bool {
       switch deed {
-      case .read, .greet, .measure: true
+      case .read, .greet: true
       case .command: self != .view
-      case .administer: self == .administer
+      case .administer, .measure: self == .administer
       // Gateways have tokens.
       case .write: false
       }
