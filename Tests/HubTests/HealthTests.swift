@@ -86,9 +86,14 @@ import Testing
     func start() async throws -> (HubStores, HubAlerts) {
       let stores = try HubStores(location: location)
       let alerts = HubAlerts(settings, stores, LinkRegistry(), name: "h", location: location, mark: mark)
-      await stores.probe.ask()
-      for _ in 0..<2 { await alerts.look() }
-      #expect(stores.probe.lack() == nil, "it is ready: gateways are to send again")
+      // It is ready: gateways are to send again. A busy machine takes so long over a look that the answer is old, and then nothing was seen.
+      var looks = 0
+      while looks < 2 {
+        await stores.probe.ask()
+        try #require(stores.probe.now.failure == nil)
+        await alerts.look()
+        if stores.probe.lack() == nil { looks += 1 }
+      }
       return (stores, alerts)
     }
     func open(_ stores: HubStores) async throws -> [HubAlert] {
