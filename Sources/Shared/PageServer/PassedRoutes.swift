@@ -3,7 +3,7 @@
 /// What of the control socket pages may use. What is not named here is refused: private keys, backups with secrets, pairing, adding
 /// upstreams, raw frames.
 public enum PassedRoutes {
-  public enum Way: Sendable, Equatable {
+  public enum AnswerForm: Sendable, Equatable {
     /// One whole answer.
     case whole
     /// Rows, which may come piece by piece.
@@ -12,7 +12,7 @@ public enum PassedRoutes {
     case stream
   }
 
-  private static let reading: [String: Way] = [
+  private static let reading: [String: AnswerForm] = [
     "/v1/status": .whole, "/v1/sync": .whole, "/v1/messages": .rows, "/v1/contacts": .rows, "/v1/channels": .rows,
     "/v1/readings": .rows, "/v1/radios": .rows, "/v1/journal": .rows, "/v1/packets": .stream,
     "/v1/conversations": .rows, "/v1/live": .stream, "/v1/resolve": .whole, "/v1/outgoing": .rows,
@@ -33,7 +33,7 @@ public enum PassedRoutes {
   ]
 
   /// `nil`: pages may not.
-  public static func way(_ method: String, _ path: String) -> Way? {
+  public static func way(_ method: String, _ path: String) -> AnswerForm? {
     switch method {
     case "GET": reading[path]
     case "POST": changing.contains(path) ? .whole : nil

@@ -27,7 +27,7 @@ public protocol WebAccess: AnyObject {
 /// Answers browsers: the front end's files, signing in, and, for who is signed in, what `pass` answers.
 public final class WebServer {
   /// Answers a request for data, as the control socket does.
-  public typealias Pass = (HTTPRequest, PassedRoutes.Way, HTTPResponder) async -> Void
+  public typealias Pass = (HTTPRequest, PassedRoutes.AnswerForm, HTTPResponder) async -> Void
 
   /// When a session was used last is written down that exactly.
   private static let keptTo: Duration = .seconds(86400)
@@ -146,7 +146,7 @@ public final class WebServer {
 
   /// Answers as long as the session lasts.
   private func pass(
-    _ request: HTTPRequest, _ way: PassedRoutes.Way, _ responder: HTTPResponder, of session: [UInt8]
+    _ request: HTTPRequest, _ way: PassedRoutes.AnswerForm, _ responder: HTTPResponder, of session: [UInt8]
   ) async {
     let end = Waiter()
     answers[ObjectIdentifier(end)] = (session, end)

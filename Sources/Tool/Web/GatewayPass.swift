@@ -40,7 +40,7 @@ final class GatewayPass {
     turns = LoopSemaphore(capacity: Self.mostConnections, bound: Self.mostWaiting)
   }
 
-  func pass(_ request: HTTPRequest, _ way: PassedRoutes.Way, _ responder: HTTPResponder) async {
+  func pass(_ request: HTTPRequest, _ way: PassedRoutes.AnswerForm, _ responder: HTTPResponder) async {
     do {
       guard way == .stream else {
         return try await turns.with(0) { try await self.carry(request, way, responder) }
@@ -64,7 +64,7 @@ final class GatewayPass {
     }
   }
 
-  private func carry(_ request: HTTPRequest, _ way: PassedRoutes.Way, _ responder: HTTPResponder) async throws {
+  private func carry(_ request: HTTPRequest, _ way: PassedRoutes.AnswerForm, _ responder: HTTPResponder) async throws {
     while let line = free.popLast() {
       do {
         return try await carry(request, way, responder, on: line)
@@ -77,7 +77,7 @@ final class GatewayPass {
   }
 
   private func carry(
-    _ request: HTTPRequest, _ way: PassedRoutes.Way, _ responder: HTTPResponder, on line: Line
+    _ request: HTTPRequest, _ way: PassedRoutes.AnswerForm, _ responder: HTTPResponder, on line: Line
   ) async throws {
     let response: HTTPResponse
     do {
@@ -92,13 +92,13 @@ final class GatewayPass {
     }
     free.append(line)
     if responder.isBegun { return responder.end() }
-    let type: PassedRoutes.Way = response.status < 400 ? way : .whole
+    let type: PassedRoutes.AnswerForm = response.status < 400 ? way : .whole
     responder.respond(
       HTTPResponse(status: response.status, headers: Self.headers(type, request.path), body: response.body))
   }
 
   private func handOn(
-    _ piece: [UInt8], _ way: PassedRoutes.Way, _ request: HTTPRequest, _ responder: HTTPResponder, _ line: Line
+    _ piece: [UInt8], _ way: PassedRoutes.AnswerForm, _ request: HTTPRequest, _ responder: HTTPResponder, _ line: Line
   ) {
     // Refused: so many answers are open already, and whoever asked has been told.
     if !responder.isBegun, !responder.begin(headers: Self.headers(way, request.path)) { return line.client.close() }
@@ -111,7 +111,7 @@ final class GatewayPass {
     return Line(HTTPClient(endpoint, on: loop), tunnel)
   }
 
-  private static func headers(_ way: PassedRoutes.Way, _ path: String) -> HTTPHeaders {
+  private static func headers(_ way: PassedRoutes.AnswerForm, _ path: String) -> HTTPHeaders {
     var headers = WebGuard.headers
     let type =
       switch way {

@@ -9,7 +9,7 @@ import TOML
 /// A new key is hidden until it is listed here. Secrets are in unexpected places: arguments of programs,
 /// texts of templates, names of channels (of which the secret of a `#channel` follows).
 enum ShownConfiguration {
-  private enum Way {
+  private enum Disclosure {
     /// The value as it is, without what looks like a secret.
     case whole
     /// The scheme and the host of an address.
@@ -22,13 +22,13 @@ enum ShownConfiguration {
     case count
   }
 
-  private static let alerts: [String: Way] = {
+  private static let alerts: [String: Disclosure] = {
     let rules = AlertRule.ofGateways.map(\.rawValue)
-    let keys = rules.flatMap { [$0, "\($0)_after_s", "\($0)_over_s"] }.map { ($0, Way.whole) }
+    let keys = rules.flatMap { [$0, "\($0)_after_s", "\($0)_over_s"] }.map { ($0, Disclosure.whole) }
     return ["nodes": .count, "tag": .whole, "disk_free": .whole].merging(keys) { own, _ in own }
   }()
 
-  private static let ways: [String: [String: Way]] = [
+  private static let ways: [String: [String: Disclosure]] = [
     "gateway": ["id": .whole],
     "radio": [
       "link": .whole, "key": .whole, "set_time": .whole, "adapter": .whole, "power_on": .whole, "unblock": .whole,
@@ -103,7 +103,7 @@ enum ShownConfiguration {
 
   private static let hidden = "(hidden)"
 
-  private static func lines(_ table: TOMLTable, _ ways: [String: Way]) -> [String] {
+  private static func lines(_ table: TOMLTable, _ ways: [String: Disclosure]) -> [String] {
     table.entries.map { entry in
       "\(shown(entry.key)) = \(ways[entry.key].flatMap { shown(entry.value, $0) } ?? hidden)"
     }
@@ -121,7 +121,7 @@ enum ShownConfiguration {
   ]
 
   /// `nil`: hidden.
-  private static func shown(_ value: TOMLValue, _ way: Way) -> String? {
+  private static func shown(_ value: TOMLValue, _ way: Disclosure) -> String? {
     switch (way, value.kind) {
     case (.whole, .integer(let number)): return "\(number)"
     case (.whole, .bool(let bool)): return "\(bool)"

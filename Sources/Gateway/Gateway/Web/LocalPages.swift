@@ -111,17 +111,17 @@ final class LocalPages {
 
   // MARK: What is kept
 
-  private func readSecrets() -> WebSecrets.Kept {
+  private func readSecrets() -> WebSecrets.Contents {
     do throws(WebSecrets.Failure) {
       return try secrets.read()
     } catch {
       log.error("pages: \(error): nobody can sign in")
-      return WebSecrets.Kept()
+      return WebSecrets.Contents()
     }
   }
 
   /// A clock that was set makes a session at most as old as it says: then somebody has to sign in again.
-  private func sessions(_ kept: WebSecrets.Kept) -> WebSessions {
+  private func sessions(_ kept: WebSecrets.Contents) -> WebSessions {
     let (now, seconds) = (loop.now, loop.wallClock.seconds)
     return WebSessions(
       kept.sessions.map { session in
@@ -132,7 +132,7 @@ final class LocalPages {
   }
 
   func setPassword(_ hash: String?) throws(WebSecrets.Failure) {
-    try secrets.write(WebSecrets.Kept(hash: hash))
+    try secrets.write(WebSecrets.Contents(hash: hash))
     self.hash = hash
     web?.endSessions()
     guard web != nil else { return }
@@ -169,7 +169,7 @@ extension LocalPages: WebAccess {
     let (now, seconds) = (loop.now, loop.wallClock.seconds)
     do throws(WebSecrets.Failure) {
       try secrets.write(
-        WebSecrets.Kept(
+        WebSecrets.Contents(
           hash: hash,
           sessions: sessions.sessions.map {
             ($0.digest, seconds - Int64(clamping: (now - $0.usedAt).components.seconds))

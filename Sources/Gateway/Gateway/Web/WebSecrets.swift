@@ -12,7 +12,7 @@ struct WebSecrets {
     let description: String
   }
 
-  struct Kept {
+  struct Contents {
     /// `nil`: none is set.
     var hash: String?
     /// When a session was used is in seconds since 1970 here.
@@ -26,10 +26,10 @@ struct WebSecrets {
   init(store: String) { location = store + ".web" }
 
   /// Reads the file; without one nothing is set.
-  func read() throws(Failure) -> Kept {
+  func read() throws(Failure) -> Contents {
     let descriptor = open(location, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)
     guard descriptor >= 0 else {
-      if errno == ENOENT { return Kept() }
+      if errno == ENOENT { return Contents() }
       throw failure("open")
     }
     defer { close(descriptor) }
@@ -42,7 +42,7 @@ struct WebSecrets {
     guard let value = try? JSONValue(parsing: bytes) else {  // `try?`: what is wrong with it helps nobody
       throw Failure(description: "\(location) is damaged: set the password again with `meshpost web password`")
     }
-    var kept = Kept(hash: value["password"]?.string)
+    var kept = Contents(hash: value["password"]?.string)
     for session in value["sessions"]?.array ?? [] {
       guard let digest = session["digest"]?.string.flatMap({ Hex.bytes($0) }), digest.count == 32,
         let used = session["used_at"]?.integer
@@ -55,7 +55,7 @@ struct WebSecrets {
   }
 
   /// A power cut does not bring back a password that was changed.
-  func write(_ kept: Kept) throws(Failure) {
+  func write(_ kept: Contents) throws(Failure) {
     let bytes = JSONWriter.object { json in
       json.field("password", kept.hash)
       json.objects("sessions", kept.sessions) { session, json in

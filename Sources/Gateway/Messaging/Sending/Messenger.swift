@@ -45,7 +45,7 @@ public final class Messenger {
   /// Messages that are under way, at most as many as the machine lets wait for acknowledgements, and one.
   var underWay: [Int64: UnderWay] = [:]
   /// What the radio was given, until the machine has its answer.
-  var handed: Handed?
+  var handed: HandedMessage?
   /// Rows whose newest state is not on disk yet.
   var unsaved: [Int64: Unsaved] = [:]
   var keeping: LoopTask?

@@ -22,13 +22,13 @@ struct Attempt {
 }
 
 /// The radio was given a message.
-struct Handed {
+struct HandedMessage {
   let id: Int64
   let question: RadioQuestion
 }
 
 /// Why the radio was not given it.
-private struct NotHanded: Error {
+private struct NotHandedOver: Error {
   let answer: DeliveryAnswer
 }
 
@@ -37,7 +37,7 @@ extension Messenger {
   /// Delivers one message, from its first attempt to its end.
   private func deliver(_ id: Int64, _ attempts: Mailbox<Attempt>) async throws(CancellationError) {
     while let attempt = try await attempts.next() {
-      do throws(NotHanded) {
+      do throws(NotHandedOver) {
         let (message, number) = try await keep(attempt, of: id)
         try await hand(message, number, attempt.route)
       } catch {
@@ -156,15 +156,15 @@ extension Messenger {
   // MARK: An attempt
 
   /// On disk that it is being sent, and how, before the radio gets it.
-  private func keep(_ attempt: Attempt, of id: Int64) async throws(NotHanded) -> (OutgoingMessage, number: UInt8) {
+  private func keep(_ attempt: Attempt, of id: Int64) async throws(NotHandedOver) -> (OutgoingMessage, number: UInt8) {
     // An acknowledgement of an earlier attempt can come at any time.
     guard session.isLive(id), var message = row(id), isOfThisRadio(message),
       let own = synchronizer.connection.identity?.info
-    else { throw NotHanded(answer: .notTried) }
+    else { throw NotHandedOver(answer: .notTried) }
     let number = prepare(&message, attempt.number, own)
     message.airtime += attempt.airtime
     guard await save(message, airtime: attempt.airtime).failure() == nil, !Task.isCancelled else {
-      throw NotHanded(answer: .notTried)
+      throw NotHandedOver(answer: .notTried)
     }
     for code in message.codes { session.expect(code, for: id) }
     return (message, number)
@@ -190,12 +190,12 @@ extension Messenger {
   }
 
   /// Gives it to the radio, and returns when the machine has the radio's answer.
-  private func hand(_ message: OutgoingMessage, _ number: UInt8, _ route: DeliveryRoute) async throws(NotHanded) {
+  private func hand(_ message: OutgoingMessage, _ number: UInt8, _ route: DeliveryRoute) async throws(NotHandedOver) {
     if message.kind == .channel { return try await handToChannel(message) }
-    guard let key = message.recipient, let time = message.senderTime else { throw NotHanded(answer: .refused) }
+    guard let key = message.recipient, let time = message.senderTime else { throw NotHandedOver(answer: .refused) }
     if route == .resetAndFlood {
       guard let reset = synchronizer.connection.submit(.resetPath(key), .interactive) else {
-        throw NotHanded(answer: .notTried)
+        throw NotHandedOver(answer: .notTried)
       }
       // Whatever comes of it: if the path stays, the message goes along it once more.
       _ = await reset.outcome()
@@ -204,18 +204,18 @@ extension Messenger {
     try await hand(.sendText(text), message)
   }
 
-  private func handToChannel(_ message: OutgoingMessage) async throws(NotHanded) {
+  private func handToChannel(_ message: OutgoingMessage) async throws(NotHandedOver) {
     var channel: Channel?
     let region: Region?
     do {
       try store.eachChannel { if $0.secret.digest == message.channel { channel = channel ?? $0 } }
       region = try channel.flatMap { try store.region(ofChannel: $0.secret.digest) }.flatMap { Region($0) }
     } catch {
-      throw NotHanded(answer: .notTried)
+      throw NotHandedOver(answer: .notTried)
     }
-    guard let channel, let time = message.senderTime else { throw NotHanded(answer: .unknown) }
+    guard let channel, let time = message.senderTime else { throw NotHandedOver(answer: .unknown) }
     // The radio was given a longer name since: it would cut the text, silently.
-    guard message.text.bytes.count <= TextLimit.channel(ownName: ownName) else { throw NotHanded(answer: .refused) }
+    guard message.text.bytes.count <= TextLimit.channel(ownName: ownName) else { throw NotHandedOver(answer: .refused) }
     if let name = ownName {
       echoes.expect(
         message.id, text: message.text, time: time, name: name, secret: channel.secret, now: loop.now)
@@ -224,11 +224,11 @@ extension Messenger {
     if let region { try await hand(command, in: region, message) } else { try await hand(command, message) }
   }
 
-  private func hand(_ command: Command, _ message: OutgoingMessage) async throws(NotHanded) {
+  private func hand(_ command: Command, _ message: OutgoingMessage) async throws(NotHandedOver) {
     guard mayGo(message), let question = synchronizer.connection.submit(command, .interactive) else {
-      throw NotHanded(answer: .notTried)
+      throw NotHandedOver(answer: .notTried)
     }
-    handed = Handed(id: message.id, question: question)
+    handed = HandedMessage(id: message.id, question: question)
     _ = await question.outcome()
     takeAnswer()
   }
@@ -236,15 +236,15 @@ extension Messenger {
   /// The radio has one scope for all that it floods: it is set for this one message, and taken back
   /// (docs/protocol/companion.md § 9.7). Where it cannot be set nothing is sent: the message would go to people whom it
   /// is not for.
-  private func hand(_ command: Command, in region: Region, _ message: OutgoingMessage) async throws(NotHanded) {
+  private func hand(_ command: Command, in region: Region, _ message: OutgoingMessage) async throws(NotHandedOver) {
     let group: [RadioSession.Submission] = [
       .init(.setFloodScopeKey(region.scopeOverride)), .init(command, needsSuccess: true),
       .init(.setFloodScopeKey(.useDefault)),
     ]
     guard mayGo(message), let asked = synchronizer.connection.submit(group: group, .interactive) else {
-      throw NotHanded(answer: .notTried)
+      throw NotHandedOver(answer: .notTried)
     }
-    handed = Handed(id: message.id, question: asked[1])
+    handed = HandedMessage(id: message.id, question: asked[1])
     if case .failed(.refused) = await asked[0].outcome() { sayThatRegionsAreUnknown(region) }
     _ = await asked[1].outcome()
     takeAnswer()

@@ -21,7 +21,7 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
   }
 
   /// How the hub is reached.
-  enum Way {
+  enum Route {
     case none
     case live(WebSocket)
     case http
@@ -48,7 +48,7 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
   private let log: Log
   let http: HubOverHTTP
   let meter = TrafficMeter()
-  private(set) var way = Way.none
+  private(set) var way = Route.none
   /// Batches that have no answer yet, in order.
   private var batches: [(number: Int, lane: Lane?, last: Int64, answer: Promise<Verdict>)] = []
   var lastNumber = 0

@@ -105,7 +105,7 @@ public final class JournalUpstream: Upstream {
   var isPaused = false
   /// A server that lies makes us spin no faster than this.
   var starts = FreshStarts()
-  let desk: CommandIntake
+  let commandIntake: CommandIntake
   var bucketSync: BucketSync?
   /// `nil`: it may use any number of bytes at any hour.
   let account: AllowanceAccount?
@@ -129,7 +129,7 @@ public final class JournalUpstream: Upstream {
     let log = log.about(.upstream, settings.name)
     self.log = log
     shipment = Shipment(maxEvents: settings.batchEvents, maxBytes: settings.batchBytes)
-    desk = CommandIntake(
+    commandIntake = CommandIntake(
       CommandIntake.Settings(
         allowed: settings.allowed, perMinute: settings.commandsPerMinute, perHour: settings.commandsPerHour),
       upstream: settings.name, store: store, on: loop, log: log)
@@ -150,11 +150,12 @@ public final class JournalUpstream: Upstream {
 
   /// Receives what the server sends.
   func connect() {
-    carrier.commands = desk
+    carrier.commands = commandIntake
     guard let source = carrier as? any UpdatesSource else { return }
     settings.filter.own = settings.name
     let bucketSync = BucketSync(
-      upstream: settings.name, rights: settings.allowed, store: store, source: source, commands: desk, on: loop,
+      upstream: settings.name, rights: settings.allowed, store: store, source: source, commands: commandIntake,
+      on: loop,
       log: log, acknowledged: { [weak self] in self?.lanes.messages.taken ?? 0 })
     bucketSync.host = host
     self.bucketSync = bucketSync
@@ -163,9 +164,9 @@ public final class JournalUpstream: Upstream {
   /// Who carries out what the server asks for, and gets what it sends.
   public weak var host: (any RelayHost)? {
     didSet {
-      desk.host = host
+      commandIntake.host = host
       bucketSync?.host = host
-      desk.runNext()
+      commandIntake.runNext()
     }
   }
 

@@ -60,7 +60,7 @@ extension JournalUpstream {
       lost: backlog?.lost ?? 0, age: age, givenUp: givenUp ?? 0, tooOld: tooOld.all,
       reason: reason, lastSuccess: lastSuccess, batches: batches, bytesSent: carrier.bytesSent,
       certificateExpiry: carrier.certificateExpiry, rate: rate.map { Int64(min($0, Self.longest)) },
-      allowance: allowanceStatus, refusedCommands: desk.refused)
+      allowance: allowanceStatus, refusedCommands: commandIntake.refused)
   }
 
   /// Events are delivered, or there are none; questions and states are not.

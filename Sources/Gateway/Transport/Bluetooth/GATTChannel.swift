@@ -11,7 +11,7 @@ import Glibc
 /// Closed with its connection; the next connection has a new channel.
 final class GATTChannel {
   /// The destination of frames.
-  private enum Way {
+  private enum Destination {
     case socket(Int32)
     /// WriteValue of this object.
     case characteristic(String)
@@ -160,10 +160,10 @@ final class GATTChannel {
     if !frames.put(frame) { broke() }
   }
 
-  private func begin(_ way: Way) { writer = loop.begin { [self] in await write(to: way) } }
+  private func begin(_ way: Destination) { writer = loop.begin { [self] in await write(to: way) } }
 
   /// Writes frames in order until the channel is closed.
-  private func write(to way: Way) async {
+  private func write(to way: Destination) async {
     do {
       while let frame = try await frames.next() {
         switch way {

@@ -5,9 +5,9 @@ import HummingbirdCore
 import NIOCore
 import Synchronization
 
-/// The hub's connections, within the limit of descriptors: `Seating` decides, this closes and logs.
+/// The hub's connections, within the limit of descriptors: `ConnectionLimiter` decides, this closes and logs.
 final class Places: Sendable {
-  enum Admission { case seated, turnedAway, dropped }
+  enum Admission { case admitted, turnedAway, dropped }
 
   /// Maximum connections that are being refused with an answer; further ones are closed without one.
   static let maxTurnedAway = 8
@@ -19,7 +19,7 @@ final class Places: Sendable {
   static let fewest = 4
 
   private struct State {
-    var seating: Seating
+    var limiter: ConnectionLimiter
     var lastNumber = 0
     var numbers: [ObjectIdentifier: Int] = [:]
     var channels: [Int: any Channel] = [:]
@@ -40,7 +40,7 @@ final class Places: Sendable {
 
   init(most: Int, _ access: HubAccess, log: @escaping HubLog.Write) {
     (self.most, self.access) = (most, access)
-    state = Mutex(State(seating: Seating(most: most)))
+    state = Mutex(State(limiter: ConnectionLimiter(most: most)))
     crowd = RareLine(log)
     fullness = RareLine(log)
   }
@@ -50,7 +50,7 @@ final class Places: Sendable {
     min(wanted, limit - open - spare - maxTurnedAway - maxAccepted)
   }
 
-  var count: Int { state.withLock { $0.seating.count } }
+  var count: Int { state.withLock { $0.limiter.count } }
   var refusedCount: Int { state.withLock { $0.refused } }
 
   func admit(_ channel: any Channel) -> Admission {
@@ -58,26 +58,26 @@ final class Places: Sendable {
       state.lastNumber += 1
       let number = state.lastNumber
       var evicted: (any Channel)?
-      switch state.seating.arrived(number, from: Self.address(of: channel)) {
+      switch state.limiter.arrived(number, from: Self.address(of: channel)) {
       case .full:
         state.refused += 1
         guard state.turnedAway < Self.maxTurnedAway else { return (.dropped, nil) }
         state.turnedAway += 1
         return (.turnedAway, nil)
-      case .seatedInPlaceOf(let victim):
+      case .admittedInPlaceOf(let victim):
         state.refused += 1
         evicted = Self.forget(victim, &state)
-      case .seated: break
+      case .admitted: break
       }
       state.numbers[ObjectIdentifier(channel)] = number
       state.channels[number] = channel
-      return (.seated, evicted)
+      return (.admitted, evicted)
     }
     if let closing {
       closing.close(promise: nil)
       crowd.say("all \(most) connections are in use: closing the oldest without a token")
     }
-    if admission != .seated {
+    if admission != .admitted {
       fullness.say(
         "all \(most) connections are in use: refusing new ones; raise max_connections and LimitNOFILE")
     }
@@ -97,7 +97,7 @@ final class Places: Sendable {
       if admission == .turnedAway { state.turnedAway -= 1 }
       guard let number = state.numbers[ObjectIdentifier(channel)] else { return }
       _ = Self.forget(number, &state)
-      state.seating.left(number)
+      state.limiter.left(number)
     }
   }
 
@@ -105,7 +105,7 @@ final class Places: Sendable {
   func showed(_ channel: any Channel, _ grant: HubAccess.Grant) -> Bool {
     let hasPlace = state.withLock { state in
       guard let number = state.numbers[ObjectIdentifier(channel)] else { return true }
-      guard state.seating.showed(number, as: grant.holder) else { return false }
+      guard state.limiter.showed(number, as: grant.holder) else { return false }
       state.grants[number] = grant
       return true
     }
@@ -128,25 +128,25 @@ final class Places: Sendable {
     state.withLock { state in
       Set(
         state.grants.compactMap { number, grant in
-          if case .session(let token) = grant.proof, !state.seating.isIdle(number) { token } else { nil }
+          if case .session(let token) = grant.proof, !state.limiter.isIdle(number) { token } else { nil }
         })
     }
   }
 
   func idle(_ channel: any Channel, _ isIdle: Bool) {
     state.withLock { state in
-      if let number = state.numbers[ObjectIdentifier(channel)] { state.seating.idle(number, isIdle) }
+      if let number = state.numbers[ObjectIdentifier(channel)] { state.limiter.idle(number, isIdle) }
     }
   }
 
   func asks(_ channel: any Channel, for address: String) {
     state.withLock { state in
-      if let number = state.numbers[ObjectIdentifier(channel)] { state.seating.asks(number, for: address) }
+      if let number = state.numbers[ObjectIdentifier(channel)] { state.limiter.asks(number, for: address) }
     }
   }
 
   func isKnown(_ channel: any Channel) -> Bool {
-    state.withLock { state in state.numbers[ObjectIdentifier(channel)].map { state.seating.isKnown($0) } ?? false }
+    state.withLock { state in state.numbers[ObjectIdentifier(channel)].map { state.limiter.isKnown($0) } ?? false }
   }
 
   /// The holder of an address: for IPv6 a /64 network, which is one household's.

@@ -48,7 +48,7 @@ struct LinkUpgradeChannel: ServerChildChannel, HTTPChannelHandler {
   func setup(channel: any Channel, logger: Logger) -> EventLoopFuture<Value> {
     channel.eventLoop.makeCompletedFuture {
       switch places.admit(channel) {
-      case .seated:
+      case .admitted:
         try ReadBuffers.use(by: channel)
         return Value(channel: channel, negotiated: try negotiation(channel, logger))
       case .turnedAway: try channel.pipeline.syncOperations.addHandler(TurnedAway())

@@ -6,7 +6,7 @@ import Sockets
 
 /// A small HTTP/1.1 server on a Unix socket or TCP, for the control socket, the pages and tests.
 public final class HTTPServer {
-  /// Maximum number of connections; at the limit one that can be spared is closed for a new one (`Seating`).
+  /// Maximum number of connections; at the limit one that can be spared is closed for a new one (`ConnectionLimiter`).
   public static let maxConnections = 32
   /// Maximum number of endless answers, so that followers do not lock out other clients.
   public static let maxStreams = 24
@@ -34,7 +34,7 @@ public final class HTTPServer {
   private var task: LoopTask?
   private var connections: [Int: ServerConnection] = [:]
   private var lastNumber = 0
-  private var seating: Seating
+  private var limiter: ConnectionLimiter
   private var timer: LoopTimer?
 
   /// Listens at `location`. Replaces the stale socket of a dead process, but not one that answers.
@@ -63,7 +63,7 @@ public final class HTTPServer {
     }
     port = 0
     // All of them are the operator's: who was idle longest makes room.
-    seating = Seating(most: Self.maxConnections, mostOfOne: Self.maxConnections, fairShare: 0)
+    limiter = ConnectionLimiter(most: Self.maxConnections, mostOfOne: Self.maxConnections, fairShare: 0)
     acceptor = Acceptor(descriptor, name: "the control socket", reserve: .serves, on: loop, log: log)
     task = loop.begin { await self.run() }
   }
@@ -77,7 +77,7 @@ public final class HTTPServer {
     location = nil
     self.handler = handler
     (bodyLimit, admits) = (Self.maxBody, { _ in true })
-    seating = Seating(most: Self.maxConnections, mostOfOne: Self.maxOfOne)
+    limiter = ConnectionLimiter(most: Self.maxConnections, mostOfOne: Self.maxOfOne)
     let descriptor: Int32
     (descriptor, port) = try LoopbackSocket.listen(on: loopbackPort)
     acceptor = Acceptor(descriptor, name: "port \(port)", reserve: .turnsAway, on: loop, log: log)
@@ -95,7 +95,7 @@ public final class HTTPServer {
     port = address.port
     self.handler = handler
     (self.bodyLimit, self.admits) = (bodyLimit, admits)
-    seating = Seating(most: Self.maxConnections, mostOfOne: Self.maxOfOne)
+    limiter = ConnectionLimiter(most: Self.maxConnections, mostOfOne: Self.maxOfOne)
     acceptor = Acceptor(try address.listen(), name: name, reserve: .turnsAway, on: loop, log: log)
     task = loop.begin { await self.run() }
   }
@@ -115,7 +115,7 @@ public final class HTTPServer {
       // `try?`: throws only when the server is stopped.
       while let socket = try? await acceptor.accept(makingRoom: makeRoom) {
         let peer = location == nil ? ListenAddress.peer(of: socket) : nil
-        guard admits(peer), let number = seat(peer) else {
+        guard admits(peer), let number = admit(peer) else {
           close(socket)
           continue
         }
@@ -126,7 +126,7 @@ public final class HTTPServer {
         loop.begin(in: &group) {
           await connection.run()
           self.connections[number] = nil
-          self.seating.left(number)
+          self.limiter.left(number)
         }
       }
       group.cancelAll()
@@ -136,37 +136,37 @@ public final class HTTPServer {
   // MARK: Who has a connection
 
   /// `nil`: there is no room.
-  private func seat(_ peer: IPAddress?) -> Int? {
+  private func admit(_ peer: IPAddress?) -> Int? {
     // A handler may go on for a while after that.
-    for (number, connection) in connections where !connection.isOpen { seating.left(number) }
+    for (number, connection) in connections where !connection.isOpen { limiter.left(number) }
     lastNumber += 1
-    switch seating.arrived(lastNumber, from: peer?.network ?? "") {
+    switch limiter.arrived(lastNumber, from: peer?.network ?? "") {
     case .full: return nil
-    case .seatedInPlaceOf(let victim): connections[victim]?.close()
-    case .seated: break
+    case .admittedInPlaceOf(let victim): connections[victim]?.close()
+    case .admitted: break
     }
-    if location != nil { _ = seating.showed(lastNumber, as: "") }
-    seating.idle(lastNumber, true)
+    if location != nil { _ = limiter.showed(lastNumber, as: "") }
+    limiter.idle(lastNumber, true)
     return lastNumber
   }
 
   /// False: all connections are busy.
   private func makeRoom() -> Bool {
-    guard let victim = seating.makeRoom(for: "") else { return false }
+    guard let victim = limiter.makeRoom(for: "") else { return false }
     connections[victim]?.close()
     return true
   }
 
   /// The connection was used.
-  func used(_ connection: ServerConnection) { seating.idle(connection.number, !connection.isBusy) }
+  func used(_ connection: ServerConnection) { limiter.idle(connection.number, !connection.isBusy) }
 
-  func isKnown(_ connection: ServerConnection) -> Bool { seating.isKnown(connection.number) }
+  func isKnown(_ connection: ServerConnection) -> Bool { limiter.isKnown(connection.number) }
 
   func showed(_ connection: ServerConnection, as holder: String) -> Bool {
-    seating.showed(connection.number, as: holder)
+    limiter.showed(connection.number, as: holder)
   }
 
-  func asks(_ connection: ServerConnection, for address: String) { seating.asks(connection.number, for: address) }
+  func asks(_ connection: ServerConnection, for address: String) { limiter.asks(connection.number, for: address) }
 
   /// Closes connections that do not get on. On the control socket none: whoever pipes an answer into a pager may take it when they like.
   private func look() {

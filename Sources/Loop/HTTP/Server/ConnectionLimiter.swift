@@ -5,19 +5,19 @@
 /// A *stranger* has not shown a token or a session yet; others have a holder. When all places are taken, strangers are closed first: of the
 /// address with the most the one that was used longest ago. A client that opens many connections and shows nothing therefore closes its own, and
 /// others can connect.
-public struct Seating {
+public struct ConnectionLimiter {
   /// A holder of more connections than this gives up idle ones when others need them.
   public static let fairShare = 8
 
   /// What becomes of a new connection.
   public enum Arrival: Equatable {
-    case seated
-    /// Seated, and this one is to be closed for it.
-    case seatedInPlaceOf(Int)
+    case admitted
+    /// Admitted, and this one is to be closed for it.
+    case admittedInPlaceOf(Int)
     case full
   }
 
-  private struct Guest {
+  private struct Connection {
     var holder: String
     var isKnown: Bool
     var isIdle = false
@@ -27,7 +27,7 @@ public struct Seating {
   /// Connections that one holder may have.
   private let mostOfOne: Int
   private let fairShare: Int
-  private var guests: [Int: Guest] = [:]
+  private var connections: [Int: Connection] = [:]
   /// Numbers of connections by holder, in order of their last use.
   private var strangers: [String: [Int]] = [:]
   private var known: [String: [Int]] = [:]
@@ -38,20 +38,20 @@ public struct Seating {
     self.mostOfOne = mostOfOne ?? max(fairShare, most / 4)
   }
 
-  /// Those that are seated.
-  public var count: Int { guests.count }
+  /// Those that are admitted.
+  public var count: Int { connections.count }
 
   /// Whether it has shown who it is.
-  public func isKnown(_ number: Int) -> Bool { guests[number]?.isKnown == true }
+  public func isKnown(_ number: Int) -> Bool { connections[number]?.isKnown == true }
 
   /// `number` grows from one connection to the next.
   public mutating func arrived(_ number: Int, from address: String) -> Arrival {
-    var arrival = Arrival.seated
-    if guests.count >= most {
+    var arrival = Arrival.admitted
+    if connections.count >= most {
       guard let victim = makeRoom(for: address) else { return .full }
-      arrival = .seatedInPlaceOf(victim)
+      arrival = .admittedInPlaceOf(victim)
     }
-    guests[number] = Guest(holder: address, isKnown: false)
+    connections[number] = Connection(holder: address, isKnown: false)
     strangers[address, default: []].append(number)
     return arrival
   }
@@ -65,35 +65,35 @@ public struct Seating {
 
   /// A proxy has said for whom it asks: among strangers the connection counts as that one's.
   public mutating func asks(_ number: Int, for address: String) {
-    guard let guest = guests[number], !guest.isKnown, guest.holder != address else { return }
+    guard let connection = connections[number], !connection.isKnown, connection.holder != address else { return }
     left(number)
-    guests[number] = Guest(holder: address, isKnown: false)
+    connections[number] = Connection(holder: address, isKnown: false)
     strangers[address, default: []].append(number)
   }
 
   /// The connection has a valid token, or a session. False: its holder has too many connections.
   public mutating func showed(_ number: Int, as holder: String) -> Bool {
-    guard let guest = guests[number], !guest.isKnown || guest.holder != holder else { return true }
+    guard let connection = connections[number], !connection.isKnown || connection.holder != holder else { return true }
     guard known[holder]?.count ?? 0 < mostOfOne else { return false }
     left(number)
-    guests[number] = Guest(holder: holder, isKnown: true)
+    connections[number] = Connection(holder: holder, isKnown: true)
     known[holder, default: []].append(number)
     return true
   }
 
   /// A connection was used, and is idle between requests or not; a live link never is.
   public mutating func idle(_ number: Int, _ isIdle: Bool) {
-    guard let guest = guests[number] else { return }
-    guests[number]?.isIdle = isIdle
-    if guest.isKnown {
-      Self.renew(number, of: guest.holder, in: &known)
+    guard let connection = connections[number] else { return }
+    connections[number]?.isIdle = isIdle
+    if connection.isKnown {
+      Self.renew(number, of: connection.holder, in: &known)
     } else {
-      Self.renew(number, of: guest.holder, in: &strangers)
+      Self.renew(number, of: connection.holder, in: &strangers)
     }
   }
 
   /// Whether nothing is under way on it.
-  public func isIdle(_ number: Int) -> Bool { guests[number]?.isIdle == true }
+  public func isIdle(_ number: Int) -> Bool { connections[number]?.isIdle == true }
 
   private static func renew(_ number: Int, of holder: String, in table: inout [String: [Int]]) {
     guard table[holder]?.last != number else { return }
@@ -103,11 +103,11 @@ public struct Seating {
 
   /// It is closed.
   public mutating func left(_ number: Int) {
-    guard let guest = guests.removeValue(forKey: number) else { return }
-    if guest.isKnown {
-      Self.remove(number, of: guest.holder, from: &known)
+    guard let connection = connections.removeValue(forKey: number) else { return }
+    if connection.isKnown {
+      Self.remove(number, of: connection.holder, from: &known)
     } else {
-      Self.remove(number, of: guest.holder, from: &strangers)
+      Self.remove(number, of: connection.holder, from: &strangers)
     }
   }
 

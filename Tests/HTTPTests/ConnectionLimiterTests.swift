@@ -4,79 +4,79 @@ import Testing
 
 @testable import HTTP
 
-@Suite struct SeatingTests {
+@Suite struct ConnectionLimiterTests {
   @Test func `who opens connections without a token pushes out their own`() {
-    var seating = Seating(most: 10)
-    #expect(seating.arrived(1, from: "honest") == .seated)
-    for number in 2...10 { #expect(seating.arrived(number, from: "crowd") == .seated) }
+    var limiter = ConnectionLimiter(most: 10)
+    #expect(limiter.arrived(1, from: "honest") == .admitted)
+    for number in 2...10 { #expect(limiter.arrived(number, from: "crowd") == .admitted) }
     // The oldest of all is the honest one; the crowd's oldest goes all the same.
-    #expect(seating.arrived(11, from: "crowd") == .seatedInPlaceOf(2))
-    #expect(seating.arrived(12, from: "another") == .seatedInPlaceOf(3))
-    #expect(seating.count == 10)
+    #expect(limiter.arrived(11, from: "crowd") == .admittedInPlaceOf(2))
+    #expect(limiter.arrived(12, from: "another") == .admittedInPlaceOf(3))
+    #expect(limiter.count == 10)
   }
 
   @Test func `one from each address, the oldest makes room`() {
-    var seating = Seating(most: 3)
-    for number in 1...3 { _ = seating.arrived(number, from: "a\(number)") }
-    #expect(seating.arrived(4, from: "a4") == .seatedInPlaceOf(1))
+    var limiter = ConnectionLimiter(most: 3)
+    for number in 1...3 { _ = limiter.arrived(number, from: "a\(number)") }
+    #expect(limiter.arrived(4, from: "a4") == .admittedInPlaceOf(1))
     // A newcomer of an address that has one already counts for it.
-    #expect(seating.arrived(5, from: "a3") == .seatedInPlaceOf(3))
+    #expect(limiter.arrived(5, from: "a3") == .admittedInPlaceOf(3))
   }
 
   @Test func `behind a proxy who opens many makes room, not the proxy's others`() {
-    var seating = Seating(most: 4)
+    var limiter = ConnectionLimiter(most: 4)
     for number in 1...4 {
-      _ = seating.arrived(number, from: "proxy")
-      seating.asks(number, for: number == 1 ? "honest" : "crowd")
+      _ = limiter.arrived(number, from: "proxy")
+      limiter.asks(number, for: number == 1 ? "honest" : "crowd")
     }
-    #expect(seating.arrived(5, from: "proxy") == .seatedInPlaceOf(2))
-    #expect(seating.showed(3, as: "session") == true)
-    seating.asks(3, for: "crowd")
-    #expect(seating.isKnown(3), "what was shown counts for more than what a proxy says")
+    #expect(limiter.arrived(5, from: "proxy") == .admittedInPlaceOf(2))
+    #expect(limiter.showed(3, as: "session") == true)
+    limiter.asks(3, for: "crowd")
+    #expect(limiter.isKnown(3), "what was shown counts for more than what a proxy says")
   }
 
   @Test func `who was idle longest makes room where all are one's own`() {
-    var seating = Seating(most: 3, mostOfOne: 3, fairShare: 0)
+    var limiter = ConnectionLimiter(most: 3, mostOfOne: 3, fairShare: 0)
     for number in 1...3 {
-      _ = seating.arrived(number, from: "")
-      #expect(seating.showed(number, as: "") == true)
-      seating.idle(number, true)
+      _ = limiter.arrived(number, from: "")
+      #expect(limiter.showed(number, as: "") == true)
+      limiter.idle(number, true)
     }
-    seating.idle(1, true)
-    seating.idle(2, false)
-    #expect(seating.makeRoom(for: "") == 3)
-    #expect(seating.makeRoom(for: "") == 1)
-    #expect(seating.makeRoom(for: "") == nil)
+    limiter.idle(1, true)
+    limiter.idle(2, false)
+    #expect(limiter.makeRoom(for: "") == 3)
+    #expect(limiter.makeRoom(for: "") == 1)
+    #expect(limiter.makeRoom(for: "") == nil)
   }
 
   @Test func `whoever has shown a token stays, and a full house turns away`() {
-    var seating = Seating(most: 4)
+    var limiter = ConnectionLimiter(most: 4)
     for number in 1...4 {
-      _ = seating.arrived(number, from: "proxy")
-      #expect(seating.showed(number, as: "gateway \(number)") == true)
+      _ = limiter.arrived(number, from: "proxy")
+      #expect(limiter.showed(number, as: "gateway \(number)") == true)
     }
-    #expect(seating.arrived(5, from: "stranger") == .full)
-    seating.left(2)
-    #expect(seating.arrived(6, from: "stranger") == .seated)
-    #expect(seating.arrived(7, from: "another") == .seatedInPlaceOf(6))
-    #expect(seating.count == 4)
+    #expect(limiter.arrived(5, from: "stranger") == .full)
+    limiter.left(2)
+    #expect(limiter.arrived(6, from: "stranger") == .admitted)
+    #expect(limiter.arrived(7, from: "another") == .admittedInPlaceOf(6))
+    #expect(limiter.count == 4)
   }
 
   @Test func `one token's idle connections make room, busy ones do not, and it cannot take all`() {
-    var seating = Seating(most: 12)
-    for number in 1...Seating.fairShare + 1 {
-      _ = seating.arrived(number, from: "a")
-      #expect(seating.showed(number, as: "greedy") == (number <= Seating.fairShare))
+    var limiter = ConnectionLimiter(most: 12)
+    for number in 1...ConnectionLimiter.fairShare + 1 {
+      _ = limiter.arrived(number, from: "a")
+      #expect(limiter.showed(number, as: "greedy") == (number <= ConnectionLimiter.fairShare))
     }
-    seating.left(Seating.fairShare + 1)
-    var other = Seating(most: 40)
+    limiter.left(ConnectionLimiter.fairShare + 1)
+    var other = ConnectionLimiter(most: 40)
     for number in 1...40 {
       _ = other.arrived(number, from: "a")
       #expect(other.showed(number, as: number <= 10 ? "greedy" : "fair \(number)") == true)
     }
     #expect(other.arrived(41, from: "b") == .full)
     other.idle(7, true)
-    #expect(other.arrived(42, from: "b") == .seatedInPlaceOf(7))
+    #expect(other.arrived(42, from: "b") == .admittedInPlaceOf(7))
   }
 }
 
