@@ -2,6 +2,7 @@
 
 import Companion
 import Store
+import TestSupport
 import Testing
 import Timing
 import VirtualRadio
@@ -129,6 +130,30 @@ import VirtualRadio
     #expect(pair.synchronizer.state == .synced && pair.synchronizer.counters.unaskedReplies == 3)
     pair.radio.injectChannelText("W: asked", slot: 0, time: 8)
     pair.run(until: { pair.stored == ["W: unasked", "W: asked"] }, "the next one")
+  }
+
+  @Test func `a radio that hands over one message for ever ends the sync, and is told of`() throws {
+    let pair = try Pair(channels: 4, on: InventedMachine())
+    pair.sync()
+    var asked = 0
+    pair.link.onCommand = { [unowned pair] command in
+      guard case .syncNextMessage = command else { return }
+      asked += 1
+      pair.radio.injectChannelText("W: again", slot: 0, time: 7)
+    }
+    pair.radio.injectChannelText("W: again", slot: 0, time: 7)
+    pair.run(
+      until: {
+        if case .failed(let words, _) = pair.synchronizer.state { words.contains("again and again") } else { false }
+      }, "told")
+    // A minute of a radio that also says all the time that a message waits: some tries, and the link stays of use.
+    let end = pair.loop.now + .seconds(60)
+    while pair.loop.now < end {
+      let timer = pair.loop.schedule(after: .milliseconds(100)) { pair.radio.output?(Push.messageWaiting.encode()) }
+      pair.loop.turn(wait: true)
+      timer.cancel()
+    }
+    #expect(asked < 1000 && pair.stored == ["W: again"] && pair.losses == 0, "\(asked)")
   }
 
   @Test func `the daemon ends when the message that the radio hands over is on disk, or after a while`() throws {

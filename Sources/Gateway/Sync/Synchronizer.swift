@@ -40,6 +40,9 @@ public final class Synchronizer {
   let woken = Waiter()
   /// The radio has said that a message waits.
   var isHinted = false
+  /// Until then its word counts for nothing: it handed over one message again and again.
+  var deafUntil: MonotonicTime?
+  var isCalled: Bool { isHinted && deafUntil.map { loop.now >= $0 } ?? true }
   /// SYNC_NEXT_MESSAGE that have no answer yet.
   var messagesAsked = 0
   /// Kept when nothing is in hand any more: the daemon ends then.
@@ -72,6 +75,9 @@ public final class Synchronizer {
   public internal(set) var counters = SyncCounters()
   public private(set) var state: SyncState = .idle
   public private(set) var lastSynced: Int64?
+  private var knewChannels = false
+  /// Before that nobody can say what the radio does not have.
+  public var hasSyncedOnce: Bool { lastSynced != nil || knewChannels }
 
   public init(_ connection: RadioConnection, store: Store, settings: Settings, on loop: EventLoop, log: Log) {
     self.connection = connection
@@ -81,6 +87,8 @@ public final class Synchronizer {
     clock = loop.wallClock
     self.log = log
     inbox = Inbox(connection, store, on: loop, log: log)
+    // What cannot be read is read with the first sync.
+    store.ifReadable { try store.eachChannel { _ in knewChannels = true } }
     connection.delegate = self
     inbox.owner = self
   }
@@ -145,10 +153,10 @@ public final class Synchronizer {
   /// Until the radio says that it has a message, a minute is over, or a part is to be done.
   private func rest() async throws(CancellationError) {
     let poll = loop.now + Self.pollInterval
-    while !isHinted, loop.now < poll, plan.nextTry.map({ loop.now < $0 }) ?? true {
+    while !isCalled, loop.now < poll, plan.nextTry.map({ loop.now < $0 }) ?? true {
       try await wake(by: min(poll, plan.nextTry ?? poll))
     }
-    if isHinted || loop.now >= poll { plan.needs(.messages, now: true) }
+    if isCalled || loop.now >= poll { plan.needs(.messages, now: true) }
   }
 
   /// The store failed: until it is worth another try. Messages that the radio has meanwhile need not wait for that.
@@ -157,7 +165,7 @@ public final class Synchronizer {
     let end = loop.now + backoff.next(using: &random)
     let waitsForDisk = inbox.failure != nil
     while waitsForDisk ? inbox.failure != nil : loop.now < end {
-      if isHinted, inbox.hasRoom { try await takeMessages() }
+      if isCalled, inbox.hasRoom { try await takeMessages() }
       try await wake(by: waitsForDisk ? nil : end)
     }
     // Once more: the database may be another one.

@@ -4,6 +4,7 @@ import Companion
 import EventLoop
 import RadioSession
 import Store
+import Timing
 
 extension Synchronizer {
   /// Asks for one message after the other until the radio has none. The radio forgets a message once it has handed it over, so the next is
@@ -14,17 +15,28 @@ extension Synchronizer {
       takers -= 1
       idle.resume()
     }
+    var (last, repeats): (QueuedMessage?, Int) = (nil, 0)
     repeat {
       // One that comes while the radio is asked makes one more question follow.
       isHinted = false
       repeat {
         while !inbox.hasRoom { try await wake(by: nil) }
-      } while try await takeMessage()
+        guard let message = try await takeMessage() else { break }
+        (last, repeats) = (message, message == last ? repeats + 1 : 0)
+        // No mesh repeats one so often: the radio does not take it out of its queue, and nothing else would ever have its turn.
+        guard repeats < Self.mostRepeats else {
+          deafUntil = loop.now + Self.pollInterval
+          throw SyncFailure("the radio hands over the same message again and again", remedy: "Restart the radio.")
+        }
+      } while true
     } while isHinted
   }
 
-  /// False: the radio has none. Else it is in the inbox by now.
-  private func takeMessage() async throws -> Bool {
+  /// The same message so many times in a row ends a sync.
+  private static let mostRepeats = 64
+
+  /// `nil`: the radio has none. Else it is in the inbox by now.
+  private func takeMessage() async throws -> QueuedMessage? {
     let asked = loop.now
     messagesAsked += 1
     let outcome = await connection.ask(.syncNextMessage, .sync)
@@ -34,11 +46,11 @@ extension Synchronizer {
     endIfNothingIsInHand()
     try Task.checkCancellation()
     switch outcome {
-    case .replied(.message):
+    case .replied(.message(let message)):
       messagesTaken += 1
       idle.resume()
-      return true
-    case .replied(.noMoreMessages): return false
+      return message
+    case .replied(.noMoreMessages): return nil
     default: throw SyncFailure("the radio does not return its messages")
     }
   }

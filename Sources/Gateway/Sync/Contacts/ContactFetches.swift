@@ -93,7 +93,7 @@ extension Synchronizer {
   /// Messages come first, and what the radio says of them.
   private func untilCalm() async {
     let before = messagesTaken
-    while takers > 0 || isHinted, !fetches.pending.isEmpty, messagesTaken - before < Self.messagesPerFetch {
+    while takers > 0 || isCalled, !fetches.pending.isEmpty, messagesTaken - before < Self.messagesPerFetch {
       // Nothing cancels it.
       do { try await idle.wait() } catch { return }
     }
