@@ -8,6 +8,8 @@ extension Daemon: RelayHost {
     await remote.carryOut(command, status: control?.stateJSON() ?? Array("{}".utf8))
   }
 
+  public var isReadyForCommands: Bool { synchronizer.hasSyncedOnce }
+
   public func take(_ update: ChannelUpdate) -> ChannelUpdateFate { exchange.take(update) }
   public var exchangedChannels: [String] { exchange.digests() }
   public var takenGateways: [String] { exchange.settings.isOn ? exchange.settings.gateways : [] }

@@ -195,7 +195,8 @@ final class CommandIntake: CommandTaker {
   /// Runs queued commands one after another, as fast as the limit allows.
   private func runQueue() async throws(CancellationError) {
     while let next = nextInQueue() {
-      guard hasRoom() else {
+      // A command for a gateway's first visit names what it has not read yet.
+      guard hasRoom(), host?.isReadyForCommands == true else {
         try await loop.sleep(for: Self.pause)
         continue
       }

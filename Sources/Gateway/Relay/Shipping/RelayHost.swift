@@ -2,6 +2,8 @@
 
 /// The gateway, as servers reach it.
 public protocol RelayHost: AnyObject {
+  /// What is queued may be carried out: the radio's channels and nodes have been read once.
+  var isReadyForCommands: Bool { get }
   /// Carries a command out that is allowed.
   func carryOut(_ command: RemoteCommand) async -> CommandAnswer
   /// Some were added, edited or deleted.
@@ -12,4 +14,8 @@ public protocol RelayHost: AnyObject {
   var exchangedChannels: [String] { get }
   /// Whose messages of them alone are taken; none: everybody's.
   var takenGateways: [String] { get }
+}
+
+extension RelayHost {
+  public var isReadyForCommands: Bool { true }
 }
