@@ -49,4 +49,37 @@ import Testing
     #expect(bench.store.epoch == epoch && findings().isEmpty)
     #expect(bench.gaps.map(\.0) == [13] && bench.gaps.map(\.1) == [oldest - 1], "\(bench.gaps)")
   }
+
+  @Test(arguments: [0, 5] as [Int64])
+  func `a server that is an older copy of itself is told of all that is gone, what it had acknowledged, too`(
+    _ has: Int64
+  ) throws {
+    let (bench, findings) = try bench(had: 12)
+    let (epoch, oldest) = (bench.store.epoch, bench.store.journalSize.oldest)
+    bench.greetings = [
+      has == 0
+        ? #"{"acknowledged":0,"lanes":{}}"#
+        : #"{"acknowledged":5,"lanes":{"messages":5},"digests":{"messages":"0123456789abcdef"}}"#
+    ]
+    bench.run(impatiently: { bench.upstream.status.pending == 0 }, "delivered")
+    #expect(bench.store.epoch == epoch && findings().isEmpty)
+    #expect(bench.gaps.map(\.0) == [has + 1] && bench.gaps.map(\.1) == [oldest - 1], "\(bench.gaps)")
+  }
+
+  @Test(arguments: [5, 12])
+  func `a server that has deleted the event at its position has ours only if it acknowledged it`(_ had: Int) throws {
+    let bench = try Bench()
+    var findings: [HistoryFinding] = []
+    bench.upstream.historyFound = { findings.append($0) }
+    bench.append(had)
+    bench.run(until: { bench.isDelivered }, "delivered")
+    let epoch = bench.store.epoch
+    bench.answers = [bench.answer(503)]
+    bench.append(60)
+    bench.run(until: { bench.upstream.status.state == .waiting }, "it is away")
+    bench.greetings = [#"{"acknowledged":12,"lanes":{"messages":12},"digests":{"messages":""}}"#]
+    bench.run(impatiently: { bench.upstream.status.pending == 0 }, "delivered")
+    #expect((bench.store.epoch == epoch) == (had == 12) && findings.isEmpty == (had == 12), "\(findings)")
+    #expect(bench.gaps.isEmpty)
+  }
 }

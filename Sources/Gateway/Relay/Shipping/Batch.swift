@@ -43,14 +43,15 @@ struct Batch {
   /// What the filter does not let pass is left out and counts as being in it; `maxLeftOut` of that end the batch, so that
   /// a long stretch of filtered events does not hold up the loop.
   ///
-  /// `folding`: the same becomes of old states. The batch ends where that ends.
+  /// `folding`: the same becomes of old states. The batch ends where that ends. `had`: up to there the upstream has acknowledged the lane, though its
+  /// server may lack it now.
   init(
     after cursor: Int64, of store: Store, lane: Lane? = nil, limits: Limits, filter: EventFilter = EventFilter(),
-    present: AgeLimit.Present? = nil, folding: Folding? = nil
+    present: AgeLimit.Present? = nil, folding: Folding? = nil, had: Int64 = 0
   ) throws(StoreError) {
     self.lane = lane
     last = cursor
-    var reading = Reading(limits: limits, expected: cursor + 1, lane: lane, folding: folding)
+    var reading = Reading(limits: limits, expected: cursor + 1, lane: lane, folding: folding, had: had)
     var (rows, goesOn) = (0, true)
     let most = limits.events + Self.maxSkipped
     try store.readJournal(after: cursor, limit: most, lane: lane) { event, isSound in
@@ -138,10 +139,11 @@ private struct Reading {
   var tooOld: [Int64] = []
   /// When the event was written that was read last.
   private var at: Int64 = 0
+  private let had: Int64
   var failure: StoreError?
 
-  init(limits: Batch.Limits, expected: Int64, lane: Lane?, folding: Folding?) {
-    (self.limits, self.expected, self.lane, self.folding) = (limits, expected, lane, folding)
+  init(limits: Batch.Limits, expected: Int64, lane: Lane?, folding: Folding?, had: Int64) {
+    (self.limits, self.expected, self.lane, self.folding, self.had) = (limits, expected, lane, folding, had)
   }
 
   /// False: enough.
@@ -222,10 +224,21 @@ private struct Reading {
       return [gap(expected, end, end - expected + 1, reason ?? "missing")]
     }
     let trims = try store.trims(of: lane, after: expected - 1, before: end + 1)
-    guard trims.isEmpty else { return trims.map { gap($0.first, $0.last, $0.count, $0.reason) } }
-    // Every upstream has had what was deleted. This one asks for it again: its server is an older copy.
+    // Every upstream has had what was deleted and is no trim. This one asks for it again: its server is an older copy.
     let deleted = min(store.deletedThrough[lane], end)
-    if deleted >= expected { return [gap(expected, deleted, deleted - expected + 1, "missing")] }
+    if trims.isEmpty, deleted >= expected { return [gap(expected, deleted, deleted - expected + 1, "missing")] }
+    guard trims.isEmpty else {
+      var (gaps, next) = ([JournalEvent](), expected)
+      for trim in trims {
+        // Told with the trim, whose last number is one of this lane.
+        let more = max(0, min(had, trim.first - 1) - next + 1)
+        gaps.append(gap(more > 0 ? next : trim.first, trim.last, trim.count + more, trim.reason))
+        next = trim.last + 1
+      }
+      let rest = min(had, deleted)
+      if rest >= next { gaps.append(gap(next, rest, rest - next + 1, "missing")) }
+      return gaps
+    }
     // In the middle of the journal nothing is ever deleted.
     let isInside = lane == .messages && expected > store.deletedThrough.highest
     return isInside ? [gap(expected, end, end - expected + 1, "missing")] : []

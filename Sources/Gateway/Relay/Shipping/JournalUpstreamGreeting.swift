@@ -67,11 +67,13 @@ extension JournalUpstream {
       guard let seq = has[lane], let digest = digests[lane] else { continue }
       let own = ownDigest(of: seq)
       if own == digest { continue }
-      guard own == nil else { return diverged("it has another event \(seq)") }
-      // Ours is gone. What it has acknowledged to us shows that it has ours up to there, and nothing else does: what we heard after that
-      // would be passed over.
+      guard own == nil || digest.isEmpty else { return diverged("it has another event \(seq)") }
+      // Ours is gone, or its own is (an empty digest). What it has acknowledged to us shows that it has ours up to there, and nothing else does:
+      // what we heard after that would be passed over.
       guard seq > max(lanes[lane].taken, lanes[lane].told.seq) else { continue }
-      return diverged("it has an event \(seq) that it has not acknowledged here, and the journal has deleted its own")
+      return diverged(
+        "it has an event \(seq) that it has not acknowledged here, and \(digest.isEmpty ? "it" : "the journal") has deleted its own"
+      )
     }
     let isForgetful = Lane.allCases.contains { lane in
       lanes[lane].told.epoch == store.epoch && has[lane] ?? 0 < lanes[lane].told.seq
@@ -122,7 +124,9 @@ extension JournalUpstream {
         guard let newest = asked[lane] else { continue }
         // A hub that knows nothing of the question names its newest event, which may be beyond.
         if let seq = seqs[lane], seq > newest { continue }
-        if let seq = seqs[lane], let digest = digests[lane], ownDigest(of: seq).map({ $0 == digest }) ?? true {
+        if let seq = seqs[lane], let digest = digests[lane],
+          digest.isEmpty || ownDigest(of: seq).map({ $0 == digest }) ?? true
+        {
           if seq < newest { floors[lane] = seq }
         } else {
           // Nothing of it, or something else: it looks itself at what it has of what comes.

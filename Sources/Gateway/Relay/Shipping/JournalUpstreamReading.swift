@@ -19,7 +19,7 @@ extension JournalUpstream {
     let present = isPast ? nil : self.present
     var batch = try Batch(
       after: cursor, of: store, lane: laneSent(lane), limits: limits, filter: settings.filter, present: present,
-      folding: lane == Folding.lane ? foldingAhead(of: cursor, present) : nil)
+      folding: lane == Folding.lane ? foldingAhead(of: cursor, present) : nil, had: isPast ? 0 : lanes[lane].told.seq)
     if !isPast { batch.leaveOut(ahead(lane)) }
     return batch
   }

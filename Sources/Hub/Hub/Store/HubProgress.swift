@@ -15,7 +15,7 @@ extension HubStore {
 
     /// Highest seq of each lane; a lane of which nothing is here is absent.
     public private(set) var lanes: [EventBatch.Lane: Int64] = [:]
-    /// What the event of that seq says; only where a gateway asks for its position.
+    /// What the event of that seq says; only where a gateway asks for its position. Absent: it is a gap. Empty: it was deleted since.
     var digests: [EventBatch.Lane: String] = [:]
 
     public init() {}
@@ -31,6 +31,9 @@ extension HubStore {
     init(_ seq: (EventBatch.Lane) -> Int64?) {
       for lane in EventBatch.Lane.allCases { lanes[lane] = seq(lane) }
     }
+
+    /// Before it is known which of the events are still here.
+    mutating func expectDigests() { digests = lanes.mapValues { _ in "" } }
 
     /// For those who do not know lanes: the smallest of the lanes of which there is anything.
     public var acknowledged: Int64 { lanes.values.min() ?? 0 }
@@ -71,6 +74,7 @@ extension HubStore {
     var found = Progress { lane in
       ends.lanes[lane].flatMap { end in whole.lanes[lane].map { min($0, end) } }
     }
+    found.expectDigests()
     let call = Self.storedCall(found.lanes.values.map { (gateway, epoch, $0) }) { _, _, seq, event in
       for (lane, end) in found.lanes where end == seq { found.digests[lane] = event.digest }
     }
@@ -86,7 +90,11 @@ extension HubStore {
       HubCall(
         "SELECT e.gateway, e.epoch, \(columns) FROM @rows JOIN epochs e ON e.gateway = v.gateway AND e.epoch = v.epoch",
         [("gateway", .texts(epochs.map(\.gateway))), ("epoch", .texts(epochs.map(\.epoch)))]
-      ) { found[GatewayEpoch(gateway: $0.text(0), epoch: $0.text(1))] = Progress($0, from: 2) },
+      ) {
+        var progress = Progress($0, from: 2)
+        progress.expectDigests()
+        found[GatewayEpoch(gateway: $0.text(0), epoch: $0.text(1))] = progress
+      },
       HubCall(
         """
         SELECT e.gateway, e.epoch, x.seq, x.at, x.kind, x.body FROM @rows
