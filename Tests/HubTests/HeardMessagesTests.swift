@@ -35,9 +35,11 @@ import Testing
   }
 
   /// Whose reports the gateway `c` is given, with the ids.
-  private func told(_ store: HubStore) async throws -> [(gateway: String, id: String)] {
+  private func told(
+    _ store: HubStore, in bucket: String = "channel/\(Self.channel)", of gateway: String = "c"
+  ) async throws -> [(gateway: String, id: String)] {
     let page = try await store.updates(
-      "channel/\(Self.channel)", of: "c", from: HubStore.Position(after: 0), until: nil, limit: 1000)
+      bucket, of: gateway, from: HubStore.Position(after: 0), until: nil, limit: 2000)
     return (try JSONValue(parsing: page)["updates"]?.array ?? []).map {
       ($0["body"]?["gateway"]?.string ?? "", $0["id"]?.string ?? "")
     }
@@ -61,12 +63,18 @@ import Testing
   }
 
   @Test(arguments: [false, true])
-  func `who takes only messages that one gateway heard is told when that one heard it, first or not`(together: Bool)
-    async throws
+  func
+    `who takes only messages that one gateway heard is told when that one heard it, and the others pay nothing for it`(
+      together: Bool
+    ) async throws
   {
     let store = try await store()
-    try await store.setWantedHearers(["b", "d"], of: "c")
+    let wanted = ["c", "stranger"].map { HubStore.WantedHearers(gateway: $0, hearers: ["b", "d"]) }
+    try await store.setWantedHearers(wanted)
     #expect(try await store.states(of: [HubStore.BucketQuestion([], of: "c")]).map(\.hearers) == [["b", "d"]])
+    func own(_ gateway: String = "c") async throws -> [String] {
+      try await told(store, in: "heard", of: gateway).map(\.gateway)
+    }
     let reports = ["a", "b", "e", "b"].enumerated().map { number, gateway in
       Self.report(gateway, came: Self.now + Int64(number), seq: Int64(number + 1))
     }
@@ -75,13 +83,25 @@ import Testing
     } else {
       for report in reports { _ = try await store.take([report]) }
     }
-    #expect(try await told(store).map(\.gateway) == ["a", "b"])
-    #expect(Set(try await told(store).map(\.id)).count == 1)
-    _ = try await store.take([Self.report("b", text: "first", seq: 9), Self.report("a", text: "first", seq: 9)])
-    #expect(try await told(store).map(\.gateway) == ["a", "b", "b"])
-    try await store.setWantedHearers([], of: "c")
+    #expect(try await told(store).map(\.gateway) == ["a"])
+    #expect(try await own() == ["b"])
+    #expect(try await told(store).map(\.id) == told(store, in: "heard", of: "c").map(\.id))
+    #expect(try await own("stranger").isEmpty, "it does not know the channel")
+    try await store.setWantedHearers([HubStore.WantedHearers(gateway: "c", hearers: [])])
     _ = try await store.take([Self.report("a", text: "third", seq: 10), Self.report("b", text: "third", seq: 10)])
-    #expect(try await told(store).map(\.gateway) == ["a", "b", "b", "a"])
+    #expect(try await own() == ["b"])
+  }
+
+  @Test func `the list of what others heard for one gateway is bounded`() async throws {
+    let store = try await store()
+    try await store.setWantedHearers([HubStore.WantedHearers(gateway: "c", hearers: ["b"])])
+    let batches = (1...1300 as ClosedRange<Int64>).map { Self.report("b", text: "text \($0)", seq: $0) }
+    for first in stride(from: 0, to: batches.count, by: 100) {
+      _ = try await store.take(Array(batches[first..<first + 100]))
+    }
+    let page = try JSONValue(
+      parsing: await store.updates("heard", of: "c", from: HubStore.Position(after: 0), until: nil, limit: 10))
+    #expect(page["first"]?.integer == 301 && page["updates"]?.array?.first?["seq"]?.integer == 301, "\(page)")
   }
 
   @Test func `reports that say a message is old give way as it gets younger, and not for little`() async throws {

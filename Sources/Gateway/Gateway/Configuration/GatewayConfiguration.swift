@@ -228,6 +228,7 @@ extension GatewayConfiguration {
     let channels = table.strings("channels")
     let minutes = table.integer("max_age_min", in: 1...1440, default: 30)
     let gateways = table.strings("gateways")
+    if gateways.count > 64 { table.note("gateways", "\(gateways.count) names: at most 64 are allowed") }
     let perMinute = table.integer("messages_per_minute", in: 1...600, default: 6)
     return ChannelExchange.Settings(
       isOn: isOn, channels: channels, longestAge: .seconds(60 * minutes), gateways: gateways, perMinute: Int(perMinute))

@@ -132,7 +132,9 @@ final class BucketSync: UpdatesListener {
     var names: [String] = []
     if !rights.isDisjoint(with: CommandIntake.known) { names.append("commands") }
     if rights.contains("documents") || rights.contains("settings") { names.append("documents") }
-    names += (host?.exchangedChannels ?? []).prefix(48).map { "channel/\($0)" }
+    let channels = (host?.exchangedChannels ?? []).prefix(48).map { "channel/\($0)" }
+    names += channels
+    if !channels.isEmpty, host?.takenGateways.isEmpty == false { names.append("heard") }
     var positions: [String: CatchUp.Position] = [:]
     for name in names {
       let kept = try store.bucket(name, of: upstream)

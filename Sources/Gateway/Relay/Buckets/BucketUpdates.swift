@@ -118,6 +118,7 @@ extension BucketSync {
     switch bucket {
     case "commands": return takeCommand(update)
     case "documents": return takeDocument(update)
+    case "heard": return takeMessage(update, nil)
     default: return takeMessage(update, String(bucket.dropFirst("channel/".count)))
     }
   }
@@ -153,9 +154,11 @@ extension BucketSync {
     return isNew ? .sent : .known
   }
 
-  func takeMessage(_ update: CatchUp.Update, _ channel: String) -> ChannelUpdateFate {
+  /// `channel`: of the list; `nil`: of one for all channels, of which those count that are exchanged.
+  func takeMessage(_ update: CatchUp.Update, _ channel: String?) -> ChannelUpdateFate {
     // `try?`: it was JSON when it came.
-    guard let body = try? JSONValue(parsing: update.body), let gateway = body["gateway"]?.string,
+    guard let body = try? JSONValue(parsing: update.body), let channel = channel ?? exchanged(body["channel"]?.string),
+      let gateway = body["gateway"]?.string,
       let text = body["text"]?.string, let time = body["sender_time"]?.integer.flatMap({ UInt32(exactly: $0) })
     else { return .skipped }
     return host?.take(
@@ -164,5 +167,9 @@ extension BucketSync {
         senderName: body["sender_name"]?.string ?? "?", senderTime: time, text: text,
         at: ChannelUpdate.sent(update.at, body),
         isOfUnknownAge: body["waited"]?.bool == true && body["waited_s"] == nil && body["age_s"] == nil)) ?? .skipped
+  }
+
+  private func exchanged(_ digest: String?) -> String? {
+    host?.exchangedChannels.first { digest?.isExactly($0) == true }
   }
 }

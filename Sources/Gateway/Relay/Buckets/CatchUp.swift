@@ -103,7 +103,7 @@ struct CatchUp {
   static let maxSeq: Int64 = 1 << 53
 
   /// Commands and documents are never given up: there are only so many, and each counts.
-  static func maySkip(_ bucket: String) -> Bool { bucket.hasPrefix("channel/") }
+  static func maySkip(_ bucket: String) -> Bool { bucket.hasPrefix("channel/") || bucket == "heard" }
 
   var names: [String] { buckets.map(\.name) }
   var statistics: [(bucket: String, position: Position, remote: Int64, Statistics)] {

@@ -53,11 +53,11 @@ extension HubStore {
       known[Epoch(gateway: row.text(0), name: row.text(1))] = Progress(row, from: 3)
       newest[row.text(0)] = row.textIfAny(2)
     }
-    var wanted: Set<String> = []
+    var wanted: [String: [String]] = [:]
     let wantedCall = HubCall(
-      "SELECT DISTINCT w.hearer FROM @rows JOIN wanted_hearers w ON w.hearer = v.gateway",
-      one: "SELECT DISTINCT hearer FROM wanted_hearers WHERE hearer = v.gateway", [("gateway", .texts(gateways))]
-    ) { wanted.insert($0.text(0)) }
+      "SELECT w.hearer, w.gateway FROM @rows JOIN wanted_hearers w ON w.hearer = v.gateway",
+      one: "SELECT hearer, gateway FROM wanted_hearers WHERE hearer = v.gateway", [("gateway", .texts(gateways))]
+    ) { wanted[$0.text(0), default: []].append($0.text(1)) }
     try database.perform(database.locking(gateways) + [positions, wantedCall], begins: true, ends: false)
     work.wanted = wanted
     for batch in batches where known[Epoch(gateway: batch.gateway, name: batch.epoch)] == nil {
@@ -104,9 +104,11 @@ extension HubStore {
       }
     ]
     var heardByWanted: Set<HearerOfMessage> = []
-    calls += heardCalls(work.accepted, wanted: work.wanted, hearer: { heardByWanted.insert($0) }) {
+    var known: Set<GatewayChannel> = []
+    calls += heardCalls(work.accepted, wanted: Set(work.wanted.keys), hearer: { heardByWanted.insert($0) }) {
       told.insert($0.text(0))
     }
+    if !work.wanted.isEmpty { calls.append(knownChannelsCall(work) { known.insert($0) }) }
     let gone = work.accepted.flatMap { batch in
       batch.events.compactMap { event in
         if case .contactRemoved(let key) = event.effect { ContactPlace(batch.gateway, key) } else { nil }
@@ -123,7 +125,7 @@ extension HubStore {
     }
     try database.perform(calls, begins: false, ends: false)
     (work.added, work.told, work.removed) = (added, told, removed)
-    work.heardByWanted = heardByWanted
+    (work.heardByWanted, work.known) = (heardByWanted, known)
   }
 
   private func eventsCall(
@@ -153,7 +155,7 @@ extension HubStore {
     var contacts: [ContactPlace: KeptContact] = [:]
     var radios: [String: String] = [:]
     var events: [String: Int64] = [:]
-    var updates: [String: [Update]] = [:]
+    var updates: [BucketPlace: [Update]] = [:]
     var heardBest = HeardBest()
     var (heardByWanted, toldOfWanted): ([OneHearing], Set<HearerOfMessage>) = ([], [])
     var known: Set<EventKey> = []
@@ -187,27 +189,35 @@ extension HubStore {
         }
       }
     }
-    // Once each: the report that tells best may be that of a wanted gateway.
-    let best = Set(heardBest.hearings.map(\.hearer))
-    for hearing in heardBest.hearings + heardByWanted.filter({ !best.contains($0.hearer) }) {
+    for hearing in heardBest.hearings {
       guard let channel = hearing.heard.channel, let body = hearing.heard.update else { continue }
-      updates["channel/\(channel)", default: []].append(Update(identity: hearing.heard.identity, body: body))
+      let place = BucketPlace(scope: "", name: "channel/\(channel)")
+      updates[place, default: []].append(Update(identity: hearing.heard.identity, body: body))
+    }
+    // What those who take it alone may have left out, each in a list of its own: the others pay nothing for it.
+    for hearing in heardByWanted {
+      guard let channel = hearing.heard.channel, let body = hearing.heard.update else { continue }
+      for gateway in work.wanted[hearing.gateway] ?? []
+      where work.known.contains(GatewayChannel(gateway: gateway, channel: channel)) {
+        updates[BucketPlace(scope: gateway, name: Self.heardBucket), default: []].append(
+          Update(identity: hearing.heard.identity, body: body))
+      }
     }
     try tellConflicts(work)
-    var numbered: [String: (last: Int64, at: Int64)] = [:]
+    var numbered: [BucketPlace: (last: Int64, at: Int64)] = [:]
     let calls =
       progressCalls(batches, work, events, radios)
       + [contactsCall(contacts, areOrdered: batches.allSatisfy(\.isOrdered))] + channelsCalls(joined)
       + [
         bucketsCall(updates, now: batches.map(\.at).max() ?? 0) {
-          numbered[$0.text(0)] = ($0.integer(1), $0.integer(2))
+          numbered[BucketPlace(scope: $0.text(0), name: $0.text(1))] = ($0.integer(2), $0.integer(3))
         }
       ]
     if updates.isEmpty {
       return try database.perform(calls + database.notifying(news), begins: false, ends: true)
     }
     try database.perform(calls, begins: false, ends: false)
-    for (bucket, state) in numbered { announce(HubNews(gateway: "", bucket: bucket, seq: state.last)) }
+    for (place, state) in numbered { announce(HubNews(gateway: place.scope, bucket: place.name, seq: state.last)) }
     try database.perform(
       updateCalls(updates, numbered) + database.notifying(news), begins: false, ends: true)
   }
@@ -271,12 +281,6 @@ extension HubStore {
 
   // MARK: Channels
 
-  /// A channel that a gateway knows.
-  private struct GatewayChannel: Hashable {
-    let gateway: String
-    let channel: String
-  }
-
   /// Of one gateway; a radio has some dozens. On a server what comes at once may go beyond it.
   private static let mostChannels = 1000
 
@@ -299,57 +303,75 @@ extension HubStore {
     ]
   }
 
-  /// So many numbers for each channel, and a time for each of them that is later than all before. Others on the same channel wait from
+  /// Of the gateways that take what wanted ones hear: which of these messages' channels they know.
+  private func knownChannelsCall(_ work: Work, _ row: @escaping (GatewayChannel) -> Void) -> HubCall {
+    var asked: Set<GatewayChannel> = []
+    for batch in work.accepted {
+      for case .heard(let heard) in batch.events.map(\.effect) {
+        guard let channel = heard.channel else { continue }
+        for gateway in work.wanted[batch.gateway] ?? [] {
+          asked.insert(GatewayChannel(gateway: gateway, channel: channel))
+        }
+      }
+    }
+    let rows = Array(asked)
+    return HubCall(
+      """
+      SELECT c.gateway, c.channel FROM @rows JOIN gateway_channels c ON c.gateway = v.gateway AND c.channel = v.channel
+      """, [("gateway", .texts(rows.map(\.gateway))), ("channel", .texts(rows.map(\.channel)))]
+    ) { row(GatewayChannel(gateway: $0.text(0), channel: $0.text(1))) }
+  }
+
+  /// So many numbers for each list, and a time for each of them that is later than all before. Others on the same channel wait from
   /// here to the commit, and no longer.
   private func bucketsCall(
-    _ updates: [String: [Update]], now: Int64, _ row: @escaping (any HubRow) -> Void
+    _ updates: [BucketPlace: [Update]], now: Int64, _ row: @escaping (any HubRow) -> Void
   ) -> HubCall {
-    let names = updates.keys.sorted()
-    let counts = names.map { Int64(updates[$0]?.count ?? 0) }
+    let places = updates.keys.sorted { ($0.scope, $0.name) < ($1.scope, $1.name) }
+    let counts = places.map { Int64(updates[$0]?.count ?? 0) }
     return HubCall(
       """
       INSERT INTO buckets(gateway, name, seq, first, at)
-      SELECT '', v.name, v.count, 1, v.at FROM @rows WHERE true ORDER BY v.name
+      SELECT v.scope, v.name, v.count, 1, v.at FROM @rows WHERE true ORDER BY v.scope, v.name
       ON CONFLICT(gateway, name) DO UPDATE SET seq = buckets.seq + excluded.seq,
       at = CASE WHEN buckets.at > excluded.at - excluded.seq THEN buckets.at + excluded.seq ELSE excluded.at END
-      RETURNING name, seq, at
+      RETURNING gateway, name, seq, at
       """,
       [
-        ("name", .texts(names)), ("count", .integers(counts)), ("at", .integers(counts.map { now + $0 - 1 })),
+        ("scope", .texts(places.map(\.scope))), ("name", .texts(places.map(\.name))), ("count", .integers(counts)),
+        ("at", .integers(counts.map { now + $0 - 1 })),
       ], row: row)
   }
 
   private func updateCalls(
-    _ updates: [String: [Update]], _ numbered: [String: (last: Int64, at: Int64)]
+    _ updates: [BucketPlace: [Update]], _ numbered: [BucketPlace: (last: Int64, at: Int64)]
   ) -> [HubCall] {
-    var rows: [(bucket: String, seq: Int64, at: Int64, update: Update)] = []
-    var full: [(bucket: String, through: Int64)] = []
-    for (bucket, list) in updates {
-      guard let (last, at) = numbered[bucket] else { continue }
+    var rows: [(place: BucketPlace, seq: Int64, at: Int64, update: Update)] = []
+    var full: [(place: BucketPlace, through: Int64)] = []
+    for (place, list) in updates {
+      guard let (last, at) = numbered[place] else { continue }
       let count = Int64(list.count)
       for (index, update) in list.enumerated() {
         let back = count - 1 - Int64(index)
-        rows.append((bucket, last - back, at - back, update))
+        rows.append((place, last - back, at - back, update))
       }
-      if last / 256 > (last - count) / 256, last > Self.maxShared { full.append((bucket, last - Self.maxShared)) }
+      let most = place.scope.isEmpty ? Self.maxShared : Self.mostHeardForOne
+      if last / 256 > (last - count) / 256, last > most { full.append((place, last - most)) }
     }
     return [
       HubCall(
-        into: "updates", [("gateway", "''")] + Self.same("bucket", "seq", "id", "at", "body"), "",
+        into: "updates", [("gateway", "v.scope")] + Self.same("bucket", "seq", "id", "at", "body"), "",
         [
-          ("bucket", .texts(rows.map(\.bucket))), ("seq", .integers(rows.map(\.seq))),
-          ("id", .texts(rows.map(\.update.identity))), ("at", .integers(rows.map(\.at))),
-          ("body", .texts(rows.map(\.update.body))),
+          ("scope", .texts(rows.map(\.place.scope))), ("bucket", .texts(rows.map(\.place.name))),
+          ("seq", .integers(rows.map(\.seq))), ("id", .texts(rows.map(\.update.identity))),
+          ("at", .integers(rows.map(\.at))), ("body", .texts(rows.map(\.update.body))),
         ])
     ]
-      + full.flatMap { bucket, through in
-        [
-          HubCall(
-            "DELETE FROM updates WHERE gateway = '' AND bucket = @1 AND seq <= @2",
-            values: [.text(bucket), .integer(through)]),
-          HubCall(
-            "UPDATE buckets SET first = @2 WHERE gateway = '' AND name = @1",
-            values: [.text(bucket), .integer(through + 1)]),
+      + full.flatMap { place, through in
+        let values: [SQLiteValue] = [.text(place.scope), .text(place.name), .integer(through)]
+        return [
+          HubCall("DELETE FROM updates WHERE gateway = @1 AND bucket = @2 AND seq <= @3", values: values),
+          HubCall("UPDATE buckets SET first = @3 + 1 WHERE gateway = @1 AND name = @2", values: values),
         ]
       }
   }

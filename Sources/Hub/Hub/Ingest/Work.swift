@@ -36,6 +36,12 @@ extension HubStore {
     let body: String
   }
 
+  /// A channel that a gateway knows.
+  struct GatewayChannel: Hashable {
+    let gateway: String
+    let channel: String
+  }
+
   /// What one transaction has found out so far.
   struct Work {
     var progress: [Epoch: Progress] = [:]
@@ -53,8 +59,10 @@ extension HubStore {
     var added: Set<EventKey> = []
     /// Identities of messages that were not here, or of which a gateway tells better when they were sent: for the others on their channels.
     var told: Set<String> = []
-    /// Those of the gateways whose messages others take.
-    var wanted: Set<String> = []
+    /// Of gateways whose messages others take: those others.
+    var wanted: [String: [String]] = [:]
+    /// The channels that those others know, of the messages that came.
+    var known: Set<GatewayChannel> = []
     /// Messages that such a gateway has not told of before.
     var heardByWanted: Set<HearerOfMessage> = []
     var removed: [ContactPlace: String] = [:]

@@ -9,6 +9,9 @@ import UntrustedText
 extension HubStore {
   /// Number of updates that are kept of a shared bucket; a gateway further behind learns where they begin.
   static let maxShared: Int64 = 10_000
+  /// Of a gateway's own list of what those heard whose messages alone it takes: a gateway further behind gives those up in any case.
+  static let mostHeardForOne: Int64 = 1000
+  static let heardBucket = "heard"
   /// Bytes of one page's updates, about.
   private static let bucketPageBytes: Int64 = 256 * 1024
 
@@ -33,7 +36,7 @@ extension HubStore {
   static func isShared(_ bucket: String) -> Bool { bucket.begins(with: "channel/") }
 
   static func isBucket(_ name: String) -> Bool {
-    if ["commands", "documents"].contains(name) { return true }
+    if ["commands", "documents", heardBucket].contains(name) { return true }
     let digest = name.utf8.dropFirst("channel/".utf8.count)
     return name.utf8.starts(with: "channel/".utf8) && digest.count == 16
       && digest.allSatisfy { (0x30...0x39).contains($0) || (0x61...0x66).contains($0 | 0x20) }
@@ -107,14 +110,22 @@ extension HubStore {
     var hearers: Set<String>
   }
 
-  /// Whose messages alone a gateway takes: none: everybody's. Ids that are none, and those beyond the first 64, are left out.
-  func setWantedHearers(_ hearers: [String], of gateway: String) throws(HubDatabaseError) {
+  /// Whose messages alone a gateway takes; none: everybody's.
+  struct WantedHearers: Sendable {
+    let gateway: String
+    let hearers: [String]
+  }
+
+  func setWantedHearers(_ changes: [WantedHearers]) throws(HubDatabaseError) {
     try transaction { () throws(HubDatabaseError) in
-      try database.run("DELETE FROM wanted_hearers WHERE gateway = ?1", .text(gateway))
-      for hearer in hearers {
-        try database.run(
-          "INSERT INTO wanted_hearers(hearer, gateway) VALUES (?1, ?2) ON CONFLICT DO NOTHING", .text(hearer),
-          .text(gateway))
+      // In one order: several hubs do not wait for each other in a ring.
+      for change in changes.sorted(by: { $0.gateway < $1.gateway }) {
+        try database.lock(change.gateway)
+        try database.run("DELETE FROM wanted_hearers WHERE gateway = ?1", .text(change.gateway))
+        for hearer in change.hearers {
+          try database.run(
+            "INSERT INTO wanted_hearers(hearer, gateway) VALUES (?1, ?2)", .text(hearer), .text(change.gateway))
+        }
       }
     }
   }
@@ -182,7 +193,7 @@ extension HubStore {
   /// `{"bucket", "first", "last", "last_at", "more", "updates": [{"seq", "at", "id", "age_ms", "body"}]}`, or, if the
   /// gateway has other updates, `{"bucket", "diverged": true, "resume", "resume_at"}`.
   public func updates(
-    _ bucket: String, of gateway: String, from position: Position, until: Int64?, limit: Int, at now: Int64? = nil,
+    _ bucket: String, of gateway: String, from position: Position, until: Int64?, limit: Int,
     uptime: Int64 = LinuxClocks().sinceBoot
   ) throws(HubDatabaseError) -> [UInt8] {
     let scope = Self.scope(bucket, gateway)
@@ -220,9 +231,7 @@ extension HubStore {
     var reached: (seq: Int64, at: Int64?) = (position.after, known)
     var endDate = known
     if end > position.after {
-      let surely =
-        bucket.utf8.elementsEqual("commands".utf8) && fit.rows > 0
-        ? try surelyPassed(at: now ?? HubClock.now, uptime: uptime, keeps: false) : nil
+      let steady = bucket.utf8.elementsEqual("commands".utf8) ? HubClock.steady(uptime) : nil
       var calls = [HubCall(Self.dateOfUpdate, values: place + [.integer(end)]) { endDate = $0.integer(0) }]
       if fit.rows > 0 {
         calls.append(
@@ -233,7 +242,7 @@ extension HubStore {
                 json.field("seq", row.integer(0))
                 json.field("at", row.integer(1))
                 json.field("id", row.text(2))
-                if let surely { json.field("age_ms", Self.age(of: row.integer(1), surely)) }
+                if let steady { json.field("age_ms", max(0, steady - row.integer(1))) }
                 json.field("body", json: Array(row.text(3).utf8))
               })
           })
@@ -251,9 +260,6 @@ extension HubStore {
       json.arrayField("updates") { json in for update in updates { json.raw(update) } }
     }
   }
-
-  /// Milliseconds that something stood here, by time that has surely passed; nothing for what came before the clock was set.
-  private static func age(of at: Int64, _ surely: Int64) -> Int64 { at < OldRows.earliest ? 0 : max(0, surely - at) }
 
   private static let dateOfUpdate = "SELECT at FROM updates WHERE gateway = @1 AND bucket = @2 AND seq = @3"
 

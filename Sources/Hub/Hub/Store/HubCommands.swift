@@ -51,7 +51,7 @@ extension HubStore {
         """
         INSERT INTO commands(gateway, id, body, state, author, created_at) VALUES (?1, ?2, ?3, 'queued', ?4, ?5)
         """, .text(gateway), .text(id), .text(text), .text(author), .integer(now))
-      try push("commands", of: gateway, id: id, body: text, now: now)
+      try push("commands", of: gateway, id: id, body: text, now: HubClock.steady(uptime))
       return .taken(Command(id: id, state: .queued, body: text, author: author, createdAt: now))
     }
   }

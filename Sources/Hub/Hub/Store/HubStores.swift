@@ -17,6 +17,8 @@ final class HubStores: Sendable {
   /// How much the hub has, for gateways that connect: after a restart of the hub that is the whole fleet.
   let greetings: Gathered<GatewayEpoch, HubStore.Progress?>
   /// How far buckets are, which each gateway asks when it connects.
+  /// Changes of whose messages alone gateways take: however many ask, and however often, in one transaction after the other.
+  private let hearings: Gathered<HubStore.WantedHearers, Bool>
   let standings: Gathered<HubStore.BucketQuestion, HubStore.BucketAnswer>
   /// States that gateways tell, each when it connects.
   let states: Gathered<GatewayState, Bool>
@@ -85,6 +87,11 @@ final class HubStores: Sendable {
       [greeter] (questions) async throws(HubDatabaseError) in
       try await greeter.states(of: questions)
     }
+    hearings = Gathered(weight: { 0.002 + Double($0.hearers.count) / 1000 }) {
+      [desk] (changes) async throws(HubDatabaseError) in
+      try await desk.setWantedHearers(changes)
+      return changes.map { _ in true }
+    }
     states = Gathered(weight: { 0.002 + Double($0.body.utf8.count) / Double(4 << 20) }) {
       [desk] (states) async throws(HubDatabaseError) in try await desk.keep(states)
     }
@@ -102,7 +109,9 @@ final class HubStores: Sendable {
   ) async throws -> [HubStore.BucketState] {
     let answer = try await standings.ask(HubStore.BucketQuestion(buckets, of: gateway))
     let hearers = Array(Set(hearers.prefix(64).filter(Name.isAllowed)))
-    if Set(hearers) != answer.hearers { try await desk.setWantedHearers(hearers, of: gateway) }
+    if Set(hearers) != answer.hearers {
+      _ = try await hearings.ask(HubStore.WantedHearers(gateway: gateway, hearers: hearers))
+    }
     return answer.states
   }
 
