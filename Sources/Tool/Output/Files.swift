@@ -131,8 +131,9 @@ enum Folder {
   /// Does `work` in a folder for the owner only, inside `location`, which is gone afterwards with the files in it.
   static func temporary<Value>(in location: String, _ work: (String) throws -> Value) throws -> Value {
     var template = Array("\(location)/.meshpost-XXXXXX".utf8CString)
-    guard let made = mkdtemp(&template) else { throw Failure.file(location) }
-    let folder = String(cString: made)
+    guard mkdtemp(&template) != nil else { throw Failure.file(location) }
+    // Not what it returns: that points into `template`, which may be gone when the call is over.
+    let folder = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
     defer {
       for name in Files.names(in: folder) { unlink("\(folder)/\(name)") }
       rmdir(folder)
