@@ -101,11 +101,17 @@ extension Store {
         """, [.text(upstream), .integer(number)]
       ) { (row) throws(SQLiteError) in
         found = QueuedCommand(
-          number: row.integer(0), id: row.text(1), body: row.blob(2), age: max(0, elapsed - row.integer(3)))
+          number: row.integer(0), id: row.text(1), body: row.blob(2), age: Self.age(row.integer(3), elapsed))
         return false
       }
     }
     return found
+  }
+
+  /// Whatever stands on the disk.
+  private static func age(_ at: Int64, _ elapsed: Int64) -> Int64 {
+    let (age, overflow) = elapsed.subtractingReportingOverflow(at)
+    return overflow ? 0 : max(0, age)
   }
 
   public func waitingCommands(of upstream: String) throws(StoreError) -> Int64 {
