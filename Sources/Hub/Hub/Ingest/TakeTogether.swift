@@ -368,10 +368,11 @@ extension HubStore {
         ])
     ]
       + full.flatMap { place, through in
-        let values: [SQLiteValue] = [.text(place.scope), .text(place.name), .integer(through)]
+        // A server takes `@3 + 1` for a sum of small numbers: each statement has its own.
+        func values(_ seq: Int64) -> [SQLiteValue] { [.text(place.scope), .text(place.name), .integer(seq)] }
         return [
-          HubCall("DELETE FROM updates WHERE gateway = @1 AND bucket = @2 AND seq <= @3", values: values),
-          HubCall("UPDATE buckets SET first = @3 + 1 WHERE gateway = @1 AND name = @2", values: values),
+          HubCall("DELETE FROM updates WHERE gateway = @1 AND bucket = @2 AND seq <= @3", values: values(through)),
+          HubCall("UPDATE buckets SET first = @3 WHERE gateway = @1 AND name = @2", values: values(through + 1)),
         ]
       }
   }

@@ -28,11 +28,13 @@ public enum OtherProgram {
       }
       loop.stop()
     }
-    loop.begin {
-      // `try?`: the loop ends.
+    let watch = loop.begin {
+      // `try?`: cancelled when the program has ended.
       while (try? await loop.sleep(for: pause)) != nil { if !mayGoOn() { program.cancel() } }
     }
     loop.run()
+    watch.cancel()
+    loop.turn(wait: false)
     return try result.get()
   }
 }
