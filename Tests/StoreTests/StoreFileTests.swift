@@ -54,6 +54,71 @@ import Testing
     }
   }
 
+  @Test(arguments: [
+    "ALTER TABLE journal RENAME COLUMN body TO bodi", "DROP TABLE cursors", "PRAGMA user_version = 3",
+    "INSERT INTO meta VALUES('epoch', 'x') ON CONFLICT DO NOTHING; PRAGMA user_version = 0",
+  ])
+  func `a backup that this program cannot use leaves the store where it is`(change: String) throws {
+    let scratch = Scratch()
+    let settings = Store.Settings(location: scratch.location("gw.db"))
+    let epoch: String
+    do {
+      let store = try Store(settings)
+      store.write { store throws(SQLiteError) in try store.append(.message, at: Shop.moment, body: [0x7B, 0x7D]) }
+      try store.commitNow()
+      epoch = store.epoch
+    }
+    let copy = scratch.location("copy")
+    try FileManager.default.copyItem(atPath: settings.location, toPath: copy)
+    do { try Database(location: copy).execute(change) }
+    #expect(throws: StoreError.self) { try Store.restore(copy, settings: settings) }
+    let store = try Store(settings)
+    #expect((store.epoch, store.lastSeq) == (epoch, 1))
+    let left = try FileManager.default.contentsOfDirectory(atPath: scratch.location("")).sorted()
+    #expect(left.filter { $0.contains("restoring") || $0.contains("replaced") } == [])
+  }
+
+  @Test func `what an upstream has not got of a store that is replaced is told`() throws {
+    let scratch = Scratch()
+    let settings = Store.Settings(location: scratch.location("gw.db"))
+    func hear(_ store: Store, _ count: Int) throws {
+      for _ in 0..<count {
+        store.write { store throws(SQLiteError) in try store.append(.message, at: Shop.moment, body: [0x7B, 0x7D]) }
+      }
+      try store.commitNow()
+    }
+    do {
+      let store = try Store(settings)
+      store.write { store throws(SQLiteError) in
+        try store.database.run("INSERT INTO cursors(upstream, seq) VALUES('slow', 1), ('quick', 9)")
+      }
+      try hear(store, 4)
+      let backup = try store.beginBackup(to: scratch.location("copy"))
+      while try !backup.step(pages: 100) {}
+      try hear(store, 5)
+    }
+    // Events 5 to 9 are not in the backup: one has them all, one none of them.
+    let replaced = try #require(try Store.restore(scratch.location("copy"), settings: settings))
+    #expect(try #require(replaced.unsent).map { "\($0.upstream) \($0.events)" } == ["slow 5"])
+  }
+
+  @Test(arguments: ["a pipe", "a file that is longer than its database"])
+  func `what is no backup is not copied`(what: String) throws {
+    let scratch = Scratch()
+    let settings = Store.Settings(location: scratch.location("gw.db"))
+    do { _ = try Store(settings) }
+    let copy = scratch.location("copy")
+    if what == "a pipe" {
+      #expect(mkfifo(copy, 0o600) == 0)
+    } else {
+      try FileManager.default.copyItem(atPath: settings.location, toPath: copy)
+      // 1 TiB, of which nothing is on disk: a copy would fill it.
+      #expect(truncate(copy, 1 << 40) == 0)
+    }
+    #expect(throws: StoreError.self) { try Store.restore(copy, settings: settings) }
+    _ = try Store(settings)
+  }
+
   @Test func `a lock that is a link is refused, and what it points to is not written`() throws {
     let scratch = Scratch()
     let victim = scratch.write("victim", "precious")

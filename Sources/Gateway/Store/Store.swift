@@ -165,7 +165,7 @@ public final class Store {
 
   /// Exclusive: the index of the write-ahead log is then in memory, and not in a file whose pages the kernel writes to disk after
   /// each single message.
-  private static func open(_ settings: Settings) throws(StoreError) -> Database {
+  static func open(_ settings: Settings) throws(StoreError) -> Database {
     do {
       try DatabaseFile.protect(settings.location)
       let database = try Database(location: settings.location)

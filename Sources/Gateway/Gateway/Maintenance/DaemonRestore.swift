@@ -11,14 +11,22 @@ extension Daemon {
   public static func restore(_ backup: String, _ configuration: GatewayConfiguration) throws(StartError) -> String {
     let clocks = LinuxClocks()
     do {
-      let kept = try Store.restore(backup, settings: configuration.store, clocks: clocks)
+      let replaced = try Store.restore(backup, settings: configuration.store, clocks: clocks)
       let words = "\(backup) is restored, \(try renewed(configuration, clocks))"
       // It is closed now, and what root has made is there.
       try Store.handOver(configuration.store)
-      return kept.map { "\(words). The previous database was saved as \($0)" } ?? words
+      return replaced.map { "\(words). The previous database was saved as \($0.location)\(Self.left($0))" } ?? words
     } catch {
       throw StartError(message: "\(error). \(error.remedy)", code: EX_CANTCREAT)
     }
+  }
+
+  /// What was heard since the backup is in the previous database alone.
+  private static func left(_ replaced: Store.Replaced) -> String {
+    guard let unsent = replaced.unsent else { return "; what upstreams had not got of it is not known: it cannot be read" }
+    guard !unsent.isEmpty else { return "; upstreams had got all of it" }
+    let amounts = unsent.map { "\($0.upstream) \($0.events)" }.joined(separator: ", ")
+    return "; events of it that an upstream had not got, and that are there alone: \(amounts)"
   }
 
   private static func renewed(
