@@ -10,12 +10,15 @@ import signal
 import socket
 import struct
 import subprocess
+import sys
 import threading
 import time
 
 CHECKOUT = pathlib.Path(__file__).resolve().parent.parent.parent
 PROGRAMS = pathlib.Path(os.environ.get("MESHPOST_PROGRAMS") or CHECKOUT / ".build/debug").resolve()
 TOKEN = "a-token-for-the-tests"
+sys.path.append(str(CHECKOUT / "hardware"))
+from ports import free_port  # noqa: E402, F401
 
 
 class Stuck(Exception):
@@ -32,11 +35,6 @@ def until(what, look, limit=60.0, pause=0.03):
             raise Stuck(what() if callable(what) else what)
         time.sleep(pause)
         pause = min(pause * 1.3, 0.4)
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
 
 
 class Radio:

@@ -18,12 +18,8 @@ import time
 import run
 
 CHECKOUT = pathlib.Path(__file__).resolve().parent.parent.parent
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+sys.path.append(str(CHECKOUT / "hardware"))
+from ports import free_port  # noqa: E402
 
 
 def until(what, seen, patience=60):
@@ -50,10 +46,11 @@ def mesh_with_servers(world):
     another = None
     try:
         port = free_port()
+        trouble = open(folder / "mesh.log", "w+")
         mesh = start(sys.executable, CHECKOUT / "hardware/mesh.py", "--nodes", "2", "--dir", folder / "mesh", "--port", port, "--tty", "", "--firmware-times", "--server", "Ridge=repeater",
-                     stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=CHECKOUT)
+                     stdout=subprocess.PIPE, stderr=trouble, text=True, cwd=CHECKOUT)
         while '"ready"' not in (line := mesh.stdout.readline()):
-            assert line, "the mesh ended"
+            assert line, f"the mesh ended: {(folder / 'mesh.log').read_text()[-1000:]}"
         threading.Thread(target=mesh.stdout.read, daemon=True).start()
         control = folder / "ctl"
         (folder / "gw.toml").write_text(f'[radio]\nlink = "tcp:127.0.0.1:{port}"\n[store]\nlocation = "{folder}/gw.db"\n[control]\nsocket = "{control}"\n')
