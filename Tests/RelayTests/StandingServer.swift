@@ -31,6 +31,8 @@ final class StandingServer {
     case saysTwice
     /// A hub that asks a thousand things at once.
     case asks
+    /// A hub that talks, from the first event on, as fast as it is read: in long messages, in short ones, in pings; of it 32 MiB.
+    case talks([UInt8])
     /// A hub that is busy, and says why in so many bytes.
     case explains(Int)
   }
@@ -46,6 +48,8 @@ final class StandingServer {
   /// Of the lane `messages`.
   var acknowledged: Int64?
   private(set) var greetings = 0
+  /// Of a hub that talks.
+  private(set) var talked = 0
   /// To what it asked.
   private(set) var answers = 0
   /// Of links.
@@ -105,7 +109,7 @@ final class StandingServer {
   /// Whether the next event is taken.
   private func takes(_ texts: [String], through seq: Int64? = nil) -> Bool {
     switch fault {
-    case .well, .noAnswers, .forgets, .lies, .asks, .hangsUp, .saysTwice: break
+    case .well, .noAnswers, .forgets, .lies, .asks, .talks, .hangsUp, .saysTwice: break
     case .takes(let left) where left > 0: fault = .takes(left - 1)
     default: return false
     }
@@ -177,7 +181,11 @@ final class StandingServer {
         line.stream.write([0x89, 100] + [UInt8](repeating: 7, count: 100))
       }
     }
-    defer { pings.cancel() }
+    var talk: LoopTask?
+    defer {
+      pings.cancel()
+      talk?.cancel()
+    }
     while true {
       let (opcode, data) = try await line.frame()
       if opcode == 9 { line.stream.write([0x8A, UInt8(data.count)] + data) }
@@ -204,6 +212,16 @@ final class StandingServer {
         let events = said["events"]?.array ?? []
         if takes(events.map { $0["body"]?["text"]?.string ?? "" }, through: events.last?["seq"]?.integer) {
           say("\(said["n"]?.integer ?? 0)")
+          if case .talks(let frame) = fault {
+            talk = loop.begin { [unowned self] in
+              while talked < 32 << 20 {
+                line.stream.write(frame)
+                talked += frame.count
+                // It is over with the connection.
+                do { try await line.stream.drained() } catch { return }
+              }
+            }
+          }
           if fault == .forgets || fault == .lies, taken.last == "12" { return }
           if isSatisfied { return }
         }

@@ -258,6 +258,27 @@ import Timing
     #expect(bench.lines.count { $0.contains("answers a minute") } == 1 && bench.server.connections == 1)
   }
 
+  @Test(arguments: ["long", "short", "pings"])
+  func `a hub that talks without being asked is read no faster than a metered line can bear, and is told of`(
+    what: String
+  ) throws {
+    let said = Array(#"{"type":"has_new","bucket":"nobody's","seq":7}"#.utf8)
+    let frame: [UInt8] =
+      switch what {
+      case "long": [0x81, 126, 0xEA, 0x60] + said.dropLast() + [UInt8](repeating: 0x20, count: 60_000 - said.count) + [0x7D]
+      case "short": Array((0..<256).map { _ in [0x81, UInt8(said.count)] + said }.joined())
+      default: Array((0..<256).map { _ in [0x89, 100] + [UInt8](repeating: 7, count: 100) }.joined())
+      }
+    let bench = try Bench(.hubLive, .talks(frame))
+    try bench.append(1)
+    _ = bench.pass(120)
+    // What a kernel keeps of it between the two is some MiB.
+    #expect((1 << 20..<14 << 20).contains(bench.server.talked), "\(bench.server.talked) bytes")
+    // Pings are read as slowly as they are answered, which is less than that.
+    let told = bench.lines.count { $0.contains("without being asked") }
+    #expect(told == (what == "pings" ? 0 : 1), "\(bench.lines)")
+  }
+
   @Test(arguments: [Way.mqtt5, .mqtt3])
   func `a broker that never answers a subscription is told of, and tried again`(_ way: Way) throws {
     let bench = try Bench(way, .noAnswers, commands: true)

@@ -37,11 +37,11 @@ public struct Ration: Sendable, Equatable {
     return true
   }
 
-  /// Takes one, also in advance, and returns how long to wait until it is there.
-  public mutating func wait(at now: MonotonicTime) -> Duration {
+  /// Takes one, or so many, also in advance, and returns how long to wait until they are there.
+  public mutating func wait(for count: Int64 = 1, at now: MonotonicTime) -> Duration {
     _ = hasOne(at: now)
-    left = max(-1, left - 1)
+    left = max(-count, left - count)
     guard left < 0, let countedAt else { return .zero }
-    return interval + (countedAt - now)
+    return .nanoseconds(interval.wholeNanoseconds * -left) + (countedAt - now)
   }
 }

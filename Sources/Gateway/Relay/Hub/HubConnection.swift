@@ -36,6 +36,10 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
   private static let compression = PerMessageDeflate.Offer(clientBits: 12, serverBits: 10, dictionary: true)
   /// States that are told; the newest of each name.
   static let maxStates = 16
+  /// Messages before the welcome, of a hub that has none to send.
+  private static let maxBeforeWelcome = 64
+  /// Bytes for each message or ping besides its own: the frame, and what it costs to look at.
+  private static let frameCost = 32
 
   let kind = "hub"
   let place: String
@@ -61,6 +65,9 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
   /// Questions that have no answer yet.
   var asked: [String: Promise<JSONValue?>] = [:]
   private var lastHeard = MonotonicTime(seconds: 0)
+  /// Bytes that the hub may say without being asked, over all connections: 1 MiB at once, and 8 KiB a second.
+  private var unasked = Ration(most: 1 << 20, oneIn: .microseconds(122))
+  private var unaskedLines = Ration.hourly
   /// The answer to a ping came, or the link is to show that it lives.
   let stirred = Waiter()
   private var (isPinged, isProbed) = (false, false)
@@ -165,7 +172,7 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
   private typealias Welcome = (acknowledged: Acknowledged, digests: ByLane<String?>, window: Int)
 
   private func welcome(on socket: WebSocket) async throws -> Welcome {
-    while true {
+    for _ in 0..<Self.maxBeforeWelcome {
       guard case .message(let bytes) = try await socket.next() else { continue }
       let message = try Self.message(bytes)
       guard message["type"]?.string == "welcome" else { continue }
@@ -175,6 +182,7 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
       }
       return (acknowledged, HubOverHTTP.digests(message), Int(min(max(message["window"]?.integer ?? 1, 1), 16)))
     }
+    throw Nonsense(message: "no welcome, but much else")
   }
 
   private static func message(_ bytes: [UInt8]) throws(Nonsense) -> JSONValue {
@@ -266,9 +274,25 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
       let event = try await socket.next()
       lastHeard = loop.now
       if isPinged { stirred.resume() }
-      if case .message(let bytes) = event { try take(Self.message(bytes), socket) }
+      switch event {
+      case .message(let bytes):
+        if try !take(Self.message(bytes), socket) { try await slowDown(bytes.count) }
+      case .ping(let bytes): try await slowDown(bytes)
+      case .pong: break
+      }
       try await untilRoom(on: socket)
     }
+  }
+
+  /// What nobody has asked for is read no faster than a metered line can bear: the rest waits at the hub.
+  private func slowDown(_ bytes: Int) async throws(CancellationError) {
+    let pause = unasked.wait(for: Int64(bytes + Self.frameCost), at: loop.now)
+    guard pause > .zero else { return }
+    if unaskedLines.take(at: loop.now) {
+      log.warning(
+        "\(place): the hub says without being asked more than 8 KiB a second: it is read no faster (logged at most once an hour)")
+    }
+    try await loop.sleep(for: pause)
   }
 
   /// Silence for a while, then a ping, then an answer or the end.
@@ -302,15 +326,17 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
     stirred.resume()
   }
 
-  private func take(_ message: JSONValue, _ socket: WebSocket) throws(Nonsense) {
+  /// Whether the hub was asked for it.
+  private func take(_ message: JSONValue, _ socket: WebSocket) throws(Nonsense) -> Bool {
     // The number of a batch: all of it is taken.
     if let number = message.count { return try answered(number) { .acknowledged(through: $0) } }
     switch message["type"]?.string ?? "" {
     case "taken", "refused", "busy", "out_of_order", "conflict":
-      try answered(message["n"]?.count) { _ in Self.verdict(message["type"]?.string ?? "", message) }
+      return try answered(message["n"]?.count) { _ in Self.verdict(message["type"]?.string ?? "", message) }
     case "response":
-      guard let id = message["id"]?.string, let question = asked.removeValue(forKey: id) else { return }
+      guard let id = message["id"]?.string, let question = asked.removeValue(forKey: id) else { return false }
       question.keep(message["ok"]?.bool == true ? message["result"] ?? .null : nil)
+      return true
     case "request": requested(message, socket)
     case "has_new":
       if let bucket = message["bucket"]?.string, let seq = message["seq"]?.integer,
@@ -320,6 +346,7 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
       }
     default: break  // from a newer hub
     }
+    return false
   }
 
   // MARK: Batches
@@ -347,9 +374,10 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
     }
   }
 
-  private func answered(_ number: Int64?, _ verdict: (_ last: Int64) -> Verdict?) throws(Nonsense) {
+  /// False: it answers nothing.
+  private func answered(_ number: Int64?, _ verdict: (_ last: Int64) -> Verdict?) throws(Nonsense) -> Bool {
     // Of another number: it was void by then.
-    guard let first = batches.first, number == Int64(first.number) else { return }
+    guard let first = batches.first, number == Int64(first.number) else { return false }
     guard let verdict = verdict(first.last) else {
       throw Nonsense(message: "an invalid answer")
     }
@@ -362,6 +390,7 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
     case .retry, .busy, .hungUp, .diverged, .stopped: batches = []
     }
     first.answer.keep(verdict)
+    return true
   }
 
   // MARK: The end

@@ -65,6 +65,8 @@ public final class WebSocket {
   /// The decoder of the server's frames.
   public enum Event: Equatable, Sendable {
     case message([UInt8])
+    /// Is answered by itself; so many bytes.
+    case ping(Int)
     case pong
   }
 
@@ -318,7 +320,9 @@ public final class WebSocket {
     do throws(WebSocketError) {
       while isOpen, let frame = try decoder.next() {
         switch frame.opcode {
-        case .ping: answerPing(frame.payload)
+        case .ping:
+          answerPing(frame.payload)
+          return .ping(frame.payload.count)
         case .pong: return .pong
         case .close: return try closedByServer(frame)
         default: return .message(frame.payload)
