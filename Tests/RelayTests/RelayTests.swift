@@ -31,6 +31,8 @@ final class Bench {
   var refused: Set<Int64> = []
   /// The next greetings; when empty, the hub says what it has.
   var greetings: [String] = []
+  /// Before the next greeting is answered.
+  var onGreeting: (() -> Void)?
   var posts = 0
   var greeted = 0
   var askedWhatItHas = 0
@@ -62,6 +64,8 @@ final class Bench {
     let epoch = request.query["epoch"] ?? store.epoch
     if request.method == "GET" {
       greeted += 1
+      onGreeting?()
+      onGreeting = nil
       if request.query["epoch"] != nil { askedWhatItHas += 1 }
       if !greetings.isEmpty { return answer(200, body: greetings.removeFirst())(request, responder) }
       let body = JSONWriter.object { $0.field("acknowledged", acknowledged[epoch]) }

@@ -66,6 +66,48 @@ import Testing
     #expect(bench.gaps.map(\.0) == [has + 1] && bench.gaps.map(\.1) == [oldest - 1], "\(bench.gaps)")
   }
 
+  /// Of two hubs that a card which was put back is at odds with, the second answers when the first has had a new epoch begun.
+  @Test func `what a server says of an epoch that has ended meanwhile is not judged, and it is asked anew`() throws {
+    let bench = try Bench()
+    var findings: [HistoryFinding] = []
+    bench.upstream.historyFound = { findings.append($0) }
+    bench.append(12)
+    bench.run(until: { bench.isDelivered }, "delivered")
+    bench.answers = [bench.answer(503)]
+    bench.append(60)
+    bench.run(until: { bench.upstream.status.state == .waiting }, "it is away")
+    bench.greetings = [Self.welcome]
+    var epoch = ""
+    bench.onGreeting = {
+      do { try bench.store.renewEpoch() } catch { Issue.record("\(error)") }
+      epoch = bench.store.epoch
+    }
+    bench.run(impatiently: { bench.upstream.status.pending == 0 }, "delivered")
+    #expect(bench.store.epoch == epoch && findings.isEmpty, "\(findings)")
+    #expect(Set(bench.received.values.joined()).isSuperset(of: 1...72), "\(bench.received)")
+  }
+
+  /// As above, of a batch.
+  @Test func `a conflict over an epoch that has ended meanwhile begins no other`() throws {
+    let bench = try Bench()
+    var findings: [HistoryFinding] = []
+    bench.upstream.historyFound = { findings.append($0) }
+    bench.append(12)
+    bench.run(until: { bench.isDelivered }, "delivered")
+    var epoch = ""
+    bench.answers = [
+      { request, responder in
+        do { try bench.store.renewEpoch() } catch { Issue.record("\(error)") }
+        epoch = bench.store.epoch
+        bench.answer(409, body: #"{"code":"conflict","seq":13}"#)(request, responder)
+      }
+    ]
+    bench.append(60)
+    bench.run(impatiently: { bench.isDelivered }, "delivered")
+    #expect(bench.store.epoch == epoch && findings.isEmpty, "\(findings)")
+    #expect(Set(bench.received.values.joined()).isSuperset(of: 1...72), "\(bench.received)")
+  }
+
   @Test(arguments: [5, 12])
   func `a server that has deleted the event at its position has ours only if it acknowledged it`(_ had: Int) throws {
     let bench = try Bench()

@@ -246,6 +246,7 @@ public final class JournalUpstream: Upstream {
     let batch: Batch
     let lane: Lane
     let task: LoopTask
+    let epoch: String
   }
 
   /// What is under way does not count; `nil`: in any lane.
@@ -359,7 +360,7 @@ public final class JournalUpstream: Upstream {
       // Void: something before it was not taken, or the upstream ends.
       if !Task.isCancelled { self?.answered(verdict, number, purpose) }
     }
-    flights.append(Flight(number: number, batch: batch, lane: lane, task: task))
+    flights.append(Flight(number: number, batch: batch, lane: lane, task: task, epoch: store.epoch))
     shipment.sent(
       Shipment.Flight(
         lane: lane, events: batch.events.count, bytes: batch.size, isDeadLetter: purpose != .journal),
@@ -369,7 +370,7 @@ public final class JournalUpstream: Upstream {
 
   private func answered(_ verdict: Verdict, _ number: UInt64, _ purpose: Purpose) {
     guard let index = flights.firstIndex(where: { $0.number == number }) else { return }
-    let (batch, lane) = (flights[index].batch, flights[index].lane)
+    let (batch, lane, epoch) = (flights[index].batch, flights[index].lane, flights[index].epoch)
     // A connection may end for a later batch first; what else is said of one before those ahead of it, is not to be relied on.
     var verdict = verdict
     switch verdict {
@@ -389,7 +390,10 @@ public final class JournalUpstream: Upstream {
     case .retry, .busy, .hungUp, .diverged, .stopped: forgetFlights()
     }
     defer { woken.resume() }
-    if case .diverged(let reason) = verdict { return diverged(reason) }
+    if case .diverged(let reason) = verdict {
+      // Another upstream has begun a new epoch since, over the same perhaps.
+      return epoch == store.epoch ? diverged(reason) : shipment.greetAgain()
+    }
     switch purpose {
     case .journal: took(verdict, batch, in: lane)
     case .deadLetter(let marks): tookDeadLetter(verdict, batch, marks)

@@ -12,12 +12,15 @@ extension JournalUpstream {
     release()
     isResting = false
     shipment.greetingSent()
+    let epoch = store.epoch
     let greeting = await carrier.greet()
     if Task.isCancelled { throw CancellationError() }
     switch greeting {
     case .has(let acknowledged, let digests):
       let floors = await floors(acknowledged)
       if Task.isCancelled { throw CancellationError() }
+      // Another upstream has begun a new one: what was said of the old one says nothing of it.
+      guard store.epoch == epoch else { return shipment.greetAgain() }
       switch floors {
       case .success(let floors): known(acknowledged, digests, floors)
       case .failure(let verdict): return took(verdict)
