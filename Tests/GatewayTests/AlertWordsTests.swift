@@ -88,6 +88,21 @@ import Timing
     #expect(try words(store) == ["3: \(was(3))"])
   }
 
+  @Test func `that another database has taken the place of a damaged one is told, whatever is being written just then`() throws {
+    let (store, alerts) = try open()
+    alerts.journalWasCut(cut(51))
+    // That is on its way to the database that is damaged.
+    alerts.storeReplaced("gw.db.corrupt-1", had: 70, unsent: [("hub", 3), ("web", 12)])
+    pass(2)
+    let text =
+      "the database was damaged, and a new one begun: it was saved as gw.db.corrupt-1. There had been 70 events or more, "
+      + "of which upstreams had not got: hub 3, web 12"
+    let open = try store.alerts(openOnly: true, limit: 10)
+    #expect(open.filter { $0.rule == "store_lost" }.map(\.text) == [text])
+    let said = try told(store)
+    #expect(said.contains("begin: \(text)"), "\(said)")
+  }
+
   @Test func `what only changes a number is shown, and is not written by itself`() throws {
     let (store, alerts) = try open()
     let subject = AlertSubject(.diskFull)

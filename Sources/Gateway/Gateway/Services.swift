@@ -52,7 +52,7 @@ extension Daemon {
   private func beginAlerts() {
     alerts.begin()
     alerts.configuration(configuration.refusal)
-    if let saved = store.setAside { alerts.storeWasDamaged(saved) }
+    if let saved = store.setAside { alerts.storeWasDamaged(saved, had: store.hadBefore) }
     if let words = store.gone { alerts.storeIsLost(words) }
     if let words = store.putBack { alerts.historiesMet(words) }
     alerts.radio(isUp: connection.state == .up, message: summary)

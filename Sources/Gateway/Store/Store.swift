@@ -106,6 +106,8 @@ public final class Store {
   public internal(set) var epochBegan: Int64 = 0
   /// Where a damaged database was saved at opening; `nil` if it was intact.
   public private(set) var setAside: String?
+  /// How many events the database had that was saved as damaged, at least; `nil`: nobody knows.
+  public private(set) var hadBefore: Int64?
   /// What the database has lost since it was last open, in words: transactions of its log, or all since it was copied; `nil`: nothing.
   /// Starts a new epoch.
   public private(set) var lostFromLog: String?
@@ -148,6 +150,7 @@ public final class Store {
     try checkpoint()
     putBack = olderThanMark
     if isNew, setAside == nil { gone = goneByMark }
+    if setAside != nil { hadBefore = mark?.seq }
     // Otherwise sequence numbers would be reused.
     if lostFromLog != nil || putBack != nil { try renewEpoch() }
   }
@@ -195,6 +198,7 @@ public final class Store {
   /// was saved.
   public func replaceDamaged() throws(StoreError) -> String {
     let target = try Self.moveAside(settings.location, "corrupt", clocks)
+    hadBefore = lastSeq
     database = try Self.open(settings)
     try load()
     setAside = target

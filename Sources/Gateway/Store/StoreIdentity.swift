@@ -94,7 +94,7 @@ extension Store {
     try Self.writeSmallFile(markLocation, mark)
   }
 
-  private var mark: (epoch: String, seq: Int64)? {
+  var mark: (epoch: String, seq: Int64)? {
     let parts = Self.readSmallFile(markLocation)?.split(separator: ":") ?? []
     guard parts.count == 2, let seq = Int64(parts[1]) else { return nil }
     return (String(parts[0]), seq)

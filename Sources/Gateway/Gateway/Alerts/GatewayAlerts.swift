@@ -20,6 +20,7 @@ final class GatewayAlerts {
   private static let maxWaiting = 2 * AlertBoard.maxSubjects
 
   private struct Waiting {
+    let number: UInt64
     let change: AlertChange
     let moment: Moment
     /// When what is wrong began, by the clock as it is now.
@@ -46,6 +47,7 @@ final class GatewayAlerts {
   /// A node came that is listened for.
   var hasNodeCome = false
   private var waiting: [Waiting] = []
+  private var lastNumber: UInt64 = 0
   private var isWriting = false
   private var isBegun = false
   var millivolts: UInt16?
@@ -103,12 +105,12 @@ final class GatewayAlerts {
   }
 
   /// Another database has taken the place of a damaged one: what is wrong is told there, too.
-  func storeReplaced(_ saved: String) {
+  func storeReplaced(_ saved: String, had events: Int64?, unsent: [(upstream: String, events: Int64)]) {
     board = AlertBoard(settings.rules)
     waiting = []
     deadLetterChanges = .max
     nodes = SilentNodes(store, on: loop)
-    storeWasDamaged(saved)
+    storeWasDamaged(saved, had: events, unsent: unsent)
     look()
   }
 
@@ -331,7 +333,9 @@ final class GatewayAlerts {
     let moment = Moment(loop.wallClock)
     var since = moment.milliseconds
     if case .begins(_, _, _, let began, _) = change { since -= Int64((loop.now - began).inSeconds * 1000) }
-    waiting.append(Waiting(change: change, moment: moment, since: since, millivolts: millivolts))
+    lastNumber += 1
+    waiting.append(
+      Waiting(number: lastNumber, change: change, moment: moment, since: since, millivolts: millivolts))
     if waiting.count > Self.maxWaiting { waiting.removeFirst() }
     write()
   }
@@ -357,8 +361,9 @@ final class GatewayAlerts {
       // `StoreMaintenance` and the messages say what is wrong with the disk.
       return
     }
-    // What was replaced meanwhile belonged to another database.
-    waiting.removeFirst(min(batch.count, waiting.count))
+    // Those and no others: what waits may be of another database by now.
+    let written = Set(batch.map(\.number))
+    waiting.removeAll { written.contains($0.number) }
     changes.note()
     if !waiting.isEmpty { await writeAll() }
   }

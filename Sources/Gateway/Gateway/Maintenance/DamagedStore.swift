@@ -22,13 +22,14 @@ extension Daemon {
     do throws(StoreError) {
       // What is still to be written belongs to the old one, and fails with it.
       store.settle()
+      let unsent = relay.pending
       let location = try store.replaceDamaged()
       log.error("the database is damaged: saved as \(location); created a new one with a new epoch")
       try messaging.messenger.begin()
       try change(to: configuration)
       proxy.listen(configuration.proxies)
       synchronizer.restart(fully: true)
-      alerts.storeReplaced(location)
+      alerts.storeReplaced(location, had: store.hadBefore, unsent: unsent)
       return true
     } catch {
       log.error("\(error). \(error.remedy) Retrying in a minute")

@@ -151,6 +151,14 @@ public final class Relay {
 
   public var historyFound: (_ upstream: String, HistoryFinding) -> Void = { _, _ in }
 
+  /// Upstreams for which events wait, and how many.
+  public var pending: [(upstream: String, events: Int64)] {
+    upstreams.compactMap { upstream in
+      guard let events = (upstream as? JournalUpstream)?.pendingEvents, events > 0 else { return nil }
+      return (upstream.name, events)
+    }
+  }
+
   /// Events that wait for the upstream for which the most do.
   public var mostPending: Int64 { upstreams.reduce(0) { max($0, ($1 as? JournalUpstream)?.pendingEvents ?? 0) } }
 
