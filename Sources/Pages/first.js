@@ -33,6 +33,9 @@ export function earlyAnswer(path) {
   return answer ?? null;
 }
 
+/** The stream has begun: what is asked for from now on is asked anew, since what was answered before may lack what came in between. */
+export function forgetEarly() { early.clear(); }
+
 function need(...names) {
   for (const name of names) {
     const isStyle = name.endsWith(".css");

@@ -13,6 +13,11 @@ extension WholeProgramTests {
       return try Program(Program.python, [run] + arguments)
     }
 
+    /// `MESHPOST_PAGES`: names of single tests, for who looks for one.
+    private static var names: [String] {
+      ProcessInfo.processInfo.environment["MESHPOST_PAGES"]?.split(separator: " ").map(String.init) ?? []
+    }
+
     private static var mayBeMade: Bool { (try? stage(["--may"]).ended()) == 0 }
 
     @Test(.enabled("no browser is here (chromium, chromium-driver)") { mayBeMade })
@@ -38,7 +43,7 @@ extension WholeProgramTests {
       let (descriptor, port) = try LoopbackPort.take()
       close(descriptor)
       let host = "\(Program.programs.appending(path: "meshpost").path()) web --socket \(rig.socket) --port \(port)"
-      let run = try Self.stage(["--host", host, "--gateway", rig.socket, "--air", air])
+      let run = try Self.stage(["--host", host, "--gateway", rig.socket, "--air", air] + Self.names)
       let code = await run.ends()
       #expect(code == 0, "\(run.lines.joined(separator: "\n"))")
     }
@@ -83,7 +88,7 @@ extension WholeProgramTests {
       let folder = ProcessInfo.processInfo.environment["MESHPOST_HUB_PICTURES"].map { ["--pictures", $0] } ?? []
       let run = try Program(
         Program.python,
-        [script, "--url", "http://127.0.0.1:\(rig.hubPort)", "--air", air, "--token", Rig.token] + folder)
+        [script, "--url", "http://127.0.0.1:\(rig.hubPort)", "--air", air, "--token", Rig.token] + folder + Self.names)
       let code = await run.ends()
       #expect(code == 0, "\(run.lines.joined(separator: "\n"))")
       withExtendedLifetime(second) {}

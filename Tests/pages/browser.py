@@ -34,6 +34,8 @@ class Browser:
         options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
         self.driver = webdriver.Chrome(options=options, service=Service("/usr/bin/chromedriver"))
         self.driver.set_script_timeout(60)
+        # Less than what selenium waits for its driver: then it is said which page it was.
+        self.driver.set_page_load_timeout(100)
         if not touch:
             self.size(width, height)
         self.command("Emulation.setFocusEmulationEnabled", enabled=True)

@@ -6,6 +6,7 @@ import re
 import secrets
 import threading
 
+from browser import Stuck
 from run import test
 
 CHECKOUT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -172,6 +173,47 @@ def reactions_are_shown_and_sent(world):
     browser.click("dialog .sign")
     browser.until("the reaction", lambda: browser.all(f'article[data-cursor="{cursor}"] .reaction.ours'))
     assert "👍" in browser.text(f'article[data-cursor="{cursor}"]')
+
+
+# Answers to what is read for the second time, when the stream has begun, are held back, as on a slow line, until `release()`.
+HOLD = """
+const real = window.fetch;
+const times = {};
+window.held = {};
+window.asked = [];
+window.fetch = async (path, ...more) => {
+  window.asked.push(`${Math.round(performance.now())} ${path}`);
+  const answer = await real(path, ...more);
+  const name = /^\\/v1\\/(messages|conversations)\\b/.exec(path)?.[1];
+  if (name && (times[name] = (times[name] ?? 0) + 1) === 2) await new Promise((resolve) => { window.held[name] = resolve; });
+  return answer;
+};
+window.release = () => { for (const one of Object.values(window.held)) one(); };
+"""
+
+
+@test
+def what_the_stream_tells_during_a_reading_stays(world):
+    browser = world.browser()
+    browser.command("Page.addScriptToEvaluateOnNewDocument", source=HOLD)
+    browser.go(f"{world.host.base}/conversations/{PUBLIC}")
+    browser.find(".composer-field")
+    try:
+        browser.until("the second readings", lambda: browser.script("return Object.keys(window.held).length") == 2)
+    except Stuck as trouble:
+        raise Stuck(f"{trouble}; asked: {browser.script('return window.asked')}") from None
+    browser.script("return import('/pages/stores/live.js').then(({ live }) => { window.told = []; live.on('message', (row) => told.push(row.text)); })")
+    text = fresh("while it is read")
+    world.gateway.say(f"chan r1 0 {text}")
+    browser.until("the message by the stream", lambda: text in browser.script("return window.told"))
+    browser.script("window.release()")
+    browser.shows(text, ".chat-scroll")
+    # Both answers are older than that message; the page has drawn what it made of them when a later one is there.
+    later = fresh("and after")
+    world.gateway.say(f"chan r1 0 {later}")
+    for place in (".chat-scroll", f'a.conversation[data-id="{PUBLIC}"]'):
+        browser.shows(later, place)
+    assert text in browser.text(".chat-scroll")
 
 
 @test

@@ -63,6 +63,9 @@ class Commands {
   #rows = [];
   #next = null;
   #isLoading = false;
+  /** What the stream told while a page was read: the answer may be older. */
+  #meanwhile = [];
+  #isStale = false;
   #trouble = null;
 
   constructor(shell, place, shut) {
@@ -125,6 +128,7 @@ class Commands {
 
   /** A command that was queued or has ended, as the stream tells it. */
   came(row) {
+    if (this.#isLoading) this.#meanwhile.push(row);
     const at = this.#rows.findIndex((one) => idOf(one) === idOf(row));
     if (at >= 0) this.#rows[at] = row;
     else this.#rows.unshift(row);
@@ -132,7 +136,7 @@ class Commands {
   }
 
   async load(isMore = false) {
-    if (this.#isLoading) return;
+    if (this.#isLoading) { this.#isStale ||= !isMore; return; }
     this.#isLoading = true;
     try {
       const page = await ask(query("/v1/commands", { limit: PAGE, before: isMore ? this.#next : undefined }));
@@ -146,6 +150,8 @@ class Commands {
       this.#trouble = trouble;
     } finally {
       this.#isLoading = false;
+      for (const row of this.#meanwhile.splice(0)) this.came(row);
+      if (this.#isStale) { this.#isStale = false; this.load(); }
     }
     this.#draw();
   }

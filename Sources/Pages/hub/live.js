@@ -1,6 +1,7 @@
 // The hub's one stream of what happens, and the fleet that it keeps up to date.
+import { forgetEarly } from "../first.js";
 import { ask, query } from "../stores/api.js";
-import { Store } from "../stores/store.js";
+import { ServedStore, Store } from "../stores/store.js";
 
 /** The hub says something at least each 20 s. */
 const SILENCE_MS = 45_000;
@@ -51,6 +52,7 @@ class HubLive extends Store {
     source.addEventListener("hello", (event) => {
       spoke();
       this.#position = JSON.parse(event.data).position;
+      forgetEarly();
       if (this.since !== null) { this.since = null; this.changed(); }
       this.#tell("hello");
     });
@@ -80,21 +82,18 @@ export const live = new HubLive();
 const LOOK_MS = 20_000;
 
 /** All gateways, by id. Each row has a `stamp`, which changes with it. */
-class Fleet extends Store {
+class Fleet extends ServedStore {
   rows = new Map();
   /** `/v1/fleet/summary`; `null`: not there yet. */
   summary = null;
-  isLoaded = false;
-  trouble = null;
-  #isLoading = false;
   #stamp = 0;
   #summaryAt = 0;
   #called = null;
 
   constructor() {
     super();
-    live.on("gateway", (row) => { if (this.isLoaded) this.take(row); });
-    live.on("hello", () => this.load());
+    live.on("gateway", (row) => this.told(() => { if (this.isLoaded) this.take(row); }));
+    live.on("hello", () => this.anew());
     live.on("alert", () => this.#sum());
     setInterval(() => { if (!document.hidden && this.isLoaded) { this.changed(); if (Date.now() - this.#summaryAt > 60_000) this.#sum(); } }, LOOK_MS);
   }
@@ -117,28 +116,17 @@ class Fleet extends Store {
     if (row) this.take({ ...row, ...values });
   }
 
-  async load() {
-    if (this.#isLoading) return;
-    this.#isLoading = true;
+  async read() {
     this.#sum();
-    try {
-      const rows = new Map();
-      let after = "";
-      do {
-        const page = await ask(query("/v1/fleet", { after, limit: 1000 }));
-        for (const row of page.gateways) this.#put(rows, row);
-        after = page.next;
-      } while (after);
-      this.rows = rows;
-      this.#called = null;
-      this.isLoaded = true;
-      this.trouble = null;
-    } catch (trouble) {
-      this.trouble = trouble;
-    } finally {
-      this.#isLoading = false;
-      this.changed();
-    }
+    const rows = new Map();
+    let after = "";
+    do {
+      const page = await ask(query("/v1/fleet", { after, limit: 1000 }));
+      for (const row of page.gateways) this.#put(rows, row);
+      after = page.next;
+    } while (after);
+    this.rows = rows;
+    this.#called = null;
   }
 
   /** Whether another is called so, or has it as its id. */

@@ -26,6 +26,9 @@ export class View {
   #shown = [];
   #next = null;
   #isLoading = false;
+  /** What the stream told while a page was read: the answer may be older. */
+  #meanwhile = [];
+  #isStale = false;
   #wanted = null;
   #trouble = null;
   #typed = 0;
@@ -139,6 +142,7 @@ export class View {
 
   /** `isAfresh`: from the newest on. */
   async #load(isAfresh = false) {
+    if (this.#isLoading) this.#isStale ||= isAfresh;
     if (this.#isLoading || !isAfresh && this.#next === null) return;
     this.#isLoading = true;
     const wanted = this.#wanted;
@@ -157,14 +161,19 @@ export class View {
       this.#trouble = trouble;
     } finally {
       this.#isLoading = false;
-      if (wanted === this.#wanted) this.#draw();
-      else this.#load(true);
+      const meanwhile = this.#meanwhile.splice(0);
+      const isStale = this.#isStale || wanted !== this.#wanted || meanwhile.length && this.#filter.q;
+      this.#isStale = false;
+      if (isStale) this.#load(true);
+      else for (const message of meanwhile) this.#came(message);
+      this.#draw();
     }
     // A search looks through so many at a time: it goes on until a page is full.
     if (this.#next !== null && !this.#trouble && this.scroller.scrollHeight <= this.scroller.clientHeight + 1200) this.#load();
   }
 
   #came(message) {
+    if (this.#isLoading) this.#meanwhile.push(message);
     const { channel, gateway, q, within, until, since } = this.#filter;
     if (!within && (until !== null || since !== null && since > Date.now()) || channel && message.body.channel !== channel || gateway && !message.heard.some((one) => one.gateway === gateway)) return;
     // Which words fit, the hub decides.

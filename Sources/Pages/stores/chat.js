@@ -3,7 +3,7 @@ import { allRows, query } from "./api.js";
 import { compare } from "./cursor.js";
 import { live } from "./live.js";
 import { outbox } from "./outbox.js";
-import { Store } from "./store.js";
+import { ServedStore } from "./store.js";
 
 const PAGE = 60;
 /** More rows than anybody looks at; further away is read again when it is scrolled to. */
@@ -12,24 +12,21 @@ const MOST = 4000;
 /**
  * A stretch of one conversation, as far as it was read: rows by their cursor, oldest first. `hasOlder`, `hasNewer`: there is more.
  */
-export class Chat extends Store {
+export class Chat extends ServedStore {
   rows = [];
   hasOlder = false;
   hasNewer = false;
-  isLoaded = false;
-  trouble = null;
   #id;
   #ends = [];
-  #loading = null;
   #closed = new AbortController();
 
   constructor(id) {
     super();
     this.#id = id;
     this.#ends = [
-      live.on("message", (row) => { if (row.conversation === id) this.#came(row); }),
-      live.on("journal", ({ kind, body }) => { if (kind === "reaction") this.#reacted(body); }),
-      live.on("afresh", (isFirst) => { if (isFirst) this.#catchUp(); else if (this.isLoaded && !this.hasNewer) this.newest(); }),
+      live.on("message", (row) => { if (row.conversation === id) this.told(() => this.#came(row)); }),
+      live.on("journal", ({ kind, body }) => { if (kind === "reaction") this.told(() => this.#reacted(body)); }),
+      live.on("afresh", (isFirst) => { if (isFirst) this.#catchUp(); else this.#missed(); }),
     ];
   }
 
@@ -42,48 +39,29 @@ export class Chat extends Store {
     return allRows(query("/v1/messages", { conversation: this.#id, direction: "both", limit: PAGE, ...values }), { signal: this.#closed.signal });
   }
 
-  /** One reading at a time; a second request for the same is the first. */
-  #load(work) {
-    this.#loading ??= (async () => {
-      try {
-        await work();
-        this.isLoaded = true;
-        this.trouble = null;
-      } catch (trouble) {
-        if (this.#closed.signal.aborted) return;
-        this.trouble = trouble;
-      } finally {
-        this.#loading = null;
-      }
-      this.changed();
-    })();
-    return this.#loading;
+  newest() { return this.load(); }
+
+  async read() {
+    const rows = await this.#page({ limit: FIRST_ROWS });
+    this.rows = rows;
+    this.hasOlder = rows.length >= FIRST_ROWS;
+    this.hasNewer = false;
+    outbox.seen(rows);
   }
 
-  newest() {
-    return this.#load(async () => {
-      const rows = await this.#page({ limit: FIRST_ROWS });
-      this.rows = rows;
-      this.hasOlder = rows.length >= FIRST_ROWS;
-      this.hasNewer = false;
-      outbox.seen(rows);
-    });
-  }
+  #missed() { if (!this.#closed.signal.aborted && !this.hasNewer && (this.isLoaded || this.isReading)) this.anew(); }
 
   /** What came between the first reading and the stream that tells of the rest: a moment later, when the first view is there. */
   #catchUp() {
-    setTimeout(async () => {
-      if (this.#closed.signal.aborted || !this.rows.length || this.hasNewer) return;
-      try {
-        this.rows = merge(this.rows, await this.#page({ after: this.rows.at(-1).cursor }));
-        this.changed();
-      } catch { /* the line is cut: it is all read again when it is back */ }
+    setTimeout(() => {
+      if (!this.rows.length || this.isReading) this.#missed();
+      else if (!this.#closed.signal.aborted && !this.hasNewer) this.load(() => this.#readOn());
     }, live.catchUpMs);
   }
 
   /** The stretch around a row. */
   around(cursor) {
-    return this.#load(async () => {
+    return this.load(async () => {
       const before = await this.#page({ before: cursor });
       const after = await this.#page({ after: before.at(-1)?.cursor ?? "0" });
       this.rows = merge(before, after);
@@ -94,7 +72,7 @@ export class Chat extends Store {
 
   older() {
     if (!this.hasOlder || !this.rows.length) return null;
-    return this.#load(async () => {
+    return this.load(async () => {
       const rows = await this.#page({ before: this.rows[0].cursor });
       this.hasOlder = rows.length >= PAGE && compare(rows[0].cursor, this.rows[0].cursor) < 0;
       this.rows = merge(rows, this.rows);
@@ -107,15 +85,20 @@ export class Chat extends Store {
 
   newer() {
     if (!this.hasNewer || !this.rows.length) return null;
-    return this.#load(async () => {
-      const rows = await this.#page({ after: this.rows.at(-1).cursor });
-      this.hasNewer = rows.length >= PAGE && compare(rows.at(-1).cursor, this.rows.at(-1).cursor) > 0;
-      this.rows = merge(this.rows, rows);
-      if (this.rows.length > MOST) {
-        this.rows = this.rows.slice(-MOST);
-        this.hasOlder = true;
-      }
-    });
+    return this.load(() => this.#readOn());
+  }
+
+  /** What follows the last row. */
+  async #readOn() {
+    const last = this.rows.at(-1).cursor;
+    const rows = await this.#page({ after: last });
+    this.hasNewer = rows.length >= PAGE && compare(rows.at(-1).cursor, last) > 0;
+    // Of a stretch that goes on, nothing is shown behind where it breaks off, although the stream told of it.
+    this.rows = merge(this.hasNewer ? this.rows.filter((row) => compare(row.cursor, rows.at(-1).cursor) <= 0) : this.rows, rows);
+    if (this.rows.length > MOST) {
+      this.rows = this.rows.slice(-MOST);
+      this.hasOlder = true;
+    }
   }
 
   find(cursor) { return this.rows.find((row) => row.cursor === cursor) ?? null; }

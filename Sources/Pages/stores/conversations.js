@@ -2,39 +2,24 @@ import { allRows, order } from "./api.js";
 import { compare } from "./cursor.js";
 import { gateway } from "./gateway.js";
 import { live } from "./live.js";
-import { Store } from "./store.js";
+import { ServedStore } from "./store.js";
 
 /** All conversations, newest first, with what is unread. */
-class Conversations extends Store {
+class Conversations extends ServedStore {
   #all = new Map();
-  isLoaded = false;
-  trouble = null;
-  #loading = null;
   #marking = new Map();
 
   constructor() {
     super();
-    live.on("afresh", (isFirst) => (isFirst ? setTimeout(() => this.load(), live.catchUpMs) : this.load()));
-    live.on("message", (row) => this.#came(row));
-    live.on("read", ({ conversation, read, unread, mentioned, muted }) => this.#update(conversation, { read, unread, mentioned, muted }));
-    live.on("journal", ({ kind }) => { if (kind === "channel" || kind === "document") this.load(); });
+    live.on("afresh", (isFirst) => (isFirst ? setTimeout(() => this.anew(), live.catchUpMs) : this.anew()));
+    live.on("message", (row) => this.told(() => this.#came(row)));
+    live.on("read", ({ conversation, read, unread, mentioned, muted }) => this.told(() => this.#update(conversation, { read, unread, mentioned, muted })));
+    live.on("journal", ({ kind }) => { if (kind === "channel" || kind === "document") this.anew(); });
   }
 
-  load() {
-    this.#loading ??= this.#load().finally(() => { this.#loading = null; });
-    return this.#loading;
-  }
-
-  async #load() {
-    try {
-      const found = await allRows("/v1/conversations");
-      this.#all = new Map(found.map((one) => [one.conversation, one]));
-      this.isLoaded = true;
-      this.trouble = null;
-    } catch (trouble) {
-      this.trouble = trouble;
-    }
-    this.changed();
+  async read() {
+    const found = await allRows("/v1/conversations");
+    this.#all = new Map(found.map((one) => [one.conversation, one]));
   }
 
   get(id) { return this.#all.get(id) ?? null; }
@@ -77,7 +62,7 @@ class Conversations extends Store {
   }
 
   /** Read up to and including this row. Of many in a row, as one scrolls, the last counts. */
-  read(id, cursor) {
+  markRead(id, cursor) {
     const known = this.#all.get(id);
     if (!known || compare(cursor, known.read) <= 0) return;
     const isUnderWay = this.#marking.has(id);

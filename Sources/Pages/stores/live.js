@@ -1,3 +1,4 @@
+import { forgetEarly } from "../first.js";
 import { Kept } from "./kept.js";
 import { Store } from "./store.js";
 
@@ -163,6 +164,7 @@ class Live extends Store {
       const isAfresh = this.#last === null || isAnother;
       if (isAnother) this.#last = null;
       this.#journal = journal;
+      forgetEarly();
       this.#gateway.value = value.gateway;
       this.isLinked = true;
       this.since = null;

@@ -1,40 +1,25 @@
 import { allRows } from "./api.js";
 import { live } from "./live.js";
-import { Store } from "./store.js";
+import { ServedStore } from "./store.js";
 
 /** All nodes that the gateway knows, by key; and what they told of their batteries. Read when a view first wants them. */
-class Nodes extends Store {
+class Nodes extends ServedStore {
   #all = new Map();
   #batteries = new Map();
-  isLoaded = false;
-  trouble = null;
-  #loading = null;
 
   constructor() {
     super();
-    live.on("afresh", () => { if (this.isLoaded) this.load(); });
-    live.on("journal", ({ kind, at, body }) => this.#happened(kind, at, body));
+    live.on("afresh", () => { if (this.isLoaded || this.isReading) this.anew(); });
+    live.on("journal", ({ kind, at, body }) => this.told(() => this.#happened(kind, at, body)));
   }
 
   /** Once; later changes come by the stream. */
   need() { return this.isLoaded ? Promise.resolve() : this.load(); }
 
-  load() {
-    this.#loading ??= this.#load().finally(() => { this.#loading = null; });
-    return this.#loading;
-  }
-
-  async #load() {
-    try {
-      const [found, readings] = await Promise.all([allRows("/v1/contacts"), allRows("/v1/readings?limit=1000")]);
-      this.#all = new Map(found.map((node) => [node.key, node]));
-      for (const { at, kind, body } of readings) this.#battery(kind, at, body);
-      this.isLoaded = true;
-      this.trouble = null;
-    } catch (trouble) {
-      this.trouble = trouble;
-    }
-    this.changed();
+  async read() {
+    const [found, readings] = await Promise.all([allRows("/v1/contacts"), allRows("/v1/readings?limit=1000")]);
+    this.#all = new Map(found.map((node) => [node.key, node]));
+    for (const { at, kind, body } of readings) this.#battery(kind, at, body);
   }
 
   get list() { return [...this.#all.values()]; }

@@ -18,3 +18,52 @@ export class Store {
     });
   }
 }
+
+/**
+ * What a server has: read as a whole by the subclass's `read()`, and kept up to date by the server's stream. `isLoaded`: it was read once;
+ * `trouble`: why the last reading failed.
+ */
+export class ServedStore extends Store {
+  isLoaded = false;
+  trouble = null;
+  #reading = null;
+  #meanwhile = [];
+  #isStale = false;
+
+  get isReading() { return this.#reading !== null; }
+
+  /** One reading at a time: who asks meanwhile gets that one. */
+  load(read = () => this.read()) {
+    this.#reading ??= this.#run(read);
+    return this.#reading;
+  }
+
+  /** For who has missed something: one more where a reading is under way, as that may have begun before. */
+  anew() {
+    if (this.#reading) this.#isStale = true;
+    else this.load();
+  }
+
+  /** A change that the stream tells of: made at once, and again to what a reading that is under way brings, as that may be older. */
+  told(change) {
+    if (this.#reading) this.#meanwhile.push(change);
+    change();
+  }
+
+  async #run(read) {
+    try {
+      await read();
+      this.isLoaded = true;
+      this.trouble = null;
+    } catch (trouble) {
+      this.trouble = trouble;
+    }
+    this.#reading = null;
+    for (const change of this.#meanwhile.splice(0)) change();
+    if (this.#isStale) {
+      this.#isStale = false;
+      this.load();
+    }
+    this.changed();
+  }
+}

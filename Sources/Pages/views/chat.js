@@ -421,7 +421,7 @@ export class OpenChat {
         if (article.getBoundingClientRect().bottom <= end + 2) cursor = article.dataset.cursor;
       }
     }
-    if (cursor) conversations.read(this.id, cursor);
+    if (cursor) conversations.markRead(this.id, cursor);
   }
 
   #heard(row) {
