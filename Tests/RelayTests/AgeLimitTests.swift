@@ -99,6 +99,34 @@ import Timing
     }
   }
 
+  /// `pause`: milliseconds between two events, over `hours`.
+  @Test(arguments: [(300, 1), (2000, 5), (3000, 240)] as [(Int64, Int64)])
+  func `without a clock an event's age is right to a twentieth, however long the journal has been busy`(
+    pause: Int64, hours: Int64
+  ) {
+    var times = JournalTimes()
+    let count = hours * 3_600_000 / pause
+    for seq in 1...count { _ = times.comes(seq, at: seq * pause) }
+    let now = count * pause
+    var seq = count
+    while seq > 0 {
+      let event = JournalEvent(seq: seq, at: 0, trusted: false, kind: "message", body: [])
+      let (age, told) = (now - seq * pause, (times.age(of: event, wall: Self.wall, now: now) ?? -1) * 1000)
+      #expect((age - 1000...age + age / 20 + 2 * pause).contains(told), "\(age) ms is told as \(told)")
+      seq -= max(1, (count - seq) / 3)
+    }
+  }
+
+  @Test func `a clock that is set back makes no event young that nothing has followed`() {
+    let bot = AgeLimit(oldest: 300, takesWaited: false, isStrict: true)
+    var times = JournalTimes()
+    _ = times.comes(7, at: 4_400_000)
+    // Ten minutes old.
+    for seconds in [Int64(600), 301, 200, 0, -7200] { #expect(!passes(bot, "", ago: seconds, times), "\(seconds)") }
+    #expect(!passes(bot, "", ago: -5), "from the future: nobody knows")
+    #expect(passes(AgeLimit(oldest: 300), "", ago: -5))
+  }
+
   @Test func `times of a journal are bounded, and bound each event`() {
     var times = JournalTimes()
     for seq in Int64(1)...5000 { _ = times.comes(seq, at: seq * 11_000) }

@@ -5,9 +5,10 @@ import SQLite
 /// When events were journaled, by the time since the machine's boot, which nobody can set: over restarts of the program, and not over one of
 /// the machine.
 public struct JournalTimes: Equatable, Sendable {
-  private static let maxMarks = 256
-  /// Milliseconds; events so close to each other share a time: the earlier.
-  private static let apart: Int64 = 10_000
+  /// What `thinned` leaves of a hundred days, and some: 6 KiB.
+  private static let maxMarks = 384
+  /// Milliseconds; events so close to each other share a time, the earlier; and so often times are written.
+  private static let (apart, keptApart): (Int64, Int64) = (200, 10_000)
 
   private struct Mark: Equatable, Sendable {
     /// Events from this one on came at that time or after it, and those before it before.
@@ -17,6 +18,7 @@ public struct JournalTimes: Equatable, Sendable {
 
   private let boot: String
   private var marks: [Mark] = []
+  private var keptAt: Int64?
 
   /// `kept`: what was kept last, perhaps in another boot.
   public init(boot: String = "", kept: String = "") {
@@ -38,23 +40,33 @@ public struct JournalTimes: Equatable, Sendable {
     while let newest = marks.last, newest.first >= seq { marks.removeLast() }
     if let newest = marks.last, now - newest.time < Self.apart { return false }
     marks.append(Mark(first: seq, time: now))
-    // Of the older half every other: what is older may be told less exactly.
-    if marks.count > Self.maxMarks {
-      let half = Self.maxMarks / 2
-      marks = stride(from: 0, to: half, by: 2).map { marks[$0] } + marks[half...]
+    var part: Int64 = 20
+    while marks.count > Self.maxMarks, part > 0 {
+      marks = thinned(to: part)
+      part /= 2
     }
+    if let keptAt, now - keptAt < Self.keptApart { return false }
+    keptAt = now
     return true
   }
 
-  /// To be kept: the older, the further apart.
-  var kept: String {
-    var (kept, last): ([Mark], Int64) = ([], -1)
-    for mark in marks.reversed() {
-      let age = (marks.last?.time ?? 0) - mark.time
-      guard age > last + last / 2 || mark == marks.first else { continue }
-      (last, kept) = (age, kept + [mark])
+  /// The older, the further apart: a time is wrong by that part of an event's age at most, or by `apart`.
+  private func thinned(to part: Int64) -> [Mark] {
+    guard let newest = marks.last?.time else { return [] }
+    var (left, last): ([Mark], Int64) = ([], 0)
+    for index in marks.indices.reversed() {
+      // What is between the one that was kept and the one before: it goes if those two are near enough to each other.
+      let isBetween = index > 0 && index < marks.count - 1
+      if isBetween, newest - marks[index - 1].time <= last + last / part { continue }
+      last = newest - marks[index].time
+      left.append(marks[index])
     }
-    return ([boot] + kept.reversed().map { "\($0.first):\($0.time)" }).joined(separator: "\n")
+    return left.reversed()
+  }
+
+  /// To be kept. Less exact, since it is written again and again.
+  var kept: String {
+    ([boot] + thinned(to: 2).map { "\($0.first):\($0.time)" }).joined(separator: "\n")
   }
 
   /// Seconds since the event was journaled; `nil`: that cannot be told. `now`: milliseconds since the boot.
@@ -62,9 +74,12 @@ public struct JournalTimes: Equatable, Sendable {
     let most = marks.last { $0.first <= event.seq }.map { max(0, now - $0.time) / 1000 }
     guard event.trusted, wall.trusted else { return most }
     let (difference, overflow) = wall.milliseconds.subtractingReportingOverflow(event.at)
-    guard !overflow else { return most }
-    // A clock that was right may be set all the same: an event is as old as one that came before it at most, and as one after it at least.
-    let least = marks.first { $0.first > event.seq }.map { max(0, now - $0.time) / 1000 } ?? 0
+    // From the future it is by a clock that was set since.
+    guard !overflow, difference >= 0 || most != nil else { return most }
+    // A clock that was right may be set all the same: an event is as old as one that came before it at most, and as one after it at least; where
+    // none came after it, a time of its own would have been noted soon.
+    let next = marks.first { $0.first > event.seq }?.time ?? marks.last.map { $0.time + Self.keptApart }
+    let least = next.map { max(0, now - $0) / 1000 } ?? 0
     return min(max(difference / 1000, least), most ?? .max)
   }
 }
