@@ -5,7 +5,6 @@ import JSON
 import Messaging
 import RadioSharing
 import Relay
-import Store
 import Sync
 import TestSupport
 import Testing
@@ -13,6 +12,7 @@ import Transport
 
 @testable import Control
 @testable import EventLoop
+@testable import Store
 
 @Suite struct ControlAPITests {
   private final class Operations: GatewayOperations {
@@ -167,6 +167,25 @@ import Transport
         try store.append(.gap, at: Moment(milliseconds: 1, trusted: false), body: Array(#"{"n":\#(number)}"#.utf8))
       }
       #expect(read(#"{"n":\#(number)}"#))
+    }
+  }
+
+  @Test func `a page for which events were deleted before it was told of them is told that`() throws {
+    let fixture = try Fixture()
+    for number in 1...10 {
+      fixture.store.post("a test") { store throws(SQLiteError) in
+        try store.append(.gap, at: Moment(milliseconds: 1, trusted: false), body: Array(#"{"n":\#(number)}"#.utf8))
+      }
+    }
+    fixture.store.post("a test") { store throws(SQLiteError) in
+      try store.database.run("DELETE FROM journal WHERE seq BETWEEN 4 AND 6")
+    }
+    try fixture.store.commitNow()
+    let status = "event: status"
+    for (seq, isTold) in [(1, true), (3, true), (4, true), (6, false), (9, false), (10, false)] {
+      let answer = try fixture.answer("GET /v1/live?after=\(seq)", until: status)
+      #expect(answer.contains(#""seq":10,"missed":true"#) == isTold, "\(seq): \(answer)")
+      #expect(answer.contains(#"{"n":10}"#) == (!isTold && seq < 10), "\(seq): \(answer)")
     }
   }
 

@@ -90,17 +90,21 @@ struct LiveAPI {
 
   private func begin(_ feed: inout Feed, _ out: inout [UInt8]) {
     feed.isBegun = true
-    let (seq, isBehind) = (feed.seq, feed.isBehind)
     out += Array("retry: 2000\n\n".utf8)
+    hello(feed.seq, hasMissed: feed.isBehind, &out)
+  }
+
+  private func hello(_ seq: Int64, hasMissed: Bool, _ out: inout [UInt8]) {
     Self.event("hello", seq, &out) { json in
       json.field("gateway", dependencies.store.gatewayID)
       json.field("epoch", dependencies.store.epoch)
       json.field("seq", seq)
-      json.field("missed", isBehind ? true : nil)
+      json.field("missed", hasMissed ? true : nil)
     }
   }
 
-  /// What the journal tells. Returns how many events were read.
+  /// What the journal tells. Returns how many events were read. A reader for whom some was deleted meanwhile is told so, and goes on with what
+  /// comes from now on.
   private func events(_ feed: inout Feed, _ out: inout [UInt8]) throws(StoreError) -> Int {
     let store = dependencies.store
     var found: [(seq: Int64, at: Int64, kind: String, body: [UInt8])] = []
@@ -110,6 +114,11 @@ struct LiveAPI {
     }
     let rows = MessageRow(store: store, relay: nil)
     for event in found {
+      guard event.seq == feed.seq + 1 else {
+        feed.seq = store.lastSeq
+        hello(feed.seq, hasMissed: true, &out)
+        return 0
+      }
       if let row = try MessagesAPI.row(of: (event.kind, event.body), store) {
         Self.event("message", event.seq, &out) { rows.write(row, to: &$0) }
       } else {
