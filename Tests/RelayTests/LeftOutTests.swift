@@ -26,6 +26,42 @@ private final class MessagesSource: UpdatesSource {
   }
 }
 
+/// A hub with a channel in which something is said every second, of which nothing is new here, and with documents.
+private final class ChattySource: UpdatesSource {
+  weak var updates: (any UpdatesListener)?
+  var said: Int64 = 1
+  var documents: Int64 = 0
+  private(set) var pages: [String: Int] = [:]
+
+  func ask(_ question: UpdatesQuestion) async throws(BucketSync.Trouble) -> JSONValue? {
+    let channel = "channel/0011223344556677"
+    let key = "node/" + String(repeating: "ab", count: 32) + "/note"
+    let text: String
+    switch question {
+    case .state:
+      text = #"{"buckets":[{"bucket":"\#(channel)","seq":\#(said),"at":3},{"bucket":"documents","seq":\#(documents),"at":1}]}"#
+    case .page(let bucket, let from, _, _):
+      pages[bucket, default: 0] += 1
+      let last = bucket == channel ? said : documents
+      let body = #"{"key":"\#(key)","value":"\#(last)","updated_at":\#(last),"by_hub":true}"#
+      let document = bucket == "documents" ? #"{"seq":\#(last),"at":1,"id":"\#(last)","body":\#(body)}"# : ""
+      text = #"{"first":\#(from.seq + 1),"last":\#(last),"last_at":1,"updates":[\#(document)]}"#
+    }
+    // `try?`: what is written here is JSON.
+    return try? JSONValue(parsing: Array(text.utf8))
+  }
+
+  func say() {
+    said += 1
+    updates?.hasNew("channel/0011223344556677", said)
+  }
+
+  func document() {
+    documents += 1
+    updates?.hasNew("documents", documents)
+  }
+}
+
 private final class Host: RelayHost {
   var fates: [ChannelUpdateFate] = [.leftOut(.notAccepted), .leftOut(.unknownAge), .sent]
   func carryOut(_ command: RemoteCommand) async -> CommandAnswer { .done(Array("1".utf8)) }
@@ -44,6 +80,43 @@ private final class Host: RelayHost {
     let second = reports.add(.notAccepted, now: MonotonicTime(seconds: 3600))
     #expect(second?.contains("1 of gateways") == true && second?.contains("3599 that waited") == true)
     #expect(reports.counts == [.notAccepted: 2, .unknownAge: 3599])
+  }
+
+  @Test func `a channel of which nothing is new is fetched seldom, and holds up no document`() throws {
+    let (scratch, loop) = (Scratch(inMemory: true), EventLoop(on: InventedMachine()))
+    let store = try Store(Store.Settings(location: scratch.location("gw.db")))
+    loop.afterTurn { store.commit() }
+    var lines: [String] = []
+    let log = Log(level: .notice, sink: { _, line in lines.append(line) })
+    let intake = CommandIntake(
+      CommandIntake.Settings(allowed: [], perMinute: 10), upstream: "hub", store: store, on: loop, log: log)
+    let (source, host) = (ChattySource(), Host())
+    let sync = BucketSync(
+      upstream: "hub", rights: ["documents"], store: store, source: source, commands: intake, on: loop, log: log,
+      acknowledged: { 0 })
+    sync.host = host
+    defer { sync.stop() }
+    sync.reachable(true)
+    func pass(_ seconds: Int, until isSo: () -> Bool = { false }) -> Bool {
+      let end = loop.now + .seconds(Int64(seconds))
+      while loop.now < end, !isSo() {
+        let timer = loop.schedule(at: end) {}
+        loop.turn(wait: true)
+        timer.cancel()
+      }
+      return isSo()
+    }
+    let channel = "channel/0011223344556677"
+    for _ in 0..<600 {
+      source.say()
+      _ = pass(1)
+    }
+    #expect((64...90).contains(source.pages[channel] ?? 0), "\(source.pages)")
+    #expect(sync.report.trouble?.contains(channel) == true && lines.filter { $0.contains("of no use") }.count == 1)
+    source.document()
+    #expect(pass(2) { source.pages["documents"] == 1 }, "\(source.pages)")
+    // What it has by then is fetched in its turn, and the rest of the time it is quiet.
+    #expect(pass(31) { sync.report.trouble == nil } && sync.report.buckets.allSatisfy { $0.behind == 0 })
   }
 
   @Test func `a report that is left out does not keep another one of the same message from being judged`() throws {

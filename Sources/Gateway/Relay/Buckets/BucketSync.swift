@@ -58,9 +58,15 @@ final class BucketSync: UpdatesListener {
   private static let firstPause: Duration = .seconds(5)
   /// Commands that may wait on disk here; the rest waits at the hub.
   private static let maxWaiting: Int64 = 200
-  /// What a server that lies may cost: pages of which nothing is applied, and what is written into the journal, where it displaces what other
-  /// upstreams lack. After a week away an honest one has up to ten pages of 48 channels that were heard by radio, too, and a loss in each.
-  private var fruitless = Ration(most: 512, oneIn: .seconds(30))
+  /// Pages of which nothing is applied, by bucket: of what was heard by radio, too, of what is not taken, or of a server that lies. Each bucket has
+  /// its own, so that a channel in which much is said does not hold up the others, nor commands and documents.
+  private var fruitless: [String: Ration] = [:]
+  private static let fruitlessInterval: Duration = .seconds(30)
+  /// Buckets that have used theirs up, and until when they wait.
+  private var held: [String: MonotonicTime] = [:]
+  private var heldLines = Ration.hourly
+  /// What is written into the journal for a server that lies, where it displaces what other upstreams lack. After a week away an honest one has
+  /// a loss in each of 48 channels.
   private var losses = Ration(most: 64, oneIn: .seconds(60))
   private var restores = Ration(most: 2, oneIn: .seconds(3600))
   private var documents = Ration(most: 4096, oneIn: .seconds(10))
@@ -178,11 +184,17 @@ final class BucketSync: UpdatesListener {
   private func fetchAll() async throws {
     catchUp.want(try positions())
     catchUp.connected()
+    fruitless = fruitless.filter { catchUp.names.contains($0.key) }
     commands.runNext()
     var askAgainAt = loop.now + Self.pollInterval
     while loop.now < askAgainAt {
+      for (bucket, until) in held where until <= loop.now {
+        held[bucket] = nil
+        catchUp.release(bucket)
+      }
       guard !catchUp.names.isEmpty, let action = catchUp.next() else {
-        try await woken.wait(until: catchUp.names.isEmpty ? nil : askAgainAt, on: loop)
+        let next = held.values.min().map { min($0, askAgainAt) } ?? askAgainAt
+        try await woken.wait(until: catchUp.names.isEmpty ? nil : next, on: loop)
         continue
       }
       switch action {
@@ -192,7 +204,7 @@ final class BucketSync: UpdatesListener {
         guard catchUp.isQuiet else { continue }
       case .fetch(let bucket, let from, let until, let limit):
         if bucket == "commands", !hasRoomForCommands() { throw Trouble(message: "too many commands are waiting here") }
-        guard fruitless.hasOne(at: loop.now) else { throw Trouble(message: "the hub sends too many updates of no use") }
+        guard mayFetch(bucket) else { continue }
         if bucket == "documents", !documents.hasOne(at: loop.now) {
           throw Trouble(message: "the hub changes documents too often")
         }
@@ -212,6 +224,17 @@ final class BucketSync: UpdatesListener {
     guard losses.take(at: loop.now) else {
       throw Trouble(message: "the hub has lost updates of \(bucket), again and again")
     }
+  }
+
+  /// False: it has brought nothing of use again and again, and waits.
+  private func mayFetch(_ bucket: String) -> Bool {
+    guard fruitless[bucket]?.hasOne(at: loop.now) == false else { return true }
+    held[bucket] = loop.now + Self.fruitlessInterval
+    catchUp.hold(bucket)
+    if let heldWords, heldLines.take(at: loop.now) {
+      log.notice("\(upstream): \(heldWords) (logged at most once an hour)")
+    }
+    return false
   }
 
   private func hasRoomForCommands() -> Bool {
@@ -251,7 +274,9 @@ final class BucketSync: UpdatesListener {
       throw Trouble(message: "the hub has lost documents, again and again")
     }
     let applied = try await apply(outcome, bucket)
-    if applied == 0 { _ = fruitless.take(at: loop.now) }
+    if applied == 0 {
+      _ = fruitless[bucket, default: Ration(most: 64, oneIn: Self.fruitlessInterval)].take(at: loop.now)
+    }
     if bucket == "documents" { for _ in 0..<applied { _ = documents.take(at: loop.now) } }
     return applied > 0 && bucket != "documents"
   }
@@ -275,9 +300,13 @@ final class BucketSync: UpdatesListener {
     try? await loop.sleep(for: backoff.next(using: &random))
   }
 
+  private var heldWords: String? {
+    held.keys.min().map { "most of \($0) is of no use here: it is fetched once in \(Int(Self.fruitlessInterval.inSeconds)) s" }
+  }
+
   var report: UpdatesReport {
     UpdatesReport(
-      upstream: upstream, isReachable: isReachable, lastSuccess: lastSuccess, trouble: troubleLogged,
+      upstream: upstream, isReachable: isReachable, lastSuccess: lastSuccess, trouble: troubleLogged ?? heldWords,
       buckets: catchUp.statistics.map { name, position, remote, statistics in
         UpdatesReport.Bucket(
           name: name, seq: position.seq, behind: max(0, remote - position.seq), since: position.since,

@@ -75,6 +75,8 @@ struct CatchUp {
     var remote: Int64 = 0
     /// Numbers agree, times do not, or the hub is behind: ask.
     var mustAsk = false
+    /// It is not its turn before it is released.
+    var isHeld = false
     var isNewDuringFetch = false
     var inARow = 0
     var statistics = Statistics()
@@ -172,7 +174,17 @@ struct CatchUp {
     }
   }
 
-  private func isBehind(_ bucket: Bucket) -> Bool { bucket.mustAsk || bucket.remote > bucket.position.seq }
+  private func isBehind(_ bucket: Bucket) -> Bool {
+    !bucket.isHeld && (bucket.mustAsk || bucket.remote > bucket.position.seq)
+  }
+
+  /// The bucket whose fetch was to begin has to wait, until it is released; the others go on.
+  mutating func hold(_ name: String) {
+    if phase == .busy(name) { phase = .quiet }
+    change(name) { $0.isHeld = true }
+  }
+
+  mutating func release(_ name: String) { change(name) { $0.isHeld = false } }
 
   /// Buckets take turns, several pages each.
   private mutating func nextFetch() -> Action? {

@@ -16,7 +16,7 @@ public enum LeftOut: String, CaseIterable, Sendable {
     case .unknownAge: "that waited in a radio for an unknown time"
     case .tooOld: "that are too old"
     case .beforeRestore: "from before the database was put back"
-    case .tooMany: "of gateways that have too many"
+    case .tooMany: "of gateways that have too many, or when half of messaging.queue was taken"
     }
   }
 }
