@@ -218,6 +218,24 @@ import VirtualRadio
     #expect(bench.messenger.status.messages.used == 1)
   }
 
+  @Test func `what is relayed leaves half of the queue to who sends here`() throws {
+    var settings = Messenger.Settings()
+    settings.maxWaiting = 4
+    settings.delivery.budget.messages = 1
+    let bench = try Bench(settings)
+    _ = try bench.send(SendRequest(to: "Public", text: Text("first")))
+    try bench.run("it to be sent") { bench.messenger.status.sentOnChannels == 1 }
+    var codes: [String] = []
+    let priorities: [DeliveryPriority] = [
+      .relayed, .relayed, .relayed, .interactive, .relayed, .interactive, .interactive,
+    ]
+    for (number, priority) in priorities.enumerated() {
+      let request = SendRequest(to: "Public", text: Text("\(number)"), priority: priority)
+      if case .failure(let refusal) = try bench.send(request) { codes.append("\(number) \(refusal.code)") }
+    }
+    #expect(codes == ["2 full", "4 full", "6 full"])
+  }
+
   @Test func `a burst within one turn does not get past the queue's bound`() throws {
     var settings = Messenger.Settings()
     settings.maxWaiting = 5

@@ -172,7 +172,8 @@ final class ChannelExchange {
 
   private func fate(_ refusal: Refusal) -> ChannelUpdateFate {
     switch refusal {
-    case .full(let words): return .later(words)
+    // Half of the queue is taken by others, which is more than goes on the air while any of them is new enough.
+    case .full: return .leftOut(.tooMany)
     case .store(let error): return .later("\(error)")
     default:
       log.warning("relayed channel message not sent: \(refusal)")

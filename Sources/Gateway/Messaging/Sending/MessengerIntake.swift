@@ -62,7 +62,7 @@ extension Messenger {
   /// Composes, and reserves the room: messages that wait for their commit count towards the queue's bound.
   private func admit(_ request: SendRequest) throws(Refusal) -> Intake {
     let messages = try compose(request)
-    try reserve(messages.count)
+    try reserve(messages.count, for: request.priority)
     return Intake(messages)
   }
 
@@ -96,10 +96,11 @@ extension Messenger {
     }
   }
 
-  /// Room in the queue for so many that wait for their commit: `arriving` counts them until then.
-  func reserve(_ count: Int) throws(Refusal) {
+  /// Room in the queue for so many that wait for their commit: `arriving` counts them until then. What is relayed has half of it: the rest is for
+  /// who sends here.
+  func reserve(_ count: Int, for priority: DeliveryPriority = .interactive) throws(Refusal) {
     let waiting = session.pending + arriving
-    guard waiting + count <= settings.maxWaiting else {
+    guard waiting + count <= (priority == .relayed ? settings.maxWaiting / 2 : settings.maxWaiting) else {
       throw .full("\(waiting) messages are already waiting (messaging.queue); try again later")
     }
     arriving += count
