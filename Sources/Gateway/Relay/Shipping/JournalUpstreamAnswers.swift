@@ -73,11 +73,16 @@ extension JournalUpstream {
   }
 
   /// What the server had, and has no more, is not here either. Others have a gap for it, too, but lose nothing.
-  private func passed(_ gap: JournalEvent, _ lane: Lane) {
+  /// `had`: what it had acknowledged before.
+  private func passed(_ gap: JournalEvent, _ lane: Lane, had: Int64) {
     // `try?`: it is our own.
-    guard let body = try? JSONValue(parsing: gap.body), body["reason"]?.string == "missing",
-      let first = body["first"]?.count, let events = body["count"]?.count, first <= lanes[lane].wasTaken
+    guard let body = try? JSONValue(parsing: gap.body), let first = body["first"]?.count,
+      let count = body["count"]?.count
     else { return }
+    // Of what was trimmed it had a part at most; the rest was counted when it was deleted.
+    let isDeleted = body["reason"]?.string == "missing"
+    guard first <= (isDeleted ? lanes[lane].wasTaken : had) else { return }
+    let events = isDeleted ? count : min(count, min(had, gap.seq) - first + 1)
     log.warning(
       "\(name): it had events \(first) to \(gap.seq) of \(lane.rawValue) and has them no more, and the journal has not kept them: at most "
         + "\(events) are lost there; it has a gap for them")
@@ -97,8 +102,11 @@ extension JournalUpstream {
     starts.renewalsInARow = 0
     waitsSince = nil
     lanes[lane].taken = seq
+    let had = lanes[lane].told.seq
     if let newest = batch.events.last(where: { $0.seq <= seq }) { lanes[lane].told = (newest.seq, store.epoch) }
-    for gap in batch.events where gap.kind == EventKind.gap.rawValue && gap.seq <= seq { passed(gap, lane) }
+    for gap in batch.events where gap.kind == EventKind.gap.rawValue && gap.seq <= seq {
+      passed(gap, lane, had: had)
+    }
     lanes[lane].suspicion.advanced(to: seq)
     lanes[lane].passed.events += covered?.events ?? 0
     lanes[lane].passed.bytes += covered?.bytes ?? 0
