@@ -189,6 +189,13 @@ import Transport
     }
   }
 
+  @Test func `the doctor sees that the database file is gone`() throws {
+    let fixture = try Fixture()
+    #expect(try fixture.answer("GET /v1/doctor").contains("removed or replaced") == false)
+    unlink(fixture.scratch.location("gw.db"))
+    #expect(try fixture.answer("GET /v1/doctor").contains("the database file was removed or replaced"))
+  }
+
   @Test func `a reader who is slow gets every row, and holds up nobody`() throws {
     let fixture = try Fixture()
     let body = Array(#"{"text":"\#(String(repeating: "x", count: 900))"}"#.utf8)

@@ -185,6 +185,12 @@ struct GatewayDoctor {
     let store = dependencies.store
     var findings: [Finding] = []
     if let failure = store.failure { findings.append(Finding("store", .failed, "\(failure)", failure.remedy)) }
+    if store.isElsewhere {
+      findings.append(
+        Finding(
+          "store", .failed, "the database file was removed or replaced while the gateway runs",
+          "Save it now with `meshpost backup FILE`, then restart the gateway."))
+    }
     if let location = store.setAside {
       findings.append(
         Finding(
