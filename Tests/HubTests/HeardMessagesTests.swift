@@ -92,6 +92,55 @@ import Testing
     #expect(try await own() == ["b"])
   }
 
+  @Test(arguments: [false, true])
+  func `however many of those that a gateway named hear a message, it is told of it once`(together: Bool) async throws {
+    let store = try await store()
+    let hearers = (1...64).map { "h\($0)" }
+    try await store.setWantedHearers([HubStore.WantedHearers(gateway: "c", hearers: hearers)])
+    for text in ["one", "two"] {
+      let reports = (["a"] + hearers).map { Self.report($0, text: text, seq: text == "one" ? 1 : 2) }
+      if together {
+        _ = try await store.take(reports)
+      } else {
+        for report in reports { _ = try await store.take([report]) }
+      }
+    }
+    #expect(try await told(store, in: "heard").map(\.gateway) == ["h1", "h1"])
+  }
+
+  @Test(arguments: [false, true])
+  func `one that a gateway named tells it again if it knows a message to be younger than the first one said`(
+    together: Bool
+  ) async throws {
+    let store = try await store()
+    try await store.setWantedHearers([HubStore.WantedHearers(gateway: "c", hearers: ["b", "d", "e"])])
+    // Everybody knows it by `a`, whom it did not name.
+    _ = try await store.take([Self.report("a")])
+    let reports = [
+      Self.report("b", waited: [("waited", .bool(true))]), Self.report("d", at: Self.now - Self.minute),
+      Self.report("e"),
+    ]
+    if together {
+      _ = try await store.take(reports)
+    } else {
+      for report in reports { _ = try await store.take([report]) }
+    }
+    #expect(try await told(store, in: "heard").map(\.gateway) == (together ? ["d"] : ["b", "d"]))
+  }
+
+  @Test func `what has left the list does not come back by another one that a gateway named`() async throws {
+    let store = try await store()
+    try await store.setWantedHearers([HubStore.WantedHearers(gateway: "c", hearers: ["b", "d"])])
+    for gateway in ["b", "d"] {
+      let batches = (1...1300 as ClosedRange<Int64>).map { Self.report(gateway, text: "text \($0)", seq: $0) }
+      for first in stride(from: 0, to: batches.count, by: 100) {
+        _ = try await store.take(Array(batches[first..<first + 100]))
+      }
+    }
+    let states = try await store.states(of: [HubStore.BucketQuestion(["heard"], of: "c")])
+    #expect(states.first?.states.first?.seq == 1300)
+  }
+
   @Test func `the list of what others heard for one gateway is bounded`() async throws {
     let store = try await store()
     try await store.setWantedHearers([HubStore.WantedHearers(gateway: "c", hearers: ["b"])])

@@ -34,12 +34,13 @@ extension HubStore {
     private(set) var hearings: [OneHearing] = []
     private var places: [String: Int] = [:]
 
-    mutating func add(_ heard: PreparedEvent.Heard, from batch: PreparedBatch) {
-      let hearing = OneHearing(heard, from: batch)
-      if let place = places[heard.identity] {
+    mutating func add(_ heard: PreparedEvent.Heard, from batch: PreparedBatch) { add(OneHearing(heard, from: batch)) }
+
+    mutating func add(_ hearing: OneHearing) {
+      if let place = places[hearing.heard.identity] {
         if hearing.sent > hearings[place].sent + HubStore.better { hearings[place] = hearing }
       } else {
-        places[heard.identity] = hearings.count
+        places[hearing.heard.identity] = hearings.count
         hearings.append(hearing)
       }
     }
@@ -110,5 +111,87 @@ extension HubStore {
           ("at", .integers(hearers.map(\.at))), ("body", .texts(hearers.map(\.heard.report))),
         ]),
     ]
+  }
+
+  // MARK: For those who take what some heard
+
+  /// Each message once, by whichever of those that a gateway named told of it first; and again by one that has it later by more than a little, like what
+  /// is told to all. However many heard it, the list holds as many messages.
+  func heardLists(_ hearings: [OneHearing], _ work: Work) -> [BucketPlace: [Update]] {
+    var lists: [String: HeardBest] = [:]
+    for hearing in hearings {
+      guard let channel = hearing.heard.channel else { continue }
+      for gateway in work.wanted[hearing.gateway] ?? []
+      where work.known.contains(GatewayChannel(gateway: gateway, channel: channel)) {
+        let before = work.listed[HearerOfMessage(identity: hearing.heard.identity, gateway: gateway)]
+        if let before, hearing.sent <= before || hearing.sent - before <= Self.better { continue }
+        lists[gateway, default: HeardBest()].add(hearing)
+      }
+    }
+    var updates: [BucketPlace: [Update]] = [:]
+    for (gateway, best) in lists {
+      updates[BucketPlace(scope: gateway, name: Self.heardBucket)] = best.hearings.compactMap { hearing in
+        hearing.heard.update.map { Update(identity: hearing.heard.identity, body: $0) }
+      }
+    }
+    return updates
+  }
+
+  /// Which of these messages one of those that a gateway named has told of before, and when they may have been sent by what is in its list. What has left
+  /// that since is not told again.
+  func listedCall(_ work: Work, _ row: @escaping (HearerOfMessage, Int64) -> Void) -> HubCall {
+    var asked: Set<HearerOfMessage> = []
+    for batch in work.accepted {
+      for case .heard(let heard) in batch.events.map(\.effect) where heard.update != nil {
+        for gateway in work.wanted[batch.gateway] ?? [] {
+          asked.insert(HearerOfMessage(identity: heard.identity, gateway: gateway))
+        }
+      }
+    }
+    let rows = Array(asked)
+    let told = """
+      LEFT JOIN updates u ON u.gateway = v.gateway AND u.gateway <> '' AND u.bucket = '\(Self.heardBucket)'
+      AND u.id = v.identity AND u.body <> ''
+      """
+    // Those whom a gateway named are few; those who heard a message may be many.
+    let isHeard = """
+      EXISTS (SELECT 1 FROM wanted_hearers w CROSS JOIN heard h
+      WHERE w.gateway = v.gateway AND h.message = m.position AND h.gateway = w.hearer)
+      """
+    return HubCall(
+      """
+      SELECT v.identity, v.gateway, u.at, u.body FROM @rows JOIN messages m ON m.identity = v.identity \(told)
+      WHERE \(isHeard)
+      """,
+      one:
+        "SELECT v.identity, v.gateway, u.at, u.body FROM messages m \(told) WHERE m.identity = v.identity AND \(isHeard)",
+      [("identity", .texts(rows.map(\.identity))), ("gateway", .texts(rows.map(\.gateway)))]
+    ) {
+      let place = HearerOfMessage(identity: $0.text(0), gateway: $0.text(1))
+      guard let body = $0.textIfAny(3), let sent = PreparedEvent.Heard.sent(byUpdate: body) else {
+        return row(place, .max)
+      }
+      // Never later than it came, whatever a clock says.
+      row(place, min(sent, $0.integer(2)))
+    }
+  }
+
+  /// Of the gateways that take what wanted ones hear: which of these messages' channels they know.
+  func knownChannelsCall(_ work: Work, _ row: @escaping (GatewayChannel) -> Void) -> HubCall {
+    var asked: Set<GatewayChannel> = []
+    for batch in work.accepted {
+      for case .heard(let heard) in batch.events.map(\.effect) {
+        guard let channel = heard.channel else { continue }
+        for gateway in work.wanted[batch.gateway] ?? [] {
+          asked.insert(GatewayChannel(gateway: gateway, channel: channel))
+        }
+      }
+    }
+    let rows = Array(asked)
+    return HubCall(
+      """
+      SELECT c.gateway, c.channel FROM @rows JOIN gateway_channels c ON c.gateway = v.gateway AND c.channel = v.channel
+      """, [("gateway", .texts(rows.map(\.gateway))), ("channel", .texts(rows.map(\.channel)))]
+    ) { row(GatewayChannel(gateway: $0.text(0), channel: $0.text(1))) }
   }
 }

@@ -92,15 +92,23 @@ extension PreparedEvent.Heard {
       }
     }
     at = event.trusted ? event.at : nil
-    sent = Self.sent(event)
+    sent = Self.sent(event.body, at: event.at, trusted: event.trusted)
     update = Self.update(event, channel, from: gateway)
   }
 
   /// A gateway that forwards it goes by the same: docs/hub-protocol.md, "Messages of other places".
-  private static func sent(_ event: HubEvent) -> Int64 {
-    let (waited, age) = (event.body["waited_s"]?.integer, event.body["age_s"]?.integer)
-    if !event.trusted || (event.body["waited"]?.bool == true && waited == nil && age == nil) { return 0 }
-    return max(0, max(event.at, 0) - min(max(waited ?? 0, age ?? 0, 0), longestAge) * 1000)
+  private static func sent(_ body: JSONValue, at: Int64, trusted: Bool) -> Int64 {
+    let (waited, age) = (body["waited_s"]?.integer, body["age_s"]?.integer)
+    if !trusted || (body["waited"]?.bool == true && waited == nil && age == nil) { return 0 }
+    return max(0, max(at, 0) - min(max(waited ?? 0, age ?? 0, 0), longestAge) * 1000)
+  }
+
+  /// The same by what others were told of it.
+  static func sent(byUpdate body: String) -> Int64? {
+    // `try?`: stored values were valid JSON when they arrived.
+    (try? JSONValue(parsing: body)).map {
+      sent($0, at: $0["at"]?.integer ?? 0, trusted: $0["trusted"]?.bool == true)
+    }
   }
 
   /// A hundred years are for ever: seconds.

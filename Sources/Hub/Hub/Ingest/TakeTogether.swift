@@ -103,12 +103,18 @@ extension HubStore {
         added.insert(EventKey(gateway: row.text(0), epoch: row.text(1), seq: row.integer(2)))
       }
     ]
+    var (known, listed): (Set<GatewayChannel>, [HearerOfMessage: Int64]) = ([], [:])
+    if !work.wanted.isEmpty {
+      // Another transaction may be about the same message, heard by another one.
+      let lists = Set(work.wanted.values.flatMap(\.self)).sorted().map { "\(Self.heardBucket) \($0)" }
+      calls = database.locking(lists) + calls
+      calls.append(listedCall(work) { listed[$0] = max(listed[$0] ?? 0, $1) })
+      calls.append(knownChannelsCall(work) { known.insert($0) })
+    }
     var heardByWanted: Set<HearerOfMessage> = []
-    var known: Set<GatewayChannel> = []
     calls += heardCalls(work.accepted, wanted: Set(work.wanted.keys), hearer: { heardByWanted.insert($0) }) {
       told.insert($0.text(0))
     }
-    if !work.wanted.isEmpty { calls.append(knownChannelsCall(work) { known.insert($0) }) }
     let gone = work.accepted.flatMap { batch in
       batch.events.compactMap { event in
         if case .contactRemoved(let key) = event.effect { ContactPlace(batch.gateway, key) } else { nil }
@@ -125,7 +131,7 @@ extension HubStore {
     }
     try database.perform(calls, begins: false, ends: false)
     (work.added, work.told, work.removed) = (added, told, removed)
-    (work.heardByWanted, work.known) = (heardByWanted, known)
+    (work.heardByWanted, work.known, work.listed) = (heardByWanted, known, listed)
   }
 
   private func eventsCall(
@@ -195,14 +201,7 @@ extension HubStore {
       updates[place, default: []].append(Update(identity: hearing.heard.identity, body: body))
     }
     // What those who take it alone may have left out, each in a list of its own: the others pay nothing for it.
-    for hearing in heardByWanted {
-      guard let channel = hearing.heard.channel, let body = hearing.heard.update else { continue }
-      for gateway in work.wanted[hearing.gateway] ?? []
-      where work.known.contains(GatewayChannel(gateway: gateway, channel: channel)) {
-        updates[BucketPlace(scope: gateway, name: Self.heardBucket), default: []].append(
-          Update(identity: hearing.heard.identity, body: body))
-      }
-    }
+    for (place, list) in heardLists(heardByWanted, work) { updates[place] = list }
     try tellConflicts(work)
     var numbered: [BucketPlace: (last: Int64, at: Int64)] = [:]
     let calls =
@@ -301,25 +300,6 @@ extension HubStore {
           + "ON CONFLICT(gateway, channel) DO NOTHING",
         [("gateway", .texts(rows.map(\.gateway))), ("channel", .texts(rows.map(\.channel)))])
     ]
-  }
-
-  /// Of the gateways that take what wanted ones hear: which of these messages' channels they know.
-  private func knownChannelsCall(_ work: Work, _ row: @escaping (GatewayChannel) -> Void) -> HubCall {
-    var asked: Set<GatewayChannel> = []
-    for batch in work.accepted {
-      for case .heard(let heard) in batch.events.map(\.effect) {
-        guard let channel = heard.channel else { continue }
-        for gateway in work.wanted[batch.gateway] ?? [] {
-          asked.insert(GatewayChannel(gateway: gateway, channel: channel))
-        }
-      }
-    }
-    let rows = Array(asked)
-    return HubCall(
-      """
-      SELECT c.gateway, c.channel FROM @rows JOIN gateway_channels c ON c.gateway = v.gateway AND c.channel = v.channel
-      """, [("gateway", .texts(rows.map(\.gateway))), ("channel", .texts(rows.map(\.channel)))]
-    ) { row(GatewayChannel(gateway: $0.text(0), channel: $0.text(1))) }
   }
 
   /// So many numbers for each list, and a time for each of them that is later than all before. Others on the same channel wait from

@@ -65,6 +65,8 @@ extension HubStore {
     var known: Set<GatewayChannel> = []
     /// Messages that such a gateway has not told of before.
     var heardByWanted: Set<HearerOfMessage> = []
+    /// Of those that a gateway has in its list of what wanted ones heard, by that gateway: when they may have been sent, by what it was told.
+    var listed: [HearerOfMessage: Int64] = [:]
     var removed: [ContactPlace: String] = [:]
     /// What is here under a number that also came for another event.
     var divergent: [EventKey: StoredEvent] = [:]
