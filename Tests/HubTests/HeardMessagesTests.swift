@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 
+import HTTP
 import JSON
 import TestSupport
 import Testing
 
 @testable import Hub
+@testable import Relay
 
 /// What one gateway reports of a message is not what it is for everybody.
 @Suite struct HeardMessagesTests {
@@ -151,6 +153,34 @@ import Testing
     let page = try JSONValue(
       parsing: await store.updates("heard", of: "c", from: HubStore.Position(after: 0), until: nil, limit: 10))
     #expect(page["first"]?.integer == 301 && page["updates"]?.array?.first?["seq"]?.integer == 301, "\(page)")
+  }
+
+  /// What a link of the gateway `g` asks, and whose messages alone it takes then.
+  private func hearers(_ rig: LinkRig, after parameters: String) async throws -> Set<String> {
+    let question =
+      #"{"type":"request","id":"1","method":"getUpdatesState","params":{"buckets":["heard"]\#(parameters)}}"#
+    #expect(try await rig.say(question)["ok"]?.bool == true)
+    return try await rig.store.states(of: [HubStore.BucketQuestion([], of: "g")])[0].hearers
+  }
+
+  @Test func `who asks for a gateway's buckets without saying whose messages it takes leaves that as it is`()
+    async throws
+  {
+    let rig = try LinkRig()
+    _ = try await rig.hello(version: 2)
+    #expect(try await hearers(rig, after: #","gateways":["b","d"]"#) == ["b", "d"])
+    #expect(try await hearers(rig, after: "") == ["b", "d"])
+    #expect(try await hearers(rig, after: #","gateways":null"#) == ["b", "d"])
+    #expect(try await hearers(rig, after: #","gateways":[]"#) == [])
+  }
+
+  @Test func `a gateway says that it takes everybody's messages, as hubs keep what they were told last`() {
+    let none = UpdatesQuestion.state(["commands"], gateways: [])
+    #expect(none.query == "buckets=commands&gateways=")
+    #expect(String(decoding: JSONWriter.object { none.write(to: &$0) }, as: UTF8.self).contains(#""gateways":[]"#))
+    let some = UpdatesQuestion.state(["commands"], gateways: ["b", "d/e"])
+    #expect(some.query == "buckets=commands&gateways=b,d%2Fe")
+    #expect(PercentCoding.query(some.query)["gateways"] == "b,d/e")
   }
 
   @Test func `reports that say a message is old give way as it gets younger, and not for little`() async throws {

@@ -19,7 +19,8 @@ protocol UpdatesListener: AnyObject {
 
 /// Source: docs/hub-protocol.md.
 enum UpdatesQuestion: Equatable {
-  /// `gateways`: of the channels only what these have heard is taken; none: what anybody has.
+  /// `gateways`: of the channels only what these have heard is taken; none: what anybody has. That is said, too: a server goes by
+  /// what it was told last.
   case state([String], gateways: [String])
   case page(bucket: String, from: CatchUp.Position, until: Int64?, limit: Int)
 
@@ -34,7 +35,7 @@ enum UpdatesQuestion: Equatable {
     switch self {
     case .state(let buckets, let gateways):
       json.arrayField("buckets") { json in for bucket in buckets { json.value(bucket) } }
-      if !gateways.isEmpty { json.arrayField("gateways") { json in for gateway in gateways { json.value(gateway) } } }
+      json.arrayField("gateways") { json in for gateway in gateways { json.value(gateway) } }
     case .page(let bucket, let from, let until, let limit):
       json.field("bucket", bucket)
       json.field("after", from.seq)
@@ -48,8 +49,8 @@ enum UpdatesQuestion: Equatable {
   var query: String {
     switch self {
     case .state(let buckets, let gateways):
-      let only = gateways.isEmpty ? "" : "&gateways=" + gateways.map(PercentCoding.encode).joined(separator: ",")
-      return "buckets=" + buckets.joined(separator: ",") + only
+      let only = gateways.map(PercentCoding.encode).joined(separator: ",")
+      return "buckets=\(buckets.joined(separator: ","))&gateways=\(only)"
     case .page(let bucket, let from, let until, let limit):
       var text = "bucket=\(bucket)&after=\(from.seq)&since=\(from.since)&limit=\(limit)"
       if let at = from.at { text += "&at=\(at)" }

@@ -106,7 +106,7 @@ extension HubAPI {
   func updates(_ call: Call) async throws -> Response {
     if let names = call.query("buckets") {
       let buckets = names.split(separator: ",").map(String.init)
-      let hearers = (call.query("gateways") ?? "").split(separator: ",").map(String.init)
+      let hearers = call.query("gateways").map { $0.split(separator: ",").map(String.init) }
       let states = try await stores.standing(of: buckets, for: call.gateway, hearers: hearers)
       guard call.query("lanes") != nil else { return Self.json(HubUpdates.states(states)) }
       let known = try await stores.greeter.gateways(call.gateway).first

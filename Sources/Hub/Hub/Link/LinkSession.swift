@@ -362,7 +362,7 @@ struct LinkSession: Sendable {
   private func updatesState(_ parameters: JSONValue) async throws -> [UInt8] {
     let names = (parameters["buckets"]?.array ?? []).compactMap(\.string)
     await registry.subscribe(gateway, Set(names.prefix(64).filter(HubStore.isBucket)))
-    let hearers = (parameters["gateways"]?.array ?? []).compactMap(\.string)
+    let hearers = parameters["gateways"]?.array?.compactMap(\.string)
     return HubUpdates.states(try await stores.standing(of: names, for: gateway, hearers: hearers))
   }
 

@@ -103,12 +103,12 @@ final class HubStores: Sendable {
   }
 
   /// How far these buckets are for a gateway, which takes messages of these `hearers` alone, if there are any; names that are none, and those beyond
-  /// the first 64, are left out.
+  /// the first 64, are left out. `nil`: whose it takes stays as it is, such as where somebody else asks in its place.
   func standing(
-    of buckets: [String], for gateway: String, hearers: [String]
+    of buckets: [String], for gateway: String, hearers: [String]?
   ) async throws -> [HubStore.BucketState] {
     let answer = try await standings.ask(HubStore.BucketQuestion(buckets, of: gateway))
-    let hearers = Array(Set(hearers.prefix(64).filter(Name.isAllowed)))
+    guard let hearers = hearers.map({ Array(Set($0.prefix(64).filter(Name.isAllowed))) }) else { return answer.states }
     if Set(hearers) != answer.hearers {
       _ = try await hearings.ask(HubStore.WantedHearers(gateway: gateway, hearers: hearers))
     }
