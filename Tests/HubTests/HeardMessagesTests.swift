@@ -174,6 +174,25 @@ import Testing
     #expect(try await hearers(rig, after: #","gateways":[]"#) == [])
   }
 
+  @Test
+  func `a gateway that changes all the time whose messages it takes writes sixteen times, then once in five minutes`()
+    async throws
+  {
+    let stores = try HubStores(location: scratch.location("hub.db"))
+    let begin = ContinuousClock.now
+    func change(_ number: Int, of gateway: String = "c", after passed: Duration = .zero) async throws -> Set<String> {
+      let states = try await stores.standing(
+        of: ["heard"], for: gateway, hearers: ["x\(number)"], now: begin + passed)
+      #expect(states.count == 1, "it is answered all the same")
+      return try await stores.desk.states(of: [HubStore.BucketQuestion([], of: gateway)])[0].hearers
+    }
+    for number in 1...16 { #expect(try await change(number) == ["x\(number)"]) }
+    for number in 16...18 { #expect(try await change(number) == ["x16"]) }
+    #expect(try await change(1, of: "other") == ["x1"])
+    #expect(try await change(19, after: .seconds(301)) == ["x19"])
+    #expect(try await change(20, after: .seconds(302)) == ["x19"])
+  }
+
   @Test func `a gateway says that it takes everybody's messages, as hubs keep what they were told last`() {
     let none = UpdatesQuestion.state(["commands"], gateways: [])
     #expect(none.query == "buckets=commands&gateways=")

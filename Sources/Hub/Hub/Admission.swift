@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Synchronization
+import Timing
 
 /// Limits the batches that wait for the database, by their bytes. Beyond it gateways come again later, which costs less than keeping their
 /// batches in memory.
@@ -88,6 +89,26 @@ final class HubMemory: Sendable {
       used.all -= count
       let left = (used.holders[holder] ?? 0) - count
       used.holders[holder] = left > 0 ? left : nil
+    }
+  }
+}
+
+/// What each gateway may do so often.
+final class GatewayRations: Sendable {
+  /// Gateways that are remembered; one that is forgotten begins with a full ration.
+  private static let maxKept = 10_000
+
+  private let full: Ration
+  private let began = ContinuousClock.now
+  private let rations = Mutex([String: Ration]())
+
+  init(_ full: Ration) { self.full = full }
+
+  /// Takes one of a gateway's. False: there is none.
+  func take(_ gateway: String, now: ContinuousClock.Instant = .now) -> Bool {
+    rations.withLock { rations in
+      if rations.count >= Self.maxKept, rations[gateway] == nil { rations.removeAll() }
+      return rations[gateway, default: full].take(at: MonotonicTime(nanoseconds: 0) + (now - began))
     }
   }
 }

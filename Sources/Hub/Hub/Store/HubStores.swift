@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import JSON
+import Timing
 
 /// The hub's connections to its database, by what they are for: whatever one of them waits for, the others go on.
 final class HubStores: Sendable {
@@ -16,9 +17,10 @@ final class HubStores: Sendable {
   let readers: ReaderTurns
   /// How much the hub has, for gateways that connect: after a restart of the hub that is the whole fleet.
   let greetings: Gathered<GatewayEpoch, HubStore.Progress?>
-  /// How far buckets are, which each gateway asks when it connects.
-  /// Changes of whose messages alone gateways take: however many ask, and however often, in one transaction after the other.
+  /// Changes of whose messages alone gateways take: however many ask, in one transaction after the other.
   private let hearings: Gathered<HubStore.WantedHearers, Bool>
+  private let hearingRations = GatewayRations(Ration(most: 16, oneIn: .seconds(300)))
+  /// How far buckets are, which each gateway asks when it connects.
   let standings: Gathered<HubStore.BucketQuestion, HubStore.BucketAnswer>
   /// States that gateways tell, each when it connects.
   let states: Gathered<GatewayState, Bool>
@@ -103,13 +105,14 @@ final class HubStores: Sendable {
   }
 
   /// How far these buckets are for a gateway, which takes messages of these `hearers` alone, if there are any; names that are none, and those beyond
-  /// the first 64, are left out. `nil`: whose it takes stays as it is, such as where somebody else asks in its place.
+  /// the first 64, are left out. `nil`: whose it takes stays as it is, such as where somebody else asks in its place; and likewise if it
+  /// changes again and again, as each change writes.
   func standing(
-    of buckets: [String], for gateway: String, hearers: [String]?
+    of buckets: [String], for gateway: String, hearers: [String]?, now: ContinuousClock.Instant = .now
   ) async throws -> [HubStore.BucketState] {
     let answer = try await standings.ask(HubStore.BucketQuestion(buckets, of: gateway))
     guard let hearers = hearers.map({ Array(Set($0.prefix(64).filter(Name.isAllowed))) }) else { return answer.states }
-    if Set(hearers) != answer.hearers {
+    if Set(hearers) != answer.hearers, hearingRations.take(gateway, now: now) {
       _ = try await hearings.ask(HubStore.WantedHearers(gateway: gateway, hearers: hearers))
     }
     return answer.states
