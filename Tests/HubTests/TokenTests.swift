@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Foundation
+import JSON
 import SQLite
 import TestSupport
 import Testing
@@ -77,6 +78,37 @@ import Testing
     #expect(try await come("dale", with: "next", access, stores) != nil)
     let reason = try #require(try await come("ridge", with: "third", access, stores))
     #expect(reason.contains("needs a token of its own"))
+  }
+
+  @Test func `what others heard is not kept for gateways whose last token was removed`() async throws {
+    let stores = try HubStores(location: scratch.location("hub.db"))
+    let access = HubAccess([token("first"), token("own", "ridge"), token("dale's", "dale"), token("all", "*", .all)])
+    #expect(try await come("hill", with: "first", access, stores) == nil)
+    let asking = ["dale", "hill", "ridge", "vale"]
+    for gateway in asking {
+      try await send(from: gateway, to: stores)
+      _ = try await stores.standing(of: [], for: gateway, hearers: ["b"])
+      for text in ["one", "two"] {
+        _ = try await stores.desk.push(HubStore.heardBucket, of: gateway, id: text, body: "{}", now: 1)
+      }
+    }
+    let caretaker = Caretaker(stores: stores, retention: Retention(), access: access, log: { _, _ in })
+    func left(hours: Int64) async throws -> [String] {
+      await caretaker.forgetHearers(at: hours * 3_600_000)
+      let answers = try await stores.desk.states(of: asking.map { HubStore.BucketQuestion([], of: $0) })
+      return zip(asking, answers).compactMap { $1.hearers.isEmpty ? nil : $0 }
+    }
+    #expect(try await left(hours: 1) == asking)
+    #expect(try await left(hours: 48) == ["dale", "hill", "ridge"], "a token for all may be any gateway's")
+    access.replace(with: [token("own", "ridge"), token("all", "*", .all)])
+    #expect(try await left(hours: 1) == ["dale", "hill", "ridge"], "they were there lately")
+    #expect(try await left(hours: 48) == ["ridge"])
+    for (gateway, first, count) in [("dale", 3, 0), ("ridge", 1, 2)] as [(String, Int64, Int)] {
+      let page = try JSONValue(
+        parsing: await stores.desk.updates(
+          HubStore.heardBucket, of: gateway, from: HubStore.Position(after: 0), until: nil, limit: 10))
+      #expect(page["first"]?.integer == first && page["updates"]?.array?.count == count, "\(page)")
+    }
   }
 
   @Test func `gateways that shared a token before the upgrade go on, and no new one joins them`() async throws {

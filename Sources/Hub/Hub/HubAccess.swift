@@ -127,6 +127,9 @@ final class HubAccess: Sendable {
     }
   }
 
+  /// Gateways with a token that is for them alone, and digests of tokens that belong to the first gateway that uses them.
+  var holders: (own: Set<String>, tokens: Set<String>) { keys.withLock { ($0.ownTokens, Set($0.binding.keys)) } }
+
   /// `gateway`: `nil` for what concerns all of them.
   func check(_ authorization: String?, gateway: String?, _ deed: Deed) -> Verdict {
     let scheme = Array("bearer ".utf8)
@@ -155,7 +158,8 @@ final class HubAccess: Sendable {
   func bind(_ grant: Grant, in stores: HubStores) async throws -> String? {
     guard case .token(let digest) = grant.proof, let gateway = grant.gateway else { return nil }
     let wanted = TokenBinding(token: RefusedFile.hex(digest), gateway: gateway)
-    let (hasOwn, tokens) = keys.withLock { ($0.ownTokens.contains(gateway), Set($0.binding.keys)) }
+    let (own, tokens) = holders
+    let hasOwn = own.contains(gateway)
     // Whoever is refused asks an index, and writes nothing.
     var standing = try await stores.greeter.standing(of: wanted, hasOwn: hasOwn, tokens: tokens)
     if standing == .free {

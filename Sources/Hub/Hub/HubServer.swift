@@ -125,7 +125,7 @@ public struct HubServer: Sendable {
       // `try?`: it is cancelled while it sleeps.
       while (try? await Task.sleep(for: Self.tokensLook)) != nil { if tokens.hasChanged() { acceptTokens() } }
     }
-    let caretaker = Caretaker(stores: api.stores, retention: configuration.retention)
+    let caretaker = Caretaker(stores: api.stores, retention: configuration.retention, access: access)
     let watch = Task { [api] in await api.watch.run() }
     // Who asks for it asks for the pages' people.
     let uses = api.web.map { _ in Task { [access] in await TokenUses(stores: api.stores, access: access).run() } }

@@ -3,7 +3,7 @@
 import EventLoop
 import Synchronization
 
-/// Deletes what `[retention]` no longer keeps, while the hub serves: every hour, a step at a time, and not while batches wait.
+/// Deletes what `[retention]` no longer keeps, and lists for gateways that are no more, while the hub serves: every hour, a step at a time, and not while batches wait.
 struct Caretaker: Sendable {
   private static let interval: Duration = .seconds(3600)
   /// A step has a fifth of the time.
@@ -13,18 +13,23 @@ struct Caretaker: Sendable {
   /// Bytes of batches that wait: beyond it gateways come first, for at most `longestWait`.
   private static let busy = 256 << 10
   private static let longestWait: Duration = .seconds(60)
+  /// A gateway that was here so lately is one, whatever token it uses: milliseconds.
+  private static let lately: Int64 = 86_400_000
 
   let stores: HubStores
   let retention: Retention
+  /// `nil`: it is not known which gateways there are.
+  private let access: HubAccess?
   private let log: HubLog.Write
   private let rare: RareLine
   private let doubts: RareLine
 
   init(
-    stores: HubStores, retention: Retention, leastRest: Duration = .milliseconds(20),
+    stores: HubStores, retention: Retention, access: HubAccess? = nil, leastRest: Duration = .milliseconds(20),
     log: @escaping HubLog.Write = HubLog.write
   ) {
-    (self.stores, self.retention, self.leastRest, self.log) = (stores, retention, leastRest, log)
+    (self.stores, self.retention, self.access) = (stores, retention, access)
+    (self.leastRest, self.log) = (leastRest, log)
     (rare, doubts) = (RareLine(log), RareLine(log))
   }
 
@@ -36,10 +41,22 @@ struct Caretaker: Sendable {
       try await Task.sleep(for: .seconds(Int.random(in: 60...3600)))
       while true {
         await once(at: HubClock.now)
+        await forgetHearers(at: HubClock.now)
         try await Task.sleep(for: Self.interval)
       }
     } catch {
       // Cancelled.
+    }
+  }
+
+  /// Of gateways whose last token was removed.
+  func forgetHearers(at clock: Int64) async {
+    guard let access else { return }
+    do {
+      let gone = try await stores.caretaker.forgetHearers(of: access.holders, unseenSince: clock - Self.lately)
+      for gateway in gone { log(.info, "\(gateway) has no token any more: what others heard is not kept for it") }
+    } catch {
+      rare.say("retention: \(error)")
     }
   }
 

@@ -130,6 +130,34 @@ extension HubStore {
     }
   }
 
+  /// Forgets whose messages gateways take that have no token of their own any more and were not there since then, with their lists: what is heard for them
+  /// nobody asks for. One that comes again says it again.
+  func forgetHearers(
+    of holders: (own: Set<String>, tokens: Set<String>), unseenSince: Int64
+  ) throws(HubDatabaseError) -> [String] {
+    let asking = try database.rows(
+      """
+      SELECT DISTINCT w.gateway FROM wanted_hearers w LEFT JOIN gateways g ON g.id = w.gateway
+      WHERE coalesce(g.last_seen, 0) < ?1 ORDER BY w.gateway
+      """, [.integer(unseenSince)]
+    ) { $0.text(0) }.filter { !holders.own.contains($0) }
+    guard !asking.isEmpty else { return [] }
+    let bound = Set(try tokenBindings().filter { holders.tokens.contains($0.token) }.map(\.gateway))
+    let gone = asking.filter { !bound.contains($0) }
+    for gateway in gone {
+      try transaction { () throws(HubDatabaseError) in
+        try database.lock(gateway)
+        try database.run("DELETE FROM wanted_hearers WHERE gateway = ?1", .text(gateway))
+        try database.run(
+          "DELETE FROM updates WHERE gateway = ?1 AND bucket = ?2", .text(gateway), .text(Self.heardBucket))
+        try database.run(
+          "UPDATE buckets SET first = seq + 1 WHERE gateway = ?1 AND name = ?2", .text(gateway), .text(Self.heardBucket)
+        )
+      }
+    }
+    return gone
+  }
+
   /// How far the buckets are, of many gateways at once: after a restart the whole fleet asks.
   func states(of questions: [BucketQuestion]) throws(HubDatabaseError) -> [BucketAnswer] {
     var found: [BucketPlace: BucketState] = [:]
