@@ -265,6 +265,33 @@ extension WholeProgramTests {
       behind.kill9()
     }
 
+    @Test(arguments: Place.allCases)
+    func `a follower of another history of the hub is told that it missed some`(_ place: Place) throws {
+      let site = try Site(place)
+      try site.take([message(1, "first"), message(2, "second"), message(3, "third")], from: "hill")
+      let rows = try #require(try site.page("/v1/messages?order=newest")["messages"]?.array)
+      #expect(rows.count == 3)
+      for row in rows {
+        let (position, arrived) = (try #require(row["position"]?.integer), try #require(row["arrived"]?.integer))
+        func hello(_ parameters: String) throws -> JSONValue {
+          let reader = try site.follow("?after=\(position)\(parameters)")
+          defer { reader.kill9() }
+          try reader.line(with: #""position""#)
+          let data = try #require(reader.lines.first { $0.hasPrefix("data: ") })
+          return try JSONValue(parsing: Array(data.utf8.dropFirst("data: ".utf8.count)))
+        }
+        for parameters in ["", "&arrived=\(arrived)"] {
+          let own = try hello(parameters)
+          #expect(own["position"]?.integer == position && own["missed"] == nil, "\(own)")
+          #expect(own["arrived"]?.integer == arrived)
+        }
+        // As if the hub had been put back, and had got so far again.
+        let other = try hello("&arrived=\(arrived - 1)")
+        #expect(other["missed"]?.bool == true && other["position"] == rows[0]["position"], "\(other)")
+        #expect(other["arrived"] == rows[0]["arrived"])
+      }
+    }
+
     @Test func `answers go as gzip to who takes that, in the lengths that they have, and to nobody else`() throws {
       let site = try Site(.sqlite)
       for number in 0..<200 { try site.take([message(1, "text \(number)")], from: "hill-\(number)") }

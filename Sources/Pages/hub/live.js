@@ -11,7 +11,9 @@ class HubLive extends Store {
   since = null;
   #heard = new Map();
   #source = null;
+  /** The last message that is known, and when it came to the hub: of a hub that was put back another one has its number. */
   #position = null;
+  #arrived = null;
   #spoken = 0;
   #watch = 0;
 
@@ -44,14 +46,19 @@ class HubLive extends Store {
     this.#open();
   }
 
+  #know({ position, arrived }) {
+    this.#position = position;
+    this.#arrived = arrived ?? null;
+  }
+
   #open() {
     this.#spoken = Date.now();
-    const source = new EventSource(query("/v1/live", { after: this.#position }));
+    const source = new EventSource(query("/v1/live", { after: this.#position, arrived: this.#arrived }));
     this.#source = source;
     const spoke = () => { this.#spoken = Date.now(); };
     source.addEventListener("hello", (event) => {
       spoke();
-      this.#position = JSON.parse(event.data).position;
+      this.#know(JSON.parse(event.data));
       forgetEarly();
       if (this.since !== null) { this.since = null; this.changed(); }
       this.#tell("hello");
@@ -61,7 +68,7 @@ class HubLive extends Store {
       if (!event.data) return;
       spoke();
       const message = JSON.parse(event.data);
-      this.#position = message.position;
+      this.#know(message);
       this.#tell("message", message);
     });
     for (const name of ["gateway", "command", "alert"]) source.addEventListener(name, (event) => { spoke(); this.#tell(name, JSON.parse(event.data)); });

@@ -10,11 +10,12 @@ import ServiceLifecycle
 extension HubAPI {
   func follow(_ call: Call) async throws -> Response {
     let wanted = try call.bound("after") ?? Self.lastEvent(call.request.headers)
+    let arrived = try call.bound("arrived")
     guard let reader = try await live.enter(call.holder) else {
       let words = "\(LiveFeed.mostReaders) readers already follow, or \(LiveFeed.mostOfOne) of yours"
       return Self.refusal(.serviceUnavailable, words, retryAfter: 30)
     }
-    let reading = LiveReading(live, reader, stores, call.holder, wanted: wanted)
+    let reading = LiveReading(live, reader, stores, call.holder, wanted: wanted, arrived: arrived)
     var headers = HTTPFields()
     headers[.contentType] = "text/event-stream"
     headers[.cacheControl] = "no-store"
@@ -51,14 +52,18 @@ private actor LiveReading {
   private let stores: HubStores
   private let holder: String
   private let wanted: Int64?
+  /// When the message that it had last came to the hub, as it was told.
+  private let arrived: Int64?
   private let id: Int
   private var reader: LiveFeed.Reader
   private var stage = Stage.greeting
   private var spoken = ContinuousClock.now
 
-  init(_ live: LiveFeed, _ reader: LiveFeed.Reader, _ stores: HubStores, _ holder: String, wanted: Int64?) {
+  init(
+    _ live: LiveFeed, _ reader: LiveFeed.Reader, _ stores: HubStores, _ holder: String, wanted: Int64?, arrived: Int64?
+  ) {
     (self.live, self.reader, id, self.stores) = (live, reader, reader.id, stores)
-    (self.holder, self.wanted) = (holder, wanted)
+    (self.holder, self.wanted, self.arrived) = (holder, wanted, arrived)
   }
 
   deinit { Task { [live, id] in await live.leave(id) } }
@@ -77,15 +82,19 @@ private actor LiveReading {
 
   private func greeting() async throws -> [UInt8] {
     let known = wanted.map { min($0, reader.position) } ?? reader.position
-    let count =
-      known < reader.position
-      ? try await stores.readers.ask(holder) { try $0.missed(after: known, upTo: LiveFeed.mostMissed + 1) } : 0
-    // A number that is larger than any is one of another database.
-    let isBehind = count > LiveFeed.mostMissed || (wanted ?? 0) > reader.position
+    var missed = HubStore.Missed(count: 0, arrived: reader.arrived)
+    if known < reader.position {
+      missed = try await stores.readers.ask(holder) { try $0.missed(after: known, upTo: LiveFeed.mostMissed + 1) }
+    }
+    // A number that is larger than any, or that another message has, is one of another database, or of a later copy of this one.
+    let isOther = (wanted ?? 0) > reader.position || (wanted != nil && arrived != nil && arrived != missed.arrived)
+    let isBehind = missed.count > LiveFeed.mostMissed || isOther
     let start = isBehind ? reader.position : known
     stage = .behind(start)
+    let came = isBehind ? reader.arrived : missed.arrived
     let hello = JSONWriter.object { json in
       json.field("position", start)
+      json.field("arrived", came)
       json.field("missed", isBehind ? true : nil)
     }
     return Array("retry: 2000\n\n".utf8) + LiveFeed.event("hello", id: start, hello)

@@ -36,6 +36,8 @@ actor LiveFeed {
     var next: Int
     /// The newest message when it came: those behind it come by the list.
     let position: Int64
+    /// When that came to the hub.
+    let arrived: Int64?
   }
 
   private struct Known: Equatable {
@@ -61,6 +63,7 @@ actor LiveFeed {
   private var isRunning = false
 
   private var position: Int64?
+  private var arrived: Int64?
   private var hearers: [Int64: Int] = [:]
   private var hearersAt = ContinuousClock.now
   private var gateways: [String: Known] = [:]
@@ -103,7 +106,7 @@ actor LiveFeed {
       leave(id)
       return nil
     }
-    return Reader(id: id, next: first + events.count, position: position)
+    return Reader(id: id, next: first + events.count, position: position, arrived: arrived)
   }
 
   func leave(_ id: Int) {
@@ -190,6 +193,7 @@ actor LiveFeed {
     isRunning = true
     do {
       let newest = try await store().newestPosition()
+      arrived = try await store().arrived(newest)
       gateways = [:]
       seenUntil = 0
       try await lookAtGateways(tells: false)
@@ -240,11 +244,13 @@ actor LiveFeed {
     let store = store()
     let found = try await store.positions(after: after, limit: Self.messagesAtOnce)
     guard !found.isEmpty else { return }
-    for message in try await store.joined(found) {
+    let messages = try await store.joined(found)
+    for message in messages {
       publish("message", id: message.position, message.json)
       hearers[message.position] = message.hearers
     }
     position = found.last
+    arrived = messages.last.flatMap { $0.position == found.last && $0.arrived > 0 ? $0.arrived : nil }
     for old in hearers.keys.sorted().dropLast(Self.watched) { hearers[old] = nil }
     // More is there already.
     if found.count == Self.messagesAtOnce { isNew = true }

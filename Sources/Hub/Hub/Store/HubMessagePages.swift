@@ -215,6 +215,8 @@ extension HubStore {
 
   struct JoinedMessage: Sendable {
     let position: Int64
+    /// When it came to the hub, which tells it from another one with its number; 0: it is from before that was stored.
+    let arrived: Int64
     let hearers: Int
     let json: [UInt8]
   }
@@ -222,12 +224,12 @@ extension HubStore {
   /// These messages, in this order, with the gateways that heard them.
   func joined(_ positions: [Int64]) throws(HubDatabaseError) -> [JoinedMessage] {
     guard !positions.isEmpty else { return [] }
-    var bodies: [Int64: (text: String, at: Int64)] = [:]
+    var bodies: [Int64: (text: String, at: Int64, arrived: Int64)] = [:]
     try database.read([
       HubCall(
-        "SELECT m.position, m.body, m.at FROM @rows JOIN messages m ON m.position = v.position",
+        "SELECT m.position, m.body, m.at, m.arrived FROM @rows JOIN messages m ON m.position = v.position",
         [("position", .integers(positions))]
-      ) { bodies[$0.integer(0)] = ($0.text(1), $0.integer(2)) }
+      ) { bodies[$0.integer(0)] = ($0.text(1), $0.integer(2), $0.integer(3)) }
     ])
     let hearers = try hearers(of: positions)
     return positions.compactMap { position in
@@ -236,10 +238,11 @@ extension HubStore {
       let json = JSONWriter.object { json in
         json.field("position", position)
         json.field("at", body.at)
+        json.field("arrived", body.arrived > 0 ? body.arrived : nil)
         json.field("body", json: Array(body.text.utf8))
         json.arrayField("heard") { json in for report in heard { json.raw(Array(report.utf8)) } }
       }
-      return JoinedMessage(position: position, hearers: heard.count, json: json)
+      return JoinedMessage(position: position, arrived: body.arrived, hearers: heard.count, json: json)
     }
   }
 
@@ -249,6 +252,14 @@ extension HubStore {
   func newestPosition() throws(HubDatabaseError) -> Int64 {
     let settled = database.unsettledPosition.map { "WHERE position < \($0)" } ?? ""
     return try database.first("SELECT coalesce(max(position), 0) FROM messages \(settled)") { $0.integer(0) } ?? 0
+  }
+
+  /// When the message with this position came; `nil`: there is none, or it is from before that was stored.
+  func arrived(_ position: Int64) throws(HubDatabaseError) -> Int64? {
+    let found = try database.first("SELECT arrived FROM messages WHERE position = ?1", .integer(position)) {
+      $0.integer(0)
+    }
+    return found.flatMap { $0 > 0 ? $0 : nil }
   }
 
   /// Positions behind this one, as many as may be read now, and of so many bytes that they fit a page.
@@ -267,12 +278,20 @@ extension HubStore {
     return found
   }
 
-  /// How many messages there are behind this one, counted to a bound.
-  func missed(after: Int64, upTo most: Int64) throws(HubDatabaseError) -> Int64 {
-    try database.first(
+  /// What a reader who knew the messages up to a position has missed.
+  struct Missed: Sendable {
+    let count: Int64
+    /// When the message with that position came.
+    let arrived: Int64?
+  }
+
+  /// Messages behind a position are counted up to so many.
+  func missed(after: Int64, upTo most: Int64) throws(HubDatabaseError) -> Missed {
+    let count = try database.first(
       "SELECT count(*) FROM (SELECT position FROM messages WHERE position > ?1 ORDER BY position LIMIT ?2) m",
       .integer(after), .integer(most)
-    ) { $0.integer(0) } ?? 0
+    ) { $0.integer(0) }
+    return Missed(count: count ?? 0, arrived: try arrived(after))
   }
 
   /// How many heard each of the messages from this one on.
