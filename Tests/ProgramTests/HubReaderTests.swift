@@ -44,6 +44,20 @@ extension WholeProgramTests {
         #expect(status == 200, "\(body)")
       }
 
+      /// The same of several at once, as several transactions may have it.
+      func takeTogether(_ events: [String], from gateways: [String]) throws {
+        let posts = try gateways.map { gateway in
+          try Program(
+            "/usr/bin/curl",
+            [
+              "-sf", "-H", "Authorization: Bearer \(Rig.token)", "-d",
+              #"{"epoch":"e","events":[\#(events.joined(separator: ","))]}"#,
+              "http://127.0.0.1:\(rig.hubPort)/v1/gateways/\(gateway)/events",
+            ], folder: rig.scratch.folder)
+        }
+        for post in posts { #expect(try post.ended() == 0) }
+      }
+
       func follow(_ parameters: String = "") throws -> Program {
         try Program(
           "/usr/bin/curl",
@@ -290,6 +304,27 @@ extension WholeProgramTests {
         #expect(other["missed"]?.bool == true && other["position"] == rows[0]["position"], "\(other)")
         #expect(other["arrived"] == rows[0]["arrived"])
       }
+    }
+
+    @Test(arguments: Place.allCases)
+    func `a gateway that names others gets each message once, until it says that it takes everybody's`(_ place: Place)
+      throws
+    {
+      let site = try Site(place)
+      let names = (1...8).map { "h\($0)" }
+      try site.take([event(1, "channel", #"{"slot":1,"channel":"\#(Self.channel)"}"#)], from: "asker")
+      func ask(_ parameters: String) throws -> Int64? {
+        try site.page("/v1/gateways/asker/updates?buckets=heard\(parameters)")["buckets"]?.array?.first?["seq"]?.integer
+      }
+      #expect(try ask("&gateways=\(names.joined(separator: ","))") == 0)
+      for number in 1...3 {
+        try site.take([message(number, "text")], from: "other")
+        try site.takeTogether([message(number, "text")], from: names)
+        #expect(try ask("") == Int64(number))
+      }
+      #expect(try ask("&gateways=") == 3)
+      try site.take([message(4, "text")], from: names[0])
+      #expect(try ask("") == 3)
     }
 
     @Test func `answers go as gzip to who takes that, in the lengths that they have, and to nobody else`() throws {
