@@ -29,7 +29,7 @@ extension HubAPI {
     ("gateway", .text), ("at", .whole), ("seq?", .whole), ("snr?", .number), ("hops?", .number),
   ])
   private static let message = Shape.object([
-    ("position", .whole), ("at?", .whole), ("body", .object([])), ("heard", .list(heard)),
+    ("position", .whole), ("at?", .whole), ("arrived?", .whole), ("body", .object([])), ("heard", .list(heard)),
   ])
   private static let place: [(String, Shape)] = [("lat?", .number), ("lon?", .number)]
   private static let event = Shape.object([
@@ -147,7 +147,10 @@ extension HubAPI {
         handler: { try await alertRules($0) }),
       HubRoute(
         method: .get, path: "/v1/live", deed: .read, summary: "What changes, as server-sent events.",
-        parameters: [.whole("after", "The last message that the reader has; as the header Last-Event-ID.")],
+        parameters: [
+          .whole("after", "The last message that the reader has; as the header Last-Event-ID."),
+          .whole("arrived", "When that came to the hub, by its `arrived`."),
+        ],
         answers: [200: .text], isStream: true, handler: { try await follow($0) }),
       HubRoute(
         method: .get, path: "/v1/gateways", deed: .read, summary: "Gateways, by id.",
@@ -298,6 +301,7 @@ extension HubAPI {
         method: .get, path: id + "/updates", deed: .write, summary: "What is new for it.",
         parameters: [
           .text("buckets", "How far each of these is."),
+          .text("gateways", "With that: of messages only what these heard is taken; without it that stays as it is."),
           .whole("lanes", "1: how much of its journal is here, too."), .text("bucket", "A page of this."),
           .whole("after", "Behind this."),
           .whole("at", "When that was made."), .whole("since", "All before is known."), .whole("until", "To here."),
