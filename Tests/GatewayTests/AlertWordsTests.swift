@@ -88,7 +88,9 @@ import Timing
     #expect(try words(store) == ["3: \(was(3))"])
   }
 
-  @Test func `that another database has taken the place of a damaged one is told, whatever is being written just then`() throws {
+  @Test func `that another database has taken the place of a damaged one is told, whatever is being written just then`()
+    throws
+  {
     let (store, alerts) = try open()
     alerts.journalWasCut(cut(51))
     // That is on its way to the database that is damaged.

@@ -39,7 +39,8 @@ private final class ChattySource: UpdatesSource {
     let text: String
     switch question {
     case .state:
-      text = #"{"buckets":[{"bucket":"\#(channel)","seq":\#(said),"at":3},{"bucket":"documents","seq":\#(documents),"at":1}]}"#
+      text =
+        #"{"buckets":[{"bucket":"\#(channel)","seq":\#(said),"at":3},{"bucket":"documents","seq":\#(documents),"at":1}]}"#
     case .page(let bucket, let from, _, _):
       pages[bucket, default: 0] += 1
       let last = bucket == channel ? said : documents

@@ -265,7 +265,8 @@ import Timing
     let said = Array(#"{"type":"has_new","bucket":"nobody's","seq":7}"#.utf8)
     let frame: [UInt8] =
       switch what {
-      case "long": [0x81, 126, 0xEA, 0x60] + said.dropLast() + [UInt8](repeating: 0x20, count: 60_000 - said.count) + [0x7D]
+      case "long":
+        [0x81, 126, 0xEA, 0x60] + said.dropLast() + [UInt8](repeating: 0x20, count: 60_000 - said.count) + [0x7D]
       case "short": Array((0..<256).map { _ in [0x81, UInt8(said.count)] + said }.joined())
       default: Array((0..<256).map { _ in [0x89, 100] + [UInt8](repeating: 7, count: 100) }.joined())
       }

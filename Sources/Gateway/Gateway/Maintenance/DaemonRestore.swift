@@ -23,7 +23,9 @@ extension Daemon {
 
   /// What was heard since the backup is in the previous database alone.
   private static func left(_ replaced: Store.Replaced) -> String {
-    guard let unsent = replaced.unsent else { return "; what upstreams had not got of it is not known: it cannot be read" }
+    guard let unsent = replaced.unsent else {
+      return "; what upstreams had not got of it is not known: it cannot be read"
+    }
     guard !unsent.isEmpty else { return "; upstreams had got all of it" }
     let amounts = unsent.map { "\($0.upstream) \($0.events)" }.joined(separator: ", ")
     return "; events of it that an upstream had not got, and that are there alone: \(amounts)"

@@ -301,7 +301,9 @@ final class BucketSync: UpdatesListener {
   }
 
   private var heldWords: String? {
-    held.keys.min().map { "most of \($0) is of no use here: it is fetched once in \(Int(Self.fruitlessInterval.inSeconds)) s" }
+    held.keys.min().map {
+      "most of \($0) is of no use here: it is fetched once in \(Int(Self.fruitlessInterval.inSeconds)) s"
+    }
   }
 
   var report: UpdatesReport {

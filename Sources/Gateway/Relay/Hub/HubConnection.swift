@@ -30,29 +30,29 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
   /// So long nothing may move while an answer to a hello, a request or a ping is due.
   static let patience: Duration = .seconds(15)
   /// A hub that is reached by HTTP only may have been behind a bad proxy: the link is tried again.
-  private static let retryLive: Duration = .seconds(900)
-  private static let subprotocol = "meshpost.v1"
+  static let retryLive: Duration = .seconds(900)
+  static let subprotocol = "meshpost.v1"
   /// Windows of 4 KiB up and of 1 KiB down: some 38 KiB while a link is open (docs/decisions/0016).
-  private static let compression = PerMessageDeflate.Offer(clientBits: 12, serverBits: 10, dictionary: true)
+  static let compression = PerMessageDeflate.Offer(clientBits: 12, serverBits: 10, dictionary: true)
   /// States that are told; the newest of each name.
   static let maxStates = 16
   /// Messages before the welcome, of a hub that has none to send.
-  private static let maxBeforeWelcome = 64
+  static let maxBeforeWelcome = 64
   /// Bytes for each message or ping besides its own: the frame, and what it costs to look at.
   private static let frameCost = 32
 
   let kind = "hub"
   let place: String
   let settings: Settings
-  private let endpoint: (host: String, port: UInt16, tls: Bool)
-  private let tls: TLSContext?
-  private let path: String
+  let endpoint: (host: String, port: UInt16, tls: Bool)
+  let tls: TLSContext?
+  let path: String
   let store: Store
   let loop: EventLoop
-  private let log: Log
+  let log: Log
   let http: HubOverHTTP
   let meter = TrafficMeter()
-  private(set) var way = Route.none
+  var way = Route.none
   /// Batches that have no answer yet, in order.
   private var batches: [(number: Int, lane: Lane?, last: Int64, answer: Promise<Verdict>)] = []
   var lastNumber = 0
@@ -64,7 +64,7 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
   let answered = Waiter()
   /// Questions that have no answer yet.
   var asked: [String: Promise<JSONValue?>] = [:]
-  private var lastHeard = MonotonicTime(seconds: 0)
+  var lastHeard = MonotonicTime(seconds: 0)
   /// Bytes that the hub may say without being asked, over all connections: 1 MiB at once, and 8 KiB a second.
   private var unasked = Ration(most: 1 << 20, oneIn: .microseconds(122))
   private var unaskedLines = Ration.hourly
@@ -73,11 +73,11 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
   private var (isPinged, isProbed) = (false, false)
   /// What the path is known to keep open, over all connections.
   private var silences: KeepAlive
-  private var liveAgainAt: MonotonicTime?
-  private var hasToldFallBack = false
+  var liveAgainAt: MonotonicTime?
+  var hasToldFallBack = false
   var states: [(name: String, body: [UInt8])] = []
-  private var closedBytes: UInt64 = 0
-  private var hubWindow = 1
+  var closedBytes: UInt64 = 0
+  var hubWindow = 1
   weak var updates: (any UpdatesListener)?
   weak var commands: (any CommandTaker)?
 
@@ -116,121 +116,6 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
     case .http: "http"
     case .none: nil
     }
-  }
-
-  // MARK: Opening
-
-  func greet() async -> Greeting {
-    closeLink()
-    guard settings.isLive, liveAgainAt.map({ loop.now >= $0 }) ?? true else { return await greetByHTTP() }
-    var headers = HTTPHeaders()
-    headers.add("User-Agent", "meshpostd")
-    if let file = settings.server.tokenFile {
-      guard let token = SecretFile.read(file) else {
-        return .failed(.stopped(reason: "the token file \(file) cannot be read"))
-      }
-      headers.add("Authorization", "Bearer \(token)")
-    }
-    let socket = WebSocket(
-      WebSocket.Settings(
-        host: endpoint.host, port: endpoint.port, target: "\(path)/link", headers: headers,
-        subprotocol: Self.subprotocol, compression: Self.compression, proxy: settings.server.proxy), tls: tls,
-      meter: meter,
-      on: loop)
-    defer { if case .live = way {} else { closedBytes &+= socket.bytesSent } }
-    do throws(WebSocketFailure) {
-      try await socket.open()
-    } catch {
-      return await notOpened(error)
-    }
-    socket.send(text: hello())
-    do {
-      let welcome = try await loop.whileMoving(Self.patience, Self.moved(on: socket)) {
-        try await self.welcome(on: socket)
-      }
-      opened(socket, welcome)
-      return .has(welcome.acknowledged, welcome.digests)
-    } catch {
-      socket.close()
-      return .failed(Self.verdict(of: error))
-    }
-  }
-
-  private struct Nonsense: Error {
-    let message: String
-  }
-
-  private static func verdict(of error: any Error) -> Verdict {
-    switch error {
-    case let failure as WebSocketFailure: .retry(reason: failure.description, after: nil)
-    case let nonsense as Nonsense: .retry(reason: WebSocketFailure.closed(nonsense.message).description, after: nil)
-    case is TimedOut: .retry(reason: WebSocketFailure.closed("no welcome in time").description, after: nil)
-    default: .retry(reason: WebSocketFailure.cancelled.description, after: nil)
-    }
-  }
-
-  private typealias Welcome = (acknowledged: Acknowledged, digests: ByLane<String?>, window: Int)
-
-  private func welcome(on socket: WebSocket) async throws -> Welcome {
-    for _ in 0..<Self.maxBeforeWelcome {
-      guard case .message(let bytes) = try await socket.next() else { continue }
-      let message = try Self.message(bytes)
-      guard message["type"]?.string == "welcome" else { continue }
-      // Of nothing that can be it is not gone on from: neither from the beginning, nor anywhere else.
-      guard let acknowledged = HubOverHTTP.acknowledged(message) else {
-        throw Nonsense(message: "an invalid welcome")
-      }
-      return (acknowledged, HubOverHTTP.digests(message), Int(min(max(message["window"]?.integer ?? 1, 1), 16)))
-    }
-    throw Nonsense(message: "no welcome, but much else")
-  }
-
-  private static func message(_ bytes: [UInt8]) throws(Nonsense) -> JSONValue {
-    // `try?`: what is no JSON ends the link; there is nothing to tell it by.
-    guard let message = try? JSONValue(parsing: bytes), message["type"]?.string != nil || message.count != nil else {
-      throw Nonsense(message: "the hub sent an invalid message")
-    }
-    return message
-  }
-
-  private func opened(_ socket: WebSocket, _ welcome: Welcome) {
-    way = .live(socket)
-    (liveAgainAt, hasToldFallBack) = (nil, false)
-    hubWindow = welcome.window
-    lastHeard = loop.now
-  }
-
-  private func notOpened(_ failure: WebSocketFailure) async -> Greeting {
-    switch failure {
-    case .notUpgraded(let response) where [401, 403].contains(response.status):
-      // A refused link is final. Of a handshake only the head is read, so the hub is asked by HTTP why.
-      if case .failed(let verdict) = await http.greet() { return .failed(verdict) }
-      return .failed(.stopped(reason: "HTTP \(response.status): check the token"))
-    case .notUpgraded(let response) where [429, 503].contains(response.status):
-      return .failed(.retry(reason: "HTTP \(response.status)", after: nil))
-    case .notUpgraded, .blocked:
-      // A server is there, and no WebSocket gets to it.
-      return await greetByHTTP(after: failure)
-    case .unreachable, .closed, .cancelled: return .failed(.retry(reason: failure.description, after: nil))
-    }
-  }
-
-  /// The same by HTTP. `failure`: of the link.
-  private func greetByHTTP(after failure: WebSocketFailure? = nil) async -> Greeting {
-    let greeting = await http.greet()
-    guard case .has = greeting else {
-      // It was not the WebSocket that did not get through.
-      liveAgainAt = nil
-      return greeting
-    }
-    way = .http
-    guard let failure else { return greeting }
-    if !hasToldFallBack {
-      log.notice("\(place): no live link (\(failure)): using plain HTTP; the link is retried periodically")
-    }
-    hasToldFallBack = true
-    liveAgainAt = loop.now + Self.retryLive
-    return greeting
   }
 
   // MARK: The link, while it is there
@@ -290,7 +175,8 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
     guard pause > .zero else { return }
     if unaskedLines.take(at: loop.now) {
       log.warning(
-        "\(place): the hub says without being asked more than 8 KiB a second: it is read no faster (logged at most once an hour)")
+        "\(place): the hub says without being asked more than 8 KiB a second: it is read no faster (logged at most once an hour)"
+      )
     }
     try await loop.sleep(for: pause)
   }
@@ -405,7 +291,7 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
     return .lost(nil)
   }
 
-  private func closeLink() {
+  func closeLink() {
     if case .live(let socket) = way {
       closedBytes &+= socket.bytesSent
       socket.close()

@@ -74,7 +74,7 @@ public final class JournalUpstream: Upstream {
   let woken = Waiter()
   var isOutdated = false
   /// An operator has the server greeted, and nothing else is said to it meanwhile.
-  private var isTesting = false
+  var isTesting = false
   /// A dead letter is on its way to disk: nothing is sent before the cursor is behind it.
   var isBurying = false
   /// The cursor is on its way to disk, and what can be folded waits for that.
@@ -276,29 +276,6 @@ public final class JournalUpstream: Upstream {
       try store.setPaused(name, paused)
     }
     if paused { woken.resume() } else { resume() }
-  }
-
-  public func test() async -> String? {
-    let end = loop.now + .seconds(10)
-    // `try?`: who was cancelled waits no more.
-    while isBusy, loop.now < end, (try? await loop.sleep(for: .milliseconds(50))) != nil {}
-    if isBusy { return "busy sending; see its state in `meshpost status`" }
-    isTesting = true
-    isResting = false
-    mend()
-    // Nothing else is sent meanwhile.
-    shipment.greetingSent()
-    release()
-    let verdict = await carrier.test()
-    isTesting = false
-    shipment.greetAgain()
-    wake()
-    switch verdict {
-    case .acknowledged: return nil
-    case .retry(let reason, _), .busy(let reason, _), .hungUp(let reason), .diverged(let reason),
-      .stopped(let reason), .refused(_, let reason):
-      return reason
-    }
   }
 
   /// Nobody keeps the connection any more.

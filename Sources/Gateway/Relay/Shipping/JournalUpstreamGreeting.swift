@@ -42,6 +42,29 @@ extension JournalUpstream {
     }
   }
 
+  public func test() async -> String? {
+    let end = loop.now + .seconds(10)
+    // `try?`: who was cancelled waits no more.
+    while isBusy, loop.now < end, (try? await loop.sleep(for: .milliseconds(50))) != nil {}
+    if isBusy { return "busy sending; see its state in `meshpost status`" }
+    isTesting = true
+    isResting = false
+    mend()
+    // Nothing else is sent meanwhile.
+    shipment.greetingSent()
+    release()
+    let verdict = await carrier.test()
+    isTesting = false
+    shipment.greetAgain()
+    wake()
+    switch verdict {
+    case .acknowledged: return nil
+    case .retry(let reason, _), .busy(let reason, _), .hungUp(let reason), .diverged(let reason),
+      .stopped(let reason), .refused(_, let reason):
+      return reason
+    }
+  }
+
   private func ended(_ end: ConnectionEnd) {
     // Ended on purpose: nothing to report.
     guard !isClosed else { return }

@@ -121,7 +121,8 @@ extension Store {
     do throws(SQLiteError) {
       let database = try Database(location: backup, readOnly: true)
       // What lies behind the database is none of it, and may be more than the disk has room for.
-      let own = (try database.value("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size")?.integer) ?? 0
+      let own =
+        (try database.value("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size")?.integer) ?? 0
       guard facts.st_size <= own else { throw SQLiteError(code: 11, message: "it is longer than its database") }
       let verdict = try database.value("PRAGMA integrity_check(1)")?.text
       guard verdict == "ok" else { throw SQLiteError(code: 11, message: verdict ?? "it cannot be read") }
