@@ -26,7 +26,7 @@ extension Daemon {
     guard let unsent = replaced.unsent else {
       return "; what upstreams had not got of it is not known: it cannot be read"
     }
-    guard !unsent.isEmpty else { return "; upstreams had got all of it" }
+    guard !unsent.isEmpty else { return "; nothing that an upstream has not got is there alone" }
     let amounts = unsent.map { "\($0.upstream) \($0.events)" }.joined(separator: ", ")
     return "; events of it that an upstream had not got, and that are there alone: \(amounts)"
   }

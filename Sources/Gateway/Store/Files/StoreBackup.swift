@@ -26,8 +26,8 @@ extension Store {
     public let unsent: [(upstream: String, events: Int64)]?
   }
 
-  /// Replaces the database, which must not be open, with a backup. Returns what became of the previous one; `nil` if there was none. The restored store gets a new epoch, as the old one may have assigned the same sequence numbers
-  /// after the backup.
+  /// Replaces the database, which must not be open, with a backup. Returns what became of the previous one; `nil` if there was none. The restored
+  /// store gets a new epoch, as the old one may have assigned the same sequence numbers after the backup.
   public static func restore(_ backup: String, settings: Settings, clocks: any Clocks) throws(StoreError) -> Replaced? {
     let lock = try StoreLock(location: settings.location)
     defer { withExtendedLifetime(lock) {} }
