@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 
-import CLinux
 import EventLoop
 import Glibc
 import Timing
@@ -8,9 +7,7 @@ import Timing
 /// A machine whose time passes when nothing else is to do: an hour of waiting takes no time. Descriptors are real ones.
 public final class InventedMachine: Machine {
   private let descriptors = LinuxMachine()
-  private var watched: Set<Int32> = []
-  /// So many bytes are on the way, and nobody takes them.
-  private var left: Int32 = 0
+  private var loopback = Loopback()
   public private(set) var now = MonotonicTime(seconds: 1000)
   /// What the clock is ahead of a day in 2026; it may step.
   public var wallOffset: Int64 = 0
@@ -27,7 +24,7 @@ public final class InventedMachine: Machine {
   }
 
   public func watch(_ descriptor: Int32, for interest: EventLoop.Readiness, tag: UInt64) -> Bool {
-    watched.insert(descriptor)
+    loopback.insert(descriptor)
     return descriptors.watch(descriptor, for: interest, tag: tag)
   }
 
@@ -36,15 +33,7 @@ public final class InventedMachine: Machine {
   }
 
   public func unwatch(_ descriptor: Int32) {
-    watched.remove(descriptor)
     descriptors.unwatch(descriptor)
-  }
-
-  /// What arrived, and is not acknowledged yet to save a segment, is acknowledged now.
-  private var bytesOnTheWay: Int32 {
-    var yes: Int32 = 1
-    for descriptor in watched { setsockopt(descriptor, Int32(IPPROTO_TCP), TCP_QUICKACK, &yes, 4) }
-    return watched.reduce(0) { $0 + max(0, meshpost_unacknowledged($1)) }
   }
 
   public func wait(milliseconds: Int32, _ ready: (_ tag: UInt64, EventLoop.Readiness) -> Void) {
@@ -55,14 +44,13 @@ public final class InventedMachine: Machine {
         ready(tag, readiness)
       }
     }
-    // A busy machine brings what a socket has sent a moment later. Invented time waits for it: else an answer that was sent in time is late.
-    var onTheWay = bytesOnTheWay
     look(for: 0)
-    for _ in 0..<50 where !isReady && milliseconds > 0 && onTheWay > 0 && onTheWay != left {
-      onTheWay = bytesOnTheWay
+    // A busy machine brings what a socket has sent a moment later. Invented time waits for it: else an answer that was sent in time is late.
+    var looks = 0
+    while !isReady, milliseconds > 0, looks < 5000, loopback.hasBytesOnTheWay() {
       look(for: 1)
+      looks += 1
     }
-    left = isReady ? 0 : onTheWay
     if !isReady, milliseconds > 0 { now = now + .milliseconds(Int64(milliseconds)) }
   }
 }

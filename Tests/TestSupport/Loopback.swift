@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT
+
+import Glibc
+
+/// The connections of this machine of which both ends are in this program: whether one has sent what the other has not received yet.
+///
+/// The kernel counts both. What is not acknowledged says less: that waits for up to 200 ms to save a segment, long after it has arrived.
+struct Loopback {
+  private struct Addresses: Hashable {
+    var local: [UInt8]
+    var remote: [UInt8]
+  }
+
+  /// Descriptors that were watched at any time, and are not known to be closed or no connections.
+  private var descriptors: Set<Int32> = []
+  private var addresses: [Int32: Addresses] = [:]
+
+  mutating func insert(_ descriptor: Int32) {
+    descriptors.insert(descriptor)
+    addresses[descriptor] = nil
+  }
+
+  mutating func hasBytesOnTheWay() -> Bool {
+    var sent: [Addresses: UInt64] = [:]
+    var received: [Addresses: UInt64] = [:]
+    for descriptor in descriptors {
+      guard let payload = Self.payload(descriptor) else {
+        descriptors.remove(descriptor)
+        continue
+      }
+      guard let ends = addresses[descriptor] ?? Self.addresses(descriptor) else { continue }
+      addresses[descriptor] = ends
+      sent[ends] = payload.sent
+      received[Addresses(local: ends.remote, remote: ends.local)] = payload.received
+    }
+    return sent.contains { ends, bytes in received[ends].map { $0 < bytes } ?? false }
+  }
+
+  /// Bytes of a TCP connection as `tcp_info` of <linux/tcp.h> has them, by their places. Nil: it is no connection.
+  private static func payload(_ descriptor: Int32) -> (sent: UInt64, received: UInt64)? {
+    var info = [UInt64](repeating: 0, count: 32)
+    var length = socklen_t(info.count * 8)
+    guard getsockopt(descriptor, Int32(IPPROTO_TCP), TCP_INFO, &info, &length) == 0, length >= 216 else { return nil }
+    let (received, sent, sentAgain) = (info[16], info[25], info[26])
+    return (sent - sentAgain, received)
+  }
+
+  private static func addresses(_ descriptor: Int32) -> Addresses? {
+    guard let local = address(descriptor, getsockname), let remote = address(descriptor, getpeername) else {
+      return nil
+    }
+    return Addresses(local: local, remote: remote)
+  }
+
+  private static func address(
+    _ descriptor: Int32, _ ask: (Int32, UnsafeMutablePointer<sockaddr>, UnsafeMutablePointer<socklen_t>) -> Int32
+  ) -> [UInt8]? {
+    var bytes = [UInt8](repeating: 0, count: 128)
+    var length = socklen_t(bytes.count)
+    let isKnown = bytes.withUnsafeMutableBytes {
+      ask(descriptor, $0.baseAddress!.assumingMemoryBound(to: sockaddr.self), &length) == 0
+    }
+    return isKnown ? Array(bytes.prefix(Int(length))) : nil
+  }
+}
