@@ -162,6 +162,20 @@ final class Bench {
     #expect(bench.here == Array(1...10_000))
   }
 
+  /// Two upstreams may lead to one server, each with a filter of its own.
+  @Test(arguments: [true, false])
+  func `how far another upstream has brought a server says nothing of what this one has for it`(_ isAlone: Bool) throws
+  {
+    let bench = try Bench()
+    bench.answers = [bench.answer(503)]
+    bench.append(12)
+    bench.run(until: { bench.upstream.status.state == .waiting }, "it is away")
+    if !isAlone { bench.store.write { store throws(SQLiteError) in try store.setCursor(of: "other", to: 12) } }
+    bench.greetings = [#"{"acknowledged":9,"lanes":{"messages":9}}"#]
+    bench.run(impatiently: { bench.isDelivered }, "delivered")
+    #expect(bench.here == (isAlone ? Array(10...12) : Array(1...12)))
+  }
+
   @Test func `a server in trouble is waited for`() throws {
     let bench = try Bench()
     bench.answers = [bench.answer(500, body: "oops")]

@@ -85,9 +85,14 @@ extension JournalUpstream {
     let (has, lanesKnown) = Self.positions(acknowledged)
     knowsLanes = lanesKnown
     var through = ByLane<Int64>(all: 0)
-    for lane in Lane.allCases { through[lane] = resumption(lane, has[lane], floors[lane]) }
-    guard through.highest <= store.lastSeq else {
-      return diverged("it has event \(through.highest), and the journal ends with \(store.lastSeq)")
+    // What cannot be read now is sent once more.
+    let isAlone = store.ifReadable { try !store.hasOther(than: name) } ?? false
+    for lane in Lane.allCases {
+      through[lane] = resumption(lane, has[lane], floors[lane], leads: isAlone || !lanesKnown)
+    }
+    let highest = Lane.allCases.reduce(through.highest) { max($0, has[$1] ?? 0) }
+    guard highest <= store.lastSeq else {
+      return diverged("it has event \(highest), and the journal ends with \(store.lastSeq)")
     }
     for lane in Lane.allCases {
       guard let seq = has[lane], let digest = digests[lane] else { continue }
@@ -184,11 +189,14 @@ extension JournalUpstream {
     return found
   }
 
-  /// Where a lane continues at a server that has it up to there; `nil`: the server has nothing.
-  private func resumption(_ lane: Lane, _ has: Int64?, _ floor: Int64) -> Int64 {
+  /// Where a lane continues at a server that has it up to there; `nil`: the server has nothing. `leads`: all that it has came from here. Else what
+  /// it has may be another upstream's, through another filter: what lies before it and is for this one is sent, and what it has is left out there.
+  private func resumption(_ lane: Lane, _ has: Int64?, _ floor: Int64, leads: Bool) -> Int64 {
     let progress = lanes[lane]
+    let isBefore = has.map { $0 == progress.serverHas && $0 > 0 } ?? false
+    let has = has.map { leads ? $0 : min($0, progress.taken) }
     // Nothing of the lane came after it, or nothing that is for this server.
-    if let has, has == progress.serverHas, has > 0 { return max(has, progress.taken) }
+    if isBefore, let has { return max(has, progress.taken) }
     let whole = ByLane(messages: lanes.messages.cursor, nodes: lanes.nodes.cursor, packets: lanes.packets.cursor)
     let cursor = knowsLanes ? progress.cursor : whole.lowest
     let through = past(buried: max(beginning, has ?? floor), in: lane)

@@ -147,6 +147,13 @@ extension Store {
     return pending
   }
 
+  /// Whether the gateway has, or had, another upstream: what a server has may have come from that one.
+  public func hasOther(than upstream: String) throws(StoreError) -> Bool {
+    try translating { () throws(SQLiteError) in
+      try database.value("SELECT 1 FROM cursors WHERE upstream <> ? LIMIT 1", .text(upstream)) != nil
+    }
+  }
+
   private func names(_ condition: String) throws(SQLiteError) -> [String] {
     var names: [String] = []
     try database.each("SELECT upstream FROM cursors WHERE \(condition)", []) { (row) throws(SQLiteError) in
