@@ -105,6 +105,24 @@ import Timing
     #expect(said.contains("begin: \(text)"), "\(said)")
   }
 
+  @Test func `a node for which the radio has no place is told of when that has lasted, until there is one`() throws {
+    let (store, alerts) = try open()
+    var count = 350
+    alerts.contactTable = { (count, 350) }
+    let isOpen = { try store.alerts(openOnly: true, limit: 10).contains { $0.rule == "contacts_full" } }
+    alerts.nodeWasNotAdded()
+    pass(30)
+    #expect(try !isOpen())
+    alerts.nodeWasNotAdded()
+    pass(40)
+    #expect(try isOpen(), "a minute after the first")
+    count = 349
+    alerts.readContactTable()
+    alerts.arm()
+    pass(700)
+    #expect(try !isOpen())
+  }
+
   @Test func `what only changes a number is shown, and is not written by itself`() throws {
     let (store, alerts) = try open()
     let subject = AlertSubject(.diskFull)

@@ -51,6 +51,8 @@ extension GatewayAlerts {
   func readContactTable() {
     guard let table = contactTable() else { return }
     if table.count < table.most { wasTableFull = false }
+    // While somebody who was refused has no place, what was said of it stands until its time has come.
+    guard !wasTableFull else { return }
     read(AlertSubject(.contactsFull), table.count < table.most ? .well : .between)
   }
 
