@@ -107,20 +107,32 @@ public final class ContactEviction {
     )
   }
 
+  /// What is to leave is on disk before it leaves: whoever is gone from the radio is restored when written to, whenever this program ends.
   private func evict(_ leaving: [StoredContact]) async -> Bool {
-    for contact in leaving.map(\.contact) {
+    let leaving = leaving.map(\.contact)
+    do throws(StoreError) {
+      try await store.save { store throws(SQLiteError) in
+        for contact in leaving { try store.setEvicted(contact.key, true) }
+      }
+    } catch {
+      log.info("contact eviction failed: \(error)")
+      return false
+    }
+    for (place, contact) in leaving.enumerated() {
       do throws(Refusal) {
         try await table.remove(contact.key)
       } catch {
         log.info("\(contact.name.string) could not be evicted: \(error)")
+        // Of the one that was asked for it is not known; the others are where they were.
+        let staying = leaving[(place + 1)...]
+        store.post("who was not evicted") { store throws(SQLiteError) in
+          for contact in staying { try store.setEvicted(contact.key, false) }
+        }
         return false
       }
       log.notice(
         "the radio's contacts are nearly full: \(contact.name.string) removed from the radio to make room; written to, it is restored"
       )
-      store.post("the eviction of \(contact.name.string)") { store throws(SQLiteError) in
-        try store.setEvicted(contact.key, true)
-      }
     }
     return true
   }
