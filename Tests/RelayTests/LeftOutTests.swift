@@ -64,6 +64,7 @@ private final class ChattySource: UpdatesSource {
 }
 
 private final class Host: RelayHost {
+  var knowsWhatRadioHeard = true
   var fates: [ChannelUpdateFate] = [.leftOut(.notAccepted), .leftOut(.unknownAge), .sent]
   func carryOut(_ command: RemoteCommand) async -> CommandAnswer { .done(Array("1".utf8)) }
   func documentsChanged() {}
@@ -118,6 +119,37 @@ private final class Host: RelayHost {
     #expect(pass(2) { source.pages["documents"] == 1 }, "\(source.pages)")
     // What it has by then is fetched in its turn, and the rest of the time it is quiet.
     #expect(pass(31) { sync.report.trouble == nil } && sync.report.buckets.allSatisfy { $0.behind == 0 })
+  }
+
+  @Test func `messages of other places wait until those that the radio holds have been read`() throws {
+    let (scratch, loop) = (Scratch(inMemory: true), EventLoop(on: InventedMachine()))
+    let store = try Store(Store.Settings(location: scratch.location("gw.db")))
+    loop.afterTurn { store.commit() }
+    let log = Log(level: .error, sink: { _, _ in })
+    let intake = CommandIntake(
+      CommandIntake.Settings(allowed: [], perMinute: 10), upstream: "hub", store: store, on: loop, log: log)
+    let (source, host) = (MessagesSource(), Host())
+    host.knowsWhatRadioHeard = false
+    let sync = BucketSync(
+      upstream: "hub", rights: [], store: store, source: source, commands: intake, on: loop, log: log,
+      acknowledged: { 0 })
+    sync.host = host
+    defer { sync.stop() }
+    sync.reachable(true)
+    func pass(_ seconds: Int64) {
+      let end = loop.now + .seconds(seconds)
+      while loop.now < end {
+        let timer = loop.schedule(at: end) {}
+        loop.turn(wait: true)
+        timer.cancel()
+      }
+    }
+    pass(3600)
+    #expect(host.fates.count == 3 && sync.report.trouble == nil)
+    host.knowsWhatRadioHeard = true
+    sync.wantsChanged()
+    pass(5)
+    #expect(host.fates.isEmpty)
   }
 
   @Test func `a report that is left out does not keep another one of the same message from being judged`() throws {

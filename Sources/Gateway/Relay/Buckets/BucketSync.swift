@@ -65,6 +65,8 @@ final class BucketSync: UpdatesListener {
   /// Buckets that have used theirs up, and until when they wait.
   private var held: [String: MonotonicTime] = [:]
   private var heldLines = Ration.hourly
+  /// Buckets of messages, while the radio may hold the same ones.
+  private var waitForRadio: Set<String> = []
   /// What is written into the journal for a server that lies, where it displaces what other upstreams lack. After a week away an honest one has
   /// a loss in each of 48 channels.
   private var losses = Ration(most: 64, oneIn: .seconds(60))
@@ -122,9 +124,10 @@ final class BucketSync: UpdatesListener {
     woken.resume()
   }
 
-  /// Channels were joined or left, or may now be exchanged.
+  /// Channels were joined or left, or may now be exchanged, or the radio's messages have been read.
   func wantsChanged() {
     guard isReachable else { return }
+    releaseWhatWaitsForRadio()
     guard host?.takenGateways ?? [] == toldGateways else { return refresh() }
     do {
       catchUp.want(try positions())
@@ -184,6 +187,7 @@ final class BucketSync: UpdatesListener {
   private func fetchAll() async throws {
     catchUp.want(try positions())
     catchUp.connected()
+    releaseWhatWaitsForRadio()
     fruitless = fruitless.filter { catchUp.names.contains($0.key) }
     commands.runNext()
     var askAgainAt = loop.now + Self.pollInterval
@@ -226,8 +230,13 @@ final class BucketSync: UpdatesListener {
     }
   }
 
-  /// False: it has brought nothing of use again and again, and waits.
+  /// False: it waits, because it has brought nothing of use again and again, or because the radio may hold the same messages.
   private func mayFetch(_ bucket: String) -> Bool {
+    if bucket != "commands", bucket != "documents", host?.knowsWhatRadioHeard == false {
+      waitForRadio.insert(bucket)
+      catchUp.hold(bucket)
+      return false
+    }
     guard fruitless[bucket]?.hasOne(at: loop.now) == false else { return true }
     held[bucket] = loop.now + Self.fruitlessInterval
     catchUp.hold(bucket)
@@ -235,6 +244,11 @@ final class BucketSync: UpdatesListener {
       log.notice("\(upstream): \(heldWords) (logged at most once an hour)")
     }
     return false
+  }
+
+  private func releaseWhatWaitsForRadio() {
+    for bucket in waitForRadio { catchUp.release(bucket) }
+    waitForRadio = []
   }
 
   private func hasRoomForCommands() -> Bool {

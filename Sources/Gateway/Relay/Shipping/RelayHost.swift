@@ -10,6 +10,8 @@ public protocol RelayHost: AnyObject {
   func documentsChanged()
   /// A message that another gateway has heard. What is written for it is written in this turn.
   func take(_ update: ChannelUpdate) -> ChannelUpdateFate
+  /// Whether all that waited in the radio has been taken from it: before, nobody knows what it has heard itself.
+  var knowsWhatRadioHeard: Bool { get }
   /// Digests of channels that are exchanged with other gateways.
   var exchangedChannels: [String] { get }
   /// Whose messages of them alone are taken; none: everybody's.
@@ -18,4 +20,5 @@ public protocol RelayHost: AnyObject {
 
 extension RelayHost {
   public var isReadyForCommands: Bool { true }
+  public var knowsWhatRadioHeard: Bool { true }
 }
