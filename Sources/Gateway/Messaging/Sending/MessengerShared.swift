@@ -39,7 +39,7 @@ extension Messenger {
   }
 
   private func keep(shared row: OutgoingMessage, _ client: String) {
-    store.post(when: .soon, "a message of \(client)") { store throws(SQLiteError) in
+    store.post("a message of \(client)") { store throws(SQLiteError) in
       if let stored = try store.insertOutgoing(row) { return try noteReaction(stored) }
       guard var known = try store.readOutgoing(key: row.key) else { return }
       known.codes += row.codes.filter { !known.codes.contains($0) }

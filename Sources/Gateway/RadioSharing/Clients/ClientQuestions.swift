@@ -10,7 +10,10 @@ import Sync
 extension ClientSession {
   func pass(_ command: Command, _ frame: [UInt8]) async throws -> ClientAnswer {
     guard mayGoOnAir(command) else { return .reply(.error(.tableFull)) }
-    return answer(try await ask(command, frame))
+    let given = try await ask(command, frame)
+    // A message that a client is told of as sent is on disk first. `try?`: it is on the air all the same, and the store says what it did not keep.
+    if command.isMessage { _ = try? await gateway.store.save { _ in } }
+    return answer(given)
   }
 
   /// Empty channel slots have a key of zeros; and the hour's air time is shared by all.

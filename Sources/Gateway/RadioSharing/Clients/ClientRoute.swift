@@ -137,6 +137,13 @@ extension Command {
     }
   }
 
+  var isMessage: Bool {
+    switch self {
+    case .sendText, .sendChannelText: true
+    default: false
+    }
+  }
+
   /// Approximate bytes on the air; 0: none.
   var bytesOnAir: Int {
     switch self {
