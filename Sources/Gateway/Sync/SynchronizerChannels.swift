@@ -46,6 +46,8 @@ extension Synchronizer {
   public func changed(_ channel: Channel) async throws(StoreError) {
     do throws(StoreError) {
       try await store.save { store throws(SQLiteError) in try self.keep(channel, in: store) }
+      // Whoever exchanges channels looks which there are.
+      observer?.syncChanged()
     } catch {
       // The radio has it: a sync, later, says so to the store.
       failed(SyncFailure(error))
