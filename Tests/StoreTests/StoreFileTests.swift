@@ -81,25 +81,41 @@ import Testing
   @Test func `what an upstream has not got of a store that is replaced is told`() throws {
     let scratch = Scratch()
     let settings = Store.Settings(location: scratch.location("gw.db"))
+    var heard: UInt32 = 0
     func hear(_ store: Store, _ count: Int) throws {
       for _ in 0..<count {
-        store.write { store throws(SQLiteError) in try store.append(.message, at: Shop.moment, body: [0x7B, 0x7D]) }
+        store.write { store throws(SQLiteError) in
+          heard += 1
+          try store.append(.contact, at: Shop.moment, body: [0x7B, 0x7D])
+          _ = try store.insert(Shop.direct("message \(heard)", time: heard), at: Shop.moment)
+        }
       }
       try store.commitNow()
     }
     do {
       let store = try Store(settings)
       store.write { store throws(SQLiteError) in
-        try store.database.run("INSERT INTO cursors(upstream, seq) VALUES('slow', 1), ('quick', 9)")
+        try store.database.run("INSERT INTO cursors(upstream, seq) VALUES('slow', 1), ('quick', 99)")
       }
       try hear(store, 4)
       let backup = try store.beginBackup(to: scratch.location("copy"))
       while try !backup.step(pages: 100) {}
       try hear(store, 5)
     }
-    // Events 5 to 9 are not in the backup: one has them all, one none of them.
+    // Five messages and five contacts are not in the backup: one upstream has them all, one none of them.
     let replaced = try #require(try Store.restore(scratch.location("copy"), settings: settings))
-    #expect(try #require(replaced.unsent).map { "\($0.upstream) \($0.events)" } == ["slow 5"])
+    #expect(try #require(replaced.unsent).map { "\($0.upstream) \($0.events)" } == ["slow 10"])
+    // Once more, after three others: the epoch is another one now, and what both have is no loss.
+    do {
+      let store = try Store(settings)
+      try store.renewEpoch()
+      try hear(store, 3)
+    }
+    let again = try #require(try Store.restore(scratch.location("copy"), settings: settings))
+    #expect(try #require(again.unsent).map { "\($0.upstream) \($0.events)" } == ["slow 6"])
+    #expect(
+      try FileManager.default.contentsOfDirectory(atPath: scratch.location("")).filter { $0.contains("restoring") }
+        == [])
   }
 
   @Test(arguments: ["a pipe", "a file that is longer than its database"])

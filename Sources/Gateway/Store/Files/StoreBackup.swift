@@ -40,6 +40,7 @@ extension Store {
       let unsent = unsent(settings.location, beyond: part)
       replaced = Replaced(location: try moveAside(settings.location, "replaced", clocks), unsent: unsent)
     }
+    for suffix in ["-wal", "-shm"] { unlink(part + suffix) }
     guard rename(part, settings.location) == 0 else {
       throw .file(settings.location)
     }
@@ -51,17 +52,23 @@ extension Store {
     var unsent: [(upstream: String, events: Int64)] = []
     do throws(SQLiteError) {
       let previous = try Database(location: location, readOnly: true)
-      let copy = try Database(location: backup, readOnly: true)
-      func epoch(_ database: Database) throws(SQLiteError) -> String? {
-        try database.value("SELECT value FROM meta WHERE name = 'epoch'")?.text
-      }
-      // Numbers of another epoch say nothing of each other.
-      let isSame = try epoch(previous) == epoch(copy)
-      let shared = isSame ? try copy.value("SELECT max(seq) FROM journal")?.integer ?? 0 : 0
-      let statement = """
-        SELECT upstream, (SELECT count(*) FROM journal WHERE seq > max(cursors.seq, ?)) FROM cursors WHERE removed IS NULL ORDER BY upstream
+      try previous.run("ATTACH ? AS backup", .text(backup))
+      // What both have is told by what it says: numbers given out after a backup was put back say nothing of those before.
+      let journal = Lane.allCases.map { lane in
         """
-      try previous.each(statement, [.integer(shared)]) { (row) throws(SQLiteError) in
+        (SELECT count(*) FROM journal AS a WHERE a.seq > \(lane.cursor(of: "cursors")) AND \(lane.condition) AND NOT EXISTS(
+          SELECT 1 FROM backup.journal AS b WHERE b.seq = a.seq AND b.at IS a.at AND b.body IS a.body))
+        """
+      }
+      let messages = """
+        (SELECT count(*) FROM messages AS a WHERE a.seq > cursors.seq
+          AND a.id > (SELECT value FROM meta WHERE name = 'before_events')
+          AND a.seq >= (SELECT value FROM meta WHERE name = 'journal_from') AND NOT EXISTS(
+            SELECT 1 FROM backup.messages AS b WHERE b.id = a.id AND b.seq = a.seq AND b.identity = a.identity))
+        """
+      let counts = (journal + [messages]).joined(separator: " + ")
+      let statement = "SELECT upstream, \(counts) FROM cursors WHERE removed IS NULL ORDER BY upstream"
+      try previous.each(statement, []) { (row) throws(SQLiteError) in
         if row.integer(1) > 0 { unsent.append((row.text(0), row.integer(1))) }
         return true
       }

@@ -45,6 +45,11 @@ public enum Lane: String, Sendable, CaseIterable {
 
   /// SQL: the lane's cursor in a row of `cursors`.
   var cursorColumn: String { self == .messages ? "seq" : "ifnull(\(rawValue), seq)" }
+
+  /// As `cursorColumn`, where another table has a `seq`, too.
+  func cursor(of table: String) -> String {
+    self == .messages ? "\(table).seq" : "ifnull(\(table).\(rawValue), \(table).seq)"
+  }
 }
 
 extension EventKind {
