@@ -67,6 +67,17 @@ public enum LinkAddress: Equatable, Sendable, CustomStringConvertible {
     return .name(rest)
   }
 
+  private static func isOfNames(_ scalar: Unicode.Scalar) -> Bool {
+    scalar.isASCII && (scalar.properties.isAlphabetic || "0123456789.-_".unicodeScalars.contains(scalar))
+  }
+
+  /// Digits and colons, and perhaps a zone.
+  private static func isIPv6(_ host: String) -> Bool {
+    let parts = host.split(separator: "%", maxSplits: 1, omittingEmptySubsequences: false)
+    return parts[0].unicodeScalars.allSatisfy { "0123456789abcdefABCDEF:.".unicodeScalars.contains($0) }
+      && parts.dropFirst().allSatisfy { !$0.isEmpty && $0.unicodeScalars.allSatisfy(isOfNames) }
+  }
+
   private static func tcp(_ rest: String, _ text: String) throws(ParseError) -> LinkAddress {
     var host = rest
     var port = defaultPort
@@ -80,6 +91,9 @@ public enum LinkAddress: Equatable, Sendable, CustomStringConvertible {
     }
     if host.hasPrefix("["), host.hasSuffix("]") { host = String(host.dropFirst().dropLast()) }
     guard !host.isEmpty else { throw ParseError(description: "\"\(text)\": the host is missing") }
+    guard host.utf8.count <= 253, host.contains(":") ? isIPv6(host) : host.unicodeScalars.allSatisfy(isOfNames) else {
+      throw ParseError(description: "\"\(text)\": \"\(host)\" is neither a name nor an address")
+    }
     return .tcp(host: host, port: port)
   }
 

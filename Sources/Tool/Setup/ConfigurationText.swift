@@ -94,6 +94,14 @@ struct ConfigurationText {
     try put(key, Setup.quoted(value), in: table, path: "upstream[\(place)].\(key)")
   }
 
+  /// Removes a key and its line from the upstream at an index.
+  mutating func removeUpstream(_ place: Int, _ key: String) throws {
+    guard let line = elements("upstream")[place][key]?.line else { return }
+    try change(only: "upstream[\(place)].\(key)") { lines in
+      if lines.indices.contains(line - 1) { lines.remove(at: line - 1) }
+    }
+  }
+
   /// Appends a section.
   mutating func append(_ section: String) throws {
     try change(only: "upstream[\(elements("upstream").count)]") { Self.add(section, to: &$0) }

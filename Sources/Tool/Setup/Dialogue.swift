@@ -12,9 +12,15 @@ enum Dialogue {
     return typed.isEmpty ? standard : typed
   }
 
-  static func yes(_ question: String, standard: Bool) -> Bool {
-    let typed = line("\(question) (y/n)", standard: standard ? "y" : "n")
-    return typed.lowercased().hasPrefix("y")
+  /// An answer that is neither is asked again: an address that is typed too early is no "no".
+  static func yes(_ question: String, standard: Bool) throws -> Bool {
+    try fitting("\(question) (y/n)", standard: standard ? "y" : "n") { typed in
+      switch typed.lowercased() {
+      case "y", "yes": .fits(true)
+      case "n", "no": .fits(false)
+      default: .unfit("please answer y or n")
+      }
+    }
   }
 
   enum Answer<Value> {

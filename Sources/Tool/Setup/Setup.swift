@@ -43,9 +43,11 @@ struct SetupCommand: ParsableCommand {
     for (place, text) in upstream.enumerated() {
       setup.upstreams.append(try Setup.Upstream(text, number: place + 1, tokens: tokenFile, users: user))
     }
+    try setup.checkUse(of: tokenFile, as: "--token-file")
+    try setup.checkUse(of: user, as: "--user")
     setup.settleNames()
     if !unattended { try setup.askForUpstreams() }
-    if !unattended, !noAdvert { setup.askForAdvert() }
+    if !unattended, !noAdvert { try setup.askForAdvert() }
     try setup.writeConfiguration()
     if !noStart { try setup.start() }
   }
@@ -98,7 +100,7 @@ struct Setup {
       return try askForPIN()
     }
     if let configured = existing?.string("radio", "link") {
-      guard !isUnattended, !Dialogue.yes("Keep the radio at \(configured)?", standard: true) else { return }
+      guard !isUnattended, try !Dialogue.yes("Keep the radio at \(configured)?", standard: true) else { return }
     }
     let found = Probing.look(at: SerialDevices.all(), besides: Probing.radioInUse())
     let radios = found.filter(\.isRadio)
@@ -175,16 +177,16 @@ struct Setup {
   }
 
   /// Nodes cannot send to a radio whose advert they have not received.
-  mutating func askForAdvert() {
+  mutating func askForAdvert() throws {
     guard existing?.flag("radio", "advert_when_new") == nil else { return }
-    advertises = Dialogue.yes("Announce the radio to its direct neighbours (one advert)?", standard: true)
+    advertises = try Dialogue.yes("Announce the radio to its direct neighbours (one advert)?", standard: true)
   }
 
   mutating func askForUpstreams() throws {
     let stays = existing?.upstreams ?? []
     for upstream in stays { print("keeping \(upstream.name): \(upstream.url)") }
     let isFirst = upstreams.isEmpty && stays.isEmpty
-    while Dialogue.yes(
+    while try Dialogue.yes(
       isFirst && upstreams.isEmpty ? "Forward messages to a server?" : "Add another server?", standard: false)
     {
       let url = try askForURL("URL (https://… for a hub, mqtts://… for a broker)")
@@ -216,7 +218,8 @@ struct Setup {
       guard Self.isName(name) else { return .unfit(Self.names) }
       guard !upstreams.contains(where: { $0.name.isExactly(name) }) else { return .unfit("\(name) was added just now") }
       guard let old = existing?.upstreams.first(where: { $0.name.isExactly(name) }) else { return .fits(name) }
-      return Dialogue.yes("\(name) is \(old.url): replace it?", standard: false) ? .fits(name) : .unfit("another name")
+      return try Dialogue.yes("\(name) is \(old.url): replace it?", standard: false)
+        ? .fits(name) : .unfit("another name")
     }
   }
 }

@@ -76,10 +76,16 @@ extension Setup {
     return name
   }
 
-  /// Stores the secrets, readable by root only; systemd passes them to the gateway.
+  /// Stores the secrets, readable by root only; systemd passes them to the gateway. A secret that works is not lost to one that was mistyped.
   private func storeSecrets() throws {
     if !secrets.isEmpty { try Folder.make(credentials) }
-    for (name, secret) in secrets { try OutputFile.write(secret + "\n", to: "\(credentials)/\(name)", isSecret: true) }
+    for (name, secret) in secrets.sorted(by: { $0.key < $1.key }) {
+      let file = "\(credentials)/\(name)"
+      let old = access(file, F_OK) == 0 ? try InputFile.text(file) : nil
+      if let old, old.isExactly(secret + "\n") { continue }
+      if old != nil { print("\(file) is replaced; the previous secret is saved as \(try keepOld(file))") }
+      try OutputFile.write(secret + "\n", to: file, isSecret: true)
+    }
   }
 
   /// Takes a secret that was given as a file to where the service finds it.
@@ -100,7 +106,7 @@ extension Setup {
     try storeSecrets()
     let old = try InputFile.text(config)
     guard old.map({ !text.isExactly($0) }) ?? true else { return print("\(config) is up to date") }
-    let kept = try old.map { _ in try keepOld() }
+    let kept = try old.map { _ in try keepOld(config) }
     try write(text)
     print("wrote \(config)" + (kept.map { "; the previous file is saved as \($0)" } ?? ""))
     try forgetPIN(text)
@@ -175,6 +181,8 @@ extension Setup {
         continue
       }
       if !text.upstreams[place].url.isExactly(upstream.url) {
+        // The other kind has its secret in a file of its own.
+        try text.removeUpstream(place, upstream.isBroker ? "token_file" : "password_file")
         try text.setUpstream(place, "kind", upstream.kind)
         try text.setUpstream(place, "url", upstream.url)
       }
@@ -203,12 +211,12 @@ extension Setup {
     return "\(base)\(number)"
   }
 
-  /// Saves the file under another name before the new one is written, so that a configuration always exists.
-  private func keepOld() throws -> String {
-    var kept = "\(config).before-\(time(nil))"
+  /// Saves a file under another name before the new one is written, so that a configuration always exists.
+  private func keepOld(_ file: String) throws -> String {
+    var kept = "\(file).before-\(time(nil))"
     while access(kept, F_OK) == 0 { kept += "x" }
     // Rename on file systems without hard links.
-    guard Glibc.link(config, kept) == 0 || rename(config, kept) == 0 else { throw Failure.file(kept) }
+    guard Glibc.link(file, kept) == 0 || rename(file, kept) == 0 else { throw Failure.file(kept) }
     return kept
   }
 
@@ -254,6 +262,17 @@ extension Setup {
     let parts = text.pieces(at: "=", most: 2)
     guard parts.count == 2, !parts[0].has(":"), !parts[0].has("/") else { return (nil, text) }
     return (parts[0], parts[1])
+  }
+
+  /// What is for no upstream was mistyped: nothing is written without it.
+  func checkUse(of texts: [String], as option: String) throws {
+    let names = texts.map { Self.split($0).name }
+    if let stray = names.compactMap(\.self).first(where: { name in !upstreams.contains { $0.name.isExactly(name) } }) {
+      throw ValidationError("\(option) \(stray)=…: no --upstream is called \(stray)")
+    }
+    guard names.filter({ $0 == nil }).count <= (upstreams.isEmpty ? 0 : 1) else {
+      throw ValidationError("\(option): only one, for the first --upstream, goes without NAME=")
+    }
   }
 
   static func of(_ name: String, isFirst: Bool, _ texts: [String]) -> String? {
