@@ -38,8 +38,12 @@ extension GatewayConfiguration {
   private static func kept(of file: String) -> GatewayConfiguration? {
     // What is refused may still say where its store is.
     let text = Files.read(file, most: largestFile).map { String(decoding: $0, as: UTF8.self) } ?? ""
-    let named = text.lines.first { $0.pieces(at: "=")[0].filter { $0 != " " } == "location" }
-    let stores = [named.map { $0.pieces(at: "\"") }.flatMap { $0.count > 1 ? $0[1] : nil }, usualStore]
+    let named = text.lines.map { $0.pieces(at: "=", most: 2) }.first {
+      ["location", "store.location"].contains($0[0].filter { !" \t\"'".contains($0) }) && $0.count > 1
+    }
+    let value = named.map { $0[1].drop { $0 == " " || $0 == "\t" } }
+    let quoted = value?.unicodeScalars.first.map { String(value ?? "").pieces(at: $0) } ?? []
+    let stores = [quoted.count > 1 ? quoted[1] : nil, usualStore]
     for location in stores.compactMap({ $0.map(place) }) {
       guard let bytes = Files.read(location, most: 2 * largestFile), bytes.starts(with: mark(file)) else {
         continue
