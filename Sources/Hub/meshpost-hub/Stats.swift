@@ -10,8 +10,10 @@ struct Stats: AsyncParsableCommand {
   static let configuration = CommandConfiguration(abstract: "Show statistics of the database.")
 
   @OptionGroup var beside: Beside
-  @Flag(help: "Count and measure tables also in an SQLite file of more than 2 GiB, which reads all of it.") var full =
-    false
+  @Flag(
+    help:
+      "Count and measure tables, and count the events of the last days, also in a database of more than 2 GiB, which reads all of it."
+  ) var full = false
   @Option(help: "Number of gateways to list, those with the most events first.") var top = 10
   @Flag(help: "As JSON.") var json = false
 

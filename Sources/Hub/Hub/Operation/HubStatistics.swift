@@ -111,7 +111,7 @@ extension HubStore {
       eventsTaken: try number("SELECT coalesce(sum(events), 0) FROM gateways"),
       waitingCommands: try number("SELECT count(*) FROM commands WHERE state = 'queued'"),
       tables: isServer ? try serverTables() : try fileTables(isCounted),
-      oldest: try moment("ORDER BY id"), newest: try moment("ORDER BY id DESC"), days: try days(now),
+      oldest: try moment("ORDER BY id"), newest: try moment("ORDER BY id DESC"), days: isCounted ? try days(now) : [],
       top: try busiest(top))
   }
 
@@ -156,24 +156,14 @@ extension HubStore {
     return tables.sorted { ($0.bytes ?? 0, $1.name) > ($1.bytes ?? 0, $0.name) }
   }
 
-  /// By the gateways' clocks, as far as they are trusted. Ids grow with arrival: where the days begin is found by halving.
+  /// By the gateways' clocks, as far as they are trusted. All events are looked at: one that was away for a month brings it all today.
   private func days(_ now: Int64) throws(HubDatabaseError) -> [HubStatistics.Day] {
     let day: Int64 = 86_400_000
     let start = (now / day - Self.shownDays + 1) * day
-    var low = try number("SELECT coalesce(min(id), 0) FROM events")
-    var high = try number("SELECT coalesce(max(id), 0) FROM events") + 1
-    while low < high {
-      let middle = low + (high - low) / 2
-      let found = try database.first(
-        "SELECT at FROM events WHERE id >= ?1 AND trusted = 1 ORDER BY id LIMIT 1", .integer(middle)
-      ) { $0.integer(0) }
-      if let found, found < start { low = middle + 1 } else { high = middle }
-    }
     return try database.rows(
       """
-      SELECT at / \(day), count(*) FROM events WHERE id >= ?1 AND trusted = 1 AND at >= ?2 AND at < ?3
-      GROUP BY 1 ORDER BY 1
-      """, [.integer(low), .integer(start), .integer(now + day)]
+      SELECT at / \(day), count(*) FROM events WHERE trusted = 1 AND at >= ?1 AND at < ?2 GROUP BY 1 ORDER BY 1
+      """, [.integer(start), .integer(now + day)]
     ) { HubStatistics.Day(number: $0.integer(0), events: $0.integer(1)) }
   }
 
