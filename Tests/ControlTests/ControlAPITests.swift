@@ -189,6 +189,49 @@ import Transport
     }
   }
 
+  @Test func `who follows is told how many events were deleted before they could be told`() throws {
+    let fixture = try Fixture()
+    func append(_ numbers: ClosedRange<Int>) {
+      for number in numbers {
+        fixture.store.post("a test") { store throws(SQLiteError) in
+          try store.append(.gap, at: Moment(milliseconds: 1, trusted: false), body: Array(#"{"n":\#(number)}"#.utf8))
+        }
+      }
+    }
+    append(1...10)
+    fixture.store.post("a test") { store throws(SQLiteError) in
+      try store.database.run("DELETE FROM journal WHERE seq BETWEEN 1 AND 6")
+    }
+    try fixture.store.commitNow()
+    for (query, missed) in [("after=1", 5), ("after=5", 1), ("after=6", nil), ("limit=100", nil), ("limit=0", nil)] {
+      for follow in ["", "&follow=1"] where !follow.isEmpty || query != "limit=0" {
+        let isEmpty = query == "limit=0"
+        let answer = try fixture.answer("GET /v1/events?\(query)\(follow)", until: isEmpty ? "\r\n\r\n" : #"{"n":10}"#)
+        #expect(answer.contains("missed") == (missed != nil), "\(query): \(answer)")
+        if let missed { #expect(answer.contains("{\"missed\":\(missed)}\n"), "\(query): \(answer)") }
+      }
+    }
+    for request in ["GET /v1/messages?follow=1", "GET /v1/events?follow=1&limit=0"] {
+      let descriptor = try fixture.ask(request)
+      defer { close(descriptor) }
+      Descriptor.setNonBlocking(descriptor)
+      var text = ""
+      func read(_ words: String) -> Bool {
+        turn(fixture.loop) {
+          if case .bytes(let more) = Descriptor.read(descriptor) { text += String(decoding: more, as: UTF8.self) }
+          return text.contains(words)
+        }
+      }
+      #expect(read("\r\n\r\n"))
+      let last = Int(fixture.store.lastSeq)
+      append(last + 1...last + 4)
+      fixture.store.post("a test") { store throws(SQLiteError) in
+        try store.database.run("DELETE FROM journal WHERE seq < (SELECT max(seq) FROM journal)")
+      }
+      #expect(read("{\"missed\":3}\n"), "\(request): \(text)")
+    }
+  }
+
   @Test func `the doctor sees that the database file is gone`() throws {
     let fixture = try Fixture()
     #expect(try fixture.answer("GET /v1/doctor").contains("removed or replaced") == false)

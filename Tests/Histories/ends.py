@@ -221,7 +221,7 @@ class Gateway(Daemon):
 
     def journal(self):
         rows = self.ask("GET", "/v1/journal?after=0&limit=1000000") or b""
-        return [json.loads(row) for row in rows.splitlines()]
+        return [row for row in map(json.loads, rows.splitlines()) if "missed" not in row]
 
     def alerts(self):
         """Of what is open, the rules."""

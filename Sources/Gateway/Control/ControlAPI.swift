@@ -215,6 +215,11 @@ public final class ControlAPI {
 
   static func line(_ body: (inout JSONWriter) -> Void) -> [UInt8] { JSONWriter.object(body) + [10] }
 
+  /// The row that stands for events which are not in the journal any more: `seq` comes where the reader has all up to `last`.
+  static func missed(before seq: Int64, after last: Int64) -> [UInt8] {
+    seq > last + 1 ? line { $0.field("missed", seq - last - 1) } : []
+  }
+
   /// 0 to 2⁵³; what lies outside counts as the bound. `nil`: it is not there, or no whole number.
   static func number(_ request: HTTPRequest, _ name: String) -> Int64? {
     request.query[name].flatMap { Int64($0) }.map { min(max($0, 0), JSONValue.wholeNumbers.upperBound) }

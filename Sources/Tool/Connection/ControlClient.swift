@@ -48,7 +48,15 @@ struct ControlClient {
   @discardableResult
   func lines(_ target: String, _ show: @escaping (JSONValue) -> Styled) throws -> OtherRadios {
     let json = connection.json
-    return try rows(target) { row in if json { print(json: row) } else { print(styled: show(row)) } }
+    return try rows(target) { row in
+      if let count = row.missed {
+        OtherRadios.note("\(count) \(count == 1 ? "event was" : "events were") deleted before being told here")
+      } else if json {
+        print(json: row)
+      } else {
+        print(styled: show(row))
+      }
+    }
   }
 
   /// An answer within a moment, or nothing, without a word: for completions.
@@ -200,6 +208,11 @@ final class Ending {
     hasEnded = true
     over.resume()
   }
+}
+
+extension JSONValue {
+  /// So many events were deleted before they could be told; `nil`: this is another row.
+  var missed: Int64? { self["missed"]?.integer }
 }
 
 extension Connection {

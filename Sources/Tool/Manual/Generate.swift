@@ -92,7 +92,8 @@ enum ShapeReference {
 
       Made by `make manual` from `Sources/Tool/Manual/Shapes.swift`. Version \(Shapes.version): a change to a listed field raises it; an added
       field does not, and readers ignore names that they do not know. Times are milliseconds since 1970 unless noted otherwise. `?`: optional;
-      `[]`: an array. *Rows* are one object a line. Answers are those of the [control socket](control-socket.md).
+      `[]`: an array. *Rows* are one object a line. Answers are those of the [control socket](control-socket.md);
+      its rows of `missed` events are told on standard error.
 
       | command | prints |
       |---|---|

@@ -116,6 +116,7 @@ private final class ChatScreen {
   }
 
   private func noticed(_ event: JSONValue) {
+    guard event.missed == nil else { return lookSoon() }
     guard ["message", "outgoing", "reaction"].contains(event["kind"]?.string ?? "") else { return }
     if event["kind"]?.string == "message" { view.noticed(event["body"] ?? .null) }
     lookSoon()

@@ -97,6 +97,7 @@ private final class TopScreen {
   private func follow() async throws {
     while true {
       try await line.follow("/v1/messages?follow=1&direction=both&limit=200", pause: interval) { [self] message in
+        guard message.missed == nil else { return }
         view.add(message)
         terminal.refresh()
       }

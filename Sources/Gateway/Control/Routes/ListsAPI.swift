@@ -82,11 +82,15 @@ struct ListsAPI {
     let follow = request.query["follow"] == "1"
     var left = Int(clamping: min(max(ControlAPI.number(request, "limit") ?? 100, 0), 1_000_000))
     var after = ControlAPI.number(request, "after") ?? max(0, store.lastSeq - Int64(left))
+    // Who asks for the newest has missed nothing that is before them.
+    var isKnown = request.query["after"] != nil || after == store.lastSeq
     return try await reply.rows(follow: follow) {
       var lines: [UInt8] = []
       var count = 0
       let most = follow ? ControlAPI.pageRows : min(ControlAPI.pageRows, left)
       try store.readJournal(after: after, limit: most) { event, isSound in
+        if isKnown { lines += ControlAPI.missed(before: event.seq, after: after) }
+        isKnown = true
         lines += ControlAPI.line { json in
           json.field("seq", event.seq)
           json.field("at", event.at)

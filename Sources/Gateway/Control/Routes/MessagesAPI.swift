@@ -185,13 +185,15 @@ struct MessagesAPI {
     after seq: inout Int64, _ query: MessageQuery, shown: Int64, _ rows: MessageRow
   ) throws(StoreError) -> (lines: [UInt8], count: Int) {
     var (events, last): ([(kind: String, body: [UInt8])], Int64) = ([], seq)
+    var lines: [UInt8] = []
     try rows.store.readJournal(after: seq, limit: pageRows) { event, isSound in
+      // The journal is deleted from its beginning: what is missing is before all that there is.
+      lines += ControlAPI.missed(before: event.seq, after: last)
       last = event.seq
       events.append((isSound ? event.kind : "", event.body))
       return true
     }
     seq = last
-    var lines: [UInt8] = []
     for event in events {
       guard let row = try row(of: event, rows.store), fits(row, query) else { continue }
       if case .received(let message) = row, message.id <= shown { continue }
