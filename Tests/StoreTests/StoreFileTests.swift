@@ -118,6 +118,54 @@ import Testing
         == [])
   }
 
+  /// Of a file that was copied, as it is, and of a backup; `nil`: what is written over it is the same, or it is only touched.
+  @Test(arguments: ["copy", "backup", "nothing", nil])
+  func `what another program writes over the open file is found with the next write, and by a look`(_ what: String?)
+    throws
+  {
+    for looks in [true, false] {
+      let scratch = Scratch()
+      let settings = Store.Settings(location: scratch.location("gw.db"))
+      let store = try Store(settings)
+      func hear(_ count: Int) throws {
+        for _ in 0..<count {
+          store.write { store throws(SQLiteError) in
+            try store.append(.message, at: Shop.moment, body: [UInt8](repeating: 0x20, count: 200))
+          }
+        }
+        try store.commitNow()
+      }
+      try hear(50)
+      try store.checkpoint()
+      let copy = scratch.location("copy")
+      if what == "backup" {
+        let backup = try store.beginBackup(to: copy)
+        while try !backup.step(pages: 100) {}
+      } else {
+        // By another process: to close the file in this one would end SQLite's locks.
+        #expect(try Process.run(URL(filePath: "/bin/cp"), arguments: [settings.location, copy]).isDone == 0)
+      }
+      if what != nil { try hear(300) }
+      // As long as all of it is in the log alone, the copy is what the file is.
+      if what == "copy" { try store.checkpoint() }
+      let source = what == "nothing" ? "/dev/null" : copy
+      #expect(try Process.run(URL(filePath: "/bin/cp"), arguments: [source, settings.location]).isDone == 0)
+      if looks {
+        store.lookAtOwnFile()
+      } else {
+        store.write { store throws(SQLiteError) in try store.append(.message, at: Shop.moment, body: [0x7B, 0x7D]) }
+        store.commit()
+      }
+      #expect(store.isDamaged == (what != nil), "\(what ?? "the same") \(looks)")
+      guard what != nil else { continue }
+      let had = store.lastSeq
+      let saved = try store.replaceDamaged()
+      #expect(saved.contains("corrupt") && store.hadBefore == had && had == 350)
+      try hear(1)
+      #expect(!store.isDamaged && store.lastSeq == 1)
+    }
+  }
+
   @Test(arguments: ["a pipe", "a file that is longer than its database"])
   func `what is no backup is not copied`(what: String) throws {
     let scratch = Scratch()
@@ -336,5 +384,13 @@ import Testing
     #expect(shop.store.lastSeq == seq, "and it is not told to other hubs")
     #expect(try shop.store.hasRoomForDocument(key(7)) && !shop.store.hasRoomForDocument("settings/log_level"))
     #expect(try apply(7, "\"another\""))
+  }
+}
+
+extension Process {
+  /// The exit code, when it has ended.
+  fileprivate var isDone: Int32 {
+    waitUntilExit()
+    return terminationStatus
   }
 }

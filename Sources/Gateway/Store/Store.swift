@@ -119,6 +119,7 @@ public final class Store {
   public private(set) var isDamaged = false
   /// The file that is open, whatever has its name by now.
   private var openFile: StoreFiles.Number?
+  var ownFile: OwnFile?
   /// The database was removed, moved or replaced: what is stored from now on is lost when the gateway ends.
   public var isElsewhere: Bool { StoreFiles.number(of: location) != openFile }
   /// Why the last write failed; `nil` if it succeeded.
@@ -203,6 +204,8 @@ public final class Store {
     try load()
     setAside = target
     (failure, isDamaged, openFile) = (nil, false, StoreFiles.number(of: settings.location))
+    ownFile = nil
+    noteOwnFile()
     return target
   }
 
@@ -349,6 +352,7 @@ public final class Store {
     if doomed == nil, database.isInTransaction {
       do {
         try takeAlong()
+        try checkOwnFile()
         try database.run("COMMIT")
       } catch {
         doomed = StoreError(error)
@@ -367,6 +371,7 @@ public final class Store {
     } else {
       journalState.keep()
       news.hasGrown = true
+      noteOwnFile()
     }
     taken = [:]
     tellLoss(failed)

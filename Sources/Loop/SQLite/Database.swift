@@ -160,6 +160,19 @@ public final class Database {
   /// Gives back what memory the cache can spare.
   public func releaseMemory() { sqlite3_db_release_memory(handle) }
 
+  /// The first bytes of the file, not of the log or of the cache; `nil`: they cannot be read. By SQLite's own descriptor: to close another one would
+  /// end its locks.
+  public func fileBytes(_ count: Int32) -> [UInt8]? {
+    var file: UnsafeMutablePointer<sqlite3_file>?
+    guard sqlite3_file_control(handle, "main", SQLITE_FCNTL_FILE_POINTER, &file) == SQLITE_OK, let file,
+      let read = file.pointee.pMethods?.pointee.xRead
+    else { return nil }
+    var bytes = [UInt8](repeating: 0, count: Int(count))
+    let code = read(file, &bytes, count, 0)
+    // A short read: what is beyond the end is zeros.
+    return code == SQLITE_OK || code == SQLITE_IOERR | 2 << 8 ? bytes : nil
+  }
+
   func error(_ code: Int32) -> SQLiteError {
     SQLiteError(code: sqlite3_extended_errcode(handle), message: String(cString: sqlite3_errmsg(handle)))
   }

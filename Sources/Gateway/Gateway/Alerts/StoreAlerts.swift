@@ -27,6 +27,7 @@ extension GatewayAlerts {
 
   func readStore() {
     lookedAtStore = loop.now
+    store.lookAtOwnFile()
     let text =
       "the database file was removed or replaced: what is stored now is lost when the gateway is killed. "
       + "Save it now with `meshpost backup FILE`, then restart the gateway"

@@ -13,7 +13,11 @@ extension Store {
 
   /// Folds the log into the database: at a clean end, so that the next start has nothing to do.
   public func checkpoint() throws(StoreError) {
-    try translating { () throws(SQLiteError) in try database.execute("PRAGMA wal_checkpoint(TRUNCATE)") }
+    try translating { () throws(SQLiteError) in
+      try checkOwnFile()
+      try database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    }
+    noteOwnFile()
   }
 
   /// Fails where the disk takes no writes. It needs no page that the database does not have, so a database at its bound passes.

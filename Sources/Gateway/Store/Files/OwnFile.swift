@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MIT
+
+import Glibc
+import SQLite
+
+/// The database's file as this program left it. Nobody else may write to it: what another program writes over it is an older copy, or nothing at
+/// all, and SQLite would go on with a mixture of both.
+struct OwnFile: Equatable {
+  /// Changes with each write to the file.
+  struct Stamp: Equatable {
+    let number: StoreFiles.Number
+    let size: off_t
+    let seconds: time_t
+    let nanoseconds: Int
+
+    init?(_ location: String) {
+      var facts = stat()
+      guard stat(location, &facts) == 0 else { return nil }
+      number = StoreFiles.Number(device: facts.st_dev, inode: facts.st_ino)
+      (size, seconds, nanoseconds) = (facts.st_size, facts.st_mtim.tv_sec, facts.st_mtim.tv_nsec)
+    }
+  }
+
+  let stamp: Stamp
+  let head: [UInt8]
+
+  /// SQLite counts up in the header whenever it changes the first page. Source: sqlite.org/fileformat2.html § 1.3.7.
+  private static func count(_ head: [UInt8]) -> UInt32 { head[24..<28].reduce(0) { $0 << 8 | UInt32($1) } }
+
+  /// Whether a first page is no successor of this one.
+  func isUndone(by head: [UInt8]) -> Bool {
+    let (was, isNow) = (Self.count(self.head), Self.count(head))
+    return isNow == was ? head != self.head : Int32(bitPattern: isNow &- was) < 0
+  }
+}
+
+extension Store {
+  /// After each own write that may have reached the file.
+  func noteOwnFile() {
+    guard let stamp = OwnFile.Stamp(location), stamp != ownFile?.stamp else { return }
+    ownFile = database.fileBytes(Int32(Self.pageSize)).map { OwnFile(stamp: stamp, head: $0) }
+  }
+
+  /// Another program has written over the file in its place. One that only touches it, or writes over it what it has, does no harm.
+  private var isOverwritten: Bool {
+    guard let ownFile, let stamp = OwnFile.Stamp(location), stamp != ownFile.stamp,
+      stamp.number == ownFile.stamp.number, let head = database.fileBytes(Int32(Self.pageSize))
+    else { return false }
+    return ownFile.isUndone(by: head)
+  }
+
+  func checkOwnFile() throws(SQLiteError) {
+    guard isOverwritten else { return }
+    throw SQLiteError(code: 11, message: "another program has written over the database file")
+  }
+
+  /// Whether the file is still what this program has written. To be called now and then, for a gateway that writes nothing.
+  public func lookAtOwnFile() {
+    ifReadable { try checkOwnFile() }
+  }
+}
