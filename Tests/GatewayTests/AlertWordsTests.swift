@@ -4,12 +4,12 @@ import Alerts
 import EventLoop
 import JSON
 import Relay
-import Store
 import TestSupport
 import Testing
 import Timing
 
 @testable import Gateway
+@testable import Store
 
 /// An alert that is open says what has come together, without a write for each number.
 @Suite struct AlertWordsTests {
@@ -82,6 +82,7 @@ import Timing
     pass(90_000)
     #expect(try told(store).last == "end: 1910 events at most are missing at c, and the journal has not kept them")
     #expect(try told(store).count == 2)
+    #expect(store.alertWords.isEmpty, "nobody needs them any more")
     // The next one counts anew.
     alerts.journalWasCut(cut(3))
     pass(1)

@@ -364,6 +364,9 @@ final class GatewayAlerts {
     // Those and no others: what waits may be of another database by now.
     let written = Set(batch.map(\.number))
     waiting.removeAll { written.contains($0.number) }
+    for subject in batch.map(\.change.subject) where !board.isOpen(subject) {
+      store.alertIsOver(subject.rule.rawValue, subject.name)
+    }
     changes.note()
     if !waiting.isEmpty { await writeAll() }
   }

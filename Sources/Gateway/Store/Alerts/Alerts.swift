@@ -149,6 +149,9 @@ extension Store {
     (alertWords[key], hasNewAlertWords) = (words, true)
   }
 
+  /// It is over, and that is on disk.
+  public func alertIsOver(_ rule: String, _ subject: String) { alertWords[Self.alertKey(rule, subject)] = nil }
+
   /// What open alerts say goes to disk with the next transaction: now and then, at the end, and where a number cannot be had again.
   public func keepAlertWords() {
     guard hasNewAlertWords else { return }
