@@ -210,16 +210,16 @@ final class BrokerConsumer {
         switch try await answer.value() {
         case .kept(let kept):
           counts += kept
-          if isTold { say(.notice, "the database stores again") }
+          if isTold { say(.notice, "what comes is stored again") }
           for held in round { held.acknowledge() }
         case .outdated(let words):
           // Nothing is acknowledged: the broker keeps it for whoever comes under our name.
           end = words
           return
         case .failed(let words):
-          if !isTold { say(.error, "the database does not store: \(words); nothing is acknowledged") }
+          if !isTold { say(.error, "what comes cannot be stored: \(words); nothing is acknowledged") }
           isTold = true
-          tell("the database does not store")
+          tell("what comes cannot be stored")
           try await loop.sleep(for: pause.next())
           continue
         }
