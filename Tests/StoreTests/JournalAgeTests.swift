@@ -159,6 +159,43 @@ private enum Reopened {
     #expect(age() == 7200, "of before the machine's start only the clock can tell")
   }
 
+  @Test(arguments: 1...4 as ClosedRange<UInt64>)
+  func
+    `without a clock an event's age is told to an eighth also after a restart of the program`(
+      _ seed: UInt64
+    )
+  {
+    var random = SeededRandom(seed: seed)
+    var (times, came): (JournalTimes, [Int64]) = (JournalTimes(boot: "b"), [])
+    var now: Int64 = 60_000
+    var most = 0
+    // Some hundred days, of which the last hours are the busiest.
+    while now < 100 * AgedShop.day {
+      let left = 100 * AgedShop.day - now
+      now += Int64.random(in: 0...max(400, left / 500), using: &random)
+      came.append(now)
+      if times.comes(Int64(came.count), at: now) { most = max(most, times.kept.utf8.count) }
+    }
+    #expect(most < 1300, "\(most)")
+    let again = JournalTimes(boot: "b", kept: times.kept)
+    now += 2000
+    for (index, time) in came.enumerated() {
+      let event = JournalEvent(seq: Int64(index + 1), at: 0, trusted: false, kind: "message", body: [])
+      let age = again.age(of: event, wall: Moment(milliseconds: 0, trusted: false), now: now) ?? -1
+      let real = Double(now - time) / 1000
+      guard (real.rounded(.down)...real * 1.125 + 3).contains(Double(age)) else {
+        Issue.record("\(index): \(age) for \(real)")
+        return
+      }
+    }
+  }
+
+  @Test func `times that an older version has kept are read`() {
+    let times = JournalTimes(boot: "b", kept: "b\n5:1000\n9:61000")
+    let event = JournalEvent(seq: 9, at: 0, trusted: false, kind: "message", body: [])
+    #expect(times.age(of: event, wall: Moment(milliseconds: 0, trusted: false), now: 71_000) == 10)
+  }
+
   @Test func `time without power counts, a part of it, so that what came just before still gets its try`() throws {
     let shop = try AgedShop()
     try shop.append(10)

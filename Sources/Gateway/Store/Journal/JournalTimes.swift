@@ -9,6 +9,8 @@ public struct JournalTimes: Equatable, Sendable {
   private static let maxMarks = 384
   /// Milliseconds; events so close to each other share a time, the earlier; and so often times are written.
   private static let (apart, keptApart): (Int64, Int64) = (200, 10_000)
+  /// Milliseconds; a time is kept in these.
+  private static let keptUnit: Int64 = 100
 
   private struct Mark: Equatable, Sendable {
     /// Events from this one on came at that time or after it, and those before it before.
@@ -25,12 +27,18 @@ public struct JournalTimes: Equatable, Sendable {
     self.boot = boot
     let parts = kept.split(separator: "\n", omittingEmptySubsequences: false)
     guard !boot.isEmpty, let first = parts.first, first.utf8.elementsEqual(boot.utf8) else { return }
+    // Each but the first is what lies between it and the one before. What an older version has kept is whole numbers with a colon.
     for part in parts.dropFirst() {
-      let numbers = part.split(separator: ":").map { Int64($0) }
-      guard numbers.count == 2, let first = numbers[0], let time = numbers[1],
-        first >= 0, time >= 0, marks.last.map({ $0.first < first && $0.time <= time }) ?? true
-      else { continue }
-      marks.append(Mark(first: first, time: time))
+      let isStep = part.contains("+")
+      let numbers = part.split(separator: isStep ? "+" : ":").map { Int64($0, radix: isStep ? 36 : 10) }
+      guard numbers.count == 2, let first = numbers[0], let time = numbers[1], first >= 0, time >= 0 else { continue }
+      let before = isStep ? marks.last : nil
+      let (seq, isFar) = first.addingReportingOverflow(before?.first ?? 0)
+      let (at, isLate) =
+        (time.magnitude > 1 << 50)
+        ? (0, true) : (time * (isStep ? Self.keptUnit : 1)).addingReportingOverflow(before?.time ?? 0)
+      guard !isFar, !isLate, marks.last.map({ $0.first < seq && $0.time <= at }) ?? true else { continue }
+      marks.append(Mark(first: seq, time: at))
     }
   }
 
@@ -51,22 +59,28 @@ public struct JournalTimes: Equatable, Sendable {
   }
 
   /// The older, the further apart: a time is wrong by that part of an event's age at most, or by `apart`.
-  private func thinned(to part: Int64) -> [Mark] {
+  private func thinned(to part: Int64, orBy least: Int64 = 0) -> [Mark] {
     guard let newest = marks.last?.time else { return [] }
     var (left, last): ([Mark], Int64) = ([], 0)
     for index in marks.indices.reversed() {
       // What is between the one that was kept and the one before: it goes if those two are near enough to each other.
       let isBetween = index > 0 && index < marks.count - 1
-      if isBetween, newest - marks[index - 1].time <= last + last / part { continue }
+      if isBetween, newest - marks[index - 1].time <= last + max(last / part, least) { continue }
       last = newest - marks[index].time
       left.append(marks[index])
     }
     return left.reversed()
   }
 
-  /// To be kept. Less exact, since it is written again and again.
+  /// To be kept: steps, and less exact, since it is written again and again. A restart of the program takes a second.
   var kept: String {
-    ([boot] + thinned(to: 2).map { "\($0.first):\($0.time)" }).joined(separator: "\n")
+    var (parts, before) = ([boot], Mark(first: 0, time: 0))
+    for mark in thinned(to: 8, orBy: 1000) {
+      let time = mark.time / Self.keptUnit
+      parts.append("\(String(mark.first - before.first, radix: 36))+\(String(time - before.time, radix: 36))")
+      before = Mark(first: mark.first, time: time)
+    }
+    return parts.joined(separator: "\n")
   }
 
   /// Seconds since the event was journaled; `nil`: that cannot be told. `now`: milliseconds since the boot.
