@@ -75,6 +75,7 @@ extension Store {
     if let known { return (known, try meta("from:\(upstream)")?.integer ?? 0) }
     let beginning = fromStart ? 0 : lastSeq
     write { (store) throws(SQLiteError) in
+      if fromStart { try store.rememberForNewcomer() }
       try store.setCursor(of: upstream, to: beginning)
       try store.setMeta("from:\(upstream)", .integer(beginning))
     }

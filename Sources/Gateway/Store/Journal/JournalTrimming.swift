@@ -36,7 +36,7 @@ public struct LaneTrim: Equatable, Sendable {
   public var last: Int64
   /// Deleted events of this lane; events of other lanes may lie between them.
   public var count: Int64
-  /// `quota` or `age`.
+  /// `quota` or `age`; `missing`: every upstream of that time had them.
   public var reason: String
 }
 
@@ -262,6 +262,20 @@ extension Store {
     try database.run(
       "INSERT OR REPLACE INTO trims(lane, first, last, count, reason) VALUES (?, ?, ?, ?, ?)",
       .text(trim.lane.rawValue), .integer(trim.first), .integer(trim.last), .integer(trim.count), .text(trim.reason))
+  }
+
+  /// Within a `write`: an upstream is new and asks for the whole journal. What others had before it was deleted is missing there. Of which lane that
+  /// was is not known any more: so many at most.
+  func rememberForNewcomer() throws(SQLiteError) {
+    let known = try database.value("SELECT sum(count) FROM trims")?.integer ?? 0
+    let unknown = journalState.oldest - 1 - known
+    guard unknown > 0 else { return }
+    for lane in Lane.allCases {
+      let told = try database.value("SELECT min(first) FROM trims WHERE lane = ?", .text(lane.rawValue))?.integer
+      let last = min(journalState.open.deleted[lane], told.map { $0 - 1 } ?? .max)
+      guard last > 0 else { continue }
+      try remember(LaneTrim(lane: lane, first: 1, last: last, count: min(unknown, last), reason: "missing"))
+    }
   }
 
   /// What was given up of a lane after a seq, in order.
