@@ -89,6 +89,25 @@ import Timing
     #expect(try words(store) == ["3: \(was(3))"])
   }
 
+  @Test func `what was deleted on its way, and has arrived, is taken off`() throws {
+    let was: (Int) -> String = { "\($0) events were deleted that c had not received" }
+    let (store, alerts) = try open()
+    alerts.journalWasCut(cut(51))
+    pass(1)
+    alerts.found(.arrived(events: 20), at: "c")
+    #expect(try words(store) == ["31: \(was(31))"])
+    // It may be here before the loss is told of.
+    alerts.found(.arrived(events: 35), at: "c")
+    #expect(try words(store) == ["0: events were deleted that were on their way to c, and it has them"])
+    alerts.journalWasCut(cut(10))
+    #expect(try words(store) == ["6: \(was(6))"])
+    pass(90_000)
+    alerts.found(.arrived(events: 5), at: "c")
+    alerts.journalWasCut(cut(5))
+    pass(1)
+    #expect(try words(store) == [], "nothing is lost")
+  }
+
   @Test func `that another database has taken the place of a damaged one is told, whatever is being written just then`()
     throws
   {

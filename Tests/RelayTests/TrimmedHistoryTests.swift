@@ -82,6 +82,40 @@ import Testing
     #expect(batch.events.count { $0.kind == "message" } == had + 60 - Int(oldest) + 1)
   }
 
+  /// The answer may be lost: then the greeting shows what has arrived.
+  @Test(arguments: [true, false])
+  func `what was under way when the journal deleted it is not lost where it has arrived`(_ isAnswered: Bool) throws {
+    let bench = try Bench(journalMaxSize: 2000)
+    var arrived: Int64 = 0
+    bench.upstream.historyFound = { if case .arrived(let events) = $0 { arrived += events } }
+    var (deleted, doubtful): (Int64, Int64) = (0, 0)
+    bench.answers = [
+      { bench.take($0, $1) },
+      { request, responder in
+        var oldest: Int64 = 0
+        while bench.store.journalSize.oldest != oldest {
+          oldest = bench.store.journalSize.oldest
+          bench.store.trimJournal(now: Moment(milliseconds: 1, trusted: true))
+          bench.store.commit()
+        }
+        deleted = oldest - 2
+        doubtful = deleted - bench.upstream.status.givenUp
+        if isAnswered { return bench.take(request, responder) }
+        bench.acknowledged[bench.store.epoch] = 5
+        bench.received[bench.store.epoch, default: []] += 2...5
+        bench.answer(503)(request, responder)
+      },
+    ]
+    bench.append(60)
+    bench.run(impatiently: { bench.isDelivered }, "delivered")
+    let told = bench.gaps.reduce(0) { $0 + $1.1 - $1.0 + 1 }
+    let messages = Set(bench.received.values.joined()).subtracting(bench.gaps.map(\.1))
+    #expect(told == 60 - messages.count && told == deleted - 4, "\(bench.gaps) \(bench.received)")
+    #expect(doubtful == 4 && arrived == 4)
+    #expect(bench.upstream.status.givenUp == told)
+    #expect(try bench.store.givenUp()?.events == told)
+  }
+
   /// Of two hubs that a card which was put back is at odds with, the second answers when the first has had a new epoch begun.
   @Test func `what a server says of an epoch that has ended meanwhile is not judged, and it is asked anew`() throws {
     let bench = try Bench()

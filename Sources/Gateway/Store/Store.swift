@@ -73,6 +73,8 @@ public final class Store {
   private var toldLoss: StoreError?
   private var unreadable: Set<String> = []
   var journalState = JournalState()
+  /// By upstream, how far each lane is on its way there: what is deleted of that may arrive.
+  public var underWay: [[UInt8]: () -> ByLane<Int64>?] = [:]
   var steadyClock = SteadyClock(maxAway: 0)
   /// Grows when a node leaves the radio's table.
   public internal(set) var contactsRemoved: UInt64 = 0

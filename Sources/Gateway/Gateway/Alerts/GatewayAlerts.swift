@@ -58,6 +58,8 @@ final class GatewayAlerts {
   var contactTable: () -> (count: Int, most: Int)? = { nil }
   /// What others said last: of the radio, its battery and the supply. A rule that is switched on, and another database, hear it anew.
   private var told: [AlertSubject: AlertReading] = [:]
+  /// Events that were counted as lost, or are about to be, and have arrived.
+  var arrivals: [AlertSubject: Int64] = [:]
 
   init(
     _ settings: AlertConfiguration, _ store: Store, _ relay: Relay, changes: StateChange, on loop: EventLoop, log: Log

@@ -11,9 +11,33 @@ extension GatewayAlerts {
   /// Events were deleted that not every upstream had.
   func journalWasCut(_ trim: JournalTrim) {
     for (name, events) in trim.missedBy.map({ ($0.upstream, $0.events) }) {
-      lost(events, at: name) { "\($0) events were deleted that \(name) had not received" }
+      lost(events, at: name) { Self.deleted($0, name) }
     }
     arm()
+  }
+
+  private static func deleted(_ events: Int64, _ upstream: String) -> String {
+    events == 0
+      ? "events were deleted that were on their way to \(upstream), and it has them"
+      : "\(events) events were deleted that \(upstream) had not received"
+  }
+
+  /// Of what the alert counts, or is about to: what was under way when it was deleted has arrived.
+  private func arrived(_ events: Int64, at upstream: String) {
+    let subject = AlertSubject(.journalLoss, upstream)
+    arrivals[subject, default: 0] += events
+    guard let said = board.said(of: subject), let count = said.value.map({ Int64(saturating: $0) }) else { return }
+    let taken = min(count, arrivals[subject] ?? 0)
+    arrivals[subject]? -= taken
+    let isOne = said.text.utf8.elementsEqual(Self.deleted(count, upstream).utf8)
+    let text = isOne ? Self.deleted(count - taken, upstream) : Self.missing(count - taken, upstream)
+    read(subject, .bad(text: text, value: Double(count - taken)))
+    read(subject, .well)
+    store.keepAlertWords()
+  }
+
+  private static func missing(_ events: Int64, _ upstream: String) -> String {
+    "\(events) events at most are missing at \(upstream), and the journal has not kept them"
   }
 
   /// An open alert says how many there were in all.
@@ -21,10 +45,11 @@ extension GatewayAlerts {
     let subject = AlertSubject(.journalLoss, upstream)
     let before = board.said(of: subject)
     let count = before?.value.map { Int64(saturating: $0) } ?? 0
-    let all = min(count, JSONValue.wholeNumbers.upperBound) + events
+    let all = max(0, min(count, JSONValue.wholeNumbers.upperBound) + events - (arrivals[subject] ?? 0))
+    arrivals[subject] = nil
+    guard all > 0 || before != nil else { return }
     let isSame = before.map { $0.text.utf8.elementsEqual(words(count).utf8) } ?? true
-    let text =
-      isSame ? words(all) : "\(all) events at most are missing at \(upstream), and the journal has not kept them"
+    let text = isSame ? words(all) : Self.missing(all, upstream)
     read(subject, .bad(text: text, value: Double(all)))
     read(subject, .well)
     store.keepAlertWords()
@@ -41,6 +66,7 @@ extension GatewayAlerts {
         "at most \($0) events that \(upstream) had are lost there, and the journal has not kept them"
       }
       arm()
+    case .arrived(let events): arrived(events, at: upstream)
     }
   }
 

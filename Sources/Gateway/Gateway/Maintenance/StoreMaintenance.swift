@@ -160,7 +160,7 @@ final class StoreMaintenance {
       trim.reason == "age" ? "older than journal_max_age_days" : "the journal is full (journal_max_size)"
     log.warning(
       "events \(trim.first) to \(trim.last) of the journal were deleted: \(why). "
-        + "\(trim.missedBy.map { "\($0.upstream) had not received \($0.events) of them" }.joined(separator: ", ")); the gap is reported there"
+        + "\(trim.missedBy.map { "\($0.upstream) had not acknowledged \($0.events) of them" }.joined(separator: ", ")); the gap is reported there"
     )
   }
 

@@ -144,6 +144,7 @@ public final class JournalUpstream: Upstream {
     tooOld.all = try store.leftOut(of: settings.name).tooOld
     let told = try store.told(settings.name)
     for lane in Lane.allCases { lanes[lane].told.seq = told[lane] }
+    store.underWay[Array(settings.name.utf8)] = { [weak self] in self?.underWay }
     account?.changed = { [weak self] in self?.woken.resume() }
     connect()
   }
@@ -321,6 +322,7 @@ public final class JournalUpstream: Upstream {
       batch.after = lanes[lane].lastSent
       batch.isAgain = (batch.events.first?.seq ?? .max) <= lanes[lane].wasTaken
       lanes[lane].lastSent = last.seq
+      noteSent(batch, lane)
       return send(batch, lane, as: .journal)
     } catch {
       return cannotRead("\(error)")

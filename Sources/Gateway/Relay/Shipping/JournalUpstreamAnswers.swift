@@ -60,6 +60,7 @@ extension JournalUpstream {
     var seqs = takenSeqs
     if let batch {
       seqs[lane] = max(seqs[lane], batch.last)
+      hasDeleted(in: lane, through: batch.last)
       count(tooOld: batch, through: batch.last)
     }
     move(to: seqs, when: .now) { [name] store throws(SQLiteError) in
@@ -101,6 +102,7 @@ extension JournalUpstream {
     (hasTaken, obstacle) = (true, nil)
     starts.renewalsInARow = 0
     waitsSince = nil
+    hasDeleted(in: lane, through: seq)
     lanes[lane].taken = seq
     let had = lanes[lane].told.seq
     if let newest = batch.events.last(where: { $0.seq <= seq }) { lanes[lane].told = (newest.seq, store.epoch) }

@@ -271,4 +271,6 @@ public enum HistoryFinding: Equatable, Sendable {
   case conflict(reason: String, events: Int64)
   /// It had events, and has them no more, and the journal has not kept them: at most so many.
   case lost(events: Int64)
+  /// It has events that were counted as lost: they were under way when the journal deleted them.
+  case arrived(events: Int64)
 }

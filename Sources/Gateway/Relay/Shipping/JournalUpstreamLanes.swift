@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 
+import JSON
+import SQLite
 import Store
 
 /// How far each lane is, and what waits in it.
@@ -38,7 +40,11 @@ extension JournalUpstream {
 
   /// The lanes continue from there.
   func startOver(from seqs: ByLane<Int64>) {
-    for lane in Lane.allCases { lanes[lane].lastSent = lanes[lane].serverHas }
+    for lane in Lane.allCases {
+      lanes[lane].lastSent = lanes[lane].serverHas
+      hasDeleted(in: lane, through: seqs[lane])
+      (lanes[lane].sent, lanes[lane].gapsSent) = (0, [:])
+    }
     setTaken(seqs)
   }
 
@@ -55,6 +61,51 @@ extension JournalUpstream {
       lanes[lane].wasTaken = max(lanes[lane].wasTaken, reached)
       (lanes[lane].taken, lanes[lane].isMiscounted) = (seqs[lane], true)
     }
+  }
+
+  // MARK: What is deleted while it is under way
+
+  /// How far each lane is under way; 0: nothing of it is.
+  var underWay: ByLane<Int64> {
+    var through = ByLane<Int64>(all: 0)
+    for flight in flights { through[flight.lane] = max(through[flight.lane], flight.batch.last) }
+    return through
+  }
+
+  func noteSent(_ batch: Batch, _ lane: Lane) {
+    lanes[lane].sent = max(lanes[lane].sent, batch.last)
+    for event in batch.events where event.kind == EventKind.gap.rawValue {
+      // `try?`: it is our own.
+      guard let body = try? JSONValue(parsing: event.body), ["quota", "age"].contains(body["reason"]?.string) else {
+        continue
+      }
+      lanes[lane].gapsSent[event.seq] = body["count"]?.count ?? 0
+    }
+  }
+
+  /// Events that were counted as lost when they were deleted, and may have been under way: sent up to `end`, and not acknowledged.
+  func doubtful(_ lane: Lane, through end: Int64 = .max) -> Int64 {
+    let (taken, end) = (lanes[lane].taken, min(end, lanes[lane].sent))
+    // A server that knows no lanes gets all of them in the first.
+    let sent = knowsLanes ? [lane] : Lane.allCases
+    guard end > taken, sent.contains(where: { taken < store.deletedThrough[$0] }),
+      let deleted = store.ifReadable({
+        try sent.reduce(0) { try $0 + store.deleted(of: $1, after: taken, through: end) }
+      })
+    else { return 0 }
+    let told = lanes[lane].gapsSent.filter { $0.key > taken && $0.key <= end }.values.reduce(0, +)
+    return max(0, deleted - told)
+  }
+
+  /// The server has a lane up to there: what was deleted while it was under way is not lost. To be called before the lane moves.
+  func hasDeleted(in lane: Lane, through seq: Int64) {
+    let (events, taken) = (doubtful(lane, through: seq), lanes[lane].taken)
+    lanes[lane].gapsSent = lanes[lane].gapsSent.filter { $0.key > seq }
+    guard events > 0 else { return }
+    store.post(when: .heard, "what \(name) has of what was deleted") { [name] store throws(SQLiteError) in
+      try store.tookDeleted(events, of: lane, after: taken, by: name)
+    }
+    historyFound(.arrived(events: events))
   }
 
   /// Counts what waits, where that is not known any more.

@@ -51,13 +51,14 @@ extension JournalUpstream {
     let backlog = store.ifReadable { try store.backlog(after: cursor) }
     let age = backlog?.oldest.map { max(0, (clock.milliseconds - max(0, $0)) / 1000) }
     let (state, reason) = stateForPeople
-    let givenUp = store.ifReadable { try store.leftOut(of: name).givenUp }
+    let counted = store.ifReadable { try store.leftOut(of: name).givenUp } ?? 0
+    let givenUp = max(0, counted - Lane.allCases.reduce(0) { $0 + doubtful($1) })
     return UpstreamStatus(
       name: name, kind: carrier.kind, url: carrier.place, link: (carrier as? HubConnection)?.linkKind, state: state,
       cursor: cursor.lowest, lanes: laneStatus,
       pending: pendingEvents, inFlight: flights.reduce(0) { $0 + $1.batch.events.count },
       deadLetters: deadLetters,
-      lost: backlog?.lost ?? 0, age: age, givenUp: givenUp ?? 0, tooOld: tooOld.all,
+      lost: backlog?.lost ?? 0, age: age, givenUp: givenUp, tooOld: tooOld.all,
       reason: reason, lastSuccess: lastSuccess, batches: batches, bytesSent: carrier.bytesSent,
       certificateExpiry: carrier.certificateExpiry, rate: rate.map { Int64(min($0, Self.longest)) },
       allowance: allowanceStatus, refusedCommands: commandIntake.refused)

@@ -20,6 +20,9 @@ struct LaneProgress {
   var suspicion = Suspicion()
   /// Taken out of turn, to show that the server takes any: behind `taken`, in this epoch.
   var ahead: (seqs: Set<Int64>, epoch: String) = ([], "")
+  /// It was read and sent up to here; the gaps among that, how many events each stands for, until they are acknowledged.
+  var sent: Int64 = 0
+  var gapsSent: [Int64: Int64] = [:]
   /// Of `Store.journaled`, what is behind `taken`: for people.
   var passed = LaneAmount()
   /// `passed` is out of date: it is counted on demand.

@@ -162,11 +162,13 @@ extension Store {
   // MARK: Deleting
 
   private func firstCursor(from first: Int64, before last: Int64) throws(SQLiteError) -> Int64? {
-    try database.value(
+    let cursor = try database.value(
       """
       SELECT min(seq) FROM (SELECT seq FROM cursors UNION ALL SELECT nodes FROM cursors UNION ALL SELECT packets FROM cursors)
       WHERE seq >= ? AND seq < ?
       """, .integer(first), .integer(last))?.integer
+    let sent = underWay.values.compactMap { $0() }.flatMap { sent in Lane.allCases.map { sent[$0] } }
+    return ([cursor].compactMap(\.self) + sent.filter { (first..<last).contains($0) }).min()
   }
 
   /// No cursor is within the range. What only removed upstreams lack is remembered for them, and is no loss.
@@ -251,12 +253,14 @@ extension Store {
 
   private func remember(_ trim: LaneTrim) throws(SQLiteError) {
     journalState.hasTrims = true
-    // One range, unless an upstream has passed a part of it: the journal is deleted from its beginning.
+    // One range, unless an upstream has passed a part of it, or a part is on its way: the journal is deleted from its beginning.
+    let sent = underWay.values.compactMap { $0()?[trim.lane] }.map { " AND NOT \($0) BETWEEN first AND ?1 - 1" }
+      .joined()
     let extended = try database.run(
       """
       UPDATE trims SET last = ?1, count = count + ?2 WHERE lane = ?3 AND reason = ?4
       AND last = (SELECT max(last) FROM trims WHERE lane = ?3)
-      AND NOT EXISTS(SELECT 1 FROM cursors WHERE \(trim.lane.cursorColumn) BETWEEN first AND ?1 - 1)
+      AND NOT EXISTS(SELECT 1 FROM cursors WHERE \(trim.lane.cursorColumn) BETWEEN first AND ?1 - 1)\(sent)
       """, .integer(trim.last), .integer(trim.count), .text(trim.lane.rawValue), .text(trim.reason))
     guard extended == 0 else { return }
     try database.run(
@@ -296,6 +300,29 @@ extension Store {
       }
     }
     return found
+  }
+
+  /// Of these, events after one seq that were deleted; what is behind `end` and told as a gap is left out.
+  public func deleted(of lane: Lane, after seq: Int64, through end: Int64) throws(StoreError) -> Int64 {
+    try trims(of: lane, after: seq).filter { $0.first <= end && $0.reason != "missing" }.reduce(0) {
+      $0 + $1.count - max(0, min($1.count, $1.last - end))
+    }
+  }
+
+  /// Within a `write`: an upstream has events of a lane, behind `seq`, that were counted as given up.
+  public func tookDeleted(
+    _ events: Int64, of lane: Lane, after seq: Int64, by upstream: String
+  ) throws(SQLiteError) {
+    try database.run(
+      "UPDATE cursors SET given_up = max(0, given_up - ?) WHERE upstream = ?", .integer(events), .text(upstream))
+    // What another one lacks is given up all the same.
+    let other = try database.value(
+      "SELECT 1 FROM cursors WHERE upstream <> ? AND removed IS NULL AND \(lane.cursorColumn) <= ? LIMIT 1",
+      .text(upstream), .integer(seq))
+    guard other == nil, let all = try database.value("SELECT value FROM meta WHERE name = 'given_up'")?.integer else {
+      return
+    }
+    try setMeta("given_up", .integer(max(0, all - events)))
   }
 
   private func giveUp(_ count: Int64, at now: Int64) throws(SQLiteError) {
