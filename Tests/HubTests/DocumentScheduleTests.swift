@@ -99,7 +99,7 @@ private final class Pair {
       let states = try await hub.states(of: [HubStore.BucketQuestion(names, of: "g")])[0].states
       guard !losesAnswer else { catchUp.failed(); return true }
       catchUp.stateArrived(states.map { ($0.bucket, $0.seq, $0.at) })
-    case .fetch(let bucket, let from, let until, let limit):
+    case .fetch(let bucket, let from, let until, let limit, _):
       let bytes = try await hub.updates(
         bucket, of: "g", from: HubStore.Position(after: from.seq, at: from.at, since: from.since), until: until,
         limit: limit)

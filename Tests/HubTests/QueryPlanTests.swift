@@ -87,8 +87,10 @@ import Testing
     _ = try await store.states(of: [HubStore.BucketQuestion(["commands", "channel/0123456789abcdef"], of: "g")])
     for bucket in ["commands", "channel/0123456789abcdef"] {
       for after in [0, 99] as [Int64] {
-        _ = try await store.updates(
-          bucket, of: "g", from: HubStore.Position(after: after, at: 1), until: nil, limit: 10)
+        for most in [nil, 1] as [Int64?] {
+          _ = try await store.updates(
+            bucket, of: "g", from: HubStore.Position(after: after, at: 1), until: nil, limit: 10, most: most)
+        }
       }
     }
     _ = try await store.documents(of: "g", after: "", limit: 10)

@@ -125,7 +125,8 @@ import Testing
     try older.execute(
       """
       DROP TABLE token_gateways; DROP TABLE retention; DROP TABLE wanted_hearers; ALTER TABLE messages DROP COLUMN arrived;
-      ALTER TABLE messages DROP COLUMN sent; ALTER TABLE contacts DROP COLUMN trusted; PRAGMA user_version = 13
+      ALTER TABLE messages DROP COLUMN sent; ALTER TABLE contacts DROP COLUMN trusted;
+      DROP TABLE lost_updates; DROP INDEX updates_by_source; ALTER TABLE updates DROP COLUMN source; PRAGMA user_version = 13
       """)
     let stores = try HubStores(location: location)
     let access = HubAccess([token("shared"), token("second"), token("third")])

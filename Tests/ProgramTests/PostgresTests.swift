@@ -158,12 +158,13 @@ extension WholeProgramTests {
       try startHub(rig, server, port: rig.hubPort).kill9()
       try server.execute(
         """
-        DROP TABLE wanted_hearers, positions, people, web_sessions, audit, alerts, known_browsers, token_uses, hub_links,
+        DROP TABLE wanted_hearers, lost_updates, positions, people, web_sessions, audit, alerts, known_browsers, token_uses, hub_links,
           gateway_channels, steady_clock, journey_key, retention, token_gateways;
         DROP INDEX contacts_by_key, commands_by_time;
         ALTER TABLE epochs DROP COLUMN nodes, DROP COLUMN packets;
         ALTER TABLE messages DROP COLUMN arrived, DROP COLUMN sent;
         ALTER TABLE contacts DROP COLUMN trusted;
+        ALTER TABLE updates DROP COLUMN source;
         ALTER TABLE epochs RENAME COLUMN messages TO acknowledged;
         DELETE FROM schema_version WHERE version > 2;
         INSERT INTO gateways(id, epoch, events, last_seen) VALUES ('g', 'e', 24, 1);

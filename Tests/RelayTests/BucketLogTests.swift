@@ -25,7 +25,7 @@ private final class ReadySource: UpdatesSource {
     switch question {
     case .state(let buckets, _):
       return #"{"buckets":[\#(buckets.map { #"{"bucket":"\#($0)","seq":3,"at":\#(at)}"# }.joined(separator: ","))]}"#
-    case .page("documents", _, _, _):
+    case .page("documents", _, _, _, _):
       let body = #"{"key":"\#(key)","value":"private\u001b[2J words","updated_at":7,"by_hub":true}"#
       let none = #"{"key":"no such key","value":"private words","updated_at":7}"#
       return #"""
@@ -60,7 +60,7 @@ private final class EndlessSource: UpdatesSource {
   private func answer(_ question: UpdatesQuestion) -> String {
     switch question {
     case .state: return #"{"buckets":[{"bucket":"documents","seq":4503599627370496,"at":1}]}"#
-    case .page(_, let from, _, _):
+    case .page(_, let from, _, _, _):
       let seq = from.seq + 1
       func page(_ first: Int64, _ last: Int64, _ updates: String = "") -> String {
         #"{"first":\#(first),"last":\#(last),"last_at":\#(last),"more":true,"updates":[\#(updates)]}"#

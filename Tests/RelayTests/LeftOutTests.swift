@@ -41,7 +41,7 @@ private final class ChattySource: UpdatesSource {
     case .state:
       text =
         #"{"buckets":[{"bucket":"\#(channel)","seq":\#(said),"at":3},{"bucket":"documents","seq":\#(documents),"at":1}]}"#
-    case .page(let bucket, let from, _, _):
+    case .page(let bucket, let from, _, _, _):
       pages[bucket, default: 0] += 1
       let last = bucket == channel ? said : documents
       let body = #"{"key":"\#(key)","value":"\#(last)","updated_at":\#(last),"by_hub":true}"#

@@ -38,7 +38,7 @@ private final class Host: RelayHost {
       let page = #"""
         {"first":1,"last":1,"last_at":\#(at),"updates":[{"seq":1,"at":\#(at),"id":"c",\#(waited)"body":{"id":"c","command":"send","to":"x","text":"y"}}]}
         """#
-      guard case .updates(let updates, _, _, _, _)? = CatchUp.Page(try JSONValue(parsing: Array(page.utf8))) else {
+      guard case .updates(let updates, _, _, _, _, _)? = CatchUp.Page(try JSONValue(parsing: Array(page.utf8))) else {
         #expect(Bool(false), "\(page)")
         continue
       }

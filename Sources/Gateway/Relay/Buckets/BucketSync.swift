@@ -206,13 +206,13 @@ final class BucketSync: UpdatesListener {
         try await askState(buckets)
         // What it says of its buckets is no answer about one that is behind.
         guard catchUp.isQuiet else { continue }
-      case .fetch(let bucket, let from, let until, let limit):
+      case .fetch(let bucket, let from, let until, let limit, let most):
         if bucket == "commands", !hasRoomForCommands() { throw Trouble(message: "too many commands are waiting here") }
         guard mayFetch(bucket) else { continue }
         if bucket == "documents", !documents.hasOne(at: loop.now) {
           throw Trouble(message: "the hub changes documents too often")
         }
-        guard try await fetch(bucket, from, until, limit) || catchUp.isQuiet else { continue }
+        guard try await fetch(bucket, from, until, limit, most) || catchUp.isQuiet else { continue }
       case .skip(let bucket, let first, let last, let position):
         try mayLose(bucket)
         try await skip(bucket, first...last, "too_long", position)
@@ -272,9 +272,9 @@ final class BucketSync: UpdatesListener {
 
   /// Whether it was of use. A hub may change documents for ever: those are not, until there are no more.
   private func fetch(
-    _ bucket: String, _ from: CatchUp.Position, _ until: Int64?, _ limit: Int
+    _ bucket: String, _ from: CatchUp.Position, _ until: Int64?, _ limit: Int, _ most: Int64?
   ) async throws -> Bool {
-    let answer = try await source.ask(.page(bucket: bucket, from: from, until: until, limit: limit))
+    let answer = try await source.ask(.page(bucket: bucket, from: from, until: until, limit: limit, most: most))
     try Task.checkCancellation()
     guard let answer, let page = CatchUp.Page(answer), let outcome = catchUp.read(page, of: bucket) else {
       throw Trouble(message: "the hub's answer about \(bucket) is invalid or missing")
@@ -283,7 +283,7 @@ final class BucketSync: UpdatesListener {
       "\(upstream): \(bucket): fetched after seq \(from.seq)\(until.map { " up to \($0)" } ?? ""), at most \(limit): "
         + "\(outcome.updates.count) updates, now at seq \(outcome.position.seq), "
         + "date \(Self.date(outcome.position.at))\(outcome.isEnd ? "" : ", more to come")")
-    if outcome.lost != nil || outcome.hasDiverged { try mayLose(bucket) }
+    if outcome.lacking > 0 || outcome.hasDiverged { try mayLose(bucket) }
     if outcome.hasDiverged, bucket == "documents", !restores.take(at: loop.now) {
       throw Trouble(message: "the hub has lost documents, again and again")
     }

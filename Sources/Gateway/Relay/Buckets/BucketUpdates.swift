@@ -29,9 +29,12 @@ extension BucketSync {
       }
     }
     // A page that is asked for again, because an update has no room now, tells its losses then.
-    if let lost = outcome.lost {
-      skipped += lost.upperBound - lost.lowerBound + 1
-      journalGap(bucket, lost, "trimmed")
+    if outcome.lacking > 0, let position = catchUp.position(bucket) {
+      skipped += outcome.lacking
+      let lost = outcome.leftOut?.count ?? 0 > 0 ? nil : outcome.lost
+      journalGap(
+        bucket, lost ?? position.seq + 1...outcome.position.seq, catchUp.isTooFar(bucket) ? "too_long" : "trimmed",
+        count: outcome.lacking, by: outcome.leftOut?.gateways ?? [])
     }
     if outcome.hasDiverged { diverged(bucket, outcome.position) }
     try await move(bucket, outcome)
@@ -94,15 +97,26 @@ extension BucketSync {
 
   var moment: Moment { Moment(clock) }
 
-  func journalGap(_ bucket: String, _ lost: ClosedRange<Int64>, _ reason: String) {
-    log.warning("\(upstream): \(bucket): updates \(lost.lowerBound) to \(lost.upperBound) are missed (\(reason))")
+  /// `count`: so many of those, as others in between came; `gateways`: whose messages those are, if the hub says so.
+  func journalGap(
+    _ bucket: String, _ lost: ClosedRange<Int64>, _ reason: String, count: Int64? = nil, by gateways: [String] = []
+  ) {
+    let all = lost.upperBound - lost.lowerBound + 1
+    let count = min(count ?? all, all)
+    let some = count < all ? "\(count) of updates" : "updates"
+    let whose = gateways.isEmpty ? "" : ", messages of \(gateways.joined(separator: ", "))"
+    log.warning(
+      "\(upstream): \(bucket): \(some) \(lost.lowerBound) to \(lost.upperBound) are missed (\(reason)\(whose))")
     let body = JSONWriter.object { json in
       json.field("upstream", upstream)
       json.field("bucket", bucket)
       json.field("first", lost.lowerBound)
       json.field("last", lost.upperBound)
-      json.field("count", lost.upperBound - lost.lowerBound + 1)
+      json.field("count", count)
       json.field("reason", reason)
+      if !gateways.isEmpty {
+        json.arrayField("gateways") { json in for gateway in gateways { json.value(gateway) } }
+      }
     }
     store.write { [moment] store throws(SQLiteError) in try store.append(.bucketGap, at: moment, body: body) }
   }

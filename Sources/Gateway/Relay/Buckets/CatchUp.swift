@@ -25,7 +25,8 @@ struct CatchUp {
 
   enum Action: Equatable {
     case askState([String])
-    case fetch(bucket: String, from: Position, until: Int64?, limit: Int)
+    /// `most`: so many are wanted of all that is behind, of each gateway its share.
+    case fetch(bucket: String, from: Position, until: Int64?, limit: Int, most: Int64?)
     /// Given up, from and including: to be told of, and `moved` when that is on disk.
     case skip(bucket: String, first: Int64, last: Int64, to: Position)
   }
@@ -40,9 +41,15 @@ struct CatchUp {
     var age: Int64 = 0
   }
 
+  /// Updates that a page leaves out, and gateways that told of them, as far as the hub says whose they were.
+  struct LeftOut: Equatable {
+    var count: Int64 = 0
+    var gateways: [String] = []
+  }
+
   /// The hub's answer to a fetch.
   enum Page: Equatable {
-    case updates([Update], first: Int64, last: Int64, lastAt: Int64?, more: Bool)
+    case updates([Update], first: Int64, last: Int64, lastAt: Int64?, more: Bool, leftOut: LeftOut? = nil)
     /// The hub knows other updates by these numbers: from here on they are the same.
     case diverged(resume: Int64, at: Int64?)
   }
@@ -52,10 +59,14 @@ struct CatchUp {
     var updates: [Update] = []
     /// Updates that the hub no longer has.
     var lost: ClosedRange<Int64>?
+    /// `nil`: the hub knows nothing of it.
+    var leftOut: LeftOut?
     var position: Position
     var hasDiverged = false
     /// There was no more when the page was made.
     var isEnd = false
+    /// Updates that will not come.
+    var lacking: Int64 { (leftOut?.count ?? 0) + (lost.map { $0.upperBound - $0.lowerBound + 1 } ?? 0) }
   }
 
   struct Statistics: Equatable, Sendable {
@@ -79,6 +90,8 @@ struct CatchUp {
     var isHeld = false
     var isNewDuringFetch = false
     var inARow = 0
+    /// Of what is further behind than is wanted: how many there may still be.
+    var room: Int64?
     var statistics = Statistics()
   }
 
@@ -95,6 +108,8 @@ struct CatchUp {
   private var buckets: [(name: String, Bucket)]
   private var phase = Phase.away
   private var turn = 0
+  /// Until it shows that it does not, the hub shares out what is too much; otherwise the oldest is given up.
+  private var hubShares = true
 
   init(_ positions: [String: Position], settings: Settings = Settings()) {
     self.settings = settings
@@ -114,12 +129,18 @@ struct CatchUp {
 
   func position(_ name: String) -> Position? { buckets.first { $0.name == name }?.1.position }
 
+  /// More is behind than is wanted: of that each gateway has its share.
+  func isTooFar(_ name: String) -> Bool { buckets.first { $0.name == name }?.1.room != nil }
+
   /// Nothing is behind, and nothing under way.
   var isQuiet: Bool { phase == .quiet && !buckets.contains { isBehind($0.1) } }
 
   // MARK: Events
 
-  mutating func connected() { phase = .mustAskState }
+  mutating func connected() {
+    phase = .mustAskState
+    hubShares = true
+  }
 
   mutating func disconnected() { phase = .away }
 
@@ -210,7 +231,10 @@ struct CatchUp {
     phase = .busy(name)
     let bucket = buckets[index].1
     let (seq, remote) = (bucket.position.seq, bucket.remote)
-    if Self.maySkip(name), !bucket.mustAsk, remote - seq > settings.maxBehind {
+    let most = bucket.room ?? settings.maxBehind
+    let isTooFar = Self.maySkip(name) && (!bucket.mustAsk || bucket.room != nil) && remote - seq > most
+    buckets[index].1.room = isTooFar && hubShares ? most : nil
+    if isTooFar, !hubShares {
       var target = bucket.position
       (target.seq, target.at) = (remote - settings.maxBehind, nil)
       return .skip(bucket: name, first: seq + 1, last: target.seq, to: target)
@@ -220,7 +244,8 @@ struct CatchUp {
     if bucket.isNewDuringFetch { buckets[index].1.statistics.followUps &+= 1 }
     buckets[index].1.isNewDuringFetch = false
     let until = remote > seq ? remote : nil
-    return .fetch(bucket: name, from: bucket.position, until: until, limit: settings.page)
+    return .fetch(
+      bucket: name, from: bucket.position, until: until, limit: settings.page, most: buckets[index].1.room)
   }
 
   /// `nil`: the page makes no sense for what was asked.
@@ -233,25 +258,28 @@ struct CatchUp {
       let target = Position(seq: resume, at: at, since: position.since)
       guard target != position else { return nil }
       return Outcome(position: target, hasDiverged: true)
-    case .updates(let updates, let first, let last, let lastAt, let more):
+    case .updates(let updates, let first, let last, let lastAt, let more, let leftOut):
       var previous = position.seq
       for update in updates {
         guard update.seq > previous, update.seq <= last else { return nil }
         previous = update.seq
       }
       // A page that leaves everything where it was, and says that there is more, would be asked for without end.
-      guard last >= position.seq, last > position.seq || (updates.isEmpty && !more) else { return nil }
+      guard last >= position.seq, last > position.seq || (updates.isEmpty && !more),
+        (leftOut?.count ?? 0) <= last - position.seq
+      else { return nil }
       var target = Position(seq: last, at: lastAt ?? (last == position.seq ? position.at : nil), since: position.since)
       if let newest = updates.map(\.at).max() { target.since = max(target.since, newest - settings.margin) }
       let lost = first > position.seq + 1 ? position.seq + 1...first - 1 : nil
       target.seq = max(target.seq, lost?.upperBound ?? 0)
-      return Outcome(updates: updates, lost: lost, position: target, isEnd: !more)
+      return Outcome(updates: updates, lost: lost, leftOut: leftOut, position: target, isEnd: !more)
     }
   }
 
   /// What was read is on disk.
   mutating func moved(_ name: String, _ outcome: Outcome, applied: Int = 0, duplicates: Int = 0, skipped: Int64 = 0) {
     if phase == .busy(name) { phase = .quiet }
+    if isTooFar(name), outcome.leftOut == nil, !outcome.hasDiverged { hubShares = false }
     change(name) { bucket in
       bucket.position = outcome.position
       if outcome.hasDiverged || (outcome.isEnd && !bucket.isNewDuringFetch) {
@@ -259,6 +287,8 @@ struct CatchUp {
         bucket.remote = outcome.position.seq
       }
       bucket.mustAsk = !outcome.isEnd
+      let left = bucket.room.map { $0 - Int64(outcome.updates.count) }
+      bucket.room = left.flatMap { $0 > 0 ? $0 : nil }
       bucket.statistics.applied &+= UInt64(max(0, applied))
       bucket.statistics.duplicates &+= UInt64(max(0, duplicates))
       bucket.statistics.skipped &+= UInt64(max(0, skipped))

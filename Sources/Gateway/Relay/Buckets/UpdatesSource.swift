@@ -2,6 +2,7 @@
 
 import HTTP
 import JSON
+import UntrustedText
 
 /// A server that has buckets, and how it is asked about them.
 protocol UpdatesSource: AnyObject {
@@ -22,7 +23,7 @@ enum UpdatesQuestion: Equatable {
   /// `gateways`: of the channels only what these have heard is taken; none: what anybody has. That is said, too: a server goes by
   /// what it was told last.
   case state([String], gateways: [String])
-  case page(bucket: String, from: CatchUp.Position, until: Int64?, limit: Int)
+  case page(bucket: String, from: CatchUp.Position, until: Int64?, limit: Int, most: Int64? = nil)
 
   var method: String {
     switch self {
@@ -36,13 +37,14 @@ enum UpdatesQuestion: Equatable {
     case .state(let buckets, let gateways):
       json.arrayField("buckets") { json in for bucket in buckets { json.value(bucket) } }
       json.arrayField("gateways") { json in for gateway in gateways { json.value(gateway) } }
-    case .page(let bucket, let from, let until, let limit):
+    case .page(let bucket, let from, let until, let limit, let most):
       json.field("bucket", bucket)
       json.field("after", from.seq)
       json.field("at", from.at)
       json.field("since", from.since)
       json.field("until", until)
       json.field("limit", limit)
+      json.field("most", most)
     }
   }
 
@@ -51,10 +53,11 @@ enum UpdatesQuestion: Equatable {
     case .state(let buckets, let gateways):
       let only = gateways.map(PercentCoding.encode).joined(separator: ",")
       return "buckets=\(buckets.joined(separator: ","))&gateways=\(only)"
-    case .page(let bucket, let from, let until, let limit):
+    case .page(let bucket, let from, let until, let limit, let most):
       var text = "bucket=\(bucket)&after=\(from.seq)&since=\(from.since)&limit=\(limit)"
       if let at = from.at { text += "&at=\(at)" }
       if let until { text += "&until=\(until)" }
+      if let most { text += "&most=\(most)" }
       return text
     }
   }
@@ -82,6 +85,18 @@ extension CatchUp.Page {
         CatchUp.Update(seq: seq, at: at, id: id, body: writer.bytes, age: value["age_ms"]?.count ?? 0))
     }
     self = .updates(
-      updates, first: first, last: last, lastAt: json["last_at"]?.count, more: json["more"]?.bool ?? false)
+      updates, first: first, last: last, lastAt: json["last_at"]?.count, more: json["more"]?.bool ?? false,
+      leftOut: CatchUp.LeftOut(json["left_out"]))
+  }
+}
+
+extension CatchUp.LeftOut {
+  private static let mostNamed = 16
+
+  /// `nil`: the hub knows nothing of it.
+  init?(_ json: JSONValue?) {
+    guard let count = json?["count"]?.integer, (0...CatchUp.maxSeq).contains(count) else { return nil }
+    let names = json?["gateways"]?.array?.prefix(Self.mostNamed).compactMap(\.string) ?? []
+    self.init(count: count, gateways: names.filter { Visible.isLine($0, bytes: 1...64) })
   }
 }

@@ -305,6 +305,10 @@ extension HubAPI {
           .whole("lanes", "1: how much of its journal is here, too."), .text("bucket", "A page of this."),
           .whole("after", "Behind this."),
           .whole("at", "When that was made."), .whole("since", "All before is known."), .whole("until", "To here."),
+          .whole(
+            "most",
+            "Of messages: about so many in all pages to there, of each gateway its share; `left_out` in the answer tells of the others."
+          ),
           Self.limit,
         ], answers: [200: .object([])], handler: { try await updates($0) }),
       HubRoute(

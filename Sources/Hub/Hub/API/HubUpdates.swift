@@ -9,6 +9,7 @@ enum HubUpdates {
     let position: HubStore.Position
     let until: Int64?
     let limit: Int
+    let most: Int64?
 
     init?(_ number: (String) -> Int64?, bucket: String?) {
       guard let bucket, HubStore.isBucket(bucket), let after = number("after"), after >= 0 else { return nil }
@@ -16,10 +17,11 @@ enum HubUpdates {
       position = HubStore.Position(after: after, at: number("at"), since: number("since"))
       until = number("until")
       limit = Int(min(max(number("limit") ?? 100, 1), 1000))
+      most = number("most").map { min(max($0, 1), HubStore.maxShared) }
     }
 
     func run(_ store: HubStore, _ gateway: String) async throws -> [UInt8] {
-      try await store.updates(bucket, of: gateway, from: position, until: until, limit: limit)
+      try await store.updates(bucket, of: gateway, from: position, until: until, limit: limit, most: most)
     }
   }
 

@@ -15,6 +15,7 @@ enum HubSchema {
       journals, joined, lanes, positions, dialect == .sqlite ? updatesInRows : "SELECT 1", pages, alerts, access,
       dialect == .sqlite ? "SELECT 1" : links, gatewayChannels(dialect),
       steadyClock, journeyKey, reading, tokenGateways, retention, replaced, told, contactClocks, wantedHearers,
+      sources(dialect),
     ]
     return all.enumerated().map { index, sql in
       (index + 1, dialect == .sqlite ? sql.replacing("@ID", with: "INTEGER PRIMARY KEY AUTOINCREMENT") : postgres(sql))
@@ -198,6 +199,19 @@ enum HubSchema {
       hearer TEXT NOT NULL, gateway TEXT NOT NULL, PRIMARY KEY(hearer, gateway)) WITHOUT ROWID;
     CREATE INDEX wanted_hearers_by_gateway ON wanted_hearers(gateway)
     """
+
+  /// `updates.source`: of a message, the gateway that told of it. `lost_updates`: whose messages a list has no longer, all or some up to a number.
+  private static func sources(_ dialect: Dialect) -> String {
+    let gateway = dialect == .sqlite ? "json_extract(body, '$.gateway')" : "body::json ->> 'gateway'"
+    return """
+      ALTER TABLE updates ADD COLUMN source TEXT NOT NULL DEFAULT '';
+      UPDATE updates SET source = coalesce(\(gateway), '') WHERE (gateway = '' OR bucket = 'heard') AND body <> '';
+      CREATE INDEX updates_by_source ON updates(gateway, bucket, source, seq) WHERE source <> '';
+      CREATE TABLE lost_updates(
+        gateway TEXT NOT NULL, bucket TEXT NOT NULL, source TEXT NOT NULL, through INTEGER NOT NULL,
+        PRIMARY KEY(gateway, bucket, source)) WITHOUT ROWID
+      """
+  }
 
   /// Which channels each gateway has told of: that it has joined them, or of a message there. Of others it gets nothing.
   private static func gatewayChannels(_ dialect: Dialect) -> String {

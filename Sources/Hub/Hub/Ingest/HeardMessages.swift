@@ -131,7 +131,9 @@ extension HubStore {
     var updates: [BucketPlace: [Update]] = [:]
     for (gateway, best) in lists {
       updates[BucketPlace(scope: gateway, name: Self.heardBucket)] = best.hearings.compactMap { hearing in
-        hearing.heard.update.map { Update(identity: hearing.heard.identity, body: $0) }
+        hearing.heard.update.map {
+          Update(identity: hearing.heard.identity, body: $0, source: hearing.gateway)
+        }
       }
     }
     return updates

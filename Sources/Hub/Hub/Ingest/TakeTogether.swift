@@ -198,7 +198,8 @@ extension HubStore {
     for hearing in heardBest.hearings {
       guard let channel = hearing.heard.channel, let body = hearing.heard.update else { continue }
       let place = BucketPlace(scope: "", name: "channel/\(channel)")
-      updates[place, default: []].append(Update(identity: hearing.heard.identity, body: body))
+      updates[place, default: []].append(
+        Update(identity: hearing.heard.identity, body: body, source: hearing.gateway))
     }
     // What those who take it alone may have left out, each in a list of its own: the others pay nothing for it.
     for (place, list) in heardLists(heardByWanted, work) { updates[place] = list }
@@ -217,8 +218,19 @@ extension HubStore {
     }
     try database.perform(calls, begins: false, ends: false)
     for (place, state) in numbered { announce(HubNews(gateway: place.scope, bucket: place.name, seq: state.last)) }
-    try database.perform(
-      updateCalls(updates, numbered) + database.notifying(news), begins: false, ends: true)
+    let full = fullLists(updates, numbered)
+    let added = updatesCall(updates, numbered)
+    guard !full.isEmpty else {
+      return try database.perform([added] + database.notifying(news), begins: false, ends: true)
+    }
+    var counts: [BucketPlace: [Int64]] = [:]
+    var last = [added]
+    for list in full { last.append(countsCall(list.place) { counts[list.place, default: []].append($0) }) }
+    try database.perform(last, begins: false, ends: false)
+    let trims = full.flatMap { place, most in
+      Self.share(of: most, counts[place] ?? []).map { trimCalls(place, to: $0) } ?? []
+    }
+    try database.perform(trims + database.notifying(news), begins: false, ends: true)
   }
 
   private static func offRadio(_ body: String?) -> String? {
@@ -323,11 +335,23 @@ extension HubStore {
       ], row: row)
   }
 
-  private func updateCalls(
+  /// Lists that may have more than they keep, and how much that is. They are looked at now and then.
+  private func fullLists(
     _ updates: [BucketPlace: [Update]], _ numbered: [BucketPlace: (last: Int64, at: Int64)]
-  ) -> [HubCall] {
+  ) -> [(place: BucketPlace, most: Int64)] {
+    updates.compactMap { place, list in
+      let most = place.scope.isEmpty ? Self.maxShared : Self.mostHeardForOne
+      guard let last = numbered[place]?.last, last > most, last / 256 > (last - Int64(list.count)) / 256 else {
+        return nil
+      }
+      return (place, most)
+    }
+  }
+
+  private func updatesCall(
+    _ updates: [BucketPlace: [Update]], _ numbered: [BucketPlace: (last: Int64, at: Int64)]
+  ) -> HubCall {
     var rows: [(place: BucketPlace, seq: Int64, at: Int64, update: Update)] = []
-    var full: [(place: BucketPlace, through: Int64)] = []
     for (place, list) in updates {
       guard let (last, at) = numbered[place] else { continue }
       let count = Int64(list.count)
@@ -335,25 +359,14 @@ extension HubStore {
         let back = count - 1 - Int64(index)
         rows.append((place, last - back, at - back, update))
       }
-      let most = place.scope.isEmpty ? Self.maxShared : Self.mostHeardForOne
-      if last / 256 > (last - count) / 256, last > most { full.append((place, last - most)) }
     }
-    return [
-      HubCall(
-        into: "updates", [("gateway", "v.scope")] + Self.same("bucket", "seq", "id", "at", "body"), "",
-        [
-          ("scope", .texts(rows.map(\.place.scope))), ("bucket", .texts(rows.map(\.place.name))),
-          ("seq", .integers(rows.map(\.seq))), ("id", .texts(rows.map(\.update.identity))),
-          ("at", .integers(rows.map(\.at))), ("body", .texts(rows.map(\.update.body))),
-        ])
-    ]
-      + full.flatMap { place, through in
-        // A server takes `@3 + 1` for a sum of small numbers: each statement has its own.
-        func values(_ seq: Int64) -> [SQLiteValue] { [.text(place.scope), .text(place.name), .integer(seq)] }
-        return [
-          HubCall("DELETE FROM updates WHERE gateway = @1 AND bucket = @2 AND seq <= @3", values: values(through)),
-          HubCall("UPDATE buckets SET first = @3 WHERE gateway = @1 AND name = @2", values: values(through + 1)),
-        ]
-      }
+    return HubCall(
+      into: "updates", [("gateway", "v.scope")] + Self.same("bucket", "seq", "id", "at", "body", "source"), "",
+      [
+        ("scope", .texts(rows.map(\.place.scope))), ("bucket", .texts(rows.map(\.place.name))),
+        ("seq", .integers(rows.map(\.seq))), ("id", .texts(rows.map(\.update.identity))),
+        ("at", .integers(rows.map(\.at))), ("body", .texts(rows.map(\.update.body))),
+        ("source", .texts(rows.map(\.update.source))),
+      ])
   }
 }

@@ -34,6 +34,8 @@ extension HubStore {
   struct Update {
     let identity: String
     let body: String
+    /// The gateway that told of it.
+    let source: String
   }
 
   /// A channel that a gateway knows.

@@ -7,7 +7,7 @@ import UntrustedText
 
 /// Buckets: numbered lists of updates that gateways catch up on. Source: docs/hub-protocol.md.
 extension HubStore {
-  /// Number of updates that are kept of a shared bucket; a gateway further behind learns where they begin.
+  /// Number of updates that are kept of a shared bucket; a gateway further behind learns how many of whose it lacks.
   static let maxShared: Int64 = 10_000
   /// Of a gateway's own list of what those heard whose messages alone it takes: a gateway further behind gives those up in any case.
   static let mostHeardForOne: Int64 = 1000
@@ -151,6 +151,8 @@ extension HubStore {
         try database.run(
           "DELETE FROM updates WHERE gateway = ?1 AND bucket = ?2", .text(gateway), .text(Self.heardBucket))
         try database.run(
+          "DELETE FROM lost_updates WHERE gateway = ?1 AND bucket = ?2", .text(gateway), .text(Self.heardBucket))
+        try database.run(
           "UPDATE buckets SET first = seq + 1 WHERE gateway = ?1 AND name = ?2", .text(gateway), .text(Self.heardBucket)
         )
       }
@@ -194,6 +196,8 @@ extension HubStore {
     init(_ name: String, of gateway: String) { self.init(scope: HubStore.scope(name, gateway), name: name) }
     init(scope: String, name: String) { (self.scope, self.name) = (scope, name) }
 
+    var values: [SQLiteValue] { [.text(scope), .text(name)] }
+
     /// Names are compared byte by byte.
     static func == (left: Self, right: Self) -> Bool {
       left.name.utf8.elementsEqual(right.name.utf8) && left.scope.utf8.elementsEqual(right.scope.utf8)
@@ -219,38 +223,49 @@ extension HubStore {
   }
 
   /// `{"bucket", "first", "last", "last_at", "more", "updates": [{"seq", "at", "id", "age_ms", "body"}]}`, or, if the
-  /// gateway has other updates, `{"bucket", "diverged": true, "resume", "resume_at"}`.
+  /// gateway has other updates, `{"bucket", "diverged": true, "resume", "resume_at"}`. `most`: all pages up to the end are to have about so many
+  /// messages, each gateway its share; what is left out in a page is told as `left_out`, there, and where a list has lost some.
   public func updates(
-    _ bucket: String, of gateway: String, from position: Position, until: Int64?, limit: Int,
+    _ bucket: String, of gateway: String, from position: Position, until: Int64?, limit: Int, most: Int64? = nil,
     uptime: Int64 = LinuxClocks().sinceBoot
   ) throws(HubDatabaseError) -> [UInt8] {
     let scope = Self.scope(bucket, gateway)
-    let place: [SQLiteValue] = [.text(scope), .text(bucket)]
+    let list = BucketPlace(scope: scope, name: bucket)
+    let place = list.values
+    let isOfMessages = Self.isOfMessages(bucket)
+    let share =
+      try isOfMessages
+      ? most.flatMap { (most) throws(HubDatabaseError) in
+        try self.share(of: most, list, after: position.after, until: until ?? .max, of: gateway)
+      } : nil
     // Messages that the gateway itself received are left out, and those of channels that it does not know.
     let filter = """
       FROM updates u
       WHERE gateway = @1 AND bucket = @2 AND seq > @3 AND seq <= @4 AND body <> '' AND (@1 <> '' OR NOT EXISTS (
       SELECT 1 FROM heard h JOIN messages m ON m.position = h.message WHERE m.identity = u.id AND h.gateway = @5)
       AND EXISTS (SELECT 1 FROM gateway_channels c WHERE c.gateway = @5 AND c.channel = substr(@2, 9)))
-      ORDER BY seq LIMIT @6
+      \(share == nil ? "" : Self.withinShare) ORDER BY seq LIMIT @6
       """
     func rows(until: Int64, limit: Int) -> [SQLiteValue] {
       place + [.integer(position.after), .integer(until), .text(gateway), .integer(Int64(limit))]
+        + (share.map { [.integer($0)] } ?? [])
     }
     // Two questions, whatever there is: each is a way to a server and back.
     var (seq, first) = (Int64(0), Int64(1))
     var known: Int64?
     var fit = PageFit(most: Self.bucketPageBytes)
-    try database.read([
-      HubCall("SELECT seq, first FROM buckets WHERE gateway = @1 AND name = @2", values: place) {
-        (seq, first) = ($0.integer(0), $0.integer(1))
-      },
-      HubCall(Self.dateOfUpdate, values: place + [.integer(position.after)]) { known = $0.integer(0) },
-      HubCall("SELECT seq, \(bytes("body")) \(filter)", values: rows(until: until ?? .max, limit: limit)) {
-        // One that came after the number of the bucket was read is on the next page.
-        if $0.integer(0) <= seq { fit.add($0.integer(1)) }
-      },
-    ])
+    var lost: [String] = []
+    try database.read(
+      [
+        HubCall("SELECT seq, first FROM buckets WHERE gateway = @1 AND name = @2", values: place) {
+          (seq, first) = ($0.integer(0), $0.integer(1))
+        },
+        HubCall(Self.dateOfUpdate, values: place + [.integer(position.after)]) { known = $0.integer(0) },
+        HubCall("SELECT seq, \(bytes("body")) \(filter)", values: rows(until: until ?? .max, limit: limit)) {
+          // One that came after the number of the bucket was read is on the next page.
+          if $0.integer(0) <= seq { fit.add($0.integer(1)) }
+        },
+      ] + (isOfMessages ? [lostCall(list, after: position.after) { lost.append($0) }] : []))
     if position.after > seq || (known != nil && position.at != nil && known != position.at) {
       return try diverged(bucket, scope, since: position.since ?? 0)
     }
@@ -279,12 +294,15 @@ extension HubStore {
     }
     // Those behind the last one that fits are on the next page; without one, all is known up to the end.
     let last: (seq: Int64, at: Int64?) = fit.rows >= limit || fit.isCut ? reached : (end, endDate)
+    let leftOut = try self.leftOut(
+      of: list, after: position.after, first: first, last: last.seq, end: end, share: share, lost: lost)
     return JSONWriter.object { json in
       json.field("bucket", bucket)
       json.field("first", first)
       json.field("last", last.seq)
       json.field("last_at", last.at)
       json.field("more", last.seq < end)
+      if leftOut.count > 0 || (isOfMessages && most != nil) { leftOut.write(to: &json) }
       json.arrayField("updates") { json in for update in updates { json.raw(update) } }
     }
   }
