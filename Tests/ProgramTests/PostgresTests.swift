@@ -158,7 +158,7 @@ extension WholeProgramTests {
       try startHub(rig, server, port: rig.hubPort).kill9()
       try server.execute(
         """
-        DROP TABLE wanted_hearers, lost_updates, positions, people, web_sessions, audit, alerts, known_browsers, token_uses, hub_links,
+        DROP TABLE wanted_hearers, lost_updates, queue_clock, positions, people, web_sessions, audit, alerts, known_browsers, token_uses, hub_links,
           gateway_channels, steady_clock, journey_key, retention, token_gateways;
         DROP INDEX contacts_by_key, commands_by_time;
         ALTER TABLE epochs DROP COLUMN nodes, DROP COLUMN packets;

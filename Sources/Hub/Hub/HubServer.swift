@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 
-import EventLoop
 import FoundationEssentials
 import Glibc
 import Hummingbird
@@ -226,8 +225,4 @@ enum HubClock {
   static var now: Int64 { Int64(Date().timeIntervalSince1970 * 1000) }
   /// When this process began.
   static let started = now
-  private static let startedUptime = LinuxClocks().sinceBoot
-
-  /// Milliseconds since 1970 by a clock that began with this process, right or not, and that nobody can set since. `uptime`: since the machine's boot.
-  static func steady(_ uptime: Int64) -> Int64 { started + (uptime - startedUptime) }
 }

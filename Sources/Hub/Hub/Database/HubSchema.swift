@@ -15,7 +15,7 @@ enum HubSchema {
       journals, joined, lanes, positions, dialect == .sqlite ? updatesInRows : "SELECT 1", pages, alerts, access,
       dialect == .sqlite ? "SELECT 1" : links, gatewayChannels(dialect),
       steadyClock, journeyKey, reading, tokenGateways, retention, replaced, told, contactClocks, wantedHearers,
-      sources(dialect),
+      sources(dialect), queueClock,
     ]
     return all.enumerated().map { index, sql in
       (index + 1, dialect == .sqlite ? sql.replacing("@ID", with: "INTEGER PRIMARY KEY AUTOINCREMENT") : postgres(sql))
@@ -212,6 +212,13 @@ enum HubSchema {
         PRIMARY KEY(gateway, bucket, source)) WITHOUT ROWID
       """
   }
+
+  /// Time that has surely passed for commands in their queues, `elapsed`, as of each boot of a hub's machine: `uptime` since it. `wall`: what a clock that is right
+  /// showed then. Milliseconds.
+  private static let queueClock = """
+    CREATE TABLE queue_clock(
+      boot TEXT PRIMARY KEY, elapsed INTEGER NOT NULL, uptime INTEGER NOT NULL, wall INTEGER) WITHOUT ROWID
+    """
 
   /// Which channels each gateway has told of: that it has joined them, or of a message there. Of others it gets nothing.
   private static func gatewayChannels(_ dialect: Dialect) -> String {

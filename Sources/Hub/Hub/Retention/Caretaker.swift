@@ -37,15 +37,26 @@ struct Caretaker: Sendable {
   func run() async {
     // From the start on time counts.
     _ = await surelyPassed(at: HubClock.now, uptime: LinuxClocks().sinceBoot)
+    await keepMark()
     do {
       try await Task.sleep(for: .seconds(Int.random(in: 60...3600)))
       while true {
+        await keepMark()
         await once(at: HubClock.now)
         await forgetHearers(at: HubClock.now)
         try await Task.sleep(for: Self.interval)
       }
     } catch {
       // Cancelled.
+    }
+  }
+
+  /// Of how long commands wait.
+  private func keepMark() async {
+    do {
+      try await stores.caretaker.keepMark()
+    } catch {
+      rare.say("retention: \(error)")
     }
   }
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 
-import EventLoop
 import JSON
 import SQLite
 import UntrustedText
@@ -227,7 +226,7 @@ extension HubStore {
   /// messages, each gateway its share; what is left out in a page is told as `left_out`, there, and where a list has lost some.
   public func updates(
     _ bucket: String, of gateway: String, from position: Position, until: Int64?, limit: Int, most: Int64? = nil,
-    uptime: Int64 = LinuxClocks().sinceBoot
+    clocks: ClockReading = .now
   ) throws(HubDatabaseError) -> [UInt8] {
     let scope = Self.scope(bucket, gateway)
     let list = BucketPlace(scope: scope, name: bucket)
@@ -254,7 +253,8 @@ extension HubStore {
     var (seq, first) = (Int64(0), Int64(1))
     var known: Int64?
     var fit = PageFit(most: Self.bucketPageBytes)
-    var lost: [String] = []
+    var (lost, marks) = ([String](), [Mark]())
+    let isOfCommands = bucket.utf8.elementsEqual("commands".utf8)
     try database.read(
       [
         HubCall("SELECT seq, first FROM buckets WHERE gateway = @1 AND name = @2", values: place) {
@@ -265,7 +265,8 @@ extension HubStore {
           // One that came after the number of the bucket was read is on the next page.
           if $0.integer(0) <= seq { fit.add($0.integer(1)) }
         },
-      ] + (isOfMessages ? [lostCall(list, after: position.after) { lost.append($0) }] : []))
+      ] + (isOfMessages ? [lostCall(list, after: position.after) { lost.append($0) }] : [])
+        + (isOfCommands ? [HubCall(Self.marks) { marks.append(Mark($0)) }] : []))
     if position.after > seq || (known != nil && position.at != nil && known != position.at) {
       return try diverged(bucket, scope, since: position.since ?? 0)
     }
@@ -274,7 +275,7 @@ extension HubStore {
     var reached: (seq: Int64, at: Int64?) = (position.after, known)
     var endDate = known
     if end > position.after {
-      let steady = bucket.utf8.elementsEqual("commands".utf8) ? HubClock.steady(uptime) : nil
+      let time = isOfCommands ? Self.mark(clocks, after: marks)?.elapsed ?? 0 : nil
       var calls = [HubCall(Self.dateOfUpdate, values: place + [.integer(end)]) { endDate = $0.integer(0) }]
       if fit.rows > 0 {
         calls.append(
@@ -285,7 +286,7 @@ extension HubStore {
                 json.field("seq", row.integer(0))
                 json.field("at", row.integer(1))
                 json.field("id", row.text(2))
-                if let steady { json.field("age_ms", max(0, steady - row.integer(1))) }
+                if let time { json.field("age_ms", max(0, time - row.integer(1))) }
                 json.field("body", json: Array(row.text(3).utf8))
               })
           })

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 
-import EventLoop
 import JSON
 import SQLite
 
@@ -35,12 +34,12 @@ extension HubStore {
   /// The same id twice is one command: the first counts.
   public func enqueue(
     _ body: JSONValue, id: String, for gateway: String, by author: String, at now: Int64,
-    uptime: Int64 = LinuxClocks().sinceBoot
+    clocks: ClockReading = .now
   ) throws(HubDatabaseError) -> Queued {
-    let surely = try surelyPassed(at: now, uptime: uptime, keeps: false)
-    return try transaction { () throws(HubDatabaseError) in
+    try transaction { () throws(HubDatabaseError) in
       try database.lock(gateway)
-      try expire(gateway, surely, now)
+      let time = try keepMark(clocks)
+      try expire(gateway, time, now)
       if let known = try command(id, of: gateway) { return .taken(known) }
       let waiting = try database.first(
         "SELECT count(*) FROM commands WHERE gateway = ?1 AND state = 'queued'", .text(gateway)
@@ -51,7 +50,7 @@ extension HubStore {
         """
         INSERT INTO commands(gateway, id, body, state, author, created_at) VALUES (?1, ?2, ?3, 'queued', ?4, ?5)
         """, .text(gateway), .text(id), .text(text), .text(author), .integer(now))
-      try push("commands", of: gateway, id: id, body: text, now: HubClock.steady(uptime))
+      try push("commands", of: gateway, id: id, body: text, now: time)
       return .taken(Command(id: id, state: .queued, body: text, author: author, createdAt: now))
     }
   }
@@ -138,18 +137,18 @@ extension HubStore {
       """, .text(gateway), .integer(HubBounds.endedCommands))
   }
 
-  /// By time that has `surely` passed: no clock makes a command old, neither one that is ahead now nor one that was not set when it came.
-  private func expire(_ gateway: String, _ surely: Int64, _ now: Int64) throws(HubDatabaseError) {
+  /// `time`: by the queues' clock, so that no clock makes a command old, neither one that is ahead now nor one that was not set when it came.
+  private func expire(_ gateway: String, _ time: Int64, _ now: Int64) throws(HubDatabaseError) {
     var old: [String] = []
     try database.each(
       """
-      SELECT id, body, created_at FROM commands WHERE gateway = ?1 AND state = 'queued' AND created_at >= ?2
-      ORDER BY created_at LIMIT 100
-      """, [.text(gateway), .integer(OldRows.earliest)]
+      SELECT c.id, c.body, u.at FROM updates u JOIN commands c ON c.gateway = u.gateway AND c.id = u.id
+      WHERE u.gateway = ?1 AND u.bucket = 'commands' AND u.body <> '' AND c.state = 'queued' ORDER BY u.seq LIMIT 100
+      """, [.text(gateway)]
     ) { (row) throws(HubDatabaseError) in
       // `try?`: stored values were valid JSON when they arrived.
       let wanted = (try? JSONValue(parsing: row.text(1)))?["expires_s"]?.integer ?? Self.lifetime
-      let age = (surely - row.integer(2)) / 1000
+      let age = (time - row.integer(2)) / 1000
       if age > min(max(wanted, 1), 30 * 86_400) { old.append(row.text(0)) }
       return true
     }
