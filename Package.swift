@@ -227,7 +227,8 @@ let trials: [Target] = [
     [
       "Deflate", "Documents", "HTTP", "Hub", "JSON", "Relay", "SQLite", "Store", "TestSupport", "Timing", "TOML",
       "PageServer",
-      .of("swift-nio", "NIOCore"), .of("swift-nio", "NIOWebSocket"),
+      .of("swift-nio", "NIOCore"), .of("swift-nio", "NIOEmbedded"), .of("swift-nio", "NIOHTTP1"),
+      .of("swift-nio", "NIOWebSocket"),
     ]),
   tests(
     "ControlTests",

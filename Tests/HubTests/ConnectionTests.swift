@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
 
+import NIOCore
+import NIOEmbedded
+import NIOHTTP1
 import Synchronization
 import Testing
 
@@ -59,6 +62,23 @@ import Testing
         continue
       }
     }
+  }
+}
+
+@Suite struct LinkGateTests {
+  @Test(arguments: ["\u{16}\u{3}\u{1}\u{2}\u{0}", "NONSENSE\r\n\r\n", "GET / HTTP/1.1\r\nContent-Length: many\r\n\r\n"])
+  func `what is no HTTP is answered at once, not left to time out`(_ said: String) throws {
+    let channel = EmbeddedChannel()
+    let operations = channel.pipeline.syncOperations
+    try operations.addHandler(HTTPResponseEncoder())
+    try operations.addHandler(ByteToMessageHandler(HTTPRequestDecoder()))
+    try operations.addHandler(LinkGate({ _ in nil }, { _ in false }))
+    try channel.connect(to: SocketAddress(ipAddress: "127.0.0.1", port: 1)).wait()
+    // It may throw, too: what is wrong is told further.
+    _ = try? channel.writeInbound(ByteBuffer(string: said))
+    var answer = ""
+    while let part = try channel.readOutbound(as: ByteBuffer.self) { answer += String(buffer: part) }
+    #expect(answer.hasPrefix("HTTP/1.1 400 ") && answer.contains("Connection: close"), "\(answer)")
   }
 }
 

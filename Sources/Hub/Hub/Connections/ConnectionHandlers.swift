@@ -35,9 +35,12 @@ final class UndecidedConnection: ChannelInboundHandler, RemovableChannelHandler 
 
 /// Passes only valid link requests to the upgrade. NIO closes other upgrades without an answer; without the upgrade headers
 /// they are normal requests, and the HTTP answer states the error: the token, or that a WebSocket is required.
+///
+/// It also answers what is no HTTP: without a request nobody else does. Behind the first request Hummingbird answers it.
 final class LinkGate: ChannelInboundHandler, RemovableChannelHandler {
   typealias InboundIn = HTTPServerRequestPart
   typealias InboundOut = HTTPServerRequestPart
+  typealias OutboundOut = HTTPServerResponsePart
   private let admit: @Sendable (HTTPRequestHead) -> LinkProtocol.Visitor?
   private let bind: @Sendable (LinkProtocol.Visitor) async throws -> Bool
   /// The gateway whose link was accepted.
@@ -72,6 +75,15 @@ final class LinkGate: ChannelInboundHandler, RemovableChannelHandler {
       gate.pass(head, of: (try? answer.get()) == true ? coming : nil, context)
       gate.release(context)
     }
+  }
+
+  func errorCaught(context: ChannelHandlerContext, error: any Error) {
+    guard error is HTTPParserError else { return context.fireErrorCaught(error) }
+    let headers: NIOHTTP1.HTTPHeaders = ["Connection": "close", "Content-Length": "0"]
+    context.write(
+      wrapOutboundOut(.head(HTTPResponseHead(version: .http1_1, status: .badRequest, headers: headers))), promise: nil)
+    let channel = context.channel
+    context.writeAndFlush(wrapOutboundOut(.end(nil))).whenComplete { _ in channel.close(mode: .output, promise: nil) }
   }
 
   /// The request may be what removes this handler: the rest of it goes on before.
