@@ -51,6 +51,22 @@ import Testing
     #expect(await registry.takeContested().isEmpty)
   }
 
+  @Test func `two gateways that send by one id over HTTP are told of, and one that begins new epochs is not`() async {
+    let lines = Mutex<[String]>([])
+    let registry = LinkRegistry { _, text in lines.withLock { $0.append(text) } }
+    let begin = ContinuousClock.now
+    for number in 0..<40 {
+      await registry.sent("new", epoch: "e\(number / 2)", now: begin)
+      // A card that is put back every other day.
+      await registry.sent("seldom", epoch: number.isMultiple(of: 2) ? "e" : "f", now: begin + .seconds(90_000 * number))
+    }
+    for epoch in ["e", "f", "e", "f", "e", "f"] { await registry.sent("g", epoch: epoch, now: begin) }
+    #expect(lines.withLock { $0 } == [])
+    for epoch in ["f", "e", "e", "f"] { await registry.sent("g", epoch: epoch, now: begin) }
+    #expect(lines.withLock { $0.count == 1 && $0[0].contains("gateway g: two gateways with this id send in turn") })
+    #expect(await registry.takeContested() == ["g"])
+  }
+
   /// A gateway that answers with what it was asked, `times` over.
   private func link(_ registry: LinkRegistry, times: Int = 1) async {
     _ = await registry.open("g") { bytes in

@@ -211,8 +211,9 @@ extension HubStore {
     try transaction { () throws(HubDatabaseError) -> Void in
       try database.lock(gateway)
       try tellConflict(
-        of: gateway, "two gateways with the id \(gateway) take the link from each other: was a card copied?", 1, at: now
-      )
+        of: gateway,
+        "two gateways with the id \(gateway) take the link from each other, or send in turn: was a card copied?", 1,
+        at: now)
     }
   }
 

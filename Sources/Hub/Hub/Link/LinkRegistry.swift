@@ -45,12 +45,16 @@ actor LinkRegistry {
   /// A link younger than this whose place is taken is contested; so many in a row are no bad line any more.
   private static let young: Duration = .seconds(30)
   private static let contests = 5
+  /// A gateway that only polls sends so seldom.
+  private static let returnsWithin: Duration = .seconds(86_400)
   /// A live request gets so long.
   static let patience: Duration = .seconds(15)
 
   private var links: [String: Link] = [:]
   private let rivals: RareLine
   private var contested: Set<String> = []
+  /// Of gateways that send over HTTP: the epoch, the one before it, and how often in a row that one came back, last when.
+  private var epochs: [String: (now: String, before: String?, returns: Int, at: ContinuousClock.Instant)] = [:]
 
   init(log: @escaping HubLog.Write = HubLog.write) { rivals = RareLine(log) }
 
@@ -78,17 +82,30 @@ actor LinkRegistry {
       link.contested = before.contested + 1
     }
     links[gateway] = link
-    if link.contested >= Self.contests {
-      contested.insert(gateway)
-      rivals.say(
-        "gateway \(gateway): two gateways with this id take the link from each other. Was a card copied? Give one of them another id: "
-          + "\"One identity, two histories\" in docs/hub.md")
-    }
+    if link.contested >= Self.contests { contest(gateway, "take the link from each other") }
     if !isWatching {
       isWatching = true
       Task { await watch() }
     }
     return lastID
+  }
+
+  private func contest(_ gateway: String, _ deed: String) {
+    contested.insert(gateway)
+    rivals.say(
+      "gateway \(gateway): two gateways with this id \(deed). Was a card copied? Give one of them another id: "
+        + "\"One identity, two histories\" in docs/hub.md")
+  }
+
+  /// A batch came over HTTP. An epoch that has ended does not come back: where it does again and again, somebody else writes in it.
+  func sent(_ gateway: String, epoch: String, now: ContinuousClock.Instant = .now) {
+    let known = epochs[gateway]
+    if let known, known.now.utf8.elementsEqual(epoch.utf8) { return }
+    let isReturn = known?.before.map { $0.utf8.elementsEqual(epoch.utf8) } ?? false
+    let isRecent = known.map { now - $0.at < Self.returnsWithin } ?? false
+    let returns = isReturn ? (isRecent ? known?.returns ?? 0 : 0) + 1 : 0
+    epochs[gateway] = (epoch, known?.now, returns, now)
+    if returns >= Self.contests { contest(gateway, "send in turn, each its own epoch") }
   }
 
   /// Gateways of which two seem to have one id, since this was asked last.
