@@ -84,6 +84,16 @@ import Testing
     #expect(throws: HubConfiguration.Failure.self) { try read("log_level = \"loud\"") }
   }
 
+  @Test func `a gateway that brings a month at once does not hide what others brought in the last days`() async throws {
+    let store = try HubStore(location: scratch.location("hub.db"))
+    for (place, gateway) in ["hill", "valley", "ridge"].enumerated() {
+      // Each a month, one after the other; of the last seven days 7 events of each.
+      try await take(store, gateway, .messages, (1...30).map { Self.event($0, "message", days: Double(30 - $0)) })
+      let found = try await store.statistics(isServer: false, isFull: false, top: 3, now: Self.now)
+      #expect(found.days.map(\.events) == Array(repeating: Int64(place) + 1, count: 7))
+    }
+  }
+
   // MARK: What goes
 
   @Test func `what is old goes, kind by kind, and positions stay`() async throws {
