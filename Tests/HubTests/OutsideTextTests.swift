@@ -22,7 +22,7 @@ import Testing
   }
 
   @Test func `two commands whose ids look the same reach the gateway, and each is answered`() async throws {
-    let (registry, sent) = (LinkRegistry(), Sent())
+    let (registry, sent) = (LinkRegistry(patience: .seconds(600)), Sent())
     _ = await linked(registry, sent)
     let ids = ["caf\u{E9}", "cafe\u{301}"]
     let answers = try await withThrowingTaskGroup(of: (Int, JSONValue).self) { group in
@@ -37,7 +37,7 @@ import Testing
   }
 
   @Test func `a command whose id begins with an accent ends with its link`() async throws {
-    let (registry, sent) = (LinkRegistry(), Sent())
+    let (registry, sent) = (LinkRegistry(patience: .seconds(600)), Sent())
     let link = await linked(registry, sent)
     async let answer = registry.request("g", id: "\u{301}x", command: .null)
     for _ in 0..<12_000 where sent.ids.withLock({ $0.isEmpty }) { try await Task.sleep(for: .milliseconds(5)) }
@@ -51,7 +51,7 @@ import Testing
   }
 
   @Test func `who waits for a command whose id begins with an accent hears of its end`() async throws {
-    let (registry, sent) = (LinkRegistry(), Sent())
+    let (registry, sent) = (LinkRegistry(patience: .seconds(600)), Sent())
     await withTaskGroup(of: Void.self) { group in
       group.addTask {
         await registry.waitForResult("g", "\u{301}x", limit: .seconds(120))

@@ -56,7 +56,13 @@ actor LinkRegistry {
   /// Of gateways that send over HTTP: the epoch, the one before it, and how often in a row that one came back, last when.
   private var epochs: [String: (now: String, before: String?, returns: Int, at: ContinuousClock.Instant)] = [:]
 
-  init(log: @escaping HubLog.Write = HubLog.write) { rivals = RareLine(log) }
+  /// How long an answer to a request is waited for.
+  private let patience: Duration
+
+  init(patience: Duration = LinkRegistry.patience, log: @escaping HubLog.Write = HubLog.write) {
+    self.patience = patience
+    rivals = RareLine(log)
+  }
 
   /// Grows with each link that comes or goes.
   private(set) var changes: Int64 = 0
@@ -223,9 +229,9 @@ actor LinkRegistry {
       json.field("method", "command")
       json.field("params", command)
     }
-    let timer = Task {
+    let timer = Task { [patience] in
       // `try?`: it is cancelled when the answer has come.
-      try? await Task.sleep(for: Self.patience)
+      try? await Task.sleep(for: patience)
       guard !Task.isCancelled else { return }
       self.giveUp(key)
     }
