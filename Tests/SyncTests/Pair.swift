@@ -12,7 +12,7 @@ import VirtualRadio
 
 /// A gateway's lower half and a virtual radio on one loop, joined in memory.
 final class Pair: SyncObserver {
-  let scratch = Scratch()
+  let scratch: Scratch
   let loop: EventLoop
   let store: Store
   let radio: VirtualRadio
@@ -23,12 +23,15 @@ final class Pair: SyncObserver {
   var stored: [String] = []
   /// What may wait for its commit does.
   var letsWait = false
+  var messageLosses: [RadioQueue.Loss] = []
   /// How often the link was lost.
   var losses = 0
 
   init(
-    contacts: Int = 3, channels: Int = 40, profile: StoreProfile = .durable, on machine: any Machine = LinuxMachine()
+    contacts: Int = 3, channels: Int = 40, profile: StoreProfile = .durable, on machine: any Machine = LinuxMachine(),
+    in scratch: Scratch = Scratch()
   ) throws {
+    self.scratch = scratch
     loop = EventLoop(on: machine)
     store = try Store(Store.Settings(location: scratch.location("gw.db"), profile: profile))
     radio = VirtualRadio(
@@ -73,7 +76,7 @@ final class Pair: SyncObserver {
   func syncChanged() {}
   func heard(_ push: Push, in frame: [UInt8]) {}
   func contactCame(_ contact: Contact) {}
-  func messagesWereLost(_ loss: RadioQueue.Loss) {}
+  func messagesWereLost(_ loss: RadioQueue.Loss) { messageLosses.append(loss) }
   func radioReplaced() {}
   func radioIsIdle() {}
 }
@@ -98,6 +101,10 @@ final class MemoryLink: Link {
   var onCommand: (Command) -> Void = { _ in }
   /// The radio answers these with an error.
   var refuses: (Command) -> Bool = { _ in false }
+  /// The radio does not get these.
+  var swallows: (Command) -> Bool = { _ in false }
+  /// These come to nobody.
+  var losesReply: (Reply) -> Bool = { _ in false }
   /// Frames from the radio are given on when this is false again.
   var isHeldUp = false {
     didSet { if !isHeldUp { for frame in heldUp { carry(frame) } } }
@@ -117,6 +124,7 @@ final class MemoryLink: Link {
 
   /// In two pieces, as a serial line may.
   private func carry(_ frame: [UInt8]) {
+    if case .reply(let reply)? = try? RadioFrame(decoding: frame), losesReply(reply) { return }
     let (connection, bytes) = (present, SerialFraming.wrap(frame, .fromRadio))
     loop.later { [weak self] in self?.deliver(frame, bytes, connection) }
   }
@@ -148,6 +156,7 @@ final class MemoryLink: Link {
     while let frame = decoder.next(now: loop.now) {
       if let command = try? Command(decoding: frame) {
         onCommand(command)
+        if swallows(command) { continue }
         if refuses(command) {
           carry(Reply.error(.badState).encode())
           continue

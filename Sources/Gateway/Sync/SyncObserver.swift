@@ -14,7 +14,7 @@ public protocol SyncObserver: AnyObject {
   func contactCame(_ contact: Contact)
   /// A message is on disk for the first time.
   func messageStored(_ message: QueuedMessage)
-  /// The radio's queue was full.
+  /// The radio's queue was full, or answers of the radio are lost.
   func messagesWereLost(_ loss: RadioQueue.Loss)
   /// Another radio is attached than the last, or it has become another node: nothing that waits is for this one.
   func radioReplaced()

@@ -334,7 +334,7 @@ extension Synchronizer: RadioDelegate {
     counters.connections += 1
     backoff.reset()
     forgetNames()
-    inbox.queue.connected(to: radio.info.key)
+    inbox.connected(to: radio.info.key)
     attachAndBegin(radio)
     if isAttached { journal(radio) }
   }
@@ -362,7 +362,7 @@ extension Synchronizer: RadioDelegate {
   func heard(_ push: Push, in frame: [UInt8]) {
     switch push {
     case .messageWaiting:
-      inbox.queue.hinted()
+      inbox.hinted()
       isHinted = true
       woken.resume()
     case .advert(let key):

@@ -39,10 +39,16 @@ extension Synchronizer {
   private func takeMessage() async throws -> QueuedMessage? {
     let asked = loop.now
     messagesAsked += 1
-    let outcome = await connection.ask(.syncNextMessage, .sync)
+    let question = connection.submit(.syncNextMessage, .sync)
+    let outcome = await question?.outcome() ?? .failed(.linkLost)
     messagesAsked -= 1
     note(outcome)
-    if case .replied(.noMoreMessages) = outcome, let loss = inbox.queue.wasEmpty(askedAt: asked) { tell(loss) }
+    switch outcome {
+    case .replied(.noMoreMessages): if let loss = inbox.radioWasEmpty(askedAt: asked) { tell(loss) }
+    // The radio has perhaps handed over a message, which it then no longer has.
+    case .failed(.timedOut), .failed(.linkLost): if question != nil { inbox.radioWasSilent() }
+    default: break
+    }
     endIfNothingIsInHand()
     try Task.checkCancellation()
     switch outcome {
@@ -59,7 +65,7 @@ extension Synchronizer {
   private func tell(_ loss: RadioQueue.Loss) {
     log.warning("\(loss)")
     write { [moment = now, radio = connection.identity?.info.name.string] store throws(SQLiteError) in
-      let body = EventBody.radioGap(waited: loss.waited, lost: loss.atLeast, radio: radio)
+      let body = EventBody.radioGap(waited: loss.waited, lost: loss.atLeast, atMost: loss.atMost, radio: radio)
       _ = try store.append(.radioGap, at: moment, body: body)
     }
     observer?.messagesWereLost(loss)

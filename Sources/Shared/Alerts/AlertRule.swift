@@ -78,7 +78,8 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
     case .supplyLow: "This machine's supply voltage is too low.\(over)"
     case .contactsFull:
       "The radio's contact table is full, and a node was not added: it cannot write to the radio.\(over)"
-    case .radioQueueFull: "Messages were lost in the radio, or may be, because its queue was full.\(over)"
+    case .radioQueueFull:
+      "Messages were lost in the radio because its queue was full, or on their way from it, or may be.\(over)"
     case .configurationWrong:
       "The configuration file is refused, and the gateway runs with the last one that worked.\(over)"
     case .storeLost: "The gateway's database was damaged, removed or replaced.\(over)"

@@ -56,7 +56,7 @@ extension GatewayAlerts {
     read(AlertSubject(.contactsFull), table.count < table.most ? .well : .between)
   }
 
-  /// The radio's queue was full.
+  /// The radio's queue was full, or answers of the radio are lost.
   func messagesWereLost(_ loss: RadioQueue.Loss) {
     let subject = AlertSubject(.radioQueueFull)
     let before = board.said(of: subject)

@@ -60,8 +60,9 @@ final class Inbox {
   private var entries: [Entry] = []
   private var writing: LoopTask?
   private var retrying: LoopTask?
-  /// What is known of the radio's own queue.
-  var queue = RadioQueue()
+  /// What is known of the radio's own queue, and whether the disk has some of that.
+  private(set) var queue = RadioQueue()
+  private var isQueueKept = false
   /// Why the disk does not take what is here; `nil`: it does.
   private(set) var failure: StoreError?
   weak var owner: (any InboxOwner)?
@@ -89,7 +90,7 @@ final class Inbox {
 
   /// Takes what has just been decoded. `wasAsked`: on a slot that is empty for all we know, the radio is asked before it is judged.
   func take(_ message: QueuedMessage, wasAsked: Bool) {
-    queue.took()
+    queue.took(wasAsked: wasAsked)
     // A predecessor's may be many at once.
     if gathers, entries.count >= Self.maxGathered { commit() }
     guard entries.count < Self.bound else {
@@ -121,6 +122,7 @@ final class Inbox {
     let moment = Moment(clock)
     let wait = queue.wait(now: loop.now)
     entry.arrival = nil
+    keepQueue()
     let commit = store.write(when: .message) { store throws(SQLiteError) in
       entry.arrival = try store.insert(entry.message, at: moment, wait: wait, by: entry.radio)
     }
@@ -156,6 +158,34 @@ final class Inbox {
     if !entries.contains(where: \.isRefused) { failure = nil }
     owner?.stored(entry.message, arrival)
     owner?.inboxChanged()
+  }
+
+  // MARK: The radio's queue
+
+  func connected(to radio: PublicKey) {
+    queue.connected(to: radio, kept: store.ifReadable { try store.queueCounts(of: radio) })
+    isQueueKept = queue.counts != QueueCounts()
+  }
+
+  func hinted() { queue.hinted() }
+  func radioWasSilent() { queue.wasSilent() }
+
+  /// Returns what was lost before this.
+  func radioWasEmpty(askedAt: MonotonicTime) -> RadioQueue.Loss? {
+    let loss = queue.wasEmpty(askedAt: askedAt)
+    guard isQueueKept, let radio = queue.radio else { return loss }
+    isQueueKept = false
+    store.keep(queue.counts, ofQueue: radio)
+    // It need not be on disk at once, but some time: what it told would be told again.
+    store.write(when: .heard) { _ in }
+    return loss
+  }
+
+  /// With the message that is written just now: whoever starts after a power cut knows how many came before it.
+  private func keepQueue() {
+    guard queue.isWorthKeeping, let radio = queue.radio else { return }
+    isQueueKept = true
+    store.keep(queue.counts, ofQueue: radio)
   }
 
   private func commit() {

@@ -8,7 +8,8 @@ import Timing
 ///
 /// The queue has no times in it. But what it hands over came after it was last said to be empty: by this radio, in the life of
 /// this program. Nor does it say what it dropped. But it hints at each message that comes while a client is connected, also at one that it
-/// drops; and of the sizes that firmware is built with, one is as many as have waited.
+/// drops; and of the sizes that firmware is built with, one is as many as have waited. These may be fetched over several links, and by several
+/// runs of this program: they are counted until the queue is empty.
 public struct RadioQueue {
   /// A message that came at most so long ago came just now: two questions into an idle radio (`Synchronizer.pollInterval`).
   static let justNow: Duration = .seconds(120)
@@ -21,54 +22,84 @@ public struct RadioQueue {
     public var waited: Int
     /// So many more came at least; `nil`: nobody knows whether any did.
     public var atLeast: Int?
+    /// The queue was not full, but so many questions had no answer: the radio forgets a message as it hands it over.
+    public var atMost: Int?
 
     public var description: String {
-      guard let atLeast else {
+      if let atLeast {
         return
-          "\(waited) messages waited in the radio, as many as its queue can hold: those that came after may be lost"
+          "the radio's queue was full: \(waited) messages were taken from it, and at least \(atLeast) more are lost"
       }
-      return "the radio's queue was full: \(waited) messages were taken from it, and at least \(atLeast) more are lost"
+      if let atMost {
+        return atMost == 1
+          ? "an answer of the radio did not come: a message may be lost with it"
+          : "\(atMost) answers of the radio did not come: up to \(atMost) messages may be lost with them"
+      }
+      return "\(waited) messages waited in the radio, as many as its queue can hold: others may be lost. "
+        + "The oldest on channels make room for new ones; where there are none, new ones are dropped"
     }
   }
 
-  private var radio: PublicKey?
+  private(set) var radio: PublicKey?
   /// When the radio was asked, and then said that it had none.
   private var emptyAt: MonotonicTime?
   /// It has not been empty since the link came up: what it hands over may be from before.
   private var isBacklog = true
-  /// Messages taken, and hints at messages, since then or since it was empty.
-  private var taken = 0
-  private var hints = 0
+  /// Since it was empty, over links and over runs of this program; and what of that was before this link.
+  private(set) var counts = QueueCounts()
+  private var before = QueueCounts()
   /// The most that this radio is known to have held at once.
   private var most = 0
 
-  /// Another radio's queue is another queue.
-  mutating func connected(to radio: PublicKey) {
-    if radio != self.radio { (emptyAt, most) = (nil, 0) }
+  /// Another radio's queue is another queue. `kept`: of an earlier run, or of the last time that this radio was attached.
+  mutating func connected(to radio: PublicKey, kept: QueueCounts? = nil) {
+    if radio != self.radio { (emptyAt, most, counts) = (nil, 0, kept ?? QueueCounts()) }
     self.radio = radio
-    (isBacklog, taken, hints) = (true, 0, 0)
+    (isBacklog, before) = (true, counts)
   }
 
-  mutating func took() { taken += 1 }
-  mutating func hinted() { hints += 1 }
+  /// `wasAsked`: else it may be the late answer to a question that was given up.
+  mutating func took(wasAsked: Bool = true) {
+    counts.taken += 1
+    if !wasAsked, counts.unanswered > 0 { counts.unanswered -= 1 }
+  }
+
+  mutating func hinted() { counts.hints += 1 }
+
+  /// The radio was asked for a message, and its answer did not come: the message, if there was one, is gone. Each that came since the queue
+  /// was empty was hinted at.
+  mutating func wasSilent() {
+    guard isBacklog || counts.hints > counts.taken + counts.unanswered else { return }
+    counts.unanswered += 1
+  }
+
+  /// A message alone that came just now is not worth a place on the disk.
+  var isWorthKeeping: Bool { isBacklog || counts.taken > 1 }
 
   /// Returns what was lost before this.
   mutating func wasEmpty(askedAt: MonotonicTime) -> Loss? {
     let loss = loss
-    most = max(most, taken - hints)
+    most = max(most, held)
     emptyAt = askedAt
-    (isBacklog, taken, hints) = (false, 0, 0)
+    (isBacklog, counts, before) = (false, QueueCounts(), QueueCounts())
     return loss
   }
 
+  /// So many waited together at least: what this link brought, without those that came meanwhile.
+  private var held: Int { max(0, counts.taken - before.taken - (counts.hints - before.hints)) }
+
   private var loss: Loss? {
+    let (taken, hints) = (counts.taken, counts.hints)
+    // As far as hints tell, what was not handed over is still to come, or was; of what waited before there were none.
+    let missing = isBacklog ? counts.unanswered : min(counts.unanswered, max(0, hints - taken))
     // With fewer it was not full, whatever became of the hints.
-    guard taken >= Self.sizes[0] else { return nil }
-    if hints > taken { return Loss(waited: taken, atLeast: hints - taken) }
-    // Of those that came while it was emptied nobody knows whether they found room.
-    let waited = (taken - hints)...taken
-    guard isBacklog, Self.sizes.contains(where: { waited.contains($0) && $0 >= most }) else { return nil }
-    return Loss(waited: taken, atLeast: nil)
+    if taken + missing >= Self.sizes[0] {
+      if hints > taken { return Loss(waited: taken, atLeast: hints - taken) }
+      // Of those that came while it was emptied, or between two links, nobody knows whether they found room.
+      let waited = held...(taken + missing)
+      if isBacklog, Self.sizes.contains(where: { waited.contains($0) && $0 >= most }) { return Loss(waited: taken) }
+    }
+    return missing > 0 ? Loss(waited: taken, atMost: missing) : nil
   }
 
   /// How long the message that is taken now waited in the radio.

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import SQLite
+
+/// What a radio has handed over since its queue was last empty: only all of it together says whether the queue was full.
+public struct QueueCounts: Equatable, Sendable {
+  /// Messages that it handed over.
+  public var taken: Int
+  /// Messages that it hinted at.
+  public var hints: Int
+  /// Questions without an answer, each of which may have cost a message.
+  public var unanswered: Int
+
+  public init(taken: Int = 0, hints: Int = 0, unanswered: Int = 0) {
+    (self.taken, self.hints, self.unanswered) = (taken, hints, unanswered)
+  }
+}
+
+extension Store {
+  private static func name(ofQueue radio: PublicKey) -> String { "queue \(radio.hex)" }
+
+  /// What was kept of a radio's queue, if that was not empty since.
+  public func queueCounts(of radio: PublicKey) throws(StoreError) -> QueueCounts? {
+    guard let bytes = try meta(Self.name(ofQueue: radio))?.blob else { return nil }
+    let counts = String(decoding: bytes, as: UTF8.self).split(separator: " ").compactMap { Int($0) }
+    guard counts.count == 3, counts.allSatisfy({ (0...Int(Int32.max)).contains($0) }) else { return nil }
+    return QueueCounts(taken: counts[0], hints: counts[1], unanswered: counts[2])
+  }
+
+  /// Keeps them with the next transaction, which usually is that of the message: they cost no flush of their own.
+  public func keep(_ counts: QueueCounts, ofQueue radio: PublicKey) {
+    let name = Self.name(ofQueue: radio)
+    writeAlong(name) { store throws(SQLiteError) in
+      if counts == QueueCounts() {
+        try store.database.run("DELETE FROM meta WHERE name = ?", .text(name))
+      } else {
+        let words = "\(counts.taken) \(counts.hints) \(counts.unanswered)"
+        try store.setMeta(name, .blob(Array(words.utf8)))
+      }
+    }
+  }
+}

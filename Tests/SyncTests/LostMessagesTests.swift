@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import Store
+import TestSupport
+import Testing
+import Timing
+
+@testable import EventLoop
+@testable import Sync
+
+@Suite struct QueueCountsTests {
+  private let radio = PublicKey(bytes: Array(repeating: 1, count: 32))!
+  private let other = PublicKey(bytes: Array(repeating: 2, count: 32))!
+
+  private func took(_ count: Int, from queue: inout RadioQueue) { for _ in 0..<count { queue.took() } }
+  private func empty(_ queue: inout RadioQueue) -> RadioQueue.Loss? {
+    queue.wasEmpty(askedAt: MonotonicTime(seconds: 1))
+  }
+
+  @Test func `what waited is counted over links and over runs, until the queue is empty`() {
+    var queue = RadioQueue()
+    queue.connected(to: radio)
+    took(6, from: &queue)
+    queue.connected(to: radio)
+    took(10, from: &queue)
+    let first = empty(&queue)
+    #expect(first == .init(waited: 16))
+    queue.connected(to: radio)
+    let none = empty(&queue)
+    #expect(none == nil, "it was told")
+
+    var next = RadioQueue()
+    next.connected(to: radio, kept: QueueCounts(taken: 6))
+    took(10, from: &next)
+    let kept = empty(&next)
+    #expect(kept == .init(waited: 16), "by the run before")
+
+    // Two came between the links.
+    queue.connected(to: radio)
+    took(6, from: &queue)
+    queue.connected(to: radio)
+    took(12, from: &queue)
+    let more = empty(&queue)
+    #expect(more == .init(waited: 18))
+    queue.connected(to: other)
+    took(6, from: &queue)
+    queue.connected(to: radio)
+    took(10, from: &queue)
+    let mixed = empty(&queue)
+    #expect(mixed == nil, "two queues")
+    queue.connected(to: radio)
+    took(40, from: &queue)
+    let large = empty(&queue)
+    queue.connected(to: radio)
+    took(6, from: &queue)
+    queue.connected(to: radio)
+    took(10, from: &queue)
+    let small = empty(&queue)
+    #expect(large == nil && small == nil, "it has held forty")
+  }
+
+  @Test func `a question without an answer may have cost a message, unless hints say that there was none`() {
+    var queue = RadioQueue()
+    queue.connected(to: radio)
+    queue.wasSilent()
+    let backlog = empty(&queue)
+    #expect(backlog == .init(waited: 0, atMost: 1), "nobody knows what waited")
+    queue.wasSilent()
+    let idle = empty(&queue)
+    #expect(idle == nil, "nothing had come")
+    queue.hinted()
+    queue.wasSilent()
+    queue.wasSilent()
+    let one = empty(&queue)
+    #expect(one == .init(waited: 0, atMost: 1), "one had come")
+    queue.hinted()
+    queue.wasSilent()
+    queue.took()
+    let same = empty(&queue)
+    #expect(same == nil, "the radio had not heard the question")
+    queue.connected(to: radio)
+    queue.wasSilent()
+    queue.took(wasAsked: false)
+    let late = empty(&queue)
+    #expect(late == nil, "the answer came late")
+    queue.connected(to: radio)
+    took(15, from: &queue)
+    queue.wasSilent()
+    let full = empty(&queue)
+    #expect(full == .init(waited: 15), "sixteen, perhaps")
+  }
+}
+
+@Suite struct LostMessagesTests {
+  private func inject(_ count: Int, into pair: Pair) {
+    for number in 1...count { pair.radio.injectChannelText("W: \(number)", slot: 0, time: UInt32(number)) }
+  }
+
+  @Test func `a queue that was full is told of when its first fetch was cut, and what was under way with it`() throws {
+    let pair = try Pair(on: InventedMachine())
+    inject(16, into: pair)
+    pair.link.returnsAtOnce = true
+    var asked = 0
+    pair.link.onCommand = { [unowned pair] command in
+      guard command == .syncNextMessage else { return }
+      asked += 1
+      if asked == 7 { pair.link.cut() }
+    }
+    pair.connection.start()
+    pair.run(until: { pair.synchronizer.state == .synced && pair.losses > 0 }, "synced")
+    #expect(pair.losses == 1 && pair.stored.count == 15, "one was in the answer that was cut")
+    #expect(pair.messageLosses == [.init(waited: 15)])
+  }
+
+  @Test(arguments: [StoreProfile.durable, .wear])
+  func `a queue that was full is told of when the program was ended in its first fetch`(_ profile: StoreProfile) throws
+  {
+    let scratch = Scratch()
+    do {
+      let pair = try Pair(profile: profile, on: InventedMachine(), in: scratch)
+      inject(16, into: pair)
+      pair.link.swallows = { [unowned pair] in $0 == .syncNextMessage && pair.radio.queuedMessages == 10 }
+      pair.connection.start()
+      pair.run(until: { pair.stored.count == 6 }, "six")
+      let key = pair.radio.key
+      #expect(try pair.store.queueCounts(of: key)?.taken == 6, "with the message")
+    }
+    let pair = try Pair(profile: profile, on: InventedMachine(), in: scratch)
+    inject(10, into: pair)
+    pair.sync()
+    #expect(pair.messageLosses == [.init(waited: 16)])
+    pair.store.commit(everything: true)
+    #expect(try pair.store.queueCounts(of: pair.radio.key) == nil)
+  }
+
+  @Test func `a message whose answer is lost is told of; a question that the radio did not get is not`() throws {
+    let pair = try Pair(on: InventedMachine())
+    pair.sync()
+    var losing = true
+    pair.link.losesReply = { reply in
+      guard losing, case .message = reply else { return false }
+      losing = false
+      return true
+    }
+    inject(1, into: pair)
+    pair.run(until: { !pair.messageLosses.isEmpty }, "told")
+    #expect(pair.messageLosses == [.init(waited: 0, atMost: 1)] && pair.stored.isEmpty)
+    pair.run(until: { pair.synchronizer.state == .synced }, "synced")
+
+    var swallowed = 0
+    pair.link.swallows = { command in
+      guard command == .syncNextMessage, swallowed == 0 else { return false }
+      swallowed += 1
+      return true
+    }
+    inject(1, into: pair)
+    pair.run(until: { pair.stored.count == 1 && pair.synchronizer.state == .synced }, "the next try")
+    #expect(swallowed == 1 && pair.messageLosses.count == 1)
+  }
+}
