@@ -17,7 +17,7 @@ final class Bench: SyncObserver {
   weak var requests: NodeRequests?
 
   let scratch = Scratch()
-  let loop = EventLoop()
+  let loop: EventLoop
   let store: Store
   let ether: Ether
   let own: VirtualRadio
@@ -31,8 +31,9 @@ final class Bench: SyncObserver {
   /// `refuses`: what the radio answers with an error, and which, from the first connection on.
   init(
     _ settings: Messenger.Settings = Messenger.Settings(), maxSize: Int64 = 1 << 30,
-    refuses: @escaping (Command) -> RadioError? = { _ in nil }
+    on machine: any Machine = LinuxMachine(), refuses: @escaping (Command) -> RadioError? = { _ in nil }
   ) throws {
+    loop = EventLoop(on: machine)
     store = try Store(Store.Settings(location: scratch.location("gw.db"), maxSize: maxSize))
     ether = Ether(on: loop, seed: 1, airtimeFactor: 0)
     own = VirtualRadio(VirtualRadioSettings(name: "r0", seed: 1, channelSlots: 4, clock: 1_795_000_000), on: loop)
@@ -81,6 +82,9 @@ final class Bench: SyncObserver {
     try #require(isSo, "waited in vain: \(what)")
   }
 
+  /// The radio gets none of these.
+  func swallow(_ which: @escaping (Command) -> Bool) { link.swallows = which }
+
   /// Another radio is put in the place of the one that is there, in one moment.
   func swap(to other: VirtualRadio) { link.swap(to: other) }
 
@@ -122,6 +126,8 @@ private final class MemoryLink: Link {
   private let loop: EventLoop
   private var decoder = SerialDecoder(.toRadio)
   var refuses: (Command) -> RadioError? = { _ in nil }
+  /// The radio does not get these.
+  var swallows: (Command) -> Bool = { _ in false }
   let name = "memory"
   var onEvent: (LinkEvent) -> Void = { _ in }
 
@@ -150,6 +156,8 @@ private final class MemoryLink: Link {
   func send(_ bytes: [UInt8]) {
     decoder.append(bytes, now: loop.now)
     while let frame = decoder.next(now: loop.now) {
+      // `try?`: as below.
+      if (try? Command(decoding: frame)).map(swallows) ?? false { continue }
       // `try?`: what is no command goes to the radio.
       if let error = (try? Command(decoding: frame)).flatMap(refuses) {
         loop.later { [weak self] in

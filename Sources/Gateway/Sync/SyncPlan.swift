@@ -45,6 +45,9 @@ struct SyncPlan {
     standings.filter { !$0.isDone }.map { $0.nextTry ?? MonotonicTime(nanoseconds: 0) }.min()
   }
 
+  /// It has failed, and is tried again for what is left of it.
+  func isRetry(_ part: Part) -> Bool { standings[part.rawValue].failure != nil }
+
   /// It is to be done again. One that has failed keeps the time of its next try, unless something speaks for trying `now`.
   mutating func needs(_ part: Part, now: Bool = false) {
     standings[part.rawValue].isDone = false

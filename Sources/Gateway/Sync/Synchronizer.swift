@@ -57,6 +57,7 @@ public final class Synchronizer {
   /// The contact list that is under way.
   var contactList: ContactList?
   var plan = SyncPlan()
+  var slots = ToldSlots()
   /// Each part of the sync was tried since it began: messages can be sent, even where the radio did not tell all.
   public private(set) var isServing = false
   var forgetsWatermark = false
@@ -334,6 +335,7 @@ extension Synchronizer: RadioDelegate {
     counters.connections += 1
     backoff.reset()
     forgetNames()
+    slots = ToldSlots()
     inbox.connected(to: radio.info.key)
     attachAndBegin(radio)
     if isAttached { journal(radio) }

@@ -4,7 +4,18 @@ import Companion
 import RadioSession
 import Store
 
+/// The slots that the radio has told over this link. One that has no answer may be another channel by now: somebody else has had the radio, or
+/// its storage is an older one.
+struct ToldSlots {
+  /// Before they were asked for, what the store has counts.
+  var wereAskedFor = false
+  var told: Set<UInt8> = []
+}
+
 extension Synchronizer {
+  /// The radio did not say what is in the slot: what comes on it is of no known channel, and nothing is sent there.
+  public func doubts(_ slot: UInt8) -> Bool { slots.wereAskedFor && !slots.told.contains(slot) }
+
   /// A slot is asked for so many times.
   private static let maxTries = 2
   /// Where more slots than that are not told, the radio is not well.
@@ -13,27 +24,30 @@ extension Synchronizer {
   /// Every slot that the radio has: empty ones lie between used ones. Radios too old to say how many are asked until
   /// they refuse.
   ///
-  /// A slot without an answer is asked for again, and then left as it was known: one slot is not a reason to start over.
+  /// A slot without an answer is asked for twice, and then left: one slot is not a reason to start over. It is asked for again later, and is in
+  /// doubt until then.
   func syncChannels() async throws {
-    let slots = connection.identity?.device?.details.map { Int($0.channelSlots) } ?? 256
-    var (slot, left) = (0, 0)
-    while true {
-      enter(.syncing(.channels, current: slot, total: slots < 256 ? slots : 0))
-      guard slot < min(slots, 256) else { break }
+    defer { slots.wereAskedFor = true }
+    let count = min(connection.identity?.device?.details.map { Int($0.channelSlots) } ?? 256, 256)
+    let isRetry = plan.isRetry(.channels)
+    var (end, left) = (count, [Int]())
+    for slot in 0..<count where !isRetry || !slots.told.contains(UInt8(slot)) {
+      enter(.syncing(.channels, current: slot, total: count < 256 ? count : 0))
       let outcome = try await askForChannel(UInt8(slot))
-      if case .failed(.refused) = outcome { break }
-      if case .failed(.timedOut) = outcome, left < Self.maxLeft {
-        log.warning("channel \(slot): \(Self.words(outcome)); continuing with the next")
-        left += 1
-      } else if case .replied(.channelInfo) = outcome {
-      } else {
+      if case .replied(.channelInfo) = outcome { continue }
+      // One that refuses ends them, unless one behind it was told.
+      if case .failed(.refused) = outcome, slots.told.allSatisfy({ $0 < slot }) {
+        end = slot
+        break
+      }
+      guard case .failed(.timedOut) = outcome, left.count < Self.maxLeft else {
         throw SyncFailure("channel \(slot): \(Self.words(outcome))")
       }
-      slot += 1
+      left.append(slot)
     }
-    let end = slot
-    try await store.save { store throws(SQLiteError) in try store.forgetChannels(from: end) }
+    try await store.save { [end] store throws(SQLiteError) in try store.forgetChannels(from: end) }
     try Task.checkCancellation()
+    if !left.isEmpty { throw SyncFailure("channel \(left.map { "\($0)" }.joined(separator: ", ")): no answer") }
   }
 
   private func askForChannel(_ slot: UInt8) async throws(CancellationError) -> RadioSession.Outcome {
@@ -44,6 +58,7 @@ extension Synchronizer {
 
   /// Keeps what a slot was set to from here.
   public func changed(_ channel: Channel) async throws(StoreError) {
+    slots.told.insert(channel.slot)
     do throws(StoreError) {
       try await store.save { store throws(SQLiteError) in try self.keep(channel, in: store) }
       // Whoever exchanges channels looks which there are.
@@ -61,6 +76,7 @@ extension Synchronizer {
   }
 
   func keep(_ channel: Channel) {
+    slots.told.insert(channel.slot)
     write { store throws(SQLiteError) in try self.keep(channel, in: store) }
   }
 }

@@ -171,6 +171,7 @@ enum Shapes {
     floods integer? number of flooded attempts
     refusals integer? while it waits: how often in a row the radio has refused it, because its table was full; nothing was sent
     next_attempt_at integer? if so: when it is tried again
+    waits_for string? channel: the radio has not said what is in the channel's slot since it was connected; nothing is sent there
     round_trip_ms integer?
     heard integer? number of repeaters heard repeating it
     airtime_ms integer?

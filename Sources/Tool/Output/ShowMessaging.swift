@@ -59,6 +59,9 @@ extension Show {
       state += ", the radio's table is full: refused \(refusals == 1 ? "once" : "\(refusals) times")"
       if let next = message["next_attempt_at"]?.integer { state += ", next attempt \(time(next))" }
     }
+    if message["waits_for"]?.string == "channel" {
+      state += ", waits until the radio has said what is in the channel's slot (see `meshpost status`)"
+    }
     if let trip = message["round_trip_ms"]?.integer { state += ", \(trip) ms" }
     if let heard = message["heard"]?.integer, heard > 0 { state += ", heard \(heard) repeats" }
     if let name = message["held_for"]?.string {

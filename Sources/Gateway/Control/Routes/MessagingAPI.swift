@@ -115,6 +115,7 @@ struct MessagingAPI {
 
   private func write(_ message: OutgoingMessage, to json: inout JSONWriter) {
     store.write(message, to: &json)
+    if messenger.waitsForChannel(message) { json.field("waits_for", "channel") }
     guard let (count, next) = messenger.refusals(of: message.id) else { return }
     json.field("refusals", count)
     json.field("next_attempt_at", next)

@@ -158,7 +158,7 @@ extension Messenger {
   /// On disk that it is being sent, and how, before the radio gets it.
   private func keep(_ attempt: Attempt, of id: Int64) async throws(NotHandedOver) -> (OutgoingMessage, number: UInt8) {
     // An acknowledgement of an earlier attempt can come at any time.
-    guard session.isLive(id), var message = row(id), isOfThisRadio(message),
+    guard session.isLive(id), var message = row(id), isOfThisRadio(message), !waitsForChannel(message),
       let own = synchronizer.connection.identity?.info
     else { throw NotHandedOver(answer: .notTried) }
     let number = prepare(&message, attempt.number, own)
@@ -204,15 +204,30 @@ extension Messenger {
     try await hand(.sendText(text), message)
   }
 
+  /// The radio has not said over this link whether its slot still is that channel: it stays here until it has.
+  public func waitsForChannel(_ message: OutgoingMessage) -> Bool {
+    guard message.kind == .channel, !message.hasEnded, isOfThisRadio(message) else { return false }
+    // A store that cannot be read fails what follows.
+    let found = store.ifReadable { try self.channels(message.channel) } ?? []
+    return !found.isEmpty && found.allSatisfy { synchronizer.doubts($0.slot) }
+  }
+
+  private func channels(_ digest: String?) throws(StoreError) -> [Channel] {
+    var found: [Channel] = []
+    try store.eachChannel { if $0.secret.digest == digest { found.append($0) } }
+    return found
+  }
+
   private func handToChannel(_ message: OutgoingMessage) async throws(NotHandedOver) {
-    var channel: Channel?
+    let channel: Channel?
     let region: Region?
     do {
-      try store.eachChannel { if $0.secret.digest == message.channel { channel = channel ?? $0 } }
+      channel = try channels(message.channel).first { !synchronizer.doubts($0.slot) }
       region = try channel.flatMap { try store.region(ofChannel: $0.secret.digest) }.flatMap { Region($0) }
     } catch {
       throw NotHandedOver(answer: .notTried)
     }
+    if waitsForChannel(message) { throw NotHandedOver(answer: .notTried) }
     guard let channel, let time = message.senderTime else { throw NotHandedOver(answer: .unknown) }
     // The radio was given a longer name since: it would cut the text, silently.
     guard message.text.bytes.count <= TextLimit.channel(ownName: ownName) else { throw NotHandedOver(answer: .refused) }

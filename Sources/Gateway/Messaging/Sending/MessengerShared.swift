@@ -22,7 +22,9 @@ extension Messenger {
         guard let contact = try store.contact(prefix: prefix)?.contact else { return }
         (row.recipient, row.kind) = (contact.key, contact.type == .room ? .room : .direct)
       case .slot(let slot):
-        guard let channel = try store.channel(slot: slot), !channel.isEmpty else { return }
+        guard let channel = try store.channel(slot: slot), !channel.isEmpty, !synchronizer.doubts(slot) else {
+          return
+        }
         (row.channel, row.kind) = (channel.secret.digest, .channel)
       }
     } catch {

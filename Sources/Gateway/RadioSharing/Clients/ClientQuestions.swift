@@ -16,11 +16,11 @@ extension ClientSession {
     return answer(given)
   }
 
-  /// Empty channel slots have a key of zeros; and the hour's air time is shared by all.
+  /// Empty channel slots have a key of zeros, and what is in one that is in doubt nobody knows; and the hour's air time is shared by all.
   func mayGoOnAir(_ command: Command) -> Bool {
     // If the store cannot be read, sending is not refused.
     if let slot = command.slotOnAir, let channel = gateway.store.ifReadable({ try gateway.store.channel(slot: slot) }),
-      channel.isEmpty
+      channel.isEmpty || gateway.synchronizer.doubts(slot)
     {
       return false
     }

@@ -50,13 +50,13 @@ extension Store {
   static let datagramWindow: Int64 = 60_000
 
   /// Within a `write`: stores the message and journals it, or counts it as a copy of a stored one. `radio`: the radio that delivered it, if
-  /// that is no longer attached.
+  /// that is no longer attached. `knowsSlot`: its channel is what is stored of its slot; else it is of no known channel.
   ///
   /// A channel message that several radios receive is one message of all of them. A direct message belongs to one radio.
   public func insert(
-    _ message: QueuedMessage, at moment: Moment, wait: RadioWait = .none, by radio: Int64? = nil
+    _ message: QueuedMessage, at moment: Moment, wait: RadioWait = .none, by radio: Int64? = nil, knowsSlot: Bool = true
   ) throws(SQLiteError) -> MessageArrival {
-    let channel = try channel(of: message)
+    let channel = knowsSlot ? try channel(of: message) : nil
     var stored = try describe(message, digest: channel?.digest, at: moment)
     stored.wait = wait
     let offset = try stored.sender.flatMap { sender throws(SQLiteError) in try clockOffset(of: sender) }

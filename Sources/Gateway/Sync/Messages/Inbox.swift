@@ -9,6 +9,8 @@ import Timing
 /// The decoder puts messages into it.
 protocol InboxOwner: AnyObject {
   func stored(_ message: QueuedMessage, _ arrival: MessageArrival)
+  /// What the store has of a channel slot may not be what the radio has.
+  func doubts(_ slot: UInt8) -> Bool
   /// Called for a message on a channel slot that the radio reports as empty.
   func dropped(_ message: QueuedMessage)
   /// The disk does not take them. It is tried again.
@@ -40,6 +42,8 @@ final class Inbox {
     /// The one that handed it over: another may be attached before the disk takes it.
     let radio: Int64
     var state = State.undecided
+    /// What the store has of its channel slot is what the radio has.
+    var knowsSlot = true
     var arrival: MessageArrival?
 
     /// The transaction it is in.
@@ -88,7 +92,7 @@ final class Inbox {
 
   private var gathers: Bool { store.gathersMessages }
 
-  /// Takes what has just been decoded. `wasAsked`: on a slot that is empty for all we know, the radio is asked before it is judged.
+  /// Takes what has just been decoded. On a slot that is in doubt, or (`wasAsked`) empty for all we know, the radio is asked before it is judged.
   func take(_ message: QueuedMessage, wasAsked: Bool) {
     queue.took(wasAsked: wasAsked)
     // A predecessor's may be many at once.
@@ -98,9 +102,13 @@ final class Inbox {
     }
     let entry = Entry(message, store.radio)
     entries.append(entry)
-    guard wasAsked, let slot = message.slot, isEmpty(slot) else { return write(entry) }
+    guard let slot = message.slot else { return write(entry) }
+    entry.knowsSlot = !isInDoubt(slot)
+    guard !entry.knowsSlot || wasAsked && isEmpty(slot) else { return write(entry) }
     loop.begin { await self.decide(entry, slot) }
   }
+
+  private func isInDoubt(_ slot: UInt8) -> Bool { owner?.doubts(slot) ?? false }
 
   private func isEmpty(_ slot: UInt8) -> Bool {
     // A store that cannot be read fails the write that follows, and the message stays here.
@@ -111,6 +119,7 @@ final class Inbox {
   private func decide(_ entry: Entry, _ slot: UInt8) async {
     let outcome = await connection.ask(.getChannel(slot: slot), .sync)
     guard case .undecided = entry.state else { return }
+    entry.knowsSlot = !isInDoubt(slot)
     guard case .replied(.channelInfo(let channel)) = outcome, channel.isEmpty else { return write(entry) }
     // Traffic of misconfigured nodes under a key of zeros (docs/protocol/companion.md § 9.6).
     remove(entry)
@@ -124,7 +133,8 @@ final class Inbox {
     entry.arrival = nil
     keepQueue()
     let commit = store.write(when: .message) { store throws(SQLiteError) in
-      entry.arrival = try store.insert(entry.message, at: moment, wait: wait, by: entry.radio)
+      entry.arrival = try store.insert(
+        entry.message, at: moment, wait: wait, by: entry.radio, knowsSlot: entry.knowsSlot)
     }
     entry.state = .written(commit)
     if writing == nil { writing = loop.begin { await self.awaitDisk() } }

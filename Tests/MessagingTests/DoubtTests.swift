@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import EventLoop
+import Store
+import TestSupport
+import Testing
+
+@testable import Messaging
+
+@Suite struct DoubtTests {
+  private static func channel(_ name: Text, _ byte: UInt8) -> Channel {
+    Channel(slot: 1, name: name, secret: .init(bytes: Array(repeating: byte, count: 16))!)
+  }
+
+  @Test func `nothing is sent to a channel until the radio has said that its slot still is that channel`() throws {
+    let bench = try Bench(on: InventedMachine())
+    let trees = Self.channel("#trees", 7)
+    for radio in [bench.own, bench.other] { radio.received(Command.setChannel(trees).encode()) }
+    func connectAgain(swallowing: Bool) throws {
+      bench.swallow { swallowing && $0 == .getChannel(slot: 1) }
+      let before = bench.synchronizer.counters.connections
+      bench.swap(to: bench.own)
+      try bench.run("again") { bench.synchronizer.counters.connections > before && bench.synchronizer.isServing }
+    }
+    try connectAgain(swallowing: false)
+    #expect(!bench.synchronizer.doubts(1))
+    try connectAgain(swallowing: true)
+    #expect(bench.synchronizer.doubts(1))
+    _ = try bench.send(SendRequest(to: "#trees", text: "to the trees", key: "k")).get()
+    _ = try bench.send(SendRequest(to: "Public", text: "to all", key: "p")).get()
+    try bench.run("the other channel's goes out") { try bench.state("p").state == .sent }
+    let waiting = try bench.state("k")
+    #expect(waiting.state == .pending && waiting.tries == 0 && bench.messenger.waitsForChannel(waiting))
+    bench.swallow { _ in false }
+    try bench.run("it goes when the slot has answered") { try bench.state("k").state == .sent }
+    #expect(try !bench.messenger.waitsForChannel(bench.state("k")))
+
+    try connectAgain(swallowing: true)
+    _ = try bench.send(SendRequest(to: "#trees", text: "once more", key: "s")).get()
+    bench.own.received(Command.setChannel(Self.channel("#secret", 8)).encode())
+    bench.swallow { _ in false }
+    try bench.run("its end: the radio has no such channel") { try bench.state("s").hasEnded }
+    #expect(try bench.state("s").reason == "unknown_to_radio" && bench.state("s").tries == 0)
+  }
+}

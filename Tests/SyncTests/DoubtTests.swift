@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import Store
+import TestSupport
+import Testing
+import Timing
+
+@testable import EventLoop
+@testable import Sync
+
+@Suite struct DoubtTests {
+  private static func channel(_ name: Text, _ byte: UInt8) -> Channel {
+    Channel(slot: 1, name: name, secret: .init(bytes: Array(repeating: byte, count: 16))!)
+  }
+
+  @Test func `what comes on a slot that gave no answer is of no known channel, until the slot has answered`() throws {
+    let pair = try Pair(channels: 4, on: InventedMachine())
+    pair.radio.received(Command.setChannel(Self.channel("#trees", 7)).encode())
+    pair.sync()
+    #expect(try pair.store.channel(slot: 1)?.name == "#trees" && !pair.synchronizer.doubts(1))
+    pair.radio.received(Command.setChannel(Self.channel("#secret", 8)).encode())
+    pair.link.losesReply = { if case .channelInfo(let channel) = $0 { channel.slot == 1 } else { false } }
+    pair.link.cut()
+    pair.run(until: { pair.synchronizer.counters.connections == 2 && pair.synchronizer.isServing }, "again")
+    #expect(pair.synchronizer.doubts(1) && !pair.synchronizer.doubts(0) && !pair.synchronizer.doubts(2))
+    guard case .failed(let words, .channels) = pair.synchronizer.state else {
+      Issue.record("\(pair.synchronizer.state)")
+      return
+    }
+    #expect(words == "channel 1: no answer; messages are still received and sent")
+    pair.radio.injectChannelText("Eve: for #secret", slot: 1, time: 1)
+    pair.run(until: { pair.stored.count == 1 }, "it is stored")
+    pair.link.losesReply = { _ in false }
+    var asked: [UInt8] = []
+    pair.link.onCommand = { if case .getChannel(let slot) = $0 { asked.append(slot) } }
+    pair.run(until: { pair.synchronizer.state == .synced }, "by itself")
+    #expect(asked == [1], "the others were told")
+    #expect(try pair.store.channel(slot: 1)?.name == "#secret" && !pair.synchronizer.doubts(1))
+    pair.radio.injectChannelText("Eve: more", slot: 1, time: 2)
+    pair.run(until: { pair.stored.count == 2 }, "it is stored")
+    var channels: [String?] = []
+    try pair.store.eachMessage(limit: 10) { message in
+      channels.append(message.channel)
+      return true
+    }
+    #expect(channels == [nil, Self.channel("#secret", 8).secret.digest])
+  }
+}
