@@ -43,4 +43,17 @@ import Testing
     try bench.run("its end: the radio has no such channel") { try bench.state("s").hasEnded }
     #expect(try bench.state("s").reason == "unknown_to_radio" && bench.state("s").tries == 0)
   }
+
+  @Test func `a contact that the radio does not know has all contacts asked for`() throws {
+    let bench = try Bench()
+    bench.own.received(Command.removeContact(bench.other.key).encode())
+    let before = bench.synchronizer.counters.fullContactLists
+    _ = try bench.send(SendRequest(to: "r1", text: "x", key: "k")).get()
+    try bench.run("all of them") {
+      try bench.state("k").hasEnded && bench.synchronizer.counters.fullContactLists == before + 1
+        && bench.synchronizer.knowsAllContacts
+    }
+    #expect(try bench.state("k").reason == "unknown_to_radio")
+    #expect(try bench.store.contact(bench.other.key)?.onRadio == false)
+  }
 }

@@ -46,4 +46,37 @@ import Timing
     }
     #expect(channels == [nil, Self.channel("#secret", 8).secret.digest])
   }
+
+  @Test func `a radio that was started anew, or did not know a contact, is asked for all contacts`() throws {
+    let pair = try Pair(on: InventedMachine())
+    func lists() -> [Int] {
+      [pair.synchronizer.counters.fullContactLists, pair.synchronizer.counters.incrementalContactLists]
+    }
+    func again() {
+      let before = pair.synchronizer.counters.connections
+      pair.link.cut()
+      pair.run(
+        until: { pair.synchronizer.counters.connections == before + 1 && pair.synchronizer.state == .synced }, "again")
+    }
+    pair.sync()
+    again()
+    #expect(lists() == [1, 1])
+    pair.run(until: { pair.loop.now > MonotonicTime(seconds: 30) }, "a while")
+    pair.radio.received(Command.reboot.encode())
+    again()
+    #expect(lists() == [2, 1], "what it had not written is gone")
+    again()
+    #expect(lists() == [2, 2])
+    var first: PublicKey?
+    try pair.store.eachContact {
+      first = $0.contact.key
+      return false
+    }
+    pair.radio.received(Command.removeContact(try #require(first)).encode())
+    pair.synchronizer.radioDidNotKnow(try #require(first))
+    pair.run(until: { pair.synchronizer.counters.fullContactLists == 3 && pair.synchronizer.state == .synced }, "all")
+    #expect(try pair.store.contactCount(onRadio: true) == 2)
+    pair.synchronizer.radioDidNotKnow(try #require(first))
+    #expect(pair.synchronizer.knowsAllContacts, "that was known")
+  }
 }

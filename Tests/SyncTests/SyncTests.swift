@@ -62,10 +62,12 @@ import VirtualRadio
   private let other = PublicKey(bytes: Array(repeating: 2, count: 32))!
 
   private func sync(
-    radio: PublicKey? = nil, clock: UInt32? = 2000, fullAt: Int64 = 0, now: Int64 = 1000, tries: Int = 0
+    radio: PublicKey? = nil, clock: UInt32? = 2000, started: Int64? = nil, fullAt: Int64 = 0, now: Int64 = 1000,
+    tries: Int = 0
   ) -> ContactSync {
     ContactSync(
-      known: (self.radio, 1500, fullAt), radio: radio ?? self.radio, radioClock: clock, now: now, tries: tries)
+      known: (self.radio, 1500, fullAt), radio: radio ?? self.radio, radioClock: clock, started: started, now: now,
+      tries: tries)
   }
 
   @Test func `it is a full list the first time, for another radio, after a clock reset, and once a day`() {
@@ -76,6 +78,8 @@ import VirtualRadio
     #expect(sync(now: 86_400_000).kind == .full)
     #expect(sync(fullAt: 5000).kind == .full, "our own clock went back")
     #expect(sync(tries: 1).kind == .full)
+    #expect(sync(started: 400, fullAt: 300).kind == .full, "what it had not written is gone")
+    #expect(sync(started: 200, fullAt: 300).kind != .full)
   }
 
   @Test func `totals that do not fit ask for a full list, an incomplete one is repeated, and given up`() {

@@ -16,6 +16,12 @@ extension Synchronizer {
   /// The radio did not say what is in the slot: what comes on it is of no known channel, and nothing is sent there.
   public func doubts(_ slot: UInt8) -> Bool { slots.wereAskedFor && !slots.told.contains(slot) }
 
+  /// The radio has nothing in a slot where the store has a channel.
+  public func radioDidNotKnowChannel() {
+    plan.needs(.channels, now: true)
+    woken.resume()
+  }
+
   /// A slot is asked for so many times.
   private static let maxTries = 2
   /// Where more slots than that are not told, the radio is not well.

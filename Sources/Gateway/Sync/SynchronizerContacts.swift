@@ -23,8 +23,10 @@ extension Synchronizer {
     while true {
       let known = forgetsWatermark ? nil : try store.contactWatermark()
       forgetsWatermark = false
+      let started = known?.radio == radio ? try await whenRadioStarted() : nil
       let list = ContactList(
-        ContactSync(known: known, radio: radio, radioClock: radioClock, now: clock.milliseconds, tries: tries))
+        ContactSync(
+          known: known, radio: radio, radioClock: radioClock, started: started, now: clock.milliseconds, tries: tries))
       contactList = list
       enter(.syncing(.contacts, current: 0, total: 0))
       if known.map({ $0.radio != radio }) ?? false { forgetOtherRadio() }
@@ -32,9 +34,28 @@ extension Synchronizer {
       let outcome = await list.question?.outcome() ?? .failed(.linkLost)
       try Task.checkCancellation()
       contactList = nil
-      if try await accept(list.sync, outcome, from: radio) { return }
+      if try await accept(list.sync, outcome, from: radio), !forgetsWatermark { return }
       tries = list.sync.nextTry
     }
+  }
+
+  /// Milliseconds since 1970, or a second before; `nil`: its firmware does not say.
+  private func whenRadioStarted() async throws(CancellationError) -> Int64? {
+    guard let version = connection.identity?.device?.protocolVersion, version >= Self.firstWithStats,
+      case .replied(.stats(.core(let core))) = try await ask(.getStats(0))
+    else { return nil }
+    return clock.milliseconds - (Int64(core.uptime) + 1) * 1000
+  }
+
+  /// GET_STATS came with protocol version 8 (docs/protocol/companion.md § 11).
+  private static let firstWithStats: UInt8 = 8
+
+  /// The radio does not have a contact that the store says it has: what else the store says of its table may be wrong, too.
+  public func radioDidNotKnow(_ key: PublicKey) {
+    guard store.ifReadable({ try store.contact(key) })?.onRadio ?? true else { return }
+    forgetsWatermark = true
+    plan.needs(.contacts, now: true)
+    woken.resume()
   }
 
   /// Another radio is attached: the previous radio's contacts are no longer on the radio.

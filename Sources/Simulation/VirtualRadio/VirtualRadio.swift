@@ -20,7 +20,9 @@ public final class VirtualRadio {
   var stored: StoredState
   var volatile: VolatileState
   private var bootedAt: MonotonicTime
-  private var clockAtBoot: UInt32
+  /// When the clock was set last, and to what.
+  private var clockSetAt: MonotonicTime
+  private var clockWhenSet: UInt32
   private var lastUniqueTime: UInt32 = 0
 
   /// Where clients are.
@@ -37,13 +39,13 @@ public final class VirtualRadio {
     self.loop = loop
     stored = StoredState(settings)
     volatile = VolatileState(queueCapacity: settings.queueCapacity)
-    bootedAt = loop.now
-    clockAtBoot = 0
+    (bootedAt, clockSetAt) = (loop.now, loop.now)
+    clockWhenSet = 0
     let start = settings.clock ?? Self.clockWithoutChip
     stored.contacts = (0..<min(settings.contacts, settings.maxContacts)).map {
       StoredState.madeUpContact($0, seed: settings.seed, lastModified: start &- UInt32(settings.contacts - $0))
     }
-    clockAtBoot = settings.clock ?? clockAfterBoot()
+    clockWhenSet = settings.clock ?? clockAfterBoot()
   }
 
   /// 15 May 2024, where a radio without clock chip starts (firmware `VolatileRTCClock`).
@@ -53,11 +55,8 @@ public final class VirtualRadio {
 
   /// The radio's clock, seconds since 1970.
   public var clock: UInt32 {
-    get { clockAtBoot &+ UInt32(truncatingIfNeeded: Int64((loop.now - bootedAt).inSeconds)) }
-    set {
-      clockAtBoot = newValue
-      bootedAt = loop.now
-    }
+    get { clockWhenSet &+ UInt32(truncatingIfNeeded: Int64((loop.now - clockSetAt).inSeconds)) }
+    set { (clockWhenSet, clockSetAt) = (newValue, loop.now) }
   }
 
   var uptime: UInt32 { UInt32(truncatingIfNeeded: Int64((loop.now - bootedAt).inSeconds)) }
@@ -78,6 +77,7 @@ public final class VirtualRadio {
     volatile.iteration?.cancel()
     volatile = VolatileState(queueCapacity: settings.queueCapacity)
     clock = settings.clock ?? clockAfterBoot()
+    bootedAt = loop.now
     port?.rebooted()
   }
 

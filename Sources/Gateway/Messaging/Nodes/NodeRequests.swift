@@ -165,7 +165,9 @@ public final class NodeRequests {
     if case .failed(.refused) = outcome { messenger.giveBack(airtime) }
     switch outcome {
     case .replied(.sent(let reply)): sent = reply
-    case .failed(.refused(.notFound)): return .failure(.notOnRadio(asked.contact.name.string))
+    case .failed(.refused(.notFound)):
+      messenger.synchronizer.radioDidNotKnow(asked.contact.key)
+      return .failure(.notOnRadio(asked.contact.name.string))
     case .failed(.linkLost): return .failure(.linkDown)
     case .failed(.refused(let error)):
       return .failure(.radio("the radio refuses: \(error.map(\.description) ?? "no reason given")"))

@@ -19,7 +19,9 @@ public final class RadioTable {
   private func ask(_ command: Command) async throws(Refusal) -> Reply {
     switch await synchronizer.connection.ask(command, .interactive) {
     case .replied(let reply): return reply
-    case .failed(.refused(let error)): throw Self.refusal(error, of: command)
+    case .failed(.refused(let error)):
+      if error == .notFound, case .removeContact(let key) = command { synchronizer.radioDidNotKnow(key) }
+      throw Self.refusal(error, of: command)
     case .failed(.linkLost): throw .linkDown
     case .failed(.timedOut): throw .silence("the radio does not answer; it may have done it anyway")
     default: throw .radio("the radio sent an unexpected answer")

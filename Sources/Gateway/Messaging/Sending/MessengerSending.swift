@@ -85,6 +85,13 @@ extension Messenger {
   func takeAnswer() {
     guard let handed, let answer = handed.question.answer else { return }
     self.handed = nil
+    if case .failed(.refused(.notFound)) = answer.outcome {
+      if let key = row(handed.id)?.recipient {
+        synchronizer.radioDidNotKnow(key)
+      } else {
+        synchronizer.radioDidNotKnowChannel()
+      }
+    }
     for action in session.answered(handed.id, Self.meaning(of: answer.outcome), now: loop.now) { carryOut(action) }
     arm()
   }

@@ -4,7 +4,8 @@ import Companion
 
 /// What to ask of the radio's contact list, and what it means when it ends: pure.
 ///
-/// A full list the first time, after another radio or a clock that went back, when totals do not fit, and once a day;
+/// A full list the first time, after another radio or a clock that went back, when the radio was started since the last one or did not know a
+/// contact (what it had not written was gone then, and totals may fit all the same), when totals do not fit, and once a day;
 /// else what changed since the watermark, one second before it, because two changes may share a second
 /// (docs/protocol/companion.md § 9.1). A full list alone shows removed contacts, and only if it was complete.
 struct ContactSync {
@@ -32,14 +33,16 @@ struct ContactSync {
   /// A node was added or removed meanwhile: the total of the start no longer counts.
   var changedMeanwhile = false
 
-  /// `radioClock` behind the watermark: the radio's clock was reset, and lastmods with it.
+  /// `radioClock` behind the watermark: the radio's clock was reset, and lastmods with it. `started`: when the radio was, by the clock of `now`,
+  /// if it is known.
   init(
-    known: (radio: PublicKey, lastModified: UInt32, fullAt: Int64)?, radio: PublicKey, radioClock: UInt32?, now: Int64,
-    tries: Int = 0
+    known: (radio: PublicKey, lastModified: UInt32, fullAt: Int64)?, radio: PublicKey, radioClock: UInt32?,
+    started: Int64? = nil, now: Int64, tries: Int = 0
   ) {
     self.tries = tries
     guard tries == 0, let known, known.radio == radio, known.lastModified > 0,
-      (radioClock ?? .max) >= known.lastModified, now >= known.fullAt, now - known.fullAt < Self.fullEvery
+      (radioClock ?? .max) >= known.lastModified, (started ?? .min) < known.fullAt, now >= known.fullAt,
+      now - known.fullAt < Self.fullEvery
     else {
       kind = .full
       previous = 0
