@@ -329,4 +329,13 @@ import Transport
     #expect(try LinkAddress(parsing: text) == address)
     #expect(try LinkAddress(parsing: address.description) == address)
   }
+
+  @Test func `two links of one gateway to one hub are warned of`() throws {
+    func hub(_ name: String, _ more: String = "") -> String {
+      "[[upstream]]\nname = \"\(name)\"\nurl = \"https://hub.example\"\n\(more)\n"
+    }
+    #expect(try parse(hub("a") + hub("b")).warnings.filter { $0.contains("take the link") }.count == 1)
+    #expect(try parse(hub("a") + hub("b", "link = \"http\"")).warnings.isEmpty)
+  }
+
 }

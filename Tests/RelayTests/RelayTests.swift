@@ -163,17 +163,18 @@ final class Bench {
   }
 
   /// Two upstreams may lead to one server, each with a filter of its own.
-  @Test(arguments: [true, false])
-  func `how far another upstream has brought a server says nothing of what this one has for it`(_ isAlone: Bool) throws
+  @Test(arguments: ["a hub", "a broker", "none"])
+  func `how far another upstream has brought a server says nothing of what this one has for it`(_ other: String) throws
   {
     let bench = try Bench()
     bench.answers = [bench.answer(503)]
     bench.append(12)
     bench.run(until: { bench.upstream.status.state == .waiting }, "it is away")
-    if !isAlone { bench.store.write { store throws(SQLiteError) in try store.setCursor(of: "other", to: 12) } }
+    if other != "none" { bench.store.write { store throws(SQLiteError) in try store.setCursor(of: "other", to: 12) } }
+    if other == "a broker" { bench.upstream.unrelated = { ["other"] } }
     bench.greetings = [#"{"acknowledged":9,"lanes":{"messages":9}}"#]
     bench.run(impatiently: { bench.isDelivered }, "delivered")
-    #expect(bench.here == (isAlone ? Array(10...12) : Array(1...12)))
+    #expect(bench.here == (other == "a hub" ? Array(1...12) : Array(10...12)))
   }
 
   @Test func `a server in trouble is waited for`() throws {

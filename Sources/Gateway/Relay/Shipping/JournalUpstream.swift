@@ -65,6 +65,8 @@ public final class JournalUpstream: Upstream {
   var folding: Folding?
   /// Times in a row that the server hung up over a dead letter that was sent again.
   var letterHangUps = 0
+  /// Upstreams of this gateway that go to no hub: what a hub has is not from them.
+  var unrelated: () -> [String] = { [] }
   /// Nothing before it is this server's.
   private(set) var beginning: Int64
   /// From `start` to `stop`.

@@ -86,7 +86,7 @@ extension JournalUpstream {
     knowsLanes = lanesKnown
     var through = ByLane<Int64>(all: 0)
     // What cannot be read now is sent once more.
-    let isAlone = store.ifReadable { try !store.hasOther(than: name) } ?? false
+    let isAlone = store.ifReadable { try !store.hasUpstream(besides: unrelated() + [name]) } ?? false
     for lane in Lane.allCases {
       through[lane] = resumption(lane, has[lane], floors[lane], leads: isAlone || !lanesKnown)
     }

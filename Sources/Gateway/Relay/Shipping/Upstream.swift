@@ -115,6 +115,9 @@ public final class Relay {
         made.radio = radio
         made.troubleChanged = { [weak self] in self?.troubleChanged() }
         made.acknowledged = { [weak self] in self?.acknowledged() }
+        made.unrelated = { [weak self] in
+          self?.upstreams.filter { ($0 as? JournalUpstream)?.carrier.kind != "hub" }.map(\.name) ?? []
+        }
         made.historyFound = { [weak self, name = made.name] in self?.historyFound(name, $0) }
         // Where the database is another one, it does not know.
         if upstreams.contains(where: { $0.name == made.name && ($0 as? JournalUpstream)?.isPaused == true }) {

@@ -148,10 +148,10 @@ extension Store {
     return pending
   }
 
-  /// Whether the gateway has, or had, another upstream: what a server has may have come from that one.
-  public func hasOther(than upstream: String) throws(StoreError) -> Bool {
+  /// Whether the gateway has, or had, an upstream that is none of these: what a server has may have come from that one.
+  public func hasUpstream(besides known: [String]) throws(StoreError) -> Bool {
     try translating { () throws(SQLiteError) in
-      try database.value("SELECT 1 FROM cursors WHERE upstream <> ? LIMIT 1", .text(upstream)) != nil
+      try names("true").contains { name in !known.contains { $0.isExactly(name) } }
     }
   }
 
