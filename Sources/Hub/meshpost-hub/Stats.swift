@@ -40,7 +40,8 @@ struct Stats: AsyncParsableCommand {
       let rows = table.rows.map { "\(configuration.isServer ? "about " : "")\($0) rows" } ?? "not counted"
       print("table     \(table.name): \(rows)\(table.bytes.map { ", \(Self.size($0))" } ?? "")")
     }
-    for day in found.days { print("day       \(day.name): \(day.events) events") }
+    for day in found.days ?? [] { print("day       \(day.name): \(day.events) events") }
+    if found.days == nil { print("day       not counted") }
     for gateway in found.top {
       let seen = Date(timeIntervalSince1970: Double(gateway.lastSeen) / 1000).formatted(.iso8601)
       print("gateway   \(gateway.id): \(gateway.events) events, last seen \(seen)")

@@ -137,6 +137,7 @@ extension Command {
     }
   }
 
+  /// It is kept as a message of ours.
   var isMessage: Bool {
     switch self {
     case .sendText, .sendChannelText: true

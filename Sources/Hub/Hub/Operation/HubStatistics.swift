@@ -42,7 +42,8 @@ public struct HubStatistics: Sendable {
   /// The oldest event by time of arrival.
   public var oldest: Moment?
   public var newest: Moment?
-  public var days: [Day]
+  /// `nil`: not counted.
+  public var days: [Day]?
   /// Gateways with the most events.
   public var top: [HubStore.Gateway]
 
@@ -69,11 +70,13 @@ public struct HubStatistics: Sendable {
           }
         }
       }
-      json.arrayField("days") { json in
-        for day in days {
-          json.object {
-            $0.field("day", day.name)
-            $0.field("events", day.events)
+      if let days {
+        json.arrayField("days") { json in
+          for day in days {
+            json.object {
+              $0.field("day", day.name)
+              $0.field("events", day.events)
+            }
           }
         }
       }
@@ -111,7 +114,7 @@ extension HubStore {
       eventsTaken: try number("SELECT coalesce(sum(events), 0) FROM gateways"),
       waitingCommands: try number("SELECT count(*) FROM commands WHERE state = 'queued'"),
       tables: isServer ? try serverTables() : try fileTables(isCounted),
-      oldest: try moment("ORDER BY id"), newest: try moment("ORDER BY id DESC"), days: isCounted ? try days(now) : [],
+      oldest: try moment("ORDER BY id"), newest: try moment("ORDER BY id DESC"), days: isCounted ? try days(now) : nil,
       top: try busiest(top))
   }
 
