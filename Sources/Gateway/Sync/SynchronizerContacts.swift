@@ -39,12 +39,13 @@ extension Synchronizer {
     }
   }
 
-  /// Milliseconds since 1970, or a second before; `nil`: its firmware does not say.
+  /// Milliseconds since 1970, or up to a second and the answer's way later: one list too many is cheap, a start that is overlooked is not.
+  /// `nil`: its firmware does not say.
   private func whenRadioStarted() async throws(CancellationError) -> Int64? {
     guard let version = connection.identity?.device?.protocolVersion, version >= Self.firstWithStats,
       case .replied(.stats(.core(let core))) = try await ask(.getStats(0))
     else { return nil }
-    return clock.milliseconds - (Int64(core.uptime) + 1) * 1000
+    return clock.milliseconds - Int64(core.uptime) * 1000
   }
 
   /// GET_STATS came with protocol version 8 (docs/protocol/companion.md § 11).

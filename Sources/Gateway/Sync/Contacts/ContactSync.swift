@@ -33,8 +33,8 @@ struct ContactSync {
   /// A node was added or removed meanwhile: the total of the start no longer counts.
   var changedMeanwhile = false
 
-  /// `radioClock` behind the watermark: the radio's clock was reset, and lastmods with it. `started`: when the radio was, by the clock of `now`,
-  /// if it is known.
+  /// `radioClock` behind the watermark: the radio's clock was reset, and lastmods with it. `started`: when the radio was at the latest,
+  /// by the clock of `now`, if it is known.
   init(
     known: (radio: PublicKey, lastModified: UInt32, fullAt: Int64)?, radio: PublicKey, radioClock: UInt32?,
     started: Int64? = nil, now: Int64, tries: Int = 0
