@@ -3,7 +3,7 @@ import contextlib
 import time
 
 from selenium import webdriver
-from selenium.common.exceptions import StaleElementReferenceException, WebDriverException
+from selenium.common.exceptions import StaleElementReferenceException, TimeoutException, WebDriverException
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
@@ -57,7 +57,19 @@ class Browser:
             self.driver.quit()
 
     def go(self, address):
-        self.driver.get(address)
+        try:
+            self.driver.get(address)
+        except TimeoutException as error:
+            raise Stuck(f"{address} does not load: {self.waits_for()}") from error
+
+    def waits_for(self):
+        """What a page that does not load waits for; where the browser does not even answer that, it computes or hangs itself."""
+        try:
+            self.driver.set_script_timeout(20)
+            return self.script("""return JSON.stringify([location.href, document.readyState, performance.now(),
+              performance.getEntriesByType("resource").map((one) => [one.name, one.startTime, one.responseEnd]).slice(-40)])""")
+        except WebDriverException as error:
+            return f"no answer: {str(error).partition('Stacktrace:')[0].rstrip()}"
 
     def script(self, words, *values):
         return self.driver.execute_script(words, *values)
