@@ -57,10 +57,15 @@ class Browser:
             self.driver.quit()
 
     def go(self, address):
+        """Loads a page; a second time, and told, where the browser's own process stood still: on a busy machine it does. A page that hangs, hangs again."""
         try:
             self.driver.get(address)
-        except TimeoutException as error:
-            raise Stuck(f"{address} does not load: {self.waits_for()}") from error
+        except TimeoutException:
+            print(f"        {address} did not load: {self.waits_for()}", flush=True)
+            try:
+                self.driver.get(address)
+            except TimeoutException as error:
+                raise Stuck(f"{address} does not load: {self.waits_for()}") from error
 
     def waits_for(self):
         """What a page that does not load waits for; where the browser does not even answer that, it computes or hangs itself."""
@@ -70,6 +75,8 @@ class Browser:
               performance.getEntriesByType("resource").map((one) => [one.name, one.startTime, one.responseEnd]).slice(-40)])""")
         except WebDriverException as error:
             return f"no answer: {str(error).partition('Stacktrace:')[0].rstrip()}"
+        finally:
+            self.driver.set_script_timeout(60)
 
     def script(self, words, *values):
         return self.driver.execute_script(words, *values)
