@@ -72,7 +72,7 @@ import Testing
     let operations = channel.pipeline.syncOperations
     try operations.addHandler(HTTPResponseEncoder())
     try operations.addHandler(ByteToMessageHandler(HTTPRequestDecoder()))
-    try operations.addHandler(LinkGate({ _ in nil }, { _ in false }))
+    try operations.addHandler(LinkGate({ _ in .closed }, { _ in nil }))
     try channel.connect(to: SocketAddress(ipAddress: "127.0.0.1", port: 1)).wait()
     // It may throw, too: what is wrong is told further.
     _ = try? channel.writeInbound(ByteBuffer(string: said))

@@ -3,6 +3,7 @@
 import Foundation
 import JSON
 import SQLite
+import Synchronization
 import TestSupport
 import Testing
 
@@ -136,6 +137,21 @@ import Testing
     #expect(try await come("hill", with: "second", access, stores) == "hill has another token")
     #expect(try await come("ridge", with: "third", access, stores) == nil)
     #expect(access.list.map(\.gateways) == [["dale", "hill"], [], ["ridge"]])
+  }
+
+  @Test func `a token is not unknown before the folder was looked at since it came, and strangers buy no look each`()
+    async
+  {
+    let looks = Mutex(0)
+    let pause = Duration.milliseconds(100)
+    let look = TokenLook(pause: pause) { looks.withLock { $0 += 1 } }
+    let begun = ContinuousClock.now
+    for _ in 0..<3 {
+      let before = looks.withLock { $0 }
+      await withTaskGroup(of: Void.self) { group in for _ in 0..<500 { group.addTask { await look.again() } } }
+      #expect(looks.withLock { $0 } > before)
+    }
+    #expect(Double(looks.withLock { $0 }) <= 1 + (ContinuousClock.now - begun) / pause)
   }
 
   private func reread(_ tokens: inout GatewayTokens) -> Bool { tokens.read(always: false) }

@@ -82,13 +82,32 @@ extension WholeProgramTests {
       #expect(position?.status == 200)
     }
 
-    /// A token that the hub has read: a gateway that comes with it before is refused, and tries again in minutes.
-    private func known(_ rig: Rig, _ id: String, _ token: String) throws -> String {
-      try untilTrue("the hub to know the token") {
-        // The gateway itself may be unknown.
-        rig.askHub("GET", "/v1/gateways/\(id)?epoch=e", token: token).map { $0.status != 401 } ?? false
+    /// Opens a link for each line, a gateway and its token, and prints what the hub says of it.
+    private static let opener = """
+      import socket, sys
+      for line in sys.stdin:
+          gateway, token = line.split()
+          s = socket.create_connection(("127.0.0.1", int(sys.argv[1])), timeout=20)
+          s.sendall(("GET /v1/gateways/%s/link HTTP/1.1\\r\\nHost: x\\r\\nAuthorization: Bearer %s\\r\\nUpgrade: websocket\\r\\n"
+                     "Connection: Upgrade\\r\\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\\r\\nSec-WebSocket-Version: 13\\r\\n\\r\\n"
+                     % (gateway, token)).encode())
+          print(gateway, s.recv(4096).split(b"\\r\\n")[0].decode(), flush=True)
+      """
+
+    @Test func `a token counts from the moment when it was added, by HTTP and for a link`() throws {
+      let rig = try start()
+      let opener = try Program(Program.python, ["-c", Self.opener, "\(rig.hubPort)"])
+      for number in 0..<5 {
+        let token = try tokens(rig, "add", "h\(number)")
+        // The gateway itself is unknown.
+        #expect(rig.askHub("GET", "/v1/gateways/h\(number)?epoch=e", token: token)?.status == 404)
+        opener.write("w\(number) \(try tokens(rig, "add", "w\(number)"))")
+        let answer = try opener.line(with: "w\(number) ")
+        #expect(answer.contains("101"), "\(answer)")
       }
-      return token
+      opener.write("w0 a-token-that-nobody-has")
+      let answer = try opener.line(with: "401")
+      #expect(answer.hasPrefix("w0"), "\(answer)")
     }
 
     @Test func `a gateway comes with the token that was made for it, and goes when that is taken away`() throws {
@@ -100,12 +119,12 @@ extension WholeProgramTests {
         "\(try rig.status()?["upstreams"] ?? .null)".contains("unknown token")
       }
       let id = try #require(rig.gatewayID)
-      _ = rig.scratch.write("token", try known(rig, id, try tokens(rig, "add", id)) + "\n")
+      _ = rig.scratch.write("token", try tokens(rig, "add", id) + "\n")
       try untilTrue("the link") { try isLinked(rig) }
       try tokens(rig, "add", id, code: 65)
       // Exchanged: both count, then the newer one.
       let next = try tokens(rig, "add", id, "--another")
-      _ = rig.scratch.write("token", try known(rig, id, next) + "\n")
+      _ = rig.scratch.write("token", next + "\n")
       try tokens(rig, "remove", id, "--keep-newest")
       // Its link, and what may still be open of the request that it asked before it.
       try rig.hub?.line(with: "tokens reloaded; closed ")
@@ -147,7 +166,7 @@ extension WholeProgramTests {
         "\(try rig.status()?["upstreams"] ?? .null)".contains("belongs to another gateway")
       }
       let id = try #require(rig.gatewayID)
-      _ = rig.scratch.write("token", try known(rig, id, try tokens(rig, "add", id)) + "\n")
+      _ = rig.scratch.write("token", try tokens(rig, "add", id) + "\n")
       try untilTrue("the link") { try isLinked(rig) }
       try untilTrue("all events at the hub") {
         try rig.status()?["upstreams"]?.array?.first?["pending"]?.integer == 0

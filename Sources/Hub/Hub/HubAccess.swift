@@ -130,6 +130,8 @@ final class HubAccess: Sendable {
   /// Gateways with a token that is for them alone, and digests of tokens that belong to the first gateway that uses them.
   var holders: (own: Set<String>, tokens: Set<String>) { keys.withLock { ($0.ownTokens, Set($0.binding.keys)) } }
 
+  static let unknownToken = Verdict.unknown("unknown token")
+
   /// `gateway`: `nil` for what concerns all of them.
   func check(_ authorization: String?, gateway: String?, _ deed: Deed) -> Verdict {
     let scheme = Array("bearer ".utf8)
@@ -139,7 +141,7 @@ final class HubAccess: Sendable {
     let digest = Digest.sha256(Array(sent.dropFirst(scheme.count)))
     let now = HubClock.now
     return keys.withLock { keys in
-      guard let places = keys.places[digest], let first = places.first else { return .unknown("unknown token") }
+      guard let places = keys.places[digest], let first = places.first else { return Self.unknownToken }
       for place in places { keys.usedAt[place] = now }
       guard let place = keys.fitting(digest, gateway, deed) else { return .forbidden(keys.tokens[first].name) }
       let grant = Grant(name: keys.tokens[place].name, proof: .token(digest), gateway: gateway, deed: deed)

@@ -52,6 +52,10 @@ public struct HubServer: Sendable {
     let watch = HubAlerts(
       configuration.alerts, stores, registry, name: "\(ProcessInfo.processInfo.hostName):\(configuration.port)",
       location: isServer ? nil : configuration.location, mark: DatabaseMark(configuration.location))
+    let places = Places(most: room, access, log: HubLog.write)
+    let look = TokenLook { [tokens, access, places] in
+      if tokens.hasChanged() { tokens.count(in: access, places) }
+    }
     let refused = RefusedLogins(HubLog.write)
     api = HubAPI(
       stores: stores, access: access, registry: registry, links: links, figures: figures,
@@ -59,8 +63,9 @@ public struct HubServer: Sendable {
       elsewhere: elsewhere,
       limiter: RateLimiter(perSecond: configuration.rateLimit, bytesPerDay: configuration.bytesPerDay),
       memory: HubMemory(largest: configuration.maxBody),
-      places: Places(most: room, access, log: HubLog.write), refused: refused,
-      maxBody: configuration.maxBody, web: try configuration.web.map { try HubWeb($0, stores, refused) })
+      places: places, refused: refused,
+      maxBody: configuration.maxBody, newTokens: configuration.gatewayTokens == nil ? nil : look,
+      web: try configuration.web.map { try HubWeb($0, stores, refused) })
   }
 
   /// Descriptors of NIO's loops, three each, and of the one that it listens on; they are opened later.
@@ -87,13 +92,7 @@ public struct HubServer: Sendable {
   /// From now on the tokens of this configuration count: what others have begun ends, be it a link.
   public func accept(_ configuration: HubConfiguration) {
     tokens.reload(configuration)
-    acceptTokens()
-  }
-
-  private func acceptTokens() {
-    access.replace(with: tokens.all)
-    let ended = api.places.close { access.allows($0) }
-    HubLog.write(.notice, "tokens reloaded" + (ended > 0 ? "; closed \(ended) connections that they do not allow" : ""))
+    tokens.count(in: access, api.places)
   }
 
   /// Serves until SIGTERM or SIGINT. `ready` gets the port.
@@ -122,7 +121,9 @@ public struct HubServer: Sendable {
     let minutes = Task { await summary.run() }
     let folder = Task {
       // `try?`: it is cancelled while it sleeps.
-      while (try? await Task.sleep(for: Self.tokensLook)) != nil { if tokens.hasChanged() { acceptTokens() } }
+      while (try? await Task.sleep(for: Self.tokensLook)) != nil {
+        if tokens.hasChanged() { tokens.count(in: access, api.places) }
+      }
     }
     let caretaker = Caretaker(stores: api.stores, retention: configuration.retention, access: access)
     let watch = Task { [api] in await api.watch.run() }
@@ -215,6 +216,13 @@ private final class Tokens: Sendable {
     guard state.withLock({ $0.folder?.read(always: false) ?? false }) else { return false }
     tell()
     return true
+  }
+
+  /// From now on these count, and what others allowed ends. Two who do so at once leave the newest.
+  func count(in access: HubAccess, _ places: Places) {
+    state.withLock { access.replace(with: $0.listed + ($0.folder?.tokens ?? [])) }
+    let ended = places.close { access.allows($0) }
+    HubLog.write(.notice, "tokens reloaded" + (ended > 0 ? "; closed \(ended) connections that they do not allow" : ""))
   }
 
   private func tell() { for fault in state.withLock({ $0.folder?.faults ?? [] }) { HubLog.write(.warning, fault) } }

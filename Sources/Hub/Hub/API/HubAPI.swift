@@ -28,6 +28,8 @@ struct HubAPI: Sendable {
   let refused: RefusedLogins
   let maxBody: Int
   let short = ShortPosts()
+  /// `nil`: there is no folder of gateways' tokens.
+  var newTokens: TokenLook?
   /// `nil`: there are no pages.
   var web: HubWeb?
 
@@ -82,12 +84,20 @@ struct HubAPI: Sendable {
     return router
   }
 
+  /// A token that was added a moment ago is as good as any.
+  private func check(_ authorization: String?, gateway: String?, _ deed: HubAccess.Deed) async -> HubAccess.Verdict {
+    let verdict = access.check(authorization, gateway: gateway, deed)
+    guard verdict == HubAccess.unknownToken, let newTokens else { return verdict }
+    await newTokens.again()
+    return access.check(authorization, gateway: gateway, deed)
+  }
+
   /// Answers a request with a token, or with the cookie of a signed-in person.
   func answer(
     _ request: Request, _ context: HubContext, _ deed: HubAccess.Deed, _ handler: Handler
   ) async throws -> Response {
     guard let web, request.headers[.authorization] == nil, request.headers[.cookie] != nil else {
-      let verdict = access.check(request.headers[.authorization], gateway: context.parameters.get("id"), deed)
+      let verdict = await check(request.headers[.authorization], gateway: context.parameters.get("id"), deed)
       return try await answer(request, context, verdict, by: .token, handler)
     }
     do {
@@ -206,14 +216,24 @@ struct HubAPI: Sendable {
   func connections(_ responder: @escaping HTTPChannelHandler.Responder) -> LinkUpgradeChannel {
     LinkUpgradeChannel(
       responder: responder, maxMessage: maxBody, places: places,
-      admit: { [access] head in
-        guard let gateway = LinkProtocol.gateway(in: head.uri) else { return nil }
+      admit: { [access, newTokens] head in
+        guard let gateway = LinkProtocol.gateway(in: head.uri) else { return .closed }
         return switch access.check(head.headers.first(name: "Authorization"), gateway: gateway, .write) {
-        case .allowed(let grant): LinkProtocol.Visitor(gateway: gateway, grant: grant)
-        case .unbound(let grant): LinkProtocol.Visitor(gateway: gateway, grant: grant, isBound: false)
-        case .unknown, .forbidden: nil
+        case .allowed(let grant): .open(LinkProtocol.Visitor(gateway: gateway, grant: grant))
+        case .unbound: .undecided
+        case let verdict: verdict == HubAccess.unknownToken && newTokens != nil ? .undecided : .closed
         }
-      }, bind: { [access, stores] visitor in try await access.bind(visitor.grant, in: stores) == nil },
+      },
+      decide: { head in
+        guard let gateway = LinkProtocol.gateway(in: head.uri) else { return nil }
+        switch await check(head.headers.first(name: "Authorization"), gateway: gateway, .write) {
+        case .allowed(let grant): return LinkProtocol.Visitor(gateway: gateway, grant: grant)
+        case .unbound(let grant):
+          guard try await access.bind(grant, in: stores) == nil else { return nil }
+          return LinkProtocol.Visitor(gateway: gateway, grant: grant)
+        case .unknown, .forbidden: return nil
+        }
+      },
       serve: { [stores, registry, limiter, access, maxBody] channel, link in
         await LinkSession(
           gateway: link.gateway, stores: stores, registry: registry, limiter: limiter, maxMessage: maxBody,

@@ -41,18 +41,18 @@ final class LinkGate: ChannelInboundHandler, RemovableChannelHandler {
   typealias InboundIn = HTTPServerRequestPart
   typealias InboundOut = HTTPServerRequestPart
   typealias OutboundOut = HTTPServerResponsePart
-  private let admit: @Sendable (HTTPRequestHead) -> LinkProtocol.Visitor?
-  private let bind: @Sendable (LinkProtocol.Visitor) async throws -> Bool
+  typealias Admit = @Sendable (HTTPRequestHead) -> LinkProtocol.Entry
+  /// Of an entry that takes a while to decide. `nil`: it is closed.
+  typealias Decide = @Sendable (HTTPRequestHead) async throws -> LinkProtocol.Visitor?
+  private let admit: Admit
+  private let decide: Decide
   /// The gateway whose link was accepted.
   private(set) var visitor: LinkProtocol.Visitor?
-  /// What comes behind a request while the database is asked for its token; `nil`: it is not. Of a request for a link that is one part.
+  /// What comes behind a request while it is not decided; `nil`: nothing is to be decided. Of a request for a link that is one part.
   private var held: [HTTPServerRequestPart]?
   private static let mostHeld = 16
 
-  init(
-    _ admit: @escaping @Sendable (HTTPRequestHead) -> LinkProtocol.Visitor?,
-    _ bind: @escaping @Sendable (LinkProtocol.Visitor) async throws -> Bool
-  ) { (self.admit, self.bind) = (admit, bind) }
+  init(_ admit: @escaping Admit, _ decide: @escaping Decide) { (self.admit, self.decide) = (admit, decide) }
 
   func channelRead(context: ChannelHandlerContext, data: NIOAny) {
     let part = unwrapInboundIn(data)
@@ -64,15 +64,17 @@ final class LinkGate: ChannelInboundHandler, RemovableChannelHandler {
     guard case .head(let head) = part, head.headers.contains(name: "Upgrade") else {
       return context.fireChannelRead(data)
     }
-    guard LinkProtocol.isHandshake(head), let coming = admit(head) else { return pass(head, of: nil, context) }
-    if coming.isBound { return pass(head, of: coming, context) }
-    held = []
+    switch LinkProtocol.isHandshake(head) ? admit(head) : .closed {
+    case .open(let coming): return pass(head, of: coming, context)
+    case .closed: return pass(head, of: nil, context)
+    case .undecided: held = []
+    }
     let this = NIOLoopBound((gate: self, context: context), eventLoop: context.eventLoop)
-    context.eventLoop.makeFutureWithTask { [bind] in try await bind(coming) }.whenComplete { answer in
+    context.eventLoop.makeFutureWithTask { [decide] in try await decide(head) }.whenComplete { answer in
       let (gate, context) = this.value
       guard context.channel.isActive else { return }
       // A database that does not answer lets nobody in: HTTP says so.
-      gate.pass(head, of: (try? answer.get()) == true ? coming : nil, context)
+      gate.pass(head, of: try? answer.get(), context)
       gate.release(context)
     }
   }

@@ -39,10 +39,8 @@ struct LinkUpgradeChannel: ServerChildChannel, HTTPChannelHandler {
   /// Bytes of a message at most.
   let maxMessage: Int
   let places: Places
-  /// Whose link this is; `nil`: it is none, or not allowed, and HTTP answers.
-  let admit: @Sendable (HTTPRequestHead) -> LinkProtocol.Visitor?
-  /// Makes the token the gateway's. False: it cannot be, and HTTP answers why.
-  let bind: @Sendable (LinkProtocol.Visitor) async throws -> Bool
+  let admit: LinkGate.Admit
+  let decide: LinkGate.Decide
   let serve: @Sendable (FrameChannel, Link) async -> Void
 
   func setup(channel: any Channel, logger: Logger) -> EventLoopFuture<Value> {
@@ -78,7 +76,7 @@ struct LinkUpgradeChannel: ServerChildChannel, HTTPChannelHandler {
     pipeline.enableResponseHeaderValidation = false
     let negotiated = try operations.configureUpgradableHTTPServerPipeline(configuration: pipeline)
     let upgrade = try operations.handler(type: NIOTypedHTTPServerUpgradeHandler<Negotiated>.self)
-    try operations.addHandler(LinkGate(admit, bind), position: .before(upgrade))
+    try operations.addHandler(LinkGate(admit, decide), position: .before(upgrade))
     return negotiated
   }
 
@@ -150,8 +148,15 @@ enum LinkProtocol {
   struct Visitor: Sendable {
     let gateway: String
     let grant: HubAccess.Grant
-    /// Whether the token is this gateway's already.
-    var isBound = true
+  }
+
+  /// Whether somebody may open a link.
+  enum Entry: Sendable {
+    case open(Visitor)
+    /// It is none, or not allowed, and HTTP answers.
+    case closed
+    /// The database has to be asked, or the folder of tokens looked at.
+    case undecided
   }
 
   /// The headers required by RFC 6455; NIO closes a connection without them.
