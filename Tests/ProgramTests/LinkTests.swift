@@ -96,6 +96,21 @@ extension WholeProgramTests {
       #expect(ended.bytes < all.bytes * 2 / 3)
     }
 
+    @Test func `what was queued is refused by a gateway that does not allow it, as soon as it is linked`() throws {
+      let rig = try start("allow = []")
+      rig.gateway?.kill9()
+      try untilTrue("the hub to notice") { try command(rig, #"{"command":"status"}"#).status == 503 }
+      #expect(try command(rig, #"{"id":"c1","command":"send","to":"Public","text":"x"}"#, wait: 0).status == 202)
+      try rig.startGateway()
+      let id = rig.gatewayID ?? ""
+      try untilTrue("the command's end") {
+        let answer = rig.askHub("GET", "/v1/gateways/\(id)/commands/c1?wait_s=5")
+        return try JSONValue(parsing: answer?.body ?? [])["state"]?.string == "refused"
+      }
+      let ended = try command(rig, #"{"id":"c1","command":"send","to":"Public","text":"x"}"#)
+      #expect(ended.json["answer"]?["code"]?.string == "not_allowed", "\(ended)")
+    }
+
     @Test func `a command that comes too soon waits in the queue`() throws {
       let rig = try start("commands_per_minute = 1")
       #expect(

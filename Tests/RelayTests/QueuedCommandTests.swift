@@ -24,7 +24,51 @@ private final class Host: RelayHost {
   func take(_ update: ChannelUpdate) -> ChannelUpdateFate { .skipped }
 }
 
+/// A hub where a command waits.
+private final class WaitingSource: UpdatesSource {
+  weak var updates: (any UpdatesListener)?
+  private(set) var questions = 0
+
+  func ask(_ question: UpdatesQuestion) async throws(BucketSync.Trouble) -> JSONValue? {
+    questions += 1
+    let command = #"{"seq":1,"at":1,"id":"c","body":{"id":"c","command":"send","to":"x","text":"y"}}"#
+    let text =
+      switch question {
+      case .state: #"{"buckets":[{"bucket":"commands","seq":1,"at":1}]}"#
+      case .page: #"{"first":1,"last":1,"last_at":1,"updates":[\#(command)]}"#
+      }
+    // `try?`: what is written here is JSON.
+    return try? JSONValue(parsing: Array(text.utf8))
+  }
+}
+
 @Suite(.serialized) struct QueuedCommandTests {
+  @Test func `what waits at a hub is refused where nothing is allowed, and that costs next to nothing`() throws {
+    let (scratch, loop, host, source) = (
+      Scratch(inMemory: true), EventLoop(on: InventedMachine()), Host(), WaitingSource()
+    )
+    let store = try Store(Store.Settings(location: scratch.location("gw.db")), clocks: loop.clocks)
+    loop.afterTurn { store.commit() }
+    let log = Log(sink: { _, _ in })
+    let intake = CommandIntake(CommandIntake.Settings(allowed: []), upstream: "hub", store: store, on: loop, log: log)
+    // What is refused needs no radio.
+    host.isReadyForCommands = false
+    intake.host = host
+    let sync = BucketSync(
+      upstream: "hub", rights: [], store: store, source: source, commands: intake, on: loop, log: log,
+      acknowledged: { 0 })
+    sync.host = host
+    defer { sync.stop() }
+    sync.reachable(true)
+    pass(loop, .seconds(5))
+    let answer = try String(decoding: #require(try store.commandAnswer("c", of: "hub")), as: UTF8.self)
+    #expect(answer.contains("not_allowed") && answer.contains("allowed are: none"), "\(answer)")
+    #expect(host.waited.isEmpty && store.lastSeq == 1, "the hub hears of it by the journal")
+    pass(loop, .seconds(86_400))
+    #expect(source.questions <= 30, "\(source.questions)")
+    withExtendedLifetime(scratch) {}
+  }
+
   @Test(arguments: [nil, 0, 600_000] as [Int64?])
   func `a command waited as long as the hub says, and since then, whatever the two clocks show`(_ age: Int64?) throws {
     // The hub's clock is far from the gateway's.

@@ -55,6 +55,9 @@ public enum ChannelUpdateFate: Equatable, Sendable {
 final class BucketSync: UpdatesListener {
   /// After a failure, and where the server cannot announce updates.
   private static let pollInterval: Duration = .seconds(300)
+  /// Where nothing is allowed, what waits at the hub is asked for to be refused. The hub says then how much of the journal it has, and so need not
+  /// be greeted for that, which is due after an hour.
+  private static let seldom: Duration = .seconds(3500)
   private static let firstPause: Duration = .seconds(5)
   /// Commands that may wait on disk here; the rest waits at the hub.
   private static let maxWaiting: Int64 = 200
@@ -138,8 +141,8 @@ final class BucketSync: UpdatesListener {
   }
 
   private func positions() throws(StoreError) -> [String: CatchUp.Position] {
-    var names: [String] = []
-    if !rights.isDisjoint(with: CommandIntake.known) { names.append("commands") }
+    // What is not allowed is refused, so that whoever has sent it hears of it.
+    var names = ["commands"]
     if rights.contains("documents") || rights.contains("settings") { names.append("documents") }
     let channels = (host?.exchangedChannels ?? []).prefix(48).map { "channel/\($0)" }
     names += channels
@@ -183,6 +186,10 @@ final class BucketSync: UpdatesListener {
     }
   }
 
+  private var interval: Duration {
+    catchUp.names == ["commands"] && rights.isDisjoint(with: CommandIntake.known) ? Self.seldom : Self.pollInterval
+  }
+
   /// Returns when it is time to ask again what there is.
   private func fetchAll() async throws {
     catchUp.want(try positions())
@@ -190,7 +197,7 @@ final class BucketSync: UpdatesListener {
     releaseWhatWaitsForRadio()
     fruitless = fruitless.filter { catchUp.names.contains($0.key) }
     commands.runNext()
-    var askAgainAt = loop.now + Self.pollInterval
+    var askAgainAt = loop.now + interval
     while loop.now < askAgainAt {
       for (bucket, until) in held where until <= loop.now {
         held[bucket] = nil
@@ -219,7 +226,7 @@ final class BucketSync: UpdatesListener {
         continue
       }
       succeeded()
-      askAgainAt = loop.now + Self.pollInterval
+      askAgainAt = loop.now + interval
     }
   }
 

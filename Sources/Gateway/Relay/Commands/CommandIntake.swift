@@ -172,8 +172,10 @@ final class CommandIntake: CommandTaker {
     return (try? await answer.value()) ?? nil
   }
 
+  private func isAllowed(_ name: String) -> Bool { Self.known.contains(name) && settings.allowed.contains(name) }
+
   private func carryOut(_ command: RemoteCommand) async -> CommandAnswer {
-    guard Self.known.contains(command.name), settings.allowed.contains(command.name), let host else {
+    guard isAllowed(command.name), let host else {
       let allowed = settings.allowed.sorted().joined(separator: ", ")
       return .refused(code: "not_allowed", message: "allowed are: \(allowed.isEmpty ? "none" : allowed)")
     }
@@ -196,7 +198,7 @@ final class CommandIntake: CommandTaker {
   private func runQueue() async throws(CancellationError) {
     while let next = nextInQueue() {
       // A command for a gateway's first visit names what it has not read yet.
-      guard hasRoom(), host?.isReadyForCommands == true else {
+      guard hasRoom(), host?.isReadyForCommands == true || isRefused(next) else {
         try await loop.sleep(for: Self.pause)
         continue
       }
@@ -207,6 +209,12 @@ final class CommandIntake: CommandTaker {
         try await loop.sleep(for: Self.pause)
       }
     }
+  }
+
+  /// For that nothing need be read.
+  private func isRefused(_ next: QueuedCommand) -> Bool {
+    guard case .success(let command) = read(next.body) else { return true }
+    return !isAllowed(command.name)
   }
 
   private func answer(_ next: QueuedCommand) async -> [UInt8]? {
