@@ -92,6 +92,9 @@ extension WholeProgramTests {
       #expect(ana.ask("GET", "/v1/people", headers: ["Origin": "http://evil.example"])?.status == 403)
       #expect(ana.ask("DELETE", "/v1/people/vera", headers: ["Sec-Fetch-Site": "cross-site"])?.status == 403)
       #expect(ana.ask("PUT", "/v1/people/vera", "{}", headers: ["Content-Type": "text/plain"])?.status == 403)
+      for (method, body) in [("PUT", #"{"password":"battery staple"}"#), ("PUT", #"{"role":"view"}"#), ("DELETE", "")] {
+        #expect(ana.ask(method, "/v1/people/bob", body)?.status == 404, "\(method) \(body)")
+      }
       // A new role signs out.
       #expect(ana.ask("PUT", "/v1/people/vera", #"{"role":"operate"}"#)?.status == 200)
       #expect(vera.ask("GET", "/v1/fleet")?.status == 401)

@@ -68,6 +68,23 @@ extension WholeProgramTests {
       #expect(!(restored.lines + wrong.lines).joined().contains("disk"))
     }
 
+    @Test func `a hub's commands say of whom and what they do not find`() throws {
+      let rig = try Rig()
+      try rig.startHub()
+      for (line, words) in [
+        ("people role bob operate", "nobody is called bob"), ("people password bob", "nobody is called bob"),
+        ("people remove bob", "nobody is called bob"),
+        ("purge --gateway misspelt --older-than 1d --dry-run", "no gateway misspelt was ever here"),
+      ] {
+        let arguments = line.split(separator: " ").map(String.init)
+        let program = try Program.own("meshpost-hub", arguments + ["--config", rig.scratch.location("hub.toml")])
+        if arguments[1] == "password" { program.write("correct horse") }
+        program.endInput()
+        #expect(try program.ended() == 67, "\(line): \(program.lines)")
+        #expect(program.lines.joined().contains(words), "\(line): \(program.lines)")
+      }
+    }
+
     @Test func `a hub says of what it does not have what that is`() throws {
       let rig = try Rig()
       try rig.startHub()
@@ -85,6 +102,24 @@ extension WholeProgramTests {
         let answer = try error("GET", target)
         #expect(answer.0 == 404 && answer.1.contains(target), "\(answer)")
       }
+      let waiting = rig.askHub("GET", "/v1/gateways/nosuch/commands")
+      #expect(waiting?.status == 200 && String(decoding: waiting?.body ?? [], as: UTF8.self).contains("c1"))
+      let note = "/documents/settings/log_level"
+      let value = #"{"value":"debug"}"#
+      for (method, target, body) in [
+        ("PUT", note, value), ("DELETE", note, ""), ("GET", "/documents", ""), ("GET", "/events", ""),
+        ("GET", "/messages", ""), ("GET", "/contacts", ""), ("GET", "/state", ""), ("GET", "/commands", ""),
+      ] {
+        let answer = try error(method, "/v1/gateways/misspelt\(target)", body: body)
+        #expect(answer.0 == 404 && answer.1.contains("no gateway misspelt"), "\(method) \(target): \(answer)")
+      }
+      #expect(
+        rig.askHub("GET", "/v1/fleet/summary").map { String(decoding: $0.body, as: UTF8.self) }?.contains(
+          "\"gateways\":0") == true)
+      let event = #"{"epoch":"e","events":[{"seq":1,"at":1,"trusted":true,"kind":"radio","body":{}}]}"#
+      #expect(rig.askHub("POST", "/v1/gateways/g/events", body: event)?.status == 200)
+      #expect(rig.askHub("PUT", "/v1/gateways/g\(note)", body: value)?.status == 200)
+      #expect(rig.askHub("GET", "/v1/gateways/g/contacts")?.status == 200)
       for target in ["/v1/gateways/nosuch", "/v1/messages/999", "/v1/gateways/g/commands/nosuch"] {
         let answer = try error("GET", target)
         #expect(answer.0 == 404 && !answer.1.isEmpty, "\(target): \(answer)")

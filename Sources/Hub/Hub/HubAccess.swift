@@ -127,6 +127,13 @@ final class HubAccess: Sendable {
     }
   }
 
+  /// Whether a token is for this gateway alone, or belongs to it: it may come, if it never was here.
+  func expects(_ gateway: String) -> Bool {
+    keys.withLock { keys in
+      keys.tokens.contains { $0.gateway == gateway } || keys.bindings.values.contains { $0.contains(gateway) }
+    }
+  }
+
   /// Gateways with a token that is for them alone, and digests of tokens that belong to the first gateway that uses them.
   var holders: (own: Set<String>, tokens: Set<String>) { keys.withLock { ($0.ownTokens, Set($0.binding.keys)) } }
 

@@ -90,7 +90,7 @@ struct People: AsyncParsableCommand {
         if refusal == nil { try await People.note(store, name, ["removed": "true"]) }
         return refusal
       }
-      if let refusal { throw failure(refusal.description) }
+      if let refusal { throw People.ended(refusal) }
       print("removed \(name)")
     }
   }
@@ -118,7 +118,11 @@ struct People: AsyncParsableCommand {
       }
       return refusal
     }
-    if let refusal { throw failure(refusal.description) }
+    if let refusal { throw People.ended(refusal) }
+  }
+
+  private static func ended(_ refusal: HubStore.PeopleRefusal) -> ExitCode {
+    failure(refusal.description, refusal.isUnknown ? 67 : 65)  // EX_NOUSER, EX_DATAERR
   }
 
   /// Who did it is the user of this machine.

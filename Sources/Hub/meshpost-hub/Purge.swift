@@ -86,6 +86,10 @@ struct PurgeOld: AsyncParsableCommand {
     }
     let plan = plan(configuration)
     try await beside.store(configuration, writes: !dryRun) { store in
+      if let gateway, try await store.gateways(gateway).isEmpty, try await store.commands(of: gateway, limit: 1).isEmpty
+      {
+        throw failure("no gateway \(gateway) was ever here", 67)  // EX_NOUSER
+      }
       let clock = Beside.now
       let now = try await store.surelyPassed(at: clock, trusts: trustClock, keeps: !dryRun)
       if let words = HubStore.clockTrouble(clock, surely: now) { Console.error("note: \(words)") }

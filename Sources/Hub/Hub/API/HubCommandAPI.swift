@@ -26,8 +26,7 @@ extension HubAPI {
     let wait = min(max(call.number("wait_s") ?? 15, 0), Self.longestWait)
     if let known = try await stores.desk.command(id, of: call.gateway) { return await ended(known, call, wait: wait) }
     guard try await isKnown(call.gateway) || body["queue"]?.bool == true else {
-      return Self.refusal(
-        .notFound, "no gateway \(call.gateway) was ever here; with \"queue\":true the command waits until it comes")
+      return Self.neverHere(call.gateway, "; with \"queue\":true the command waits until it comes")
     }
     let request = JSONValue.object(
       (body.fields ?? []).filter { !["id", "queue"].contains($0.0) } + [("id", .string(id))])
@@ -59,9 +58,20 @@ extension HubAPI {
     }
   }
 
+  /// Whether it was ever here, or a token waits for it.
   private func isKnown(_ gateway: String) async throws -> Bool {
     if await links.isLinked(gateway) { return true }
-    return try await !stores.greeter.gateways(gateway).isEmpty
+    return try await !stores.greeter.gateways(gateway).isEmpty || access.expects(gateway)
+  }
+
+  /// Of a gateway that nobody knows there is no list, not even an empty one, and nothing to edit: its id is misspelt.
+  func ofKnown(_ call: Call, _ handler: Handler) async throws -> Response {
+    guard try await isKnown(call.gateway) else { return Self.neverHere(call.gateway) }
+    return try await handler(call)
+  }
+
+  private static func neverHere(_ gateway: String, _ more: String = "") -> Response {
+    refusal(.notFound, "no gateway \(gateway) was ever here\(more)")
   }
 
   private func noteCommand(_ request: JSONValue, _ id: String, _ call: Call) async throws {
@@ -126,6 +136,8 @@ extension HubAPI {
 
   func commands(_ call: Call) async throws -> Response {
     let found = try await stores.readers.ask(call.holder) { try $0.commands(of: call.gateway, limit: call.limit) }
+    // What waits for one that never was here is told.
+    if found.isEmpty, try await !isKnown(call.gateway) { return Self.neverHere(call.gateway) }
     return Self.json(
       JSONWriter.object { json in
         json.arrayField("commands") { json in

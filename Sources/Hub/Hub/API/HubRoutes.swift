@@ -174,21 +174,24 @@ extension HubAPI {
       HubRoute(
         method: .get, path: id + "/events", deed: .read, summary: "Its journal.",
         parameters: Self.newestFirst + [.text("kind", "Only of this kind."), Self.channel],
-        answers: [200: Self.page("events", Self.event)], handler: { try await page($0, kind: nil) }),
+        answers: [200: Self.page("events", Self.event)], refusals: [404],
+        handler: { try await ofKnown($0) { try await page($0, kind: nil) } }),
       HubRoute(
         method: .get, path: id + "/messages", deed: .read, summary: "Messages that it received.",
         parameters: Self.newestFirst + [Self.channel], answers: [200: Self.page("messages", Self.event)],
-        handler: { try await page($0, kind: "message") }),
+        refusals: [404],
+        handler: { try await ofKnown($0) { try await page($0, kind: "message") } }),
       HubRoute(
         method: .get, path: id + "/contacts", deed: .read, summary: "The newest state of each node, by key.",
         parameters: [Self.afterText, Self.limit], answers: [200: Self.page("contacts", .object([]), next: .text)],
-        handler: { try await contacts($0) }),
+        refusals: [404],
+        handler: { try await ofKnown($0) { try await contacts($0) } }),
       HubRoute(
         method: .get, path: id + "/state", deed: .read, summary: "What it last said of itself, by name.",
-        answers: [200: .object([])], handler: { try await states($0) }),
+        answers: [200: .object([])], refusals: [404], handler: { try await ofKnown($0) { try await states($0) } }),
       HubRoute(
         method: .get, path: id + "/commands", deed: .read, summary: "Commands to it, the newest first.",
-        parameters: [Self.limit], answers: [200: .object([("commands", .list(Self.command))])],
+        parameters: [Self.limit], answers: [200: .object([("commands", .list(Self.command))])], refusals: [404],
         handler: { try await commands($0) }),
       HubRoute(
         method: .get, path: id + "/commands/{command}", deed: .read, summary: "One command.",
@@ -197,7 +200,8 @@ extension HubAPI {
       HubRoute(
         method: .get, path: id + "/documents", deed: .read, summary: "Its documents, by key.",
         parameters: [Self.afterText, Self.limit], answers: [200: Self.page("documents", Self.document, next: .text)],
-        handler: { try await documents($0) }),
+        refusals: [404],
+        handler: { try await ofKnown($0) { try await documents($0) } }),
     ]
   }
 
@@ -214,11 +218,12 @@ extension HubAPI {
         answers: [200: Self.command, 202: Self.command], refusals: [404, 413, 504], handler: { try await command($0) }),
       HubRoute(
         method: .put, path: id + "/documents/**", deed: .command, summary: "Edits a document.",
-        body: .object([("value", .any)]), answers: [200: Self.document], refusals: [422],
-        handler: { try await editDocument($0) }),
+        body: .object([("value", .any)]), answers: [200: Self.document], refusals: [404, 422],
+        handler: { try await ofKnown($0) { try await editDocument($0) } }),
       HubRoute(
         method: .delete, path: id + "/documents/**", deed: .command, summary: "Deletes a document.",
-        answers: [200: Self.document], handler: { try await editDocument($0) }),
+        answers: [200: Self.document], refusals: [404],
+        handler: { try await ofKnown($0) { try await editDocument($0) } }),
     ]
   }
 
@@ -243,11 +248,11 @@ extension HubAPI {
         ], handler: { try await people($0) }),
       HubRoute(
         method: .put, path: "/v1/people/{name}", deed: .administer, summary: "Adds somebody, or changes them.",
-        body: .object([("role?", roles), ("password?", .text)]), answers: [200: Self.ok], refusals: [409],
+        body: .object([("role?", roles), ("password?", .text)]), answers: [200: Self.ok], refusals: [404, 409],
         handler: { try await setPerson($0) }),
       HubRoute(
         method: .delete, path: "/v1/people/{name}", deed: .administer, summary: "Removes somebody.",
-        answers: [200: Self.ok], refusals: [409], handler: { try await removePerson($0) }),
+        answers: [200: Self.ok], refusals: [404, 409], handler: { try await removePerson($0) }),
       HubRoute(
         method: .get, path: "/v1/tokens", deed: .administer, summary: "Which tokens there are.",
         answers: [

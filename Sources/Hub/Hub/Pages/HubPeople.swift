@@ -51,6 +51,12 @@ extension HubStore {
   /// What is refused, as words for people.
   public struct PeopleRefusal: Error, Sendable, CustomStringConvertible {
     public let description: String
+    /// Nobody is called so.
+    public var isUnknown = false
+  }
+
+  private static func nobody(_ name: String, _ more: String = "") -> PeopleRefusal {
+    PeopleRefusal(description: "nobody is called \(name)\(more)", isUnknown: true)
   }
 
   public func people() throws(HubDatabaseError) -> [HubPerson] {
@@ -89,7 +95,7 @@ extension HubStore {
           "UPDATE people SET role = ?2, hash = coalesce(CAST(?3 AS TEXT), hash) WHERE name = ?1", .text(name),
           .text((role ?? known.role).rawValue), .optional(hash))
       } else {
-        guard let role, let hash else { return PeopleRefusal(description: "a new person needs a role and a password") }
+        guard let role, let hash else { return Self.nobody(name, ": a new person needs a role and a password") }
         let count = try database.first("SELECT count(*) FROM people") { $0.integer(0) } ?? 0
         guard count < Self.mostPeople else { return PeopleRefusal(description: "there are \(count) people already") }
         try database.run(
@@ -122,7 +128,7 @@ extension HubStore {
   public func removePerson(_ name: String) throws(HubDatabaseError) -> PeopleRefusal? {
     try transaction { () throws(HubDatabaseError) in
       try database.lock("people")
-      guard let known = try person(name) else { return PeopleRefusal(description: "nobody is called \(name)") }
+      guard let known = try person(name) else { return Self.nobody(name) }
       if known.role == .administer, try isLast(name) { return Self.last }
       try database.run("DELETE FROM people WHERE name = ?1", .text(name))
       try forget(name)

@@ -100,7 +100,7 @@ extension HubAPI {
       guard hash != nil else { return Self.refusal(.serviceUnavailable, "not enough memory", retryAfter: 10) }
     }
     if let refusal = try await stores.desk.setPerson(name, role: role, hash: hash, at: HubClock.now) {
-      return Self.refusal(.conflict, refusal.description)
+      return Self.refusal(refusal)
     }
     try await note(
       "person", call,
@@ -112,9 +112,13 @@ extension HubAPI {
     return Self.json { $0.field("ok", true) }
   }
 
+  private static func refusal(_ refusal: HubStore.PeopleRefusal) -> Response {
+    Self.refusal(refusal.isUnknown ? .notFound : .conflict, refusal.description)
+  }
+
   func removePerson(_ call: Call) async throws -> Response {
     let name = call.parameters.get("name") ?? ""
-    if let refusal = try await stores.desk.removePerson(name) { return Self.refusal(.conflict, refusal.description) }
+    if let refusal = try await stores.desk.removePerson(name) { return Self.refusal(refusal) }
     try await note(
       "person", call,
       JSONWriterText.object { json in
