@@ -67,6 +67,20 @@ import Testing
     #expect(await registry.takeContested() == ["g"])
   }
 
+  @Test func `epochs over HTTP are not remembered without end, and those of two gateways with one id are`() async {
+    let lines = Mutex<[String]>([])
+    let registry = LinkRegistry { _, text in lines.withLock { $0.append(text) } }
+    for epoch in ["e", "f", "e", "f", "e", "f"] { await registry.sent("g", epoch: epoch) }
+    for number in 0..<30_000 { await registry.sent("g\(number)", epoch: "e") }
+    #expect(await registry.epochsKept <= 10_000)
+    #expect(lines.withLock { $0 } == [])
+    await registry.sent("g", epoch: "e")
+    #expect(lines.withLock { $0.count } == 1)
+    // All of them have had another epoch lately.
+    for number in 0..<30_000 { for epoch in ["e", "f"] { await registry.sent("h\(number)", epoch: epoch) } }
+    #expect(await registry.epochsKept <= 10_000)
+  }
+
   /// A gateway that answers with what it was asked, `times` over.
   private func link(_ registry: LinkRegistry, times: Int = 1) async {
     _ = await registry.open("g") { bytes in

@@ -47,6 +47,8 @@ actor LinkRegistry {
   private static let contests = 5
   /// A gateway that only polls sends so seldom.
   private static let returnsWithin: Duration = .seconds(86_400)
+  /// Gateways over HTTP whose epochs are remembered.
+  private static let maxEpochs = 10_000
   /// A live request gets so long.
   static let patience: Duration = .seconds(15)
 
@@ -106,6 +108,7 @@ actor LinkRegistry {
   /// A batch came over HTTP. An epoch that has ended does not come back: where it does again and again, somebody else writes in it.
   func sent(_ gateway: String, epoch: String, now: ContinuousClock.Instant = .now) {
     let known = epochs[gateway]
+    if known == nil, epochs.count >= Self.maxEpochs { forgetEpochs(now) }
     if let known, known.now.utf8.elementsEqual(epoch.utf8) { return }
     let isReturn = known?.before.map { $0.utf8.elementsEqual(epoch.utf8) } ?? false
     let isRecent = known.map { now - $0.at < Self.returnsWithin } ?? false
@@ -113,6 +116,15 @@ actor LinkRegistry {
     epochs[gateway] = (epoch, known?.now, returns, now)
     if returns >= Self.contests { contest(gateway, "send in turn, each its own epoch") }
   }
+
+  /// Of gateways that were one epoch all along little is lost: the next batch says it again. Those that had another lately stay, if there is room.
+  private func forgetEpochs(_ now: ContinuousClock.Instant) {
+    epochs = epochs.filter { $0.value.before != nil && now - $0.value.at < Self.returnsWithin }
+    if epochs.count >= Self.maxEpochs { epochs = [:] }
+  }
+
+  /// How many gateways' epochs are remembered.
+  var epochsKept: Int { epochs.count }
 
   /// Gateways of which two seem to have one id, since this was asked last.
   func takeContested() -> Set<String> {
