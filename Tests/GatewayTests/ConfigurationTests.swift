@@ -334,7 +334,7 @@ import Transport
     func hub(_ name: String, _ more: String = "") -> String {
       "[[upstream]]\nname = \"\(name)\"\nurl = \"https://hub.example\"\n\(more)\n"
     }
-    #expect(try parse(hub("a") + hub("b")).warnings.filter { $0.contains("take the link") }.count == 1)
+    #expect(try parse(hub("a") + hub("b")).warnings.filter { $0.contains("one live link") }.count == 1)
     #expect(try parse(hub("a") + hub("b", "link = \"http\"")).warnings.isEmpty)
   }
 

@@ -81,6 +81,37 @@ import Testing
     #expect(await registry.epochsKept <= 10_000)
   }
 
+  @Test func `an upstream gets the link of another one of its gateway only where that is dead`() async throws {
+    let long = ContinuousClock.now - .seconds(60)
+    let heard = Mutex(long)
+    let pings = Mutex(0)
+    let answers = Mutex(true)
+    func origin(_ upstream: String, _ epoch: String = "e") -> LinkProtocol.Origin? {
+      LinkProtocol.Origin("\(epoch)/\(upstream)")
+    }
+    let registry = LinkRegistry(answerLimit: .milliseconds(120))
+    let holder = LinkRegistry.Holder(
+      origin: try #require(origin("hub")), heard: { heard.withLock { $0 } },
+      ping: {
+        pings.withLock { $0 += 1 }
+        if answers.withLock({ $0 }) { heard.withLock { $0 = ContinuousClock.now + .milliseconds(1) } }
+      })
+    _ = await registry.open("g", { _ in true }, holder: holder, close: {})
+    #expect(await registry.holder("g", against: origin("second")) == "hub", "it answers")
+    #expect(await registry.holder("g", against: origin("second")) == "hub", "it was heard just now")
+    #expect(pings.withLock { $0 } == 1)
+    heard.withLock { $0 = long }
+    answers.withLock { $0 = false }
+    #expect(await registry.holder("g", against: origin("second")) == nil, "it is dead")
+    #expect(pings.withLock { $0 } == 2)
+    // These get it at once: the same upstream again, another database, a gateway that says nothing of it, and one that has no link.
+    for asking in [origin("hub"), origin("second", "f"), nil] {
+      #expect(await registry.holder("g", against: asking) == nil)
+    }
+    #expect(await registry.holder("h", against: origin("second")) == nil)
+    #expect(pings.withLock { $0 } == 2)
+  }
+
   /// A gateway that answers with what it was asked, `times` over.
   private func link(_ registry: LinkRegistry, times: Int = 1) async {
     _ = await registry.open("g") { bytes in

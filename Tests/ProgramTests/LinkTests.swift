@@ -111,6 +111,36 @@ extension WholeProgramTests {
       #expect(ended.json["answer"]?["code"]?.string == "not_allowed", "\(ended)")
     }
 
+    @Test func `of two upstreams that lead to one hub one has the link, and the other says so and goes without`() throws
+    {
+      let rig = try Rig()
+      let second = """
+        [[upstream]]
+        name = "zweiter Weg"
+        url = "http://127.0.0.1:\(rig.hubPort)"
+        token_file = "\(rig.scratch.location("token"))"
+        """
+      rig.writeGatewayConfiguration(extra: second)
+      try rig.startRadio(["--contacts", "3"])
+      try rig.startHub()
+      func isSettled() throws -> Bool {
+        let upstreams = try rig.status()?["upstreams"]?.array ?? []
+        guard let live = upstreams.first(where: { $0["link"]?.string == "live" })?["name"]?.string,
+          let other = upstreams.first(where: { $0["link"]?.string == "http" })
+        else { return false }
+        let words = "this hub has a live link of this gateway already, by the upstream \(live)"
+        return other["reason"]?.string == words && upstreams.allSatisfy { $0["pending"]?.integer == 0 }
+      }
+      // The second time it comes while the hub still has the link of the one that was killed.
+      for _ in 0..<2 {
+        try rig.startGateway()
+        try rig.waitForSync()
+        try untilTrue("one link: \(try rig.status()?["upstreams"] ?? .null)") { try isSettled() }
+        rig.gateway?.kill9()
+      }
+      #expect(rig.hub?.lines.contains { $0.contains("two gateways") } == false, "\(rig.hub?.lines ?? [])")
+    }
+
     @Test func `a command that comes too soon waits in the queue`() throws {
       let rig = try start("commands_per_minute = 1")
       #expect(

@@ -94,14 +94,14 @@ extension GatewayConfiguration {
     }
   }
 
-  /// A hub keeps one link of a gateway: two that lead to it take it from each other without end.
+  /// A hub keeps one live link of a gateway.
   private var rivals: [String] {
     let live = upstreams.filter { if case .hub(isLive: true, _) = $0.kind { true } else { false } }
     return live.indices.compactMap { place in
       let name = live[place].name
       guard let other = live[..<place].first(where: { $0.url.isExactly(live[place].url) })?.name else { return nil }
       return
-        "the upstreams \"\(other)\" and \"\(name)\" take the link to one hub from each other: make one of them, or give one link = \"http\""
+        "the upstreams \"\(other)\" and \"\(name)\" lead to one hub, which keeps one live link of a gateway: make one of them, or give one link = \"http\""
     }
   }
 

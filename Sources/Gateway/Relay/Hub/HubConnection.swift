@@ -18,6 +18,8 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
     /// `false`: HTTP only.
     var isLive: Bool
     var version: String
+    /// The upstream's, where it is to be said which one this is.
+    var name: String?
   }
 
   /// How the hub is reached.
@@ -75,6 +77,8 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
   private var silences: KeepAlive
   var liveAgainAt: MonotonicTime?
   var hasToldFallBack = false
+  /// Why there is no live link, if an operator can do something about it.
+  var linkTrouble: String?
   var states: [(name: String, body: [UInt8])] = []
   var closedBytes: UInt64 = 0
   var hubWindow = 1

@@ -6,6 +6,7 @@ import JSON
 import Sockets
 import Store
 import Timing
+import UntrustedText
 
 /// How a link is opened, and what is done where none gets through.
 extension HubConnection {
@@ -19,6 +20,9 @@ extension HubConnection {
         return .failed(.stopped(reason: "the token file \(file) cannot be read"))
       }
       headers.add("Authorization", "Bearer \(token)")
+    }
+    if let name = settings.name {
+      headers.add(Self.upstreamField, "\(store.epoch)/\(PercentCoding.encode(name))")
     }
     let socket = WebSocket(
       WebSocket.Settings(
@@ -44,6 +48,9 @@ extension HubConnection {
       return .failed(Self.verdict(of: error))
     }
   }
+
+  /// Which upstream of the gateway asks for a link, and in the answer which one has it.
+  private static let upstreamField = "Meshpost-Upstream"
 
   struct Nonsense: Error {
     let message: String
@@ -84,7 +91,7 @@ extension HubConnection {
 
   private func opened(_ socket: WebSocket, _ welcome: Welcome) {
     way = .live(socket)
-    (liveAgainAt, hasToldFallBack) = (nil, false)
+    (liveAgainAt, hasToldFallBack, linkTrouble) = (nil, false, nil)
     hubWindow = welcome.window
     lastHeard = loop.now
   }
@@ -97,7 +104,12 @@ extension HubConnection {
       return .failed(.stopped(reason: "HTTP \(response.status): check the token"))
     case .notUpgraded(let response) where [429, 503].contains(response.status):
       return .failed(.retry(reason: "HTTP \(response.status)", after: nil))
+    case .notUpgraded(let response) where response.status == 409 && response.headers[Self.upstreamField] != nil:
+      let holder = Visible.excerpt(response.headers[Self.upstreamField].flatMap { PercentCoding.decode($0) } ?? "?")
+      linkTrouble = "this hub has a live link of this gateway already, by the upstream \(holder)"
+      return await greetByHTTP(after: failure)
     case .notUpgraded, .blocked:
+      linkTrouble = nil
       // A server is there, and no WebSocket gets to it.
       return await greetByHTTP(after: failure)
     case .unreachable, .closed, .cancelled: return .failed(.retry(reason: failure.description, after: nil))
@@ -115,7 +127,8 @@ extension HubConnection {
     way = .http
     guard let failure else { return greeting }
     if !hasToldFallBack {
-      log.notice("\(place): no live link (\(failure)): using plain HTTP; the link is retried periodically")
+      log.notice(
+        "\(place): no live link (\(linkTrouble ?? "\(failure)")): using plain HTTP; the link is retried periodically")
     }
     hasToldFallBack = true
     liveAgainAt = loop.now + Self.retryLive

@@ -149,6 +149,8 @@ public struct UpstreamSettings: Equatable, Sendable {
   public var timeout: Duration
   /// Whether its server is reached through a proxy.
   public var proxy = ProxyChoice.environment
+  /// The gateway has other live links, maybe to the same hub under another address: so it says which upstream it is.
+  public var isNamed = false
   /// Version of the gateway's program, for servers that ask.
   public var version = ""
 
@@ -258,7 +260,9 @@ extension JournalUpstream {
     switch settings.kind {
     case .hub(let isLive, let keepAlive):
       return try HubConnection(
-        HubConnection.Settings(server: server, keepAlive: keepAlive, isLive: isLive, version: settings.version),
+        HubConnection.Settings(
+          server: server, keepAlive: keepAlive, isLive: isLive, version: settings.version,
+          name: settings.isNamed ? settings.name : nil),
         store: store,
         on: loop, log: log)
     case .webhook(let secretFile, let template, let contentType, let batches):

@@ -65,7 +65,10 @@ extension JournalUpstream {
   }
 
   /// Events are delivered, or there are none; questions and states are not.
-  private var questionTrouble: String? { (carrier as? HubConnection)?.http.trouble }
+  private var questionTrouble: String? {
+    let hub = carrier as? HubConnection
+    return hub?.http.trouble ?? hub?.linkTrouble
+  }
 
   private var laneStatus: ByLane<LaneStatus>? {
     guard knowsLanes else { return nil }

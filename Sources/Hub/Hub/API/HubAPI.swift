@@ -219,25 +219,29 @@ struct HubAPI: Sendable {
       admit: { [access, newTokens] head in
         guard let gateway = LinkProtocol.gateway(in: head.uri) else { return .closed }
         return switch access.check(head.headers.first(name: "Authorization"), gateway: gateway, .write) {
-        case .allowed(let grant): .open(LinkProtocol.Visitor(gateway: gateway, grant: grant))
-        case .unbound: .undecided
+        case .allowed(let grant) where head.headers[LinkProtocol.Origin.field].isEmpty:
+          .open(LinkProtocol.Visitor(gateway: gateway, grant: grant))
+        case .allowed, .unbound: .undecided
         case let verdict: verdict == HubAccess.unknownToken && newTokens != nil ? .undecided : .closed
         }
       },
       decide: { head in
         guard let gateway = LinkProtocol.gateway(in: head.uri) else { return nil }
+        let origin = LinkProtocol.Origin(head.headers.first(name: LinkProtocol.Origin.field))
+        let visitor: LinkProtocol.Visitor
         switch await check(head.headers.first(name: "Authorization"), gateway: gateway, .write) {
-        case .allowed(let grant): return LinkProtocol.Visitor(gateway: gateway, grant: grant)
+        case .allowed(let grant): visitor = .init(gateway: gateway, grant: grant, origin: origin)
         case .unbound(let grant):
           guard try await access.bind(grant, in: stores) == nil else { return nil }
-          return LinkProtocol.Visitor(gateway: gateway, grant: grant)
+          visitor = .init(gateway: gateway, grant: grant, origin: origin)
         case .unknown, .forbidden: return nil
         }
+        return await registry.holder(gateway, against: origin) == nil ? visitor : nil
       },
       serve: { [stores, registry, limiter, access, maxBody] channel, link in
         await LinkSession(
           gateway: link.gateway, stores: stores, registry: registry, limiter: limiter, maxMessage: maxBody,
-          compression: link.compression, isAllowed: { access.allows(link.grant) }
+          origin: link.origin, compression: link.compression, isAllowed: { access.allows(link.grant) }
         ).run(channel)
       })
   }

@@ -75,6 +75,19 @@ extension HubAPI {
     }
   }
 
+  /// What a request for a link gets that is none, or is not to be one.
+  func noLink(_ call: Call) async -> Response {
+    let field = LinkProtocol.Origin.name
+    let origin = LinkProtocol.Origin(call.request.headers[field])
+    guard let holder = await registry.holder(call.gateway, against: origin) else {
+      return Self.refusal(.upgradeRequired, "this is a WebSocket endpoint")
+    }
+    var response = Self.refusal(
+      .conflict, "this hub has a live link of this gateway already, by its upstream \(holder)")
+    response.headers[field] = holder
+    return response
+  }
+
   private static func write(_ gateway: HubStore.Gateway, to json: inout JSONWriter) {
     json.field("gateway", gateway.id)
     json.field("radio", gateway.radio)

@@ -300,8 +300,7 @@ extension HubAPI {
         ]), answers: [200: Self.acknowledged], refusals: [413, 415, 422], handler: { try await take($0) }),
       HubRoute(
         method: .get, path: id + "/link", deed: .write, summary: "Its link: a WebSocket.", answers: [:],
-        refusals: [426],
-        handler: { _ in Self.refusal(.upgradeRequired, "this is a WebSocket endpoint") }),
+        refusals: [409, 426], handler: { await noLink($0) }),
       HubRoute(
         method: .get, path: id + "/updates", deed: .write, summary: "What is new for it.",
         parameters: [

@@ -8,8 +8,17 @@ actor LinkRegistry {
   /// Sends one message; `false`: the link is gone.
   typealias Send = @Sendable ([UInt8]) async -> Bool
 
+  /// What a gateway with several live links says of one, and how that is tried.
+  struct Holder: Sendable {
+    let origin: LinkProtocol.Origin
+    /// When it was heard last.
+    let heard: @Sendable () -> ContinuousClock.Instant
+    let ping: @Sendable () -> Void
+  }
+
   private struct Link {
     let id: Int
+    let holder: Holder?
     let send: Send
     let isSilent: @Sendable () -> Bool
     let close: @Sendable () -> Void
@@ -49,6 +58,10 @@ actor LinkRegistry {
   private static let returnsWithin: Duration = .seconds(86_400)
   /// Gateways over HTTP whose epochs are remembered.
   private static let maxEpochs = 10_000
+  /// A link that was heard so lately need not be tried; one that is tried has so long to answer, less than a connection has for its first request.
+  private static let lively: Duration = .seconds(3)
+  static let answerLimit: Duration = .seconds(5)
+  private static let glance: Duration = .milliseconds(50)
   /// A live request gets so long.
   static let patience: Duration = .seconds(15)
 
@@ -60,9 +73,13 @@ actor LinkRegistry {
 
   /// How long an answer to a request is waited for.
   private let patience: Duration
+  private let answerLimit: Duration
 
-  init(patience: Duration = LinkRegistry.patience, log: @escaping HubLog.Write = HubLog.write) {
-    self.patience = patience
+  init(
+    patience: Duration = LinkRegistry.patience, answerLimit: Duration = LinkRegistry.answerLimit,
+    log: @escaping HubLog.Write = HubLog.write
+  ) {
+    (self.patience, self.answerLimit) = (patience, answerLimit)
     rivals = RareLine(log)
   }
 
@@ -78,14 +95,14 @@ actor LinkRegistry {
   /// A gateway has one link: the newest, for an older one may be half-open. `isSilent`: nothing came for too long, so it is closed.
   func open(
     _ gateway: String, _ send: @escaping Send, isSilent: @escaping @Sendable () -> Bool = { false },
-    close: @escaping @Sendable () -> Void
+    holder: Holder? = nil, close: @escaping @Sendable () -> Void
   ) -> Int {
     let before = links[gateway]
     before?.close()
     listen(gateway, to: [])
     lastID += 1
     changes += 1
-    var link = Link(id: lastID, send: send, isSilent: isSilent, close: close)
+    var link = Link(id: lastID, holder: holder, send: send, isSilent: isSilent, close: close)
     if let before, ContinuousClock.now - before.began < Self.young, !before.isSilent() {
       link.contested = before.contested + 1
     }
@@ -96,6 +113,23 @@ actor LinkRegistry {
       Task { await watch() }
     }
     return lastID
+  }
+
+  /// The upstream that has the gateway's link, if that is alive and `origin` another one of the same gateway: those two would take it from each other for
+  /// ever. An upstream that comes again has lost its link, and gets the place at once.
+  func holder(_ gateway: String, against origin: LinkProtocol.Origin?) async -> String? {
+    guard let origin, let link = links[gateway], let holder = link.holder, holder.origin.epoch == origin.epoch,
+      holder.origin.upstream != origin.upstream
+    else { return nil }
+    let asked = ContinuousClock.now
+    if asked - holder.heard() < Self.lively { return holder.origin.upstream }
+    holder.ping()
+    while ContinuousClock.now - asked < answerLimit {
+      // `try?`: who asks may be gone, and needs no answer.
+      guard (try? await Task.sleep(for: Self.glance)) != nil, links[gateway]?.id == link.id else { return nil }
+      if holder.heard() > asked { return holder.origin.upstream }
+    }
+    return nil
   }
 
   private func contest(_ gateway: String, _ deed: String) {

@@ -29,6 +29,7 @@ struct LinkSession: Sendable {
   let registry: LinkRegistry
   let limiter: RateLimiter
   let maxMessage: Int
+  var origin: LinkProtocol.Origin?
   /// What both ends have agreed on; `nil`: nothing is compressed.
   let compression: PerMessageDeflate?
   /// Whether the token that opened it still allows it: what came before the connection was closed may wait here.
@@ -70,7 +71,7 @@ struct LinkSession: Sendable {
           { bytes in
             // `try?`: a link that is gone takes nothing.
             (try? await outbound.write(Self.text(bytes))) != nil
-          }, isSilent: { pulse.left <= 0 }, close: close)
+          }, isSilent: { pulse.left <= 0 }, holder: holder(pulse, outbound), close: close)
         do {
           var messages = LinkMessages(most: maxMessage, compression)
           var flow = LinkFlow(outbound)
@@ -90,6 +91,17 @@ struct LinkSession: Sendable {
       }
     } onGracefulShutdown: {
       channel.channel.close(promise: nil)
+    }
+  }
+
+  private func holder(
+    _ pulse: Pulse, _ outbound: NIOAsyncChannelOutboundWriter<WebSocketFrame>
+  ) -> LinkRegistry.Holder? {
+    origin.map { origin in
+      LinkRegistry.Holder(
+        origin: origin, heard: { pulse.state.withLock { $0.heard } },
+        // `try?`: a link that is gone answers nothing.
+        ping: { Task { try? await outbound.write(WebSocketFrame(fin: true, opcode: .ping, data: ByteBuffer())) } })
     }
   }
 

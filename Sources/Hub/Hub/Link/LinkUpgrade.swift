@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Deflate
+import HTTPTypes
 import HummingbirdCore
 import Logging
 import NIOCore
@@ -29,6 +30,7 @@ struct LinkUpgradeChannel: ServerChildChannel, HTTPChannelHandler {
   struct Link: Sendable {
     let gateway: String
     let grant: HubAccess.Grant
+    let origin: LinkProtocol.Origin?
     let compression: PerMessageDeflate?
   }
 
@@ -94,7 +96,7 @@ struct LinkUpgradeChannel: ServerChildChannel, HTTPChannelHandler {
     if let compression { try operations.addHandler(LinkCompressor(compression)) }
     return .link(
       try FrameChannel(wrappingChannelSynchronously: channel),
-      Link(gateway: visitor.gateway, grant: visitor.grant, compression: compression))
+      Link(gateway: visitor.gateway, grant: visitor.grant, origin: visitor.origin, compression: compression))
   }
 
   private func requests(_ channel: any Channel, _ logger: Logger) throws -> Negotiated {
@@ -148,6 +150,25 @@ enum LinkProtocol {
   struct Visitor: Sendable {
     let gateway: String
     let grant: HubAccess.Grant
+    var origin: Origin?
+  }
+
+  /// Which of its upstreams opens a link, and of which database: a gateway that has several live links says so.
+  struct Origin: Sendable {
+    static let field = "Meshpost-Upstream"
+    static let name = HTTPField.Name(field)!
+    private static let maxBytes = 512
+
+    let epoch: String
+    /// Percent-encoded.
+    let upstream: String
+
+    init?(_ value: String?) {
+      guard let value, value.utf8.count <= Self.maxBytes else { return nil }
+      let parts = value.split(separator: "/", maxSplits: 1)
+      guard parts.count == 2 else { return nil }
+      (epoch, upstream) = (String(parts[0]), String(parts[1]))
+    }
   }
 
   /// Whether somebody may open a link.
@@ -155,7 +176,7 @@ enum LinkProtocol {
     case open(Visitor)
     /// It is none, or not allowed, and HTTP answers.
     case closed
-    /// The database has to be asked, or the folder of tokens looked at.
+    /// The database has to be asked, the folder of tokens looked at, or the link that is there tried.
     case undecided
   }
 
