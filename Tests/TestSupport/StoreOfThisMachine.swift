@@ -5,7 +5,9 @@ import Store
 
 extension Store {
   /// A store that goes by this machine's clocks.
-  public convenience init(_ settings: Settings) throws(StoreError) { try self.init(settings, clocks: LinuxClocks()) }
+  public convenience init(_ settings: Settings, replaced: Replaced? = nil) throws(StoreError) {
+    try self.init(settings, clocks: LinuxClocks(), replaced: replaced)
+  }
 
   public static func restore(_ backup: String, settings: Settings) throws(StoreError) -> Store.Replaced? {
     try restore(backup, settings: settings, clocks: LinuxClocks())

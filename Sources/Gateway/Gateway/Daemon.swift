@@ -214,10 +214,7 @@ public final class Daemon {
   }
 
   private func announce() {
-    if let location = store.setAside {
-      log.error("the database was damaged: saved as \(location); created a new one with a new epoch")
-    }
-    if let words = store.gone { log.error("\(words). \(Self.goneRemedy)") }
+    if let loss = store.loss { log.error("\(loss)\(loss.cause == .removed ? ". \(Self.goneRemedy)" : "")") }
     for lack in configuration.lacks { log.warning(lack) }
     tellRefusal()
     if let words = store.lostFromLog ?? store.putBack { log.error("\(words). Began a new epoch") }

@@ -52,9 +52,11 @@ extension Daemon {
   private func beginAlerts() {
     alerts.begin()
     alerts.configuration(configuration.refusal)
-    if let saved = store.setAside { alerts.storeWasDamaged(saved, had: store.hadBefore) }
-    if let words = store.gone { alerts.storeIsLost(words) }
-    if let words = store.putBack { alerts.historiesMet(words) }
+    if let words = store.putBack {
+      alerts.historiesMet(words)
+    } else if let loss = store.loss {
+      alerts.storeIsLost("\(loss)")
+    }
     alerts.radio(isUp: connection.state == .up, message: summary)
   }
 

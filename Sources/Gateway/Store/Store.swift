@@ -108,15 +108,13 @@ public final class Store {
   public internal(set) var epochBegan: Int64 = 0
   /// Where a damaged database was saved at opening; `nil` if it was intact.
   public private(set) var setAside: String?
-  /// How many events the database had that was saved as damaged, at least; `nil`: nobody knows.
-  public private(set) var hadBefore: Int64?
+  /// What the database had that is not here any more; `nil`: nothing is known to be lost.
+  public internal(set) var loss: StoreLoss?
   /// What the database has lost since it was last open, in words: transactions of its log, or all since it was copied; `nil`: nothing.
   /// Starts a new epoch.
   public private(set) var lostFromLog: String?
   /// The database is an older copy of itself: how that shows, in words. Starts a new epoch.
-  public private(set) var putBack: String?
-  /// The database was gone at opening, and a new one begun: what is known of it, in words.
-  public private(set) var gone: String?
+  public internal(set) var putBack: String?
   /// The database was found to be damaged, and no other has taken its place yet.
   public private(set) var isDamaged = false
   /// The file that is open, whatever has its name by now.
@@ -127,17 +125,19 @@ public final class Store {
   /// Why the last write failed; `nil` if it succeeded.
   public private(set) var failure: StoreError?
 
-  /// Opens or creates the store. A damaged file is renamed to `….corrupt-TIME` and a new one created.
-  public init(_ settings: Settings, clocks: any Clocks) throws(StoreError) {
+  /// Opens or creates the store. A damaged file is renamed to `….corrupt-TIME` and a new one created. `replaced`: a backup was put here just now.
+  public init(_ settings: Settings, clocks: any Clocks, replaced: Replaced? = nil) throws(StoreError) {
     self.settings = settings
     self.clocks = clocks
     lock = try StoreLock(location: settings.location)
     let trouble = StoreFiles.logTrouble(settings.location)
     if trouble == .databaseIsGone { setAside = try Self.moveAside(settings.location, "corrupt", clocks) }
+    var savedLog: String?
     if case .breaksOff(let lost) = trouble {
       let kept = Self.freeName(settings.location, "corrupt", clocks) + "-wal"
       try StoreFiles.copy(settings.location + "-wal", to: kept)
       lostFromLog = "the store's log is damaged: \(lost) transactions or more are lost. It was saved as \(kept)"
+      savedLog = kept
     }
     do {
       database = try Self.open(settings)
@@ -151,11 +151,7 @@ public final class Store {
     (isDamaged, news, openFile) = (false, News(), StoreFiles.number(of: settings.location))
     // Do not find the transactions behind the damage again, or report them as lost after a power cut.
     try checkpoint()
-    putBack = olderThanMark
-    if isNew, setAside == nil { gone = goneByMark }
-    if setAside != nil { hadBefore = mark?.seq }
-    // Otherwise sequence numbers would be reused.
-    if lostFromLog != nil || putBack != nil { try renewEpoch() }
+    try beginBehindLoss(log: savedLog, replaced)
   }
 
   private func load() throws(StoreError) {
@@ -198,16 +194,19 @@ public final class Store {
   private static let patienceWithReaders = 3000
 
   /// Replaces a database that was found to be damaged in use with a new one, which has a new epoch. Returns where the damaged one
-  /// was saved.
-  public func replaceDamaged() throws(StoreError) -> String {
+  /// was saved. `unsent`: so many events no upstream lacked, or fewer; `nil`: nobody knows.
+  public func replaceDamaged(unsent: Int64? = nil) throws(StoreError) -> String {
     let target = try Self.moveAside(settings.location, "corrupt", clocks)
-    hadBefore = lastSeq
+    loss = StoreLoss(cause: .damaged, epoch: epoch, last: lastSeq, atMost: unsent, saved: target)
     database = try Self.open(settings)
     try load()
     setAside = target
     (failure, isDamaged, openFile) = (nil, false, StoreFiles.number(of: settings.location))
     ownFile = nil
     noteOwnFile()
+    // Before anything else, also where the disk does not take it yet.
+    writeAlong("loss") { store throws(SQLiteError) in try store.tell(store.loss) }
+    settle()
     return target
   }
 

@@ -29,8 +29,8 @@ extension Store {
     if Self.readSmallFile(idLocation) != gatewayID { try Self.writeSmallFile(idLocation, gatewayID) }
   }
 
-  /// Starts a new epoch: an upstream has sequence numbers beyond ours, so this store is an older copy.
-  public func renewEpoch() throws(StoreError) {
+  /// Starts a new epoch: an upstream has sequence numbers beyond ours, so this store is an older copy. `loss`: its first event.
+  public func renewEpoch(telling loss: StoreLoss? = nil) throws(StoreError) {
     // What no server has had of an epoch, no server has had of those before it.
     if epochFirst <= lastSeq { epochBefore = epoch }
     epoch = Self.randomHex(8)
@@ -41,6 +41,7 @@ extension Store {
       try store.setMeta("epoch_first", .integer(epochFirst))
       try store.database.run("UPDATE cursors SET told_before = told")
       try store.setMeta("epoch_at", .integer(epochBegan))
+      try store.tell(loss)
     }
     try commitNow()
   }
@@ -104,10 +105,5 @@ extension Store {
   var olderThanMark: String? {
     guard let mark, mark.epoch == epoch, mark.seq > lastSeq else { return nil }
     return "the database is an older copy of itself: it ends with event \(lastSeq), and there was an event \(mark.seq)"
-  }
-
-  /// That a new database stands where there was another one, in words; `nil`: nobody knows of one.
-  var goneByMark: String? {
-    mark.map { "the database was gone, and a new one begun: there had been \($0.seq) events or more" }
   }
 }

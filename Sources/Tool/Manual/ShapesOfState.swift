@@ -119,6 +119,7 @@ extension Shapes {
     given_up integer? events that were deleted before every upstream had them, since the store was made
     given_up_at integer? when this last happened
     set_aside string? where a damaged database was saved
+    loss string? what was lost with the database that was here before, found at the start or since
     error string?
     remedy string?
     """,

@@ -173,7 +173,7 @@ enum Show {
         "          \(events) events were deleted before every upstream had them, the last \(time(store["given_up_at"]?.integer))"
       )
     }
-    if let location = store["set_aside"]?.string { print("          a damaged database was saved as \(location)") }
+    if let loss = store["loss"]?.string { print("          \(loss)") }
   }
 
   /// `byLane`: a line for each lane in which something waits.

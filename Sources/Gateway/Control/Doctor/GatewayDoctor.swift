@@ -191,15 +191,11 @@ struct GatewayDoctor {
           "store", .failed, "the database file was removed or replaced while the gateway runs",
           "Save it now with `meshpost backup FILE`, then restart the gateway."))
     }
-    if let location = store.setAside {
+    if let loss = store.loss {
       findings.append(
         Finding(
-          "store", .warning, "a damaged database was saved as \(location)",
-          "Check the disk; `meshpostd --restore` restores a backup."))
-    }
-    if let words = store.gone {
-      findings.append(
-        Finding("store", .warning, words, "`meshpostd --restore` restores a backup, or a copy beside it."))
+          "store", .warning, "\(loss)",
+          "Check the disk; `meshpostd --restore` restores a backup, or a copy beside the database."))
     }
     // A store that cannot be read has failed, and that stands above.
     let (size, most) = (store.ifReadable({ try store.size() }) ?? 0, store.maxBytes)

@@ -228,6 +228,7 @@ struct StatusReport {
       json.field("given_up", givenUp?.events)
       json.field("given_up_at", givenUp?.at)
       json.field("set_aside", store.setAside)
+      json.field("loss", store.loss?.description)
       json.field("error", store.failure?.description)
       json.field("remedy", store.failure?.remedy)
     }

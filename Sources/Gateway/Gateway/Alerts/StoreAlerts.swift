@@ -12,7 +12,7 @@ extension GatewayAlerts {
 
   /// `saved`: where it lies now. What servers had not received of it did not come over: `unsent`, where that is known. `events`: how many it
   /// had, at least; `nil`: nobody knows.
-  func storeWasDamaged(_ saved: String, had events: Int64?, unsent: [(upstream: String, events: Int64)] = []) {
+  func storeWasDamaged(_ saved: String, had events: Int64?, unsent: [(upstream: String, events: Int64)]) {
     var text = "the database was damaged, and a new one begun: it was saved as \(saved)"
     if let events { text += ". There had been \(events) events or more" }
     if !unsent.isEmpty {

@@ -12,7 +12,7 @@ extension Daemon {
     let clocks = LinuxClocks()
     do {
       let replaced = try Store.restore(backup, settings: configuration.store, clocks: clocks)
-      let words = "\(backup) is restored, \(try renewed(configuration, clocks))"
+      let words = "\(backup) is restored, \(try renewed(configuration, clocks, replaced))"
       // It is closed now, and what root has made is there.
       try Store.handOver(configuration.store)
       return replaced.map { "\(words). The previous database was saved as \($0.location)\(Self.left($0))" } ?? words
@@ -32,10 +32,11 @@ extension Daemon {
   }
 
   private static func renewed(
-    _ configuration: GatewayConfiguration, _ clocks: any Clocks
+    _ configuration: GatewayConfiguration, _ clocks: any Clocks, _ replaced: Store.Replaced?
   ) throws(StoreError) -> String {
-    let store = try Store(configuration.store, clocks: clocks)
-    try store.renewEpoch()
+    let store = try Store(configuration.store, clocks: clocks, replaced: replaced)
+    // Else it is new since the store was opened, and its first event tells what is lost.
+    if store.loss == nil { try store.renewEpoch() }
     return "epoch \(store.epoch), \(store.lastSeq) events"
   }
 }

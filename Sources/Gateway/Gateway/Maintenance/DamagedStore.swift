@@ -23,7 +23,7 @@ extension Daemon {
       // What is still to be written belongs to the old one, and fails with it.
       store.settle()
       let unsent = relay.pending
-      let location = try store.replaceDamaged()
+      let location = try store.replaceDamaged(unsent: unsent.map(\.events).max() ?? 0)
       log.error("the database is damaged: saved as \(location); created a new one with a new epoch")
       try messaging.messenger.begin()
       try change(to: configuration)

@@ -56,9 +56,10 @@ final class HookCarrier: Carrier {
     let through = batch.events.count > 1 ? event.seq : batch.last
     guard takesGaps || event.kind != EventKind.gap.rawValue else {
       // `try?`: a gap is the gateway's own, and its count is for people.
-      let count = (try? JSONValue(parsing: event.body))?["count"]?.integer ?? 0
+      let body = try? JSONValue(parsing: event.body)
+      let count = (body?["count"] ?? body?["at_most"])?.integer.map { "\($0)" } ?? "nobody knows how many"
       log.warning(
-        "\(name): \(count) events are missing, deleted before it had them or damaged. Its `kinds` do not name gap: its program is not told"
+        "\(name): \(count) events are missing, deleted before it had them, damaged or lost with a database. Its `kinds` do not name gap: its program is not told"
       )
       return .acknowledged(through: through)
     }

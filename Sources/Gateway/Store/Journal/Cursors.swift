@@ -73,7 +73,7 @@ extension Store {
   ) throws(StoreError) -> (cursor: ByLane<Int64>, beginning: Int64) {
     let known = try translating { () throws(SQLiteError) in try readCursor(of: upstream) }
     if let known { return (known, try meta("from:\(upstream)")?.integer ?? 0) }
-    let beginning = fromStart ? 0 : lastSeq
+    let beginning = fromStart ? 0 : try newestOrItsLoss()
     write { (store) throws(SQLiteError) in
       if fromStart { try store.rememberForNewcomer() }
       try store.setCursor(of: upstream, to: beginning)

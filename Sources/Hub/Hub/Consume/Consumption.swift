@@ -134,7 +134,8 @@ public final class Consumption: Sendable {
   }
 
   private func note(_ item: Item, _ work: inout Work) {
-    let count = item.event.body["count"]?.count ?? 1
+    // Of a lost database nobody may know how many.
+    let count = (item.event.body["count"] ?? item.event.body["at_most"])?.count ?? 1
     work.counts.missing = work.counts.missing.addingReportingOverflow(Int(clamping: count)).partialValue
     let reason = item.event.body["reason"]?.string?.prefix(40) ?? "?"
     gaps.say("gateway \(item.gateway) has no more \(count) events before \(item.event.seq) (\(reason))")

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: MIT
+
+import Foundation
+import JSON
+import SQLite
+import TestSupport
+import Testing
+
+@testable import Store
+
+/// What was lost with a database is told to every upstream, by the first event behind it.
+@Suite struct StoreLossTests {
+  private let scratch = Scratch()
+  private var settings: Store.Settings { Store.Settings(location: scratch.location("gw.db")) }
+
+  /// Gaps of the journal, as JSON.
+  private func gaps(_ store: Store) throws -> [JSONValue] {
+    var found: [JSONValue] = []
+    try store.readJournal(after: 0) { event, isSound in
+      // `try?`: what is no JSON is missed below.
+      if isSound, event.kind == "gap", let body = try? JSONValue(parsing: event.body) { found.append(body) }
+      return true
+    }
+    return found
+  }
+
+  /// A store with so many events, closed. Returns its epoch.
+  private func filled(_ count: Int, _ settings: Store.Settings) throws -> String {
+    let store = try Store(settings)
+    store.write { store throws(SQLiteError) in
+      for _ in 0..<count { try store.append(.message, at: Shop.moment, body: Array("{}".utf8)) }
+    }
+    try store.commitNow()
+    try store.checkpoint()
+    try store.markProgress()
+    return store.epoch
+  }
+
+  private func damage() throws {
+    let file = try FileHandle(forWritingTo: URL(filePath: settings.location))
+    try file.write(contentsOf: Data(repeating: 0x55, count: 4096))
+    try file.close()
+  }
+
+  @Test func `what a database held that is damaged at the start is told first, to upstreams that begin now, and once`()
+    throws
+  {
+    let epoch = try filled(7, settings)
+    try damage()
+    do {
+      let store = try Store(settings)
+      let told = try gaps(store)
+      #expect(told.count == 1 && store.lastSeq == 1 && store.epoch != epoch)
+      #expect(told.first?["reason"]?.string == "damaged" && told.first?["epoch"]?.string == epoch)
+      #expect(told.first?["last"]?.integer == 7 && told.first?["at_most"] == nil)
+      #expect(told.first?["saved"]?.string == store.setAside)
+      for upstream in ["hub", "web"] {
+        #expect(try store.openCursor(of: upstream, fromStart: false) == (ByLane(all: 0), 0), "\(upstream)")
+      }
+      let words = try #require(store.loss).description
+      #expect(words.contains(store.setAside ?? "?") && words.contains("nobody knows how many events"), "\(words)")
+    }
+    let again = try Store(settings)
+    #expect(again.loss == nil && again.lastSeq == 1)
+  }
+
+  /// `isNew`: as after a kill between the new database and what it has to tell.
+  @Test(arguments: [true, false]) func `another database in the place of this one is told`(_ isNew: Bool) throws {
+    let epoch = try filled(7, settings)
+    let other = Store.Settings(location: scratch.location("other.db"))
+    _ = try filled(isNew ? 0 : 3, other)
+    // `try?`: there may be no log.
+    for suffix in ["", "-wal"] { try? FileManager.default.removeItem(atPath: settings.location + suffix) }
+    try FileManager.default.copyItem(atPath: other.location, toPath: settings.location)
+    let begun: String
+    do {
+      let store = try Store(settings)
+      begun = store.epoch
+      let told = try gaps(store)
+      #expect(told.map { $0["reason"]?.string } == ["replaced"] && told.first?["epoch"]?.string == epoch)
+      #expect(told.first?["last"]?.integer == 7)
+      #expect(store.lastSeq == (isNew ? 1 : 4) && store.epochFirst == store.lastSeq)
+    }
+    let again = try Store(settings)
+    #expect(again.loss == nil && again.epoch == begun)
+  }
+
+  @Test func `an epoch that was renewed twice since the mark is no other database`() throws {
+    _ = try filled(7, settings)
+    do {
+      let store = try Store(settings)
+      try store.renewEpoch()
+      try store.renewEpoch()
+    }
+    #expect(try Store(settings).loss == nil)
+  }
+
+  @Test(arguments: [12, 0, nil]) func `a database that is damaged in use is told with what upstreams lack`(
+    _ unsent: Int64?
+  ) throws {
+    _ = try filled(70, settings)
+    let store = try Store(settings)
+    _ = try store.replaceDamaged(unsent: unsent)
+    let told = try gaps(store)
+    #expect(told.count == (unsent == 0 ? 0 : 1))
+    #expect(told.first?["at_most"]?.integer == (unsent == 0 ? nil : unsent) && store.loss?.last == 70)
+  }
+
+  @Test(arguments: [5, 0]) func `what a restored backup lacks is told with how much it is at most`(_ more: Int) throws {
+    let epoch = try filled(7, settings)
+    let copy = scratch.location("copy")
+    do {
+      let store = try Store(settings)
+      _ = try store.openCursor(of: "hub", fromStart: true)
+      let backup = try store.beginBackup(to: copy)
+      while try !backup.step(pages: 100) {}
+    }
+    _ = try filled(more, settings)
+    let replaced = try Store.restore(copy, settings: settings)
+    let store = try Store(settings, replaced: replaced)
+    let told = try gaps(store)
+    #expect(told.map { $0["at_most"]?.integer } == (more == 0 ? [] : [5]))
+    #expect(store.epoch != epoch && store.epochFirst == 8 && store.epochBefore(of: 7) == epoch)
+  }
+}
