@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Companion
+import Foundation
 import Store
 import TestSupport
 import Testing
@@ -89,6 +90,62 @@ import Timing
     queue.wasSilent()
     let full = empty(&queue)
     #expect(full == .init(waited: 15), "sixteen, perhaps")
+  }
+}
+
+@Suite struct KilledWhileAskingTests {
+  private let radio = PublicKey(bytes: Array(repeating: 1, count: 32))!
+  private let kept = QueueCounts(taken: 3, isAsked: true)
+
+  private func loss(_ queue: inout RadioQueue) -> RadioQueue.Loss? {
+    queue.connected(to: radio, kept: kept)
+    return queue.wasEmpty(askedAt: MonotonicTime(seconds: 1))
+  }
+
+  @Test func `a question that was under way at a kill may have cost a message, unless its answer comes late`() {
+    var (silent, message, nothing) = (RadioQueue(), RadioQueue(), RadioQueue())
+    #expect(loss(&silent) == .init(waited: 3, atMost: 1))
+    // From a port that has outlived the program.
+    message.took(wasAsked: false)
+    nothing.answeredLate()
+    #expect(loss(&message) == nil && loss(&nothing) == nil)
+  }
+
+  /// `isKilled`: else it ends by itself, without another question.
+  @Test(arguments: [StoreProfile.durable, .wear], [true, false])
+  func `a message that the radio handed over to a program that was killed then is told of`(
+    _ profile: StoreProfile, _ isKilled: Bool
+  ) throws {
+    let scratch = Scratch(), copy = Scratch()
+    do {
+      let pair = try Pair(profile: profile, on: InventedMachine(), in: scratch)
+      for number in 1...3 { pair.radio.injectChannelText("W: \(number)", slot: 0, time: UInt32(number)) }
+      var handedOver = 0
+      pair.link.losesReply = { reply in
+        guard case .message = reply else { return false }
+        handedOver += 1
+        return isKilled && handedOver == 3
+      }
+      pair.connection.start()
+      pair.run(until: { isKilled ? handedOver == 3 && pair.stored.count == 2 : !pair.stored.isEmpty }, "the moment")
+      if isKilled {
+        // As the disk is at that moment: an end would say what it knows.
+        for name in ["gw.db", "gw.db-wal"] {
+          try FileManager.default.copyItem(atPath: scratch.location(name), toPath: copy.location(name))
+        }
+      } else {
+        var isDone = false
+        pair.loop.begin {
+          await pair.synchronizer.finish(within: .seconds(60))
+          isDone = true
+        }
+        pair.run(until: { isDone }, "the end")
+        pair.store.settle()
+      }
+    }
+    let pair = try Pair(profile: profile, on: InventedMachine(), in: isKilled ? copy : scratch)
+    pair.sync()
+    #expect(pair.messageLosses == (isKilled ? [.init(waited: 2, atMost: 1)] : []))
   }
 }
 

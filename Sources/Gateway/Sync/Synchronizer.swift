@@ -217,7 +217,7 @@ public final class Synchronizer {
     isEnding = true
     task?.cancel()
     forgetNames()
-    let lost = inbox.close()
+    let lost = inbox.close(isAsked: messagesAsked > 0)
     if lost > 0 { log.error("stopping: \(lost) messages could not be written to disk and are lost") }
   }
 
@@ -357,6 +357,7 @@ extension Synchronizer: RadioDelegate {
     case .message(let message): inbox.take(message, wasAsked: wasAsked)
     case .contact(let contact): keep(contact, as: wasAsked ? fetches.took(contact.key) : .change)
     case .channelInfo(let channel): keep(channel)
+    case .noMoreMessages where !wasAsked: inbox.radioWasEmptyLate()
     default: break
     }
   }

@@ -11,9 +11,11 @@ public struct QueueCounts: Equatable, Sendable {
   public var hints: Int
   /// Questions without an answer, each of which may have cost a message.
   public var unanswered: Int
+  /// It is asked for the next: whoever finds this on the disk does not know what became of that question.
+  public var isAsked: Bool
 
-  public init(taken: Int = 0, hints: Int = 0, unanswered: Int = 0) {
-    (self.taken, self.hints, self.unanswered) = (taken, hints, unanswered)
+  public init(taken: Int = 0, hints: Int = 0, unanswered: Int = 0, isAsked: Bool = false) {
+    (self.taken, self.hints, self.unanswered, self.isAsked) = (taken, hints, unanswered, isAsked)
   }
 }
 
@@ -24,8 +26,10 @@ extension Store {
   public func queueCounts(of radio: PublicKey) throws(StoreError) -> QueueCounts? {
     guard let bytes = try meta(Self.name(ofQueue: radio))?.blob else { return nil }
     let counts = String(decoding: bytes, as: UTF8.self).split(separator: " ").compactMap { Int($0) }
-    guard counts.count == 3, counts.allSatisfy({ (0...Int(Int32.max)).contains($0) }) else { return nil }
-    return QueueCounts(taken: counts[0], hints: counts[1], unanswered: counts[2])
+    // Of an older program without the last.
+    guard (3...4).contains(counts.count), counts.allSatisfy({ (0...Int(Int32.max)).contains($0) }) else { return nil }
+    return QueueCounts(
+      taken: counts[0], hints: counts[1], unanswered: counts[2], isAsked: counts.last == 1 && counts.count == 4)
   }
 
   /// Keeps them with the next transaction, which usually is that of the message: they cost no flush of their own.
@@ -35,7 +39,7 @@ extension Store {
       if counts == QueueCounts() {
         try store.database.run("DELETE FROM meta WHERE name = ?", .text(name))
       } else {
-        let words = "\(counts.taken) \(counts.hints) \(counts.unanswered)"
+        let words = "\(counts.taken) \(counts.hints) \(counts.unanswered) \(counts.isAsked ? 1 : 0)"
         try store.setMeta(name, .blob(Array(words.utf8)))
       }
     }

@@ -179,6 +179,7 @@ final class Inbox {
 
   func hinted() { queue.hinted() }
   func radioWasSilent() { queue.wasSilent() }
+  func radioWasEmptyLate() { queue.answeredLate() }
 
   /// Returns what was lost before this.
   func radioWasEmpty(askedAt: MonotonicTime) -> RadioQueue.Loss? {
@@ -191,11 +192,19 @@ final class Inbox {
     return loss
   }
 
-  /// With the message that is written just now: whoever starts after a power cut knows how many came before it.
+  /// With the message that is written just now: whoever starts after a power cut knows how many came before it, and that the next was
+  /// asked for.
   private func keepQueue() {
-    guard queue.isWorthKeeping, let radio = queue.radio else { return }
+    guard queue.isWorthKeeping else { return }
     isQueueKept = true
-    store.keep(queue.counts, ofQueue: radio)
+    keepQueue(isAsked: queue.mayHaveMore)
+  }
+
+  private func keepQueue(isAsked: Bool) {
+    guard isQueueKept, let radio = queue.radio else { return }
+    var counts = queue.counts
+    counts.isAsked = isAsked
+    store.keep(counts, ofQueue: radio)
   }
 
   private func commit() {
@@ -225,10 +234,13 @@ final class Inbox {
     }
   }
 
-  /// The daemon ends: what is here is written now or lost. Returns how many are lost.
-  func close() -> Int {
+  /// The daemon ends: what is here is written now or lost. `isAsked`: the radio has not answered the last question. Returns how many are lost.
+  func close(isAsked: Bool) -> Int {
     retrying?.cancel()
     for entry in entries where entry.commit == nil { write(entry) }
+    let mayBeLost = isAsked && queue.mayHaveMore
+    if mayBeLost { isQueueKept = true }
+    keepQueue(isAsked: mayBeLost)
     commit()
     retrying?.cancel()
     return entries.count

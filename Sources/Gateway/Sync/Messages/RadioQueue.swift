@@ -48,12 +48,19 @@ public struct RadioQueue {
   /// Since it was empty, over links and over runs of this program; and what of that was before this link.
   private(set) var counts = QueueCounts()
   private var before = QueueCounts()
+  /// Answers to questions of an earlier run, which came before it is known which radio this is: its port outlives the program.
+  private var early = 0
   /// The most that this radio is known to have held at once.
   private var most = 0
 
   /// Another radio's queue is another queue. `kept`: of an earlier run, or of the last time that this radio was attached.
   mutating func connected(to radio: PublicKey, kept: QueueCounts? = nil) {
-    if radio != self.radio { (emptyAt, most, counts) = (nil, 0, kept ?? QueueCounts()) }
+    if radio != self.radio {
+      (emptyAt, most, counts) = (nil, 0, kept ?? QueueCounts())
+      // That run was killed: whether the radio had handed over another one nobody knows.
+      if counts.isAsked { counts.unanswered += 1 }
+      (counts.isAsked, counts.unanswered, early) = (false, max(0, counts.unanswered - early), 0)
+    }
     self.radio = radio
     (isBacklog, before) = (true, counts)
   }
@@ -61,7 +68,12 @@ public struct RadioQueue {
   /// `wasAsked`: else it may be the late answer to a question that was given up.
   mutating func took(wasAsked: Bool = true) {
     counts.taken += 1
-    if !wasAsked, counts.unanswered > 0 { counts.unanswered -= 1 }
+    if !wasAsked { answeredLate() }
+  }
+
+  /// An answer came to a question that was given up, or that an earlier run had asked.
+  mutating func answeredLate() {
+    if counts.unanswered > 0 { counts.unanswered -= 1 } else if radio == nil { early += 1 }
   }
 
   mutating func hinted() { counts.hints += 1 }
@@ -69,9 +81,11 @@ public struct RadioQueue {
   /// The radio was asked for a message, and its answer did not come: the message, if there was one, is gone. Each that came since the queue
   /// was empty was hinted at.
   mutating func wasSilent() {
-    guard isBacklog || counts.hints > counts.taken + counts.unanswered else { return }
-    counts.unanswered += 1
+    if mayHaveMore { counts.unanswered += 1 }
   }
+
+  /// The next question may be answered with a message.
+  var mayHaveMore: Bool { isBacklog || counts.hints > counts.taken + counts.unanswered }
 
   /// A message alone that came just now is not worth a place on the disk.
   var isWorthKeeping: Bool { isBacklog || counts.taken > 1 }
