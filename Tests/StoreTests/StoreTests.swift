@@ -151,6 +151,40 @@ struct Shop {
     #expect(try shop.seqs() == [1, 2, 3, 4, 5])
   }
 
+  @Test func `what a node without a clock says again hours later is a message of its own`() throws {
+    let shop = try Shop(messagesMax: 150)
+    func hear(
+      _ hours: Int64, time: UInt32 = 1_715_770_351, wait: RadioWait = .none, trusted: Bool = true, room: Bool = false
+    ) throws -> Bool {
+      let message = ContactMessage(
+        snr: nil, sender: KeyPrefix(value: 1), path: ReceivedPath(raw: 0), textType: room ? .signedPlain : .plain,
+        senderTime: time, author: room ? [1, 2, 3, 4] : nil, text: "ready")
+      let moment = Moment(milliseconds: Shop.moment.milliseconds + hours * 3_600_000, trusted: trusted)
+      var arrival = MessageArrival.duplicate
+      shop.store.write { store throws(SQLiteError) in
+        arrival = try store.insert(.contact(message), at: moment, wait: wait)
+      }
+      try shop.store.commitNow()
+      return arrival != .duplicate
+    }
+    #expect(try hear(0) && !hear(1))
+    #expect(try hear(5) && !hear(6), "and retries are its copies")
+    #expect(try !hear(50, wait: .unknown) && !hear(50, wait: .atMost(seconds: 200_000)), "it may be that one")
+    #expect(try !hear(50, trusted: false))
+    let now = UInt32(Shop.moment.milliseconds / 1000)
+    #expect(try hear(0, time: now) && !hear(5, time: now), "a clock that goes")
+    #expect(try hear(0, room: true) && !hear(90, room: true))
+    // It is so of those that are indexed, too, and of those that are left when the oldest go.
+    for number in 1...140 { try shop.insert(Shop.direct("\(number)", from: 2)) }
+    #expect(try hear(200) && !hear(201))
+    for number in 1...130 { try shop.insert(Shop.direct("\(number)", from: 3)) }
+    shop.store.write { store throws(SQLiteError) in _ = try store.trimMessages() }
+    try shop.store.commitNow()
+    #expect(try !hear(201))
+    let again = try RecentIdentities(shop.store.database)
+    #expect(again.messages <= RecentIdentities.step)
+  }
+
   @Test func `the same channel in another slot is the same channel`() throws {
     let shop = try Shop()
     let secret = ChannelSecret.hashtag("#trees")

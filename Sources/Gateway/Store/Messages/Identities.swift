@@ -33,7 +33,9 @@ struct MessageIdentity: Hashable, Comparable {
 /// The newest messages by their identities. Those of the others are in a table that follows behind, many at a time: an entry with each
 /// message would write a page of its own.
 struct RecentIdentities {
+  /// Of several messages of one identity the newest.
   private var ids: [MessageIdentity: Int64] = [:]
+  private(set) var messages = 0
   /// The greatest identity in the table: what is greater is not there. `nil`: the table is empty.
   private let greatest: MessageIdentity?
 
@@ -43,20 +45,23 @@ struct RecentIdentities {
   init(_ database: Database) throws(SQLiteError) {
     let entered = try database.value("SELECT value FROM meta WHERE name = 'identified'")?.integer ?? 0
     greatest = try database.value("SELECT max(identity) FROM identities")?.blob.flatMap { MessageIdentity(bytes: $0) }
-    var ids: [MessageIdentity: Int64] = [:]
+    var found: [(identity: MessageIdentity, id: Int64)] = []
     // No more than there can be, whatever a damaged number says.
     try database.every(
       "SELECT identity, id FROM messages WHERE id > ? ORDER BY id DESC LIMIT \(Self.step)", [.integer(entered)]
     ) { row in
-      if let identity = MessageIdentity(bytes: row.blob(0)) { ids[identity] = row.integer(1) }
+      if let identity = MessageIdentity(bytes: row.blob(0)) { found.append((identity, row.integer(1))) }
     }
-    self.ids = ids
+    for one in found.reversed() { add(one.identity, one.id) }
   }
 
-  var count: Int { ids.count }
   subscript(identity: MessageIdentity) -> Int64? { ids[identity] }
   func mayBeInTable(_ identity: MessageIdentity) -> Bool { greatest.map { identity <= $0 } ?? false }
-  mutating func add(_ identity: MessageIdentity, _ id: Int64) { ids[identity] = id }
+
+  mutating func add(_ identity: MessageIdentity, _ id: Int64) {
+    ids[identity] = id
+    messages += 1
+  }
 }
 
 extension Store {
@@ -71,16 +76,33 @@ extension Store {
     return id
   }
 
+  /// How far a clock is away that goes wrong, in seconds, and how long a sender tries again, in milliseconds.
+  private static let (wrongClock, longestRetry): (UInt64, Int64) = (86_400, 3_600_000)
+
+  /// Whether it is no copy of that one, although it says the same with the same sender's time: a node without a clock begins at the same second with
+  /// each start. A clock that is right says no second twice; a room sends its posts again, days later; and what waited in a radio may have been
+  /// heard at any time, like what is read once more after a kill.
+  func isAnother(_ message: StoredMessage, than known: Int64) throws(SQLiteError) -> Bool {
+    let received = message.received
+    guard message.kind != .room, message.wait == .none, received.trusted, let sent = message.senderTime,
+      (received.milliseconds / 1000 - Int64(sent)).magnitude > Self.wrongClock,
+      let before = try database.value("SELECT at FROM messages WHERE id = ? AND trusted = 1", .integer(known))?.integer
+    else { return false }
+    return received.milliseconds - before > Self.longestRetry
+  }
+
   /// Within a `write`, of the newest message.
   func identify(_ identity: MessageIdentity, _ id: Int64) throws(SQLiteError) {
     var recent = try recentIdentities()
     identities = nil
     recent.add(identity, id)
     identities = recent
-    guard recent.count >= RecentIdentities.step else { return }
+    guard recent.messages >= RecentIdentities.step else { return }
     try database.run(
-      "INSERT OR REPLACE INTO identities SELECT identity, id FROM messages WHERE id > ? ORDER BY identity",
-      .integer(id - Int64(recent.count)))
+      """
+      INSERT OR REPLACE INTO identities
+      SELECT identity, max(id) FROM messages WHERE id > ? GROUP BY identity ORDER BY identity
+      """, .integer(id - Int64(recent.messages)))
     try setMeta("identified", .integer(id))
     identities = nil
   }
@@ -88,7 +110,8 @@ extension Store {
   /// Within a `write`, before messages up to this id are deleted.
   func forgetIdentities(upTo id: Int64) throws(SQLiteError) {
     try database.run(
-      "DELETE FROM identities WHERE identity IN (SELECT identity FROM messages WHERE id <= ?)", .integer(id))
+      "DELETE FROM identities WHERE identity IN (SELECT identity FROM messages WHERE id <= ?1) AND message <= ?1",
+      .integer(id))
     // It is read again from what is left.
     identities = nil
   }

@@ -64,7 +64,7 @@ extension Store {
     stored.radio = radio ?? self.radio
     let identity = Self.identity(of: stored)
     if let sender = stored.sender { try noteHeard(sender, at: moment.milliseconds) }
-    if let known = try self.message(identified: identity) {
+    if let known = try self.message(identified: identity), try !isAnother(stored, than: known) {
       try database.run("UPDATE messages SET copies = copies + 1 WHERE id = ?", .integer(known))
       if radios.count > 1 { try share(known, with: stored.radio) }
       return .duplicate
