@@ -37,10 +37,8 @@ extension UpstreamSettings {
     return mqtt.publishes(to: read, takesCommands: !journal.allowed.isEmpty, gateway: gateway).map { ($0, read) }
   }
 
-  /// Each knows where the others take commands, and whether there are other live links.
+  /// Each knows where the others take commands.
   public static func separate(_ upstreams: inout [UpstreamSettings]) {
-    let live = upstreams.indices.filter { if case .hub(isLive: true, _) = upstreams[$0].kind { true } else { false } }
-    for place in upstreams.indices { upstreams[place].isNamed = live.count > 1 && live.contains(place) }
     let topics = upstreams.map(\.commandTopic)
     for place in upstreams.indices {
       guard case .mqtt(var mqtt) = upstreams[place].kind else { continue }

@@ -18,8 +18,8 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
     /// `false`: HTTP only.
     var isLive: Bool
     var version: String
-    /// The upstream's, where it is to be said which one this is.
-    var name: String?
+    /// The upstream's: another one may lead to the same hub.
+    var name: String
   }
 
   /// How the hub is reached.

@@ -21,9 +21,7 @@ extension HubConnection {
       }
       headers.add("Authorization", "Bearer \(token)")
     }
-    if let name = settings.name {
-      headers.add(Self.upstreamField, "\(store.epoch)/\(PercentCoding.encode(name))")
-    }
+    headers.add(Self.upstreamField, "\(store.epoch)/\(PercentCoding.encode(settings.name))")
     let socket = WebSocket(
       WebSocket.Settings(
         host: endpoint.host, port: endpoint.port, target: "\(path)/link", headers: headers,

@@ -149,8 +149,6 @@ public struct UpstreamSettings: Equatable, Sendable {
   public var timeout: Duration
   /// Whether its server is reached through a proxy.
   public var proxy = ProxyChoice.environment
-  /// The gateway has other live links, maybe to the same hub under another address: so it says which upstream it is.
-  public var isNamed = false
   /// Version of the gateway's program, for servers that ask.
   public var version = ""
 
@@ -262,7 +260,7 @@ extension JournalUpstream {
       return try HubConnection(
         HubConnection.Settings(
           server: server, keepAlive: keepAlive, isLive: isLive, version: settings.version,
-          name: settings.isNamed ? settings.name : nil),
+          name: settings.name),
         store: store,
         on: loop, log: log)
     case .webhook(let secretFile, let template, let contentType, let batches):
