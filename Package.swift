@@ -245,7 +245,7 @@ let trials: [Target] = [
   tests("ServiceManagerTests", ["CLinux", "ServiceManager", "TestSupport"]),
   tests("TimingTests", ["Timing"]),
   tests("AlertsTests", ["Alerts", "Timing"]),
-  tests("RadioSessionTests", ["Companion", "RadioSession", "TestSupport", "Timing"]),
+  tests("RadioSessionTests", ["Companion", "MeshCrypto", "RadioSession", "TestSupport", "Timing"]),
   tests("UntrustedTextTests", ["UntrustedText", "JSON"]),
   tests("LanguageTests", ["JSON", "TOML"]),
   tests(

@@ -54,4 +54,26 @@ import Transport
     try bench.run("the scope to be taken back") { bench.own.volatile.scope == .useDefault }
     #expect(try bench.state("o").state == .sent)
   }
+
+  @Test func `after a radio does not go back to its region nothing goes out in the wrong one`() throws {
+    var takesBack = true
+    let bench = try Bench(refuses: {
+      if case .setFloodScopeKey(.useDefault) = $0, !takesBack { .badState } else { nil }
+    })
+    bench.store.write { store throws(SQLiteError) in
+      try store.setRegion("ottawa", ofChannel: ChannelSecret.publicChannel.digest)
+    }
+    try bench.store.commitNow()
+    takesBack = false
+    _ = try bench.send(SendRequest(to: "Public", text: "to ottawa", key: "o")).get()
+    try bench.run("r1 to have it") { try bench.other.queuedMessages == 1 && bench.state("o").state == .sent }
+    _ = try bench.send(SendRequest(to: "r1", text: "to r1", key: "d")).get()
+    try bench.run("the other to fail") { try bench.state("d").hasEnded }
+    #expect(try bench.state("d").reason == "region_unknown" && bench.other.queuedMessages == 1)
+    #expect(bench.synchronizer.connection.isScopeStuck)
+    takesBack = true
+    _ = try bench.send(SendRequest(to: "r1", text: "again", key: "e")).get()
+    try bench.run("r1 to have it") { try bench.state("e").state == .delivered }
+    #expect(bench.own.volatile.scope == .useDefault && !bench.synchronizer.connection.isScopeStuck)
+  }
 }

@@ -22,6 +22,10 @@ struct CommandQueue {
     var frame: [UInt8]?
     /// It goes only if the one before it in its sequence succeeds.
     var needsSuccess = false
+    /// A scope is set for it in its sequence.
+    var followsScope = false
+    /// The session's own: no answer is passed on.
+    var isOwn = false
   }
 
   /// Maximum waiting commands. Further ones are refused, and can be retried later.
@@ -49,6 +53,14 @@ struct CommandQueue {
       return begun.removeFirst()
     }
     return nil
+  }
+
+  /// Puts the way back to the default scope before a command that was taken, and returns that.
+  mutating func precede(_ entry: Entry) -> Entry {
+    var entry = entry
+    entry.needsSuccess = true
+    begun.insert(entry, at: 0)
+    return Entry(id: 0, command: .setFloodScopeKey(.useDefault), priority: entry.priority, isOwn: true)
   }
 
   /// Takes what does not go any more, because the last one taken has failed.

@@ -32,7 +32,8 @@ public struct RadioSession: Sendable {
     case timedOut
     /// The link was lost before the answer.
     case linkLost
-    /// It was not sent, because the command before it in its group was refused, or was not answered.
+    /// It was not sent, because the command before it in its group was refused, or was not answered; or the radio is not in its default
+    /// flood scope, and does not go back to it.
     case notSent(isRefused: Bool)
     /// APP_START of another client ended the contact list, or it stopped half-way.
     case listBroken(received: UInt32, total: UInt32)
@@ -104,6 +105,7 @@ public struct RadioSession: Sendable {
   private var queue = CommandQueue()
   private var inFlight: InFlight?
   private var iteration: ContactIteration?
+  private var scope = FloodScopeWatch()
   private var quietUntil: MonotonicTime?
   private var lastID: UInt64 = 0
   private var timeoutsInARow = 0
@@ -112,6 +114,8 @@ public struct RadioSession: Sendable {
   public init() {}
 
   public var isUp: Bool { if case .up = state { true } else { false } }
+  /// The radio did not go back to its default flood scope: nothing is sent that would go where the last one leads.
+  public var isScopeStuck: Bool { isUp && scope.isStuck }
   /// Commands waiting, the one in flight not counted.
   public var waiting: Int { queue.count }
 
@@ -128,6 +132,7 @@ public struct RadioSession: Sendable {
   public mutating func linkUp(now: MonotonicTime) -> [Action] {
     let handshake = Handshake(now: now)
     state = .handshaking(handshake)
+    scope.linkUp()
     timeoutsInARow = 0
     glitchesInARow = 0
     return [.send(handshake.command.encode())]
@@ -159,11 +164,14 @@ public struct RadioSession: Sendable {
     group: [Submission], _ priority: CommandPriority, now: MonotonicTime
   ) -> (ids: [UInt64]?, actions: [Action]) {
     guard isUp, !queue.isFull else { return (nil, []) }
+    var followsScope = false
     let entries = group.map { submission in
       lastID &+= 1
-      return CommandQueue.Entry(
+      let entry = CommandQueue.Entry(
         id: lastID, command: submission.command, priority: priority, frame: submission.frame,
-        needsSuccess: submission.needsSuccess)
+        needsSuccess: submission.needsSuccess, followsScope: followsScope)
+      if case .setFloodScopeKey = submission.command { followsScope = true }
+      return entry
     }
     queue.add(entries)
     return (entries.map(\.id), sendNext(now: now))
@@ -213,8 +221,7 @@ public struct RadioSession: Sendable {
       inFlight = nil
       timeoutsInARow += 1
       quietUntil = now + Self.quietAfterTimeout
-      actions.append(.completed(id: expired.entry.id, .failed(.timedOut)))
-      actions += skipDependents(isRefused: false)
+      actions += completed(expired.entry, .failed(.timedOut))
       if timeoutsInARow >= Self.timeoutsBeforeDrop { actions.append(.dropLink(.unresponsive)) }
     }
     if let broken = iteration, now >= broken.deadline {
@@ -231,8 +238,10 @@ public struct RadioSession: Sendable {
     case (.querying, .deviceInfo(let device)): next.advance(to: .starting(device), now: now)
     case (.querying, .error): next.advance(to: .starting(nil), now: now)
     case (.starting(let device), .selfInfo(let info)):
+      let identity = RadioIdentity(info: info, device: device)
       state = .up
-      return [.ready(RadioIdentity(info: info, device: device))]
+      scope.met(identity)
+      return [.ready(identity)]
     default: return [.unasked(reply)]
     }
     state = .handshaking(next)
@@ -253,15 +262,17 @@ public struct RadioSession: Sendable {
     case .completes:
       inFlight = nil
       timeoutsInARow = 0
-      let outcome = Self.outcome(of: reply)
-      var actions: [Action] = [.completed(id: current.entry.id, outcome)]
-      if case .failed = outcome { actions += skipDependents(isRefused: true) }
-      return actions + sendNext(now: now)
+      return completed(current.entry, Self.outcome(of: reply)) + sendNext(now: now)
     }
   }
 
-  private mutating func skipDependents(isRefused: Bool) -> [Action] {
-    queue.removeDependents().map { .completed(id: $0.id, .failed(.notSent(isRefused: isRefused))) }
+  /// What needed it does not go where it failed. Nobody waits for a command of the session's own.
+  private mutating func completed(_ entry: CommandQueue.Entry, _ outcome: Outcome) -> [Action] {
+    scope.answered(entry.command, outcome)
+    let told: [Action] = entry.isOwn ? [] : [.completed(id: entry.id, outcome)]
+    guard case .failed(let failure) = outcome, !(entry.isOwn && scope.isDefault) else { return told }
+    return told
+      + queue.removeDependents().map { .completed(id: $0.id, .failed(.notSent(isRefused: failure != .timedOut))) }
   }
 
   private static func outcome(of reply: Reply) -> Outcome {
@@ -308,7 +319,10 @@ public struct RadioSession: Sendable {
     var actions: [Action] = []
     while inFlight == nil, isUp {
       let listing = iteration != nil
-      guard let entry = queue.take(where: { !listing || Self.mayInterleave($0) }) else { break }
+      guard var entry = queue.take(where: { !listing || Self.mayInterleave($0) }) else { break }
+      // What is not sent in a scope of its own goes where the radio's default says, or not at all.
+      if entry.command.goesInScope, !entry.followsScope, !scope.isDefault { entry = queue.precede(entry) }
+      scope.sent(entry.command)
       actions.append(.send(entry.frame ?? entry.command.encode()))
       if Expectation.isUnanswered(entry.command) {
         actions.append(.completed(id: entry.id, .unanswered))

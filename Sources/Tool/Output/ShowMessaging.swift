@@ -109,7 +109,8 @@ extension Show {
         + "then `meshpost retry ID`"
     case "region_unknown":
       "region_unknown: the radio's firmware cannot send to the channel's region, and it was not sent. Update the firmware (regions need "
-        + "1.10, * needs 1.16), or run `meshpost channel region CHANNEL default`, then `meshpost retry ID`"
+        + "1.10, * needs 1.16), or run `meshpost channel region CHANNEL default`; or it does not go back to its default region "
+        + "(`meshpost status`): power-cycle it. Then `meshpost retry ID`"
     case "refused":
       "refused: the radio does not accept it; on a channel, perhaps because its name is longer now and the text no longer fits. "
         + "See `journalctl -u meshpost`"

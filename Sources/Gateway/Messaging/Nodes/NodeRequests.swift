@@ -162,9 +162,13 @@ public final class NodeRequests {
     }
     let sent: Sent
     let outcome = await handed.outcome()
-    if case .failed(.refused) = outcome { messenger.giveBack(airtime) }
+    switch outcome {
+    case .failed(.refused), .failed(.notSent): messenger.giveBack(airtime)
+    default: break
+    }
     switch outcome {
     case .replied(.sent(let reply)): sent = reply
+    case .failed(.notSent): return .failure(.radio(RadioConnection.stuckScope))
     case .failed(.refused(.notFound)):
       messenger.synchronizer.radioDidNotKnow(asked.contact.key)
       return .failure(.notOnRadio(asked.contact.name.string))

@@ -270,7 +270,8 @@ extension Messenger {
     if case .failed(.refused) = await asked[0].outcome() { sayThatRegionsAreUnknown(region) }
     _ = await asked[1].outcome()
     takeAnswer()
-    if case .failed(.timedOut) = await asked[2].outcome() { resetScope() }
+    // What follows is not sent until the radio is back in its default region: the session sees to that.
+    if case .failed = await asked[2].outcome() { sayIfScopeIsStuck() }
   }
 
   /// Much can have happened since its turn came.
@@ -284,15 +285,17 @@ extension Messenger {
     )
   }
 
-  /// What somebody else has set, or a group that broke off has left, no longer counts: the radio's own default does.
+  /// What somebody else has set no longer counts: the radio's own default does.
   func resetScope() {
     guard let version = synchronizer.connection.identity?.device?.protocolVersion, version >= Self.firstWithScopes
     else { return }
     guard let asked = synchronizer.connection.submit(.setFloodScopeKey(.useDefault), .interactive) else { return }
-    loop.begin { [log] in
-      guard case .failed(.timedOut) = await asked.outcome() else { return }
-      log.info("the radio did not say whether its flood scope is the default")
-    }
+    loop.begin { if case .failed = await asked.outcome() { self.sayIfScopeIsStuck() } }
+  }
+
+  private func sayIfScopeIsStuck() {
+    guard synchronizer.connection.isScopeStuck else { return }
+    log.warning("\(RadioConnection.stuckScope). Until then what is for it is not sent")
   }
 
   /// SET_FLOOD_SCOPE_KEY came with protocol version 8 (docs/protocol/companion.md § 11).

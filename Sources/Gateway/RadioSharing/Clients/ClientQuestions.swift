@@ -37,8 +37,7 @@ extension ClientSession {
   ) async throws(CancellationError) -> RadioAnswer {
     // Where the scope cannot be set, the command is not sent.
     let own = RadioSession.Submission(command, frame: frame, needsSuccess: true)
-    guard let scopeFrame, command.mayFlood else { return try await ask([own], own: 0, dispatched: dispatched) }
-    let scope = RadioSession.Submission(.setFloodScopeKey(.useDefault), frame: scopeFrame)
+    guard let scope, command.mayFlood else { return try await ask([own], own: 0, dispatched: dispatched) }
     let back = RadioSession.Submission(.setFloodScopeKey(.useDefault))
     return try await ask([scope, own, back], own: 1, dispatched: dispatched)
   }
@@ -107,7 +106,10 @@ extension CompanionProxy.Gateway {
   /// Records what a client has sent, or changed on the radio.
   func note(_ command: Command, _ outcome: RadioSession.Outcome, from client: String) {
     noteSent(command, outcome, from: client)
-    if case .failed(.refused) = outcome { messenger.giveBackShared(bytes: command.bytesOnAir) }
+    switch outcome {
+    case .failed(.refused), .failed(.notSent): messenger.giveBackShared(bytes: command.bytesOnAir)
+    default: break
+    }
     guard case .replied(.ok) = outcome else { return }
     switch command {
     case .addUpdateContact(let contact): synchronizer.refresh(contact.key)

@@ -54,8 +54,8 @@ final class ClientSession {
   var cursor: Int64
   var handedOver: Int64?
   var uncounted = 0
-  /// The frame that sets its flood scope; `nil`: the radio's default.
-  var scopeFrame: [UInt8]?
+  /// What sets its flood scope; `nil`: the radio's default.
+  var scope: RadioSession.Submission?
   var toSign: [UInt8] = []
   /// Its last request to another node, and the one that `keepTurns` handles next.
   var question: OpenQuestion?

@@ -12,12 +12,9 @@ import Timing
 extension ClientSession {
   /// The radio has one scope for all floods: a client's is set for each of its commands, and reset.
   func setScope(_ scope: FloodScopeOverride, _ frame: [UInt8]) async throws -> ClientAnswer {
-    let probe = [
-      RadioSession.Submission(.setFloodScopeKey(scope), frame: frame),
-      RadioSession.Submission(.setFloodScopeKey(.useDefault)),
-    ]
-    let answer = try await ask(probe, own: 0)
-    if case .replied(.ok) = answer.outcome { scopeFrame = scope == .useDefault ? nil : frame }
+    let own = RadioSession.Submission(.setFloodScopeKey(scope), frame: frame)
+    let answer = try await ask([own, RadioSession.Submission(.setFloodScopeKey(.useDefault))], own: 0)
+    if case .replied(.ok) = answer.outcome { self.scope = scope == .useDefault ? nil : own }
     return self.answer(answer)
   }
 

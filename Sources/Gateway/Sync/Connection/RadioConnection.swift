@@ -99,6 +99,10 @@ public final class RadioConnection {
     perform(session.linkLost())
   }
 
+  /// Why nothing goes out, where the radio would send it into another region than its own.
+  public static let stuckScope = "the radio does not go back to its default region: power-cycle it"
+  public var isScopeStuck: Bool { session.isScopeStuck }
+
   // MARK: Asking
 
   /// Asks the radio, and returns what became of it; `.linkLost` also where the command was not taken.

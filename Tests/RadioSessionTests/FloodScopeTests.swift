@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import MeshCrypto
+import Testing
+import Timing
+
+@testable import RadioSession
+
+@Suite struct FloodScopeTests {
+  private let back = RadioSession.Action.send(Command.setFloodScopeKey(.useDefault).encode())
+  private let elsewhere = Command.setFloodScopeKey(.key(.hashtag("#elsewhere")))
+  private let text = Command.sendChannelText(type: .plain, slot: 0, time: 1, text: "hello")
+
+  /// A radio in its default scope.
+  private func settled() -> ReadySession {
+    var radio = ReadySession()
+    _ = radio.submit(.setFloodScopeKey(.useDefault))
+    _ = radio.receive(.ok)
+    return radio
+  }
+
+  /// One message went to another scope, and the way back is in flight.
+  private func returning() -> (ReadySession, UInt64) {
+    var radio = settled()
+    let group: [RadioSession.Submission] = [
+      .init(elsewhere), .init(text, needsSuccess: true), .init(.setFloodScopeKey(.useDefault)),
+    ]
+    let ids = radio.session.submit(group: group, .interactive, now: radio.now).ids ?? []
+    #expect(radio.receive(.ok).last == .send(text.encode()), "its scope is set: nothing comes between")
+    #expect(radio.receive(.ok).last == back)
+    return (radio, ids[2])
+  }
+
+  @Test func `what is sent before the radio was asked is sent in its default scope`() {
+    var radio = ReadySession()
+    let (id, asked) = radio.submit(text)
+    #expect(asked == [back])
+    #expect(radio.receive(.ok) == [.send(text.encode())])
+    #expect(radio.receive(.ok) == [.completed(id: id!, .replied(.ok))])
+    #expect(radio.submit(text).1 == [.send(text.encode())], "now it is known")
+  }
+
+  @Test(arguments: [RadioError.unsupported, .badState, .illegalArgument])
+  func `after a refused way back nothing goes where the last message went`(_ error: RadioError) {
+    var (radio, _) = returning()
+    _ = radio.receive(.error(error))
+    #expect(radio.session.isScopeStuck)
+    for _ in 1...2 {
+      let (id, asked) = radio.submit(text)
+      #expect(asked == [back])
+      #expect(radio.receive(.error(error)) == [.completed(id: id!, .failed(.notSent(isRefused: true)))])
+    }
+    #expect(radio.submit(.getDeviceTime).1 == [.send([5])], "what is not flooded goes")
+    _ = radio.receive(.currentTime(1))
+    _ = radio.submit(text)
+    #expect(radio.receive(.ok) == [.send(text.encode())] && !radio.session.isScopeStuck)
+  }
+
+  @Test func `after an unanswered way back the radio is asked again before anything goes`() {
+    var (radio, id) = returning()
+    let (next, none) = radio.submit(text)
+    #expect(none.isEmpty)
+    radio.now = radio.now + .seconds(6)
+    #expect(radio.session.timedOut(now: radio.now) == [.completed(id: id, .failed(.timedOut))])
+    radio.now = radio.now + .seconds(1)
+    #expect(radio.session.timedOut(now: radio.now) == [back])
+    radio.now = radio.now + .seconds(6)
+    #expect(
+      radio.session.timedOut(now: radio.now).first == .completed(id: next!, .failed(.notSent(isRefused: false))))
+  }
+
+  @Test func `firmware that has no scopes floods in none`() {
+    var radio = ReadySession()
+    let (id, asked) = radio.submit(text)
+    #expect(asked == [back])
+    #expect(radio.receive(.error(.unsupported)) == [.send(text.encode())])
+    #expect(radio.receive(.ok) == [.completed(id: id!, .replied(.ok))] && !radio.session.isScopeStuck)
+  }
+
+  @Test func `another link to the same radio begins by not knowing`() {
+    var (radio, _) = returning()
+    _ = radio.session.linkLost()
+    _ = radio.session.linkUp(now: radio.now)
+    _ = radio.session.received(Reply.deviceInfo(ReadySession.device).encode(), now: radio.now)
+    _ = radio.session.received(ReadySession.info, now: radio.now)
+    let (id, _) = radio.submit(text)
+    #expect(
+      radio.receive(.error(.unsupported)) == [.completed(id: id!, .failed(.notSent(isRefused: true)))],
+      "it has taken a scope before, and is not without")
+  }
+}
