@@ -103,6 +103,26 @@ import VirtualRadio
     #expect(try bench.messenger.heldKeys().isEmpty)
   }
 
+  @Test func `what is too long beside the other radio's name is not taken over by it`() throws {
+    let bench = try Bench()
+    let name = String(repeating: "n", count: 31)
+    let third = VirtualRadio(
+      VirtualRadioSettings(name: name, seed: 9, channelSlots: 4, clock: 1_795_000_000), on: bench.loop)
+    bench.ether.add(third)
+    bench.swallow { if case .sendChannelText = $0 { true } else { false } }
+    // 160 bytes less `r0: `, and less the longer name.
+    let room = 160 - name.utf8.count - 2
+    for (key, bytes) in [("long", 156), ("fits", room)] {
+      _ = try bench.send(SendRequest(to: "Public", text: Text(String(repeating: "x", count: bytes)), key: key)).get()
+    }
+    bench.swap(to: third)
+    try bench.run("the other radio") { bench.synchronizer.state == .synced && bench.store.radio == 2 }
+    let outcome = try bench.result("an answer") { () throws(Refusal) in try await bench.messenger.adoptHeld() }.get()
+    #expect(outcome.refused.map(\.key) == ["long"] && outcome.done.map(\.key) == ["fits"])
+    #expect(outcome.refused.first?.refusal == .tooLong(over: 156 - room, limit: room))
+    #expect(try bench.state("long").radio == 1, "it is held")
+  }
+
   @Test func `a message is delivered, its states are journaled, and the same id is the same message`() throws {
     let bench = try Bench()
     let first = try bench.send(SendRequest(to: "r1", text: "hello", key: "k1")).get()

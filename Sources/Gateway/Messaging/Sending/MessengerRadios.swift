@@ -101,6 +101,11 @@ extension Messenger {
     guard message.radio != store.radio else { throw .invalid("\(message.key) already belongs to this radio") }
     guard !message.hasEnded else { throw .invalid("\(message.key) has ended: \(message.state.rawValue)") }
     if let refusal = try unreachable(message) { throw refusal }
+    // This radio's name may leave less room than the one for which it was measured.
+    let limit = TextLimit.channel(ownName: ownName)
+    guard message.kind != .channel || message.text.bytes.count <= limit else {
+      throw .tooLong(over: message.text.bytes.count - limit, limit: limit)
+    }
     var fresh = message
     (fresh.radio, fresh.state, fresh.reason) = (store.radio, .pending, nil)
     (fresh.senderTime, fresh.attempt, fresh.tries, fresh.floods, fresh.codes) = (nil, 0, 0, 0, [])
