@@ -109,6 +109,15 @@ public struct EventBatch: Sendable, Equatable {
   }
 }
 
+/// Kinds of events that gateways of this version send, as docs/hub-protocol.md names them. What a newer one sends is stored as well.
+public enum KnownKinds {
+  public static let all = [
+    "radio", "message", "contact", "contact_removed", "advert", "channel", "gap", "outgoing", "reaction", "telemetry",
+    "node_status", "command", "document", "bucket_gap", "radio_gap", "power", "allowance", "alert", "packet",
+  ]
+  public static let allowed = all.joined(separator: ", ")
+}
+
 /// Ids of gateways and epochs, kinds of events.
 public enum Name {
   public static let allowed = "1 to 64 letters, digits, `.`, `_` and `-`"

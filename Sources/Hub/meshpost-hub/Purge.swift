@@ -90,6 +90,9 @@ struct PurgeOld: AsyncParsableCommand {
       {
         throw failure("no gateway \(gateway) was ever here", 67)  // EX_NOUSER
       }
+      if let wrong = try await store.unknown(kind).first {
+        throw failure("--kind: \"\(wrong)\" is not a kind of event: expected \(KnownKinds.allowed)", 64)  // EX_USAGE
+      }
       let clock = Beside.now
       let now = try await store.surelyPassed(at: clock, trusts: trustClock, keeps: !dryRun)
       if let words = HubStore.clockTrouble(clock, surely: now) { Console.error("note: \(words)") }

@@ -32,7 +32,13 @@ extension HubAPI {
     var query = try query(call)
     query.kind = kind ?? call.query("kind")
     query.channel = call.query("channel")
-    return Self.json(try await stores.readers.ask(call.holder) { [query] in try $0.events(of: call.gateway, query) })
+    return Self.json(
+      try await stores.readers.ask(call.holder) { [query] in
+        if let wrong = try $0.unknown(query.kind.map { [$0] } ?? []).first {
+          throw BadQuery("\"\(wrong)\" is not a kind of event: expected \(KnownKinds.allowed)")
+        }
+        return try $0.events(of: call.gateway, query)
+      })
   }
 
   func oneMessage(_ call: Call) async throws -> Response {

@@ -19,6 +19,11 @@ public struct HubDoctor: Sendable {
       let isServer = configuration.isServer
       found += isServer ? try await store.examineServer() : try await store.examineFile(configuration.location)
       found += try await store.examineAges()
+      found += try await store.unknown(configuration.retention.kinds.keys.sorted()).map {
+        HubFinding(
+          "retention", .warning, "[retention] kinds: \"\($0)\" is not a kind of event here",
+          "Correct it: expected \(KnownKinds.allowed)")
+      }
     } catch {
       found.append(
         HubFinding(

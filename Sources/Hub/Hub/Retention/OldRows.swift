@@ -114,6 +114,20 @@ extension HubStore {
       ) { $0.integer(0) } ?? 0)
   }
 
+  /// Which of these no gateway of this version sends, and no event here is of: they are mistyped.
+  public func unknown(_ kinds: [String]) throws(HubDatabaseError) -> [String] {
+    var unknown: [String] = []
+    for kind in kinds where !KnownKinds.all.contains(kind) {
+      // By the index: a kind lies by its gateway.
+      let isThere = try database.first(
+        "SELECT 1 FROM gateways g WHERE EXISTS (SELECT 1 FROM events e WHERE e.gateway = g.id AND e.kind = ?1) LIMIT 1",
+        .text(kind)
+      ) { _ in true }
+      if isThere == nil { unknown.append(kind) }
+    }
+    return unknown
+  }
+
   func joinedRows() throws(HubDatabaseError) -> Int { Int(try number("SELECT count(*) FROM messages")) }
 
   /// The newest stays: on SQLite the next message's position follows from it.
