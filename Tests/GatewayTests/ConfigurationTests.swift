@@ -336,6 +336,17 @@ import Transport
     }
     #expect(try parse(hub("a") + hub("b")).warnings.filter { $0.contains("one live link") }.count == 1)
     #expect(try parse(hub("a") + hub("b", "link = \"http\"")).warnings.isEmpty)
+    func other(_ url: String) throws -> Int {
+      try parse(hub("a") + "[[upstream]]\nname = \"b\"\nurl = \"\(url)\"\n").warnings.filter {
+        $0.contains("take the link")
+      }.count
+    }
+    for url in ["https://hub.example/", "https://HUB.example:443", "https://hub.example.//"] {
+      #expect(try other(url) == 1, "\(url)")
+    }
+    for url in ["https://hub.example/x", "http://hub.example", "https://hub.example:8443", "https://hub2.example"] {
+      #expect(try other(url) == 0, "\(url)")
+    }
   }
 
 }

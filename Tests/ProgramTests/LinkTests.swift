@@ -329,10 +329,13 @@ extension WholeProgramTests {
       let bad = try rig.meshpost("upstream", "add", "late", "gopher://x")
       #expect(bad.code == 64 && bad.lines.joined().contains("http://HOST"), "\(bad.lines)")
       #expect(try rig.meshpost("upstream", "add", "hub", url).code == 64, "there is one")
+      let rival = try rig.meshpost("upstream", "add", "late", url, "--token-file", token)
+      #expect(rival.code == 64 && rival.lines.joined().contains("has a link to this hub"), "\(rival.lines)")
       let setting = #"kinds=["message"]"#
       #expect(
         try rig.meshpost(
-          "upstream", "add", "late", url, "--token-file", token, "--from", "start", "--set", setting
+          "upstream", "add", "late", url, "--token-file", token, "--from", "start", "--set", setting, "--set",
+          "link=http"
         ).code == 0)
       func late() throws -> JSONValue? {
         try rig.status()?["upstreams"]?.array?.first { $0["name"]?.string == "late" }

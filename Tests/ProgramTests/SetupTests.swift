@@ -304,6 +304,52 @@ extension WholeProgramTests {
       #expect(try !String(contentsOfFile: file, encoding: .utf8).contains("old.example.org"))
     }
 
+    @Test func `setup leaves alone what was added while the gateway ran, and makes no second link to a hub`() throws {
+      let scratch = Scratch()
+      let store = scratch.location("gw.db")
+      scratch.makeFolder("gw.db.upstreams")
+      _ = scratch.write(
+        "gw.db.upstreams/hub.toml", "name = \"hub\"\nkind = \"hub\"\nurl = \"https://added.example.org/\"\n")
+      let file = scratch.write(
+        "etc.toml", "[store]\nlocation = \"\(store)\"\n[radio]\nlink = \"auto:\"\nadvert_when_new = true\n")
+      let before = try String(contentsOfFile: file, encoding: .utf8)
+      let base = ["setup", "--no-start", "--config", file]
+      for (upstream, words) in [
+        ("hub=https://new.example.org", "was added by"),
+        ("https://ADDED.example.org:443", "hub has a link to this hub"),
+      ] {
+        let refused = try meshpost(base + ["--unattended", "--upstream", upstream])
+        #expect(refused.code == 64 && refused.lines.joined().contains(words), "\(refused.lines)")
+        #expect(try String(contentsOfFile: file, encoding: .utf8) == before)
+      }
+      let free = try meshpost(base + ["--unattended", "--upstream", "https://new.example.org"])
+      #expect(free.code == 0, "\(free.lines)")
+      #expect(try String(contentsOfFile: file, encoding: .utf8).contains("name = \"hub2\""))
+      let second = try meshpost(base + ["--unattended", "--upstream", "again=https://new.example.org/"])
+      #expect(second.code == 64 && second.lines.joined().contains("hub2 has a link to this hub"), "\(second.lines)")
+      // In the dialogue it is said at the question.
+      let asked = try meshpost(
+        base, input: ["y", "y", "https://added.example.org", "https://third.example.org", "hub", "third", "", "n"])
+      #expect(asked.code == 0 && asked.lines.contains { $0.contains("hub has a link to this hub") }, "\(asked.lines)")
+      #expect(asked.lines.contains { $0.contains("hub was added by") }, "\(asked.lines)")
+      #expect(try String(contentsOfFile: file, encoding: .utf8).contains("name = \"third\""))
+    }
+
+    @Test func `a file that makes no sense is replaced where that is wanted, and kept`() throws {
+      let scratch = Scratch()
+      for (number, written) in ["[radio\n", "\u{0}\u{0}\u{0}", "link = \n[gateway]\nid = \"x\"\n"].enumerated() {
+        let file = scratch.write("etc\(number).toml", written)
+        let command = ["setup", "--unattended", "--no-start", "--config", file, "--link", "tcp:10.0.0.7:5001"]
+        let answer = try meshpost(command + ["--replace"])
+        #expect(answer.code == 0 && !answer.lines.joined().contains("start over"), "\(answer.lines)")
+        #expect(try String(contentsOfFile: file, encoding: .utf8).contains("tcp:10.0.0.7:5001"))
+        let kept = try FileManager.default.contentsOfDirectory(atPath: scratch.folder.path()).filter {
+          $0.hasPrefix("etc\(number).toml.before-")
+        }
+        #expect(try kept.count == 1 && String(contentsOfFile: scratch.location(kept[0]), encoding: .utf8) == written)
+      }
+    }
+
     @Test func `setup leaves a file alone that it cannot change safely`() throws {
       let rig = try Rig()
       for written in ["radio = { link = \"auto:\" }\n", "radio.link = \"\"\"\nauto:\"\"\"\n", "[radio\n"] {

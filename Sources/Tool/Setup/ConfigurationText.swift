@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import EventLoop
 import Glibc
 import TOML
 import UntrustedText
@@ -14,6 +15,15 @@ struct ConfigurationText {
     self.location = location
     lines = text.utf8.split(separator: 10, omittingEmptySubsequences: false).map(Array.init)
     document = try Self.parse(lines, location)
+  }
+
+  /// `nil`: it makes no sense.
+  init?(ifReadable text: String, location: String) {
+    // `try?`: what is wrong with it does not matter where it is replaced.
+    guard (try? TOMLParser.parse(Array(text.utf8))) != nil,
+      let readable = try? ConfigurationText(text, location: location)
+    else { return nil }
+    self = readable
   }
 
   var text: String { String(decoding: Array(lines.joined(separator: [10])), as: UTF8.self) }
@@ -37,11 +47,25 @@ struct ConfigurationText {
     if case .bool(let flag)? = Self.table(document[section])?[key]?.kind { flag } else { nil }
   }
 
-  /// In file order; `line`: where it begins.
-  var upstreams: [(name: String, url: String, line: Int)] {
-    elements("upstream").map { table in
-      func text(_ key: String) -> String { table[key].flatMap(Self.string) ?? "" }
-      return (text("name"), text("url"), table.line)
+  /// `line`: where it begins; `hasLink`: it keeps a link to a hub.
+  typealias Upstream = (name: String, url: String, line: Int, hasLink: Bool)
+
+  /// In file order.
+  var upstreams: [Upstream] { elements("upstream").map(Self.upstream) }
+
+  private static func upstream(_ table: TOMLTable) -> Upstream {
+    func text(_ key: String) -> String { table[key].flatMap(string) ?? "" }
+    let isHub = table["kind"] == nil || text("kind").isExactly("hub")
+    return (text("name"), text("url"), table.line, isHub && !text("link").isExactly("http"))
+  }
+
+  /// Those that were added while the gateway runs, which has them in files beside its database.
+  static func added(beside store: String) -> [Upstream] {
+    let folder = store + ".upstreams"
+    return Files.names(in: folder).filter { $0.hasSuffix(".toml") }.compactMap { name in
+      // `try?`: one that makes no sense still has its name.
+      let table = Files.read("\(folder)/\(name)").flatMap { try? TOMLParser.parse($0) }
+      return (String(name.dropLast(5)), table.map(upstream)?.url ?? "", 0, table.map(upstream)?.hasLink ?? false)
     }
   }
 

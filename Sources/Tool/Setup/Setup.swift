@@ -2,6 +2,7 @@
 
 import ArgumentParser
 import Glibc
+import HTTP
 import Transport
 import UntrustedText
 
@@ -46,6 +47,7 @@ struct SetupCommand: ParsableCommand {
     try setup.checkUse(of: tokenFile, as: "--token-file")
     try setup.checkUse(of: user, as: "--user")
     setup.settleNames()
+    try setup.checkRivals()
     if !unattended { try setup.askForUpstreams() }
     if !unattended, !noAdvert { try setup.askForAdvert() }
     try setup.writeConfiguration()
@@ -67,6 +69,8 @@ struct Setup {
   var advertises: Bool?
   /// The existing configuration, if setup edits it.
   var existing: ConfigurationText?
+  /// What `meshpost upstream add` has added, which stays.
+  var added: [ConfigurationText.Upstream] = []
   /// Typed, or read from files, by the names under which they will be stored.
   var secrets: [String: String] = [:]
 
@@ -80,10 +84,13 @@ struct Setup {
     guard access(folder, W_OK) == 0 else {
       throw Failure.say("cannot write to \(folder): run `sudo meshpost setup`", EX_NOPERM)
     }
+    defer {
+      let store = existing?.string("store", "location") ?? "/var/lib/meshpost/gateway.db"
+      added = ConfigurationText.added(beside: store)
+    }
     guard let old = try InputFile.text(config) else { return }
     if beginsAnew {
-      // `try?`: an unreadable configuration has no name to keep.
-      let kept = (try? ConfigurationText(old, location: config))?.string("gateway", "id")
+      let kept = ConfigurationText(ifReadable: old, location: config)?.string("gateway", "id")
       name = kept.flatMap { Self.isName($0) ? $0 : nil }
     } else {
       let text = try ConfigurationText(old, location: config)
@@ -208,14 +215,21 @@ struct Setup {
   private func askForURL(_ question: String) throws -> String {
     try Dialogue.fitting(question) { url in
       let schemes = ["http", "https", "mqtt", "mqtts", "ws", "wss"]
-      return schemes.contains { url.begins(with: "\($0)://") } ? .fits(url) : .unfit("not a URL of a server")
+      guard schemes.contains(where: { url.begins(with: "\($0)://") }) else { return .unfit("not a URL of a server") }
+      let rival = added.first { $0.hasLink && HTTPEndpoint.areOne($0.url, url) }
+      if let rival { return .unfit(Self.twoLinks(rival.name)) }
+      return .fits(url)
     }
   }
 
   /// What has the name already is replaced only where that is meant.
   private func askForName(_ upstream: Upstream) throws -> String {
-    try Dialogue.fitting("Name", standard: freeName(upstream)) { name in
+    // A second link to one hub would be no use: what goes there is replaced.
+    let rival = rival(of: upstream)
+    return try Dialogue.fitting("Name", standard: rival ?? freeName(upstream)) { name in
       guard Self.isName(name) else { return .unfit(Self.names) }
+      guard !added.contains(where: { $0.name.isExactly(name) }) else { return .unfit(Self.isAdded(name)) }
+      guard rival.map({ $0.isExactly(name) }) ?? true else { return .unfit(Self.twoLinks(rival ?? "")) }
       guard !upstreams.contains(where: { $0.name.isExactly(name) }) else { return .unfit("\(name) was added just now") }
       guard let old = existing?.upstreams.first(where: { $0.name.isExactly(name) }) else { return .fits(name) }
       return try Dialogue.yes("\(name) is \(old.url): replace it?", standard: false)

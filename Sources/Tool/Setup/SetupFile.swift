@@ -4,6 +4,7 @@ import ArgumentParser
 import Console
 import EventLoop
 import Glibc
+import HTTP
 import UntrustedText
 
 /// The files that `meshpost setup` writes: the configuration, and secrets beside it.
@@ -195,15 +196,42 @@ extension Setup {
   /// An upstream without a given name is the configured one with the same URL, or a new one. It never replaces another.
   mutating func settleNames() {
     for place in upstreams.indices where !upstreams[place].isNamed {
-      let same = existing?.upstreams.first { $0.url.isExactly(upstreams[place].url) }?.name
+      let same = existing?.upstreams.first { HTTPEndpoint.areOne($0.url, upstreams[place].url) }?.name
       upstreams[place].name = same ?? freeName(upstreams[place], besides: place)
     }
+  }
+
+  /// Two upstreams with a link to one hub take it from each other without end; and what was added has its name.
+  func checkRivals() throws {
+    for upstream in upstreams {
+      if added.contains(where: { $0.name.isExactly(upstream.name) }) {
+        throw ValidationError(Self.isAdded(upstream.name))
+      }
+      if let rival = rival(of: upstream) { throw ValidationError("\(upstream.name): \(Self.twoLinks(rival))") }
+    }
+  }
+
+  static func isAdded(_ name: String) -> String {
+    "\(name) was added by `meshpost upstream add`: choose another name, or run `meshpost upstream remove \(name)` first"
+  }
+
+  static func twoLinks(_ rival: String) -> String {
+    "\(rival) has a link to this hub, and two would take it from each other without end"
+  }
+
+  /// Another upstream that has a link to the same hub.
+  func rival(of upstream: Upstream) -> String? {
+    guard !upstream.isBroker else { return nil }
+    let hubs =
+      ((existing?.upstreams ?? []) + added).filter(\.hasLink).map { ($0.name, $0.url) }
+      + upstreams.filter { !$0.isBroker }.map { ($0.name, $0.url) }
+    return hubs.first { !$0.0.isExactly(upstream.name) && HTTPEndpoint.areOne($0.1, upstream.url) }?.0
   }
 
   /// Its name, with a number if the name is taken.
   func freeName(_ upstream: Upstream, besides own: Int? = nil) -> String {
     let others = upstreams.indices.filter { $0 != own }.map { upstreams[$0].name }
-    let taken = Set((existing?.upstreams.map(\.name) ?? []) + others)
+    let taken = Set((existing?.upstreams ?? []).map(\.name) + added.map(\.name) + others)
     guard taken.contains(upstream.name) else { return upstream.name }
     let base = upstream.isBroker ? "broker" : "hub"
     var number = 2

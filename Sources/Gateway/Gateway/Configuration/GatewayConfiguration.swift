@@ -2,6 +2,7 @@
 
 import EventLoop
 import Glibc
+import HTTP
 import Messaging
 import RadioSharing
 import Relay
@@ -96,12 +97,10 @@ extension GatewayConfiguration {
 
   /// A hub keeps one live link of a gateway.
   private var rivals: [String] {
-    let live = upstreams.filter { if case .hub(isLive: true, _) = $0.kind { true } else { false } }
-    return live.indices.compactMap { place in
-      let name = live[place].name
-      guard let other = live[..<place].first(where: { $0.url.isExactly(live[place].url) })?.name else { return nil }
+    upstreams.indices.compactMap { place in
+      guard let rival = upstreams[place].rival(among: upstreams[..<place]) else { return nil }
       return
-        "the upstreams \"\(other)\" and \"\(name)\" lead to one hub, which keeps one live link of a gateway: make one of them, or give one link = \"http\""
+        "the upstreams \"\(rival)\" and \"\(upstreams[place].name)\" lead to one hub, which keeps one live link of a gateway: make one of them, or give one link = \"http\""
     }
   }
 
@@ -251,5 +250,15 @@ extension GatewayConfiguration {
     if let level = Log.Level(name: name) { return level }
     table.note("level", "\"\(name)\" is not allowed: \(Log.Level.names)")
     return .info
+  }
+}
+
+extension UpstreamSettings {
+  private var hasLink: Bool { if case .hub(isLive: true, _) = kind { true } else { false } }
+
+  /// A hub keeps one link of a gateway: two that lead to it take it from each other without end. The name of the other one.
+  func rival(among others: some Sequence<UpstreamSettings>) -> String? {
+    guard hasLink else { return nil }
+    return others.first { $0.hasLink && HTTPEndpoint.areOne($0.url, url) }?.name
   }
 }

@@ -15,6 +15,12 @@ extension Daemon {
     }
     let folder = UpstreamFolder(store: configuration.store.location)
     let added = try folder.add(fields)
+    if let rival = added.upstream.rival(among: configuration.upstreams) {
+      _ = folder.remove(added.upstream.name)
+      throw .invalid(
+        "\"\(rival)\" has a link to this hub, and the two would take it from each other without end: remove that one first, or add this one with --set link=http"
+      )
+    }
     var fresh = configuration
     fresh.upstreams.append(added.upstream)
     UpstreamSettings.separate(&fresh.upstreams)

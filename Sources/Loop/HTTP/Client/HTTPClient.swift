@@ -34,6 +34,19 @@ public enum HTTPEndpoint: Equatable, Sendable {
     return (.tcp(host: host, port: port, tls: tls), String(decoding: path, as: UTF8.self))
   }
 
+  /// Whether two URLs lead to one place, however they are written: a host in capitals, the usual port, a slash at the end.
+  public static func areOne(_ one: String, _ other: String) -> Bool {
+    guard let one = parse(one), let other = parse(other) else { return one.isExactly(other) }
+    return one.path.isExactly(other.path) && one.endpoint.normal == other.endpoint.normal
+  }
+
+  private var normal: HTTPEndpoint {
+    guard case .tcp(let host, let port, let tls) = self else { return self }
+    // `try?`: an invalid name is compared as it is.
+    let name = ((try? HostName.ascii(host)) ?? host).lowercased()
+    return .tcp(host: name.hasSuffix(".") ? String(name.dropLast()) : name, port: port, tls: tls)
+  }
+
   /// `HOST`, `HOST:PORT`, or an IPv6 address in brackets.
   private static func place(_ authority: [UInt8], usual: UInt16) -> (host: String, port: UInt16)? {
     var (host, port) = (authority[...], usual)
