@@ -22,6 +22,10 @@ import Transport
     func memoryWasUsed() {}
     func setWebPassword(_ hash: String?) throws(Refusal) { throw .invalid("not here") }
     func configurationMistakes() -> [String] { [] }
+    var overrides: [SettingOverride] {
+      [SettingOverride(setting: "log.level", value: "debug", configured: "notice", document: "settings/log_level")]
+    }
+    var settingsForNextStart: [String] { ["store.max_size"] }
     var configurationRefusal: String? { nil }
     var webReport: WebReport? { nil }
     var powerReport: PowerReport { PowerReport(millivolts: nil, isBatteryLow: false, isSupplyLow: nil) }
@@ -237,6 +241,7 @@ import Transport
     #expect(try fixture.answer("GET /v1/doctor").contains("removed or replaced") == false)
     unlink(fixture.scratch.location("gw.db"))
     #expect(try fixture.answer("GET /v1/doctor").contains("the database file was removed or replaced"))
+    #expect(try fixture.answer("GET /v1/status").contains("the database file was removed or replaced"))
   }
 
   @Test func `a reader who is slow gets every row, and holds up nobody`() throws {

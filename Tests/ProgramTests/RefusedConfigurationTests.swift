@@ -65,16 +65,73 @@ extension WholeProgramTests {
       ).write(toFile: gateway, atomically: true, encoding: .utf8)
       rig.gateway?.send(SIGHUP)
       try rig.gateway?.line(with: "configuration reloaded, except store.max_size, store.profile: ")
+      #expect(try rig.status()?["after_restart"]?.array?.compactMap(\.string) == ["store.max_size", "store.profile"])
+      #expect(try JSONShapes().problems("status", rig.meshpost("status", "--json").lines) == [])
+      let status = try rig.meshpost("status").lines
+      #expect(status.contains("config    waits for a restart: store.max_size, store.profile"), "\(status)")
+      #expect(try rig.meshpost("doctor").lines.contains { $0.hasPrefix("WARN  configuration: store.max_size") })
       try before.write(toFile: gateway, atomically: true, encoding: .utf8)
       let count = rig.gateway?.lines.count ?? 0
       rig.gateway?.send(SIGHUP)
       try rig.gateway?.line(with: "configuration reloaded", from: count)
       #expect(rig.gateway?.lines.dropFirst(count).contains { $0.contains("except") } == false)
+      #expect(try rig.status()?["after_restart"] == nil, "nothing waits any more")
       try ("max_connections = 99\nlog_level = \"debug\"\n" + atHub + "\n[retention]\nnodes = \"90d\"\n").write(
         toFile: hub, atomically: true, encoding: .utf8)
       rig.hub?.send(SIGHUP)
       try rig.hub?.line(with: "tokens reloaded")
       try rig.hub?.line(with: "not reloaded: max_connections, retention.nodes: ")
+    }
+
+    @Test func `what documents set in place of the file is told with both values, and what everybody can read`() throws
+    {
+      let rig = try Rig()
+      try rig.startRadio()
+      rig.writeGatewayConfiguration()
+      let file = rig.scratch.location("gw.toml")
+      let token = rig.scratch.write("open.token", "secret\n")
+      let text =
+        try String(contentsOfFile: file, encoding: .utf8) + """
+
+          [messaging]
+          airtime_per_hour_s = 40
+          [[upstream]]
+          name = "other"
+          url = "http://127.0.0.1:1"
+          token_file = "\(token)"
+          allow = ["settings"]
+
+          """
+      try text.write(toFile: file, atomically: true, encoding: .utf8)
+      chmod(token, 0o666)
+      chmod(file, 0o666)
+      try rig.startGateway()
+      try rig.waitForSync()
+      #expect(try rig.status()?["overrides"] == nil)
+      for (value, isOther) in [("99", true), ("40", false)] {
+        #expect(try rig.meshpost("documents", "set", "settings/airtime_per_hour_s", value).code == 0)
+        let one = try rig.status()?["overrides"]?.array?.first
+        #expect((one != nil) == isOther, "\(value)")
+        guard isOther else { continue }
+        #expect(one?["setting"]?.string == "messaging.airtime_per_hour_s" && one?["value"]?.string == "99")
+        #expect(one?["configured"]?.string == "40" && one?["document"]?.string == "settings/airtime_per_hour_s")
+        #expect(try JSONShapes().problems("status", rig.meshpost("status", "--json").lines) == [])
+        for command in ["status", "doctor"] {
+          let lines = try rig.meshpost(command).lines
+          #expect(
+            lines.contains { $0.contains("airtime_per_hour_s is 99 by") && $0.contains("in place of 40") }, "\(lines)")
+        }
+      }
+      let doctor = try rig.meshpost("doctor").lines
+      let check = try Program.own("meshpostd", ["--check", "--config", file])
+      #expect(try check.ended() == 0, "it is told, and not refused")
+      for said in [doctor, check.lines] {
+        #expect(said.contains { $0.contains("chmod o-w \(file)") }, "\(said)")
+        #expect(said.contains { $0.contains("chmod o= \(token)") }, "\(said)")
+      }
+      chmod(token, 0o640)
+      chmod(file, 0o644)
+      #expect(try !rig.meshpost("doctor").lines.contains { $0.contains("chmod o") && $0.contains(token) })
     }
 
     @Test func `a configuration that never worked, or another file's, is no way to start`() throws {

@@ -36,6 +36,20 @@ public struct MessagingParts {
   }
 }
 
+/// A setting that a document has set, in place of the configuration file.
+public struct SettingOverride: Equatable, Sendable {
+  /// As in the file: `log.level`.
+  public let setting: String
+  public let value: String
+  public let configured: String
+  /// The document's key.
+  public let document: String
+
+  public init(setting: String, value: String, configured: String, document: String) {
+    (self.setting, self.value, self.configured, self.document) = (setting, value, configured, document)
+  }
+}
+
 /// What the daemon itself does for an operator.
 public protocol GatewayOperations: AnyObject {
   /// Adds an upstream with these fields; the configuration is reloaded. Returns warnings.
@@ -53,6 +67,10 @@ public protocol GatewayOperations: AnyObject {
   var shownBacklog: Int64 { get }
   /// Why the configuration file is not used, where the gateway runs with what it was before.
   var configurationRefusal: String? { get }
+  /// Settings that documents have set in place of the file.
+  var overrides: [SettingOverride] { get }
+  /// Settings that the file has been reread with, and that count from the next start on.
+  var settingsForNextStart: [String] { get }
   /// What is wrong with the configuration file as it stands, one a line.
   func configurationMistakes() -> [String]
   /// The password of the pages has this hash from now on; `nil`: nobody can sign in.

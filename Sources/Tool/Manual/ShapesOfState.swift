@@ -18,6 +18,8 @@ extension Shapes {
     gateway string its id
     epoch string of its journal
     configuration_error string? the file is refused, and the gateway runs with the last one that worked
+    overrides override[]? settings that documents have set in place of the configuration file
+    after_restart string[]? settings that are others in the file by now, and count from the next start on
     uptime_s integer
     clock_trusted bool
     resident_kib integer?
@@ -34,6 +36,12 @@ extension Shapes {
     power power
     alerts alert[] those that are open, 50 at most
     listeners integer clients that capture packets and frames
+    """,
+    "override": """
+    setting string as in the file, such as `messaging.airtime_per_hour_s`
+    value string
+    configured string what the file says, or the default
+    document string the document's key
     """,
     "left-out": """
     upstream string
@@ -84,6 +92,7 @@ extension Shapes {
     remedy string?
     last_heard_s integer?
     unreadable_frames integer
+    region_error string? it does not go back to its default region: nothing is sent that would go to another
     identity any? the body of a radio event
     advert advert? its last advert
     """,

@@ -77,6 +77,15 @@ enum Show {
       print(styled: "config    \(TerminalColour.bad("refused")); running with the last configuration that worked")
       for line in refusal.lines { print("          \(line)") }
     }
+    for one in status["overrides"]?.array ?? [] {
+      print(
+        "config    \(clean(one["setting"]?.string)) is \(clean(one["value"]?.string)) by a document, in place of \(clean(one["configured"]?.string)) in the file"
+      )
+    }
+    if let later = status["after_restart"]?.array {
+      let names = later.compactMap(\.string).joined(separator: ", ")
+      print(styled: "config    \(TerminalColour.bad("waits for a restart")): \(names)")
+    }
     let strength = radio["rssi"]?.integer.map { ", \($0) dBm" } ?? ""
     let isUp = radio["state"]?.string == "up"
     let step = isUp ? "" : radio["step"]?.string.map { ", \($0)" } ?? ""
@@ -90,6 +99,7 @@ enum Show {
     }
     advert(radio)
     trouble(radio)
+    if let stuck = radio["region_error"]?.string { print(styled: "          \(TerminalColour.bad(stuck))") }
     power(status["power"] ?? .null)
     sync(status["sync"] ?? .null)
     messaging(status["messaging"] ?? .null)

@@ -45,15 +45,24 @@ struct GatewayDoctor {
 
   /// The file as it stands: the next start is with that.
   private func configuration() -> [Finding] {
-    let mistakes = dependencies.operations.configurationMistakes()
-    guard !mistakes.isEmpty else {
-      return [Finding("configuration", .ok, "\(dependencies.configurationFile) is valid")]
-    }
-    return mistakes.map {
+    let operations = dependencies.operations
+    var findings = operations.configurationMistakes().map {
       Finding(
         "configuration", .failed, $0,
         "Correct it, or let `sudo meshpost setup` ask again; then `sudo systemctl reload meshpost`.")
     }
+    if findings.isEmpty {
+      findings.append(Finding("configuration", .ok, "\(dependencies.configurationFile) is valid"))
+    }
+    findings += operations.overrides.map {
+      Finding(
+        "configuration", .ok,
+        "\($0.setting) is \($0.value) by the document \($0.document), in place of \($0.configured) in the file")
+    }
+    let later = operations.settingsForNextStart
+    guard !later.isEmpty else { return findings }
+    let words = "\(later.joined(separator: ", ")): what the file says counts from the next start on"
+    return findings + [Finding("configuration", .warning, words, "`sudo systemctl restart meshpost`")]
   }
 
   // MARK: The radio
@@ -73,6 +82,13 @@ struct GatewayDoctor {
         Finding(
           "radio", .warning, "\(connection.unreadableFrames) frames could not be read",
           "Check the cable, and with `fuser -v` whether another program uses the port."))
+    }
+    if connection.isScopeStuck {
+      findings.append(
+        Finding(
+          "radio", .failed,
+          "the radio does not go back to its default region: nothing is sent that would go to another",
+          "Power-cycle the radio; if that does not help, update its firmware."))
     }
     findings += [firmware(), table(), radioClock(), advert()].compactMap { $0 }
     return findings
@@ -186,10 +202,7 @@ struct GatewayDoctor {
     var findings: [Finding] = []
     if let failure = store.failure { findings.append(Finding("store", .failed, "\(failure)", failure.remedy)) }
     if store.isElsewhere {
-      findings.append(
-        Finding(
-          "store", .failed, "the database file was removed or replaced while the gateway runs",
-          "Save it now with `meshpost backup FILE`, then restart the gateway."))
+      findings.append(Finding("store", .failed, Store.elsewhere.words, Store.elsewhere.remedy))
     }
     if let loss = store.loss {
       findings.append(

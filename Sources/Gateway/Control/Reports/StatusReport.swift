@@ -18,6 +18,17 @@ struct StatusReport {
     json.field("gateway", dependencies.store.gatewayID)
     json.field("epoch", dependencies.store.epoch)
     json.field("configuration_error", dependencies.operations.configurationRefusal)
+    let overrides = dependencies.operations.overrides
+    if !overrides.isEmpty {
+      json.objects("overrides", overrides) { one, json in
+        json.field("setting", one.setting)
+        json.field("value", one.value)
+        json.field("configured", one.configured)
+        json.field("document", one.document)
+      }
+    }
+    let later = dependencies.operations.settingsForNextStart
+    if !later.isEmpty { json.arrayField("after_restart") { for setting in later { $0.value(setting) } } }
     json.field("uptime_s", Int64((dependencies.loop.now - dependencies.startedAt).inSeconds))
     json.field("clock_trusted", dependencies.loop.wallClock.isSynchronised)
     json.field("resident_kib", Self.residentKibibytes)
@@ -120,6 +131,7 @@ struct StatusReport {
     }
     json.field("last_heard_s", connection.lastHeard.map { Int64((dependencies.loop.now - $0).inSeconds) })
     json.field("unreadable_frames", connection.unreadableFrames)
+    json.field("region_error", connection.isScopeStuck ? RadioConnection.stuckScope : nil)
     if let identity = connection.identity {
       json.objectField("identity") { EventBody.write(identity, to: &$0) }
     }
@@ -229,8 +241,8 @@ struct StatusReport {
       json.field("given_up_at", givenUp?.at)
       json.field("set_aside", store.setAside)
       json.field("loss", store.loss?.description)
-      json.field("error", store.failure?.description)
-      json.field("remedy", store.failure?.remedy)
+      json.field("error", store.failure?.description ?? (store.isElsewhere ? Store.elsewhere.words : nil))
+      json.field("remedy", store.failure?.remedy ?? (store.isElsewhere ? Store.elsewhere.remedy : nil))
     }
   }
 

@@ -26,6 +26,10 @@ final class DaemonOperations: GatewayOperations {
   var alertRules: [(name: String, sentence: String)] { daemon.alerts.rules.map { ($0.rule.rawValue, $0.sentence) } }
   var shownBacklog: Int64 { daemon.backlog.events }
   var configurationRefusal: String? { daemon.configuration.refusal }
+  var overrides: [SettingOverride] {
+    SettingsDocuments(daemon.configuration, daemon.store, daemon.log).overrides
+  }
+  var settingsForNextStart: [String] { daemon.started.waiting(in: daemon.configuration) }
   var webReport: WebReport? { daemon.pages.report }
 
   func configurationMistakes() -> [String] {

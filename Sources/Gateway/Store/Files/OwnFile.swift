@@ -54,6 +54,12 @@ extension Store {
     throw SQLiteError(code: 11, message: "another program has written over the database file")
   }
 
+  /// What `isElsewhere` means, and what to do.
+  public static let elsewhere = (
+    words: "the database file was removed or replaced while the gateway runs",
+    remedy: "Save it now with `meshpost backup FILE`, then restart the gateway."
+  )
+
   /// Whether the file is still what this program has written. To be called now and then, for a gateway that writes nothing.
   public func lookAtOwnFile() {
     ifReadable { try checkOwnFile() }
