@@ -25,6 +25,7 @@ import Transport
     var overrides: [SettingOverride] {
       [SettingOverride(setting: "log.level", value: "debug", configured: "notice", document: "settings/log_level")]
     }
+    var openFiles: [(words: String, remedy: String)] { [] }
     var settingsForNextStart: [String] { ["store.max_size"] }
     var configurationRefusal: String? { nil }
     var webReport: WebReport? { nil }

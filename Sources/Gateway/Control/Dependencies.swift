@@ -71,6 +71,8 @@ public protocol GatewayOperations: AnyObject {
   var overrides: [SettingOverride] { get }
   /// Settings that the file has been reread with, and that count from the next start on.
   var settingsForNextStart: [String] { get }
+  /// The configuration and files that it names which everybody can change, or read though they are secret.
+  var openFiles: [(words: String, remedy: String)] { get }
   /// What is wrong with the configuration file as it stands, one a line.
   func configurationMistakes() -> [String]
   /// The password of the pages has this hash from now on; `nil`: nobody can sign in.

@@ -52,6 +52,7 @@ do {
   if isCheck {
     // The gateway starts without what these need.
     for lack in configuration.lacks { Log().warning(lack) }
+    for open in configuration.openFiles(of: file) { Log().warning("\(file): \(open.words): \(open.remedy)") }
     exit(configuration.lacks.isEmpty ? 0 : EX_CONFIG)
   }
   if let backup {

@@ -30,6 +30,7 @@ final class DaemonOperations: GatewayOperations {
     SettingsDocuments(daemon.configuration, daemon.store, daemon.log).overrides
   }
   var settingsForNextStart: [String] { daemon.started.waiting(in: daemon.configuration) }
+  var openFiles: [(words: String, remedy: String)] { daemon.configuration.openFiles(of: daemon.file) }
   var webReport: WebReport? { daemon.pages.report }
 
   func configurationMistakes() -> [String] {
