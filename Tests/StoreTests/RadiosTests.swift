@@ -176,7 +176,7 @@ import Testing
     #expect(try store.reactions(to: .message(3)).count == 1)
     var arrival: MessageArrival?
     store.write { store throws(SQLiteError) in
-      arrival = try store.insert(Shop.direct("3", time: 3), at: Shop.moment)
+      arrival = try store.insert(Shop.direct("3", time: 3), at: Moment(milliseconds: 4000, trusted: true))
     }
     try store.commitNow()
     #expect(arrival == .duplicate, "what came before is still known")
