@@ -167,6 +167,17 @@ import Timing
     #expect(try await store.number("SELECT count(*) FROM alerts WHERE gateway = 'hill'") == 1)
   }
 
+  @Test func `alerts that are over are bounded, although each uses up two numbers`() async throws {
+    let store = try store()
+    for number in 1...1300 as ClosedRange<Int64> {
+      let events = try ["begin", "end"].enumerated().map {
+        try event(2 * number + Int64($0), $1, subject: "\(number)")
+      }
+      try await take(events, store)
+    }
+    #expect(try await store.number("SELECT count(*) FROM alerts") <= 1000 + 64)
+  }
+
   @Test func `alerts that begin as acknowledged are bounded, too`() async throws {
     let store = try store()
     try await take((1...3000).map { try event(Int64($0), "acknowledged", subject: "\($0)") }, store)

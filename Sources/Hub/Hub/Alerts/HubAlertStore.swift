@@ -49,8 +49,6 @@ extension HubStore {
   private static let mostAlerts: Int64 = 20_000
   private static let mostOfGateway: Int64 = 1000
   private static let mostOpen = Int64(AlertBoard.maxSubjects)
-  /// Old alerts are deleted with one of so many new ones.
-  private static let betweenForgetting: Int64 = 64
   private static let lostRows = 1000
   /// A state that came so much later than an alert's events knows of them: milliseconds.
   private static let settled: Int64 = 60_000
@@ -104,7 +102,7 @@ extension HubStore {
     guard let id else { return }
     announce(Self.alertNews(id))
     if report.state != .end { try endWhatIsTooMuch(of: gateway, at: report.at) }
-    try forgetAlerts(of: gateway, id)
+    try forgetAlerts(of: gateway)
   }
 
   /// Within a transaction. A gateway that tells more than any has open knows nothing of its oldest ones; nobody is asked to look through them.
@@ -117,18 +115,22 @@ extension HubStore {
   }
 
   /// Within a transaction, now and then. One gateway's many leave those of others where they are.
-  private func forgetAlerts(of gateway: String, _ id: Int64) throws(HubDatabaseError) {
-    guard id.isMultiple(of: Self.betweenForgetting) else { return }
-    try database.run(
-      """
-      DELETE FROM alerts WHERE gateway = ?1 AND ended_at IS NOT NULL AND id <= (SELECT id FROM alerts
-      WHERE gateway = ?1 AND ended_at IS NOT NULL ORDER BY id DESC LIMIT 1 OFFSET \(Self.mostOfGateway))
-      """, .text(gateway))
-    try database.run(
-      """
-      DELETE FROM alerts WHERE ended_at IS NOT NULL AND id <= (SELECT id FROM alerts
-      WHERE ended_at IS NOT NULL ORDER BY id DESC LIMIT 1 OFFSET \(Self.mostAlerts))
-      """)
+  private func forgetAlerts(of gateway: String) throws(HubDatabaseError) {
+    if alertsTold.isDue(gateway) {
+      try database.run(
+        """
+        DELETE FROM alerts WHERE gateway = ?1 AND ended_at IS NOT NULL AND id <= (SELECT id FROM alerts
+        WHERE gateway = ?1 AND ended_at IS NOT NULL ORDER BY id DESC LIMIT 1 OFFSET \(Self.mostOfGateway))
+        """, .text(gateway))
+    }
+    // Of many gateways each may have few.
+    if alertsTold.isDue("") {
+      try database.run(
+        """
+        DELETE FROM alerts WHERE ended_at IS NOT NULL AND id <= (SELECT id FROM alerts
+        WHERE ended_at IS NOT NULL ORDER BY id DESC LIMIT 1 OFFSET \(Self.mostAlerts))
+        """)
+    }
   }
 
   /// A gateway whose database was replaced does not know what it had told: where it says that no alert is open there, none is.
@@ -192,7 +194,7 @@ extension HubStore {
       .integer(Int64(alert.returns)), .integer(now))
     guard added > 0, let id = try openAlert(alert.gateway, alert.rule, alert.subject) else { return }
     announce(Self.alertNews(id))
-    try forgetAlerts(of: alert.gateway, id)
+    try forgetAlerts(of: alert.gateway)
   }
 
   /// Within a transaction that has locked the gateway. One row, whatever program finds more of it: `returns` is how many there were.

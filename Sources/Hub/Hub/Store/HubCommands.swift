@@ -128,8 +128,7 @@ extension HubStore {
 
   /// Within a transaction, now and then: the oldest of those that have ended.
   private func forget(_ gateway: String) throws(HubDatabaseError) {
-    ended += 1
-    guard ended % 100 == 0 else { return }
+    guard ended.isDue(gateway) else { return }
     try database.run(
       """
       DELETE FROM commands WHERE gateway = ?1 AND state <> 'queued' AND id NOT IN (

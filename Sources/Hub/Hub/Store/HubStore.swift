@@ -42,8 +42,9 @@ public actor HubStore {
   private(set) var news: [HubNews] = []
   /// How many documents gateways have, counted once in a transaction.
   var documents: [String: Int64] = [:]
-  /// Commands that have ended since the start: every so many, old ones are forgotten.
-  var ended = 0
+  /// Commands that have ended, and alerts told of, by gateway: every so many, its old ones are forgotten.
+  var ended = EachSoMany(100)
+  var alertsTold = EachSoMany(64)
   /// `nil`: nobody has asked how old anything is.
   var passed: PassedTime?
   private var listener: @Sendable (HubNews) -> Void = { _ in }
