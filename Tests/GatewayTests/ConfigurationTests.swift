@@ -338,7 +338,7 @@ import Transport
     #expect(try parse(hub("a") + hub("b", "link = \"http\"")).warnings.isEmpty)
     func other(_ url: String) throws -> Int {
       try parse(hub("a") + "[[upstream]]\nname = \"b\"\nurl = \"\(url)\"\n").warnings.filter {
-        $0.contains("take the link")
+        $0.contains("one live link")
       }.count
     }
     for url in ["https://hub.example/", "https://HUB.example:443", "https://hub.example.//"] {
