@@ -63,7 +63,6 @@ import Timing
       let moment = pair.loop.now
       pair.run(until: { pair.loop.now > moment + .seconds(30) }, "a while")
     }
-    aWhile()
     pair.sync()
     again()
     #expect(lists() == [1, 1])

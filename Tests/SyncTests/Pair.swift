@@ -34,10 +34,11 @@ final class Pair: SyncObserver {
     self.scratch = scratch
     loop = EventLoop(on: machine)
     store = try Store(Store.Settings(location: scratch.location("gw.db"), profile: profile))
-    radio = VirtualRadio(
-      VirtualRadioSettings(
-        name: "r0", seed: 1, channelSlots: channels, queueCapacity: 256, clock: 1_795_000_000, contacts: contacts),
-      on: loop)
+    var settings = VirtualRadioSettings(
+      name: "r0", seed: 1, channelSlots: channels, queueCapacity: 256, clock: 1_795_000_000, contacts: contacts)
+    // A radio tells whole seconds: of one that was started just now nobody knows whether that was before its first list.
+    settings.age = .seconds(60)
+    radio = VirtualRadio(settings, on: loop)
     link = MemoryLink(radio, on: loop)
     let log = Log(level: .error, sink: { _, _ in })
     connection = RadioConnection(link, on: loop, log: log)

@@ -19,6 +19,8 @@ public struct VirtualRadioSettings: Sendable {
   public var contacts: Int
   /// False: it refuses flood scopes, as firmware before 1.10 does.
   public var knowsRegions = true
+  /// For how long it has been running at the start.
+  public var age: Duration = .zero
 
   public init(
     name: String, seed: UInt64, maxContacts: Int = 350, channelSlots: Int = 40, queueCapacity: Int = 16,

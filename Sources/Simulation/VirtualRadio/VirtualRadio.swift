@@ -39,7 +39,7 @@ public final class VirtualRadio {
     self.loop = loop
     stored = StoredState(settings)
     volatile = VolatileState(queueCapacity: settings.queueCapacity)
-    (bootedAt, clockSetAt) = (loop.now, loop.now)
+    (bootedAt, clockSetAt) = (loop.now + (.zero - settings.age), loop.now)
     clockWhenSet = 0
     let start = settings.clock ?? Self.clockWithoutChip
     stored.contacts = (0..<min(settings.contacts, settings.maxContacts)).map {
