@@ -70,7 +70,8 @@ class Judge:
 
     def missing(self, journal, rows):
         there = {content(row) for row in rows}
-        gaps = [row for row in rows if row["kind"] == "gap"]
+        # One without a range tells of a database that is lost: what this one holds it does not excuse.
+        gaps = [row for row in rows if row["kind"] == "gap" and "first" in row["body"]]
         found = []
         for event in journal:
             if content(event) in there or event["kind"] in ("gap", "packet"):
@@ -102,7 +103,7 @@ class Judge:
         """What is neither here nor there was told."""
         known = {event["seq"] for event in journal} | {row["seq"] for row in rows}
         for row in rows:
-            if row["kind"] == "gap":
+            if row["kind"] == "gap" and "first" in row["body"]:
                 known |= set(range(row["body"]["first"], row["body"]["last"] + 1))
         holes = set(range(1, max(known, default=0))) - known
         if holes:

@@ -23,7 +23,11 @@ class Stuck(Exception):
 
 
 class Browser:
-    def __init__(self, width=1440, height=900, dark=False, touch=False, language="en"):
+    def __init__(self, **looks):
+        self.looks, self.cookies = looks, []
+        self.begin(**looks)
+
+    def begin(self, width=1440, height=900, dark=False, touch=False, language="en"):
         options = webdriver.ChromeOptions()
         options.binary_location = "/usr/bin/chromium"
         for word in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", f"--window-size={width},{height}", "--disable-background-timer-throttling"):
@@ -57,12 +61,19 @@ class Browser:
             self.driver.quit()
 
     def go(self, address):
-        """Loads a page; a second time, and told, where the browser's own process stood still: on a busy machine it does. A page that hangs, hangs again."""
+        """Loads a page; in a new browser where this one's own process stands still, and told: on a busy machine it does. A page that hangs, hangs there, too."""
         try:
             self.driver.get(address)
+            self.cookies = self.driver.get_cookies()
         except TimeoutException:
-            print(f"        {address} did not load: {self.waits_for()}", flush=True)
+            print(f"        {address} did not load: {self.waits_for()}; again in a new browser", flush=True)
+            self.close()
+            self.begin(**self.looks)
             try:
+                # Cookies are of a page's host.
+                self.driver.get("/".join(address.split("/")[:3]) + "/pages/icon.svg")
+                for cookie in self.cookies:
+                    self.driver.add_cookie({name: cookie[name] for name in ("name", "value", "path", "httpOnly") if name in cookie})
                 self.driver.get(address)
             except TimeoutException as error:
                 raise Stuck(f"{address} does not load: {self.waits_for()}") from error
