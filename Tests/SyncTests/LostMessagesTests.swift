@@ -74,7 +74,7 @@ import Timing
     queue.wasSilent()
     queue.wasSilent()
     let one = empty(&queue)
-    #expect(one == .init(waited: 0, atMost: 1), "one had come")
+    #expect(one == .init(waited: 0, atLeast: 1), "one had come, and is not there any more")
     queue.hinted()
     queue.wasSilent()
     queue.took()
@@ -85,6 +85,11 @@ import Timing
     queue.took(wasAsked: false)
     let late = empty(&queue)
     #expect(late == nil, "the answer came late")
+    for _ in 1...3 { queue.hinted() }
+    queue.connected(to: radio)
+    queue.took()
+    let gone = empty(&queue)
+    #expect(gone == .init(waited: 1, atLeast: 2), "its queue is not on a disk")
     queue.connected(to: radio)
     took(15, from: &queue)
     queue.wasSilent()
@@ -202,7 +207,7 @@ import Timing
     }
     inject(1, into: pair)
     pair.run(until: { !pair.messageLosses.isEmpty }, "told")
-    #expect(pair.messageLosses == [.init(waited: 0, atMost: 1)] && pair.stored.isEmpty)
+    #expect(pair.messageLosses == [.init(waited: 0, atLeast: 1)] && pair.stored.isEmpty)
     pair.run(until: { pair.synchronizer.state == .synced }, "synced")
 
     var swallowed = 0
@@ -214,5 +219,69 @@ import Timing
     inject(1, into: pair)
     pair.run(until: { pair.stored.count == 1 && pair.synchronizer.state == .synced }, "the next try")
     #expect(swallowed == 1 && pair.messageLosses.count == 1)
+  }
+
+  /// The radio has handed over a message, and its answer has not come.
+  private func loseOne(_ pair: Pair, by isLost: @escaping () -> Bool) {
+    pair.sync()
+    var losing = true
+    pair.link.losesReply = { reply in
+      guard losing, case .message = reply else { return false }
+      losing = false
+      return true
+    }
+    inject(1, into: pair)
+    pair.run(until: { !losing && isLost() }, "it is lost")
+  }
+
+  @Test func `a message that was lost on its way is told of by the next run, and after another radio was here`() throws
+  {
+    let scratch = Scratch()
+    do {
+      let pair = try Pair(on: InventedMachine(), in: scratch)
+      loseOne(pair) { true }
+      var isDone = false
+      pair.loop.begin {
+        await pair.synchronizer.finish(within: .seconds(1))
+        isDone = true
+      }
+      pair.run(until: { isDone }, "the end")
+    }
+    let pair = try Pair(on: InventedMachine(), in: scratch)
+    pair.sync()
+    #expect(pair.messageLosses == [.init(waited: 0, atLeast: 1)])
+
+    let inbox = pair.synchronizer.inbox
+    inbox.hinted()
+    inbox.connected(to: try #require(PublicKey(bytes: Array(repeating: 2, count: 32))))
+    #expect(inbox.radioWasEmpty(askedAt: pair.loop.now) == nil, "another queue")
+    inbox.connected(to: pair.radio.key)
+    #expect(inbox.radioWasEmpty(askedAt: pair.loop.now) == .init(waited: 0, atLeast: 1))
+  }
+
+  @Test func `an answer that comes twice does not hide one that did not come`() throws {
+    let pair = try Pair(on: InventedMachine())
+    for number in 1...4 { pair.radio.injectChannelText("W: \(number)", slot: 0, time: UInt32(number)) }
+    var answers = 0
+    pair.link.losesReply = { reply in
+      guard case .message = reply else { return false }
+      answers += 1
+      return answers == 3
+    }
+    pair.link.doublesReply = { reply in
+      guard case .message = reply else { return false }
+      return answers == 4
+    }
+    pair.connection.start()
+    pair.run(until: { pair.synchronizer.state == .synced && pair.stored.count == 3 }, "the others")
+    #expect(pair.messageLosses.count == 1 && pair.messageLosses.first?.atMost == 1)
+  }
+
+  @Test func `a copy of the database knows nothing of a radio's queue`() throws {
+    let pair = try Pair(on: InventedMachine())
+    pair.store.keep(QueueCounts(taken: 10), ofQueue: pair.radio.key)
+    pair.store.settle()
+    try pair.store.renewEpoch()
+    #expect(try pair.store.queueCounts(of: pair.radio.key) == nil)
   }
 }

@@ -106,6 +106,8 @@ final class MemoryLink: Link {
   var swallows: (Command) -> Bool = { _ in false }
   /// These come to nobody.
   var losesReply: (Reply) -> Bool = { _ in false }
+  /// These come twice.
+  var doublesReply: (Reply) -> Bool = { _ in false }
   /// Frames from the radio are given on when this is false again.
   var isHeldUp = false {
     didSet { if !isHeldUp { for frame in heldUp { carry(frame) } } }
@@ -128,6 +130,9 @@ final class MemoryLink: Link {
     if case .reply(let reply)? = try? RadioFrame(decoding: frame), losesReply(reply) { return }
     let (connection, bytes) = (present, SerialFraming.wrap(frame, .fromRadio))
     loop.later { [weak self] in self?.deliver(frame, bytes, connection) }
+    if case .reply(let reply)? = try? RadioFrame(decoding: frame), doublesReply(reply) {
+      loop.later { [weak self] in self?.deliver(frame, bytes, connection) }
+    }
   }
 
   private func deliver(_ frame: [UInt8], _ bytes: [UInt8], _ connection: Int) {

@@ -47,7 +47,7 @@ import VirtualRadio
     #expect(loss(19, hints: 3, in: &queue) == .init(waited: 19, atLeast: nil), "three came while it was emptied")
     #expect(loss(16, hints: 16, in: &queue, away: false) == nil, "each came and was taken")
     #expect(loss(16, hints: 24, in: &queue, away: false) == .init(waited: 16, atLeast: 8), "nobody asked for a while")
-    #expect(loss(5, hints: 9, in: &queue, away: false) == nil, "so few fit into any queue: a hint too many is no loss")
+    #expect(loss(5, hints: 9, in: &queue, away: false) == .init(waited: 5, atLeast: 4), "the radio was started anew")
     #expect(loss(40, in: &queue) == nil)
     #expect(loss(16, in: &queue) == nil, "it has held forty")
     #expect(loss(128, in: &queue) == .init(waited: 128, atLeast: nil))

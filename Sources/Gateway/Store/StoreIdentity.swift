@@ -40,6 +40,8 @@ extension Store {
       try store.setMeta("epoch", .text(epoch))
       try store.setMeta("epoch_first", .integer(epochFirst))
       try store.database.run("UPDATE cursors SET told_before = told")
+      // What a copy says of radios' queues was true when it was made.
+      try store.forgetQueues()
       try store.setMeta("epoch_at", .integer(epochBegan))
       try store.tell(loss)
     }

@@ -94,6 +94,8 @@ public final class Synchronizer {
     inbox.owner = self
   }
 
+  /// Whatever the radio had for this gateway since the link came up is here, as far as it has told.
+  public var hasReadQueue: Bool { inbox.queue.isRead }
   /// The radio has handed over a message that is not on disk yet.
   public var hasMessageInHand: Bool { !inbox.isEmpty }
 

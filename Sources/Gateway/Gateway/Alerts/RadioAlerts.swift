@@ -65,7 +65,7 @@ extension GatewayAlerts {
     let text =
       isFirst
       ? loss.description
-      : "the radio's queue was full again and again: at least \(Int64(saturating: all)) messages are lost"
+      : "messages were lost in the radio, or on their way from it, again and again: at least \(Int64(saturating: all))"
     read(subject, .bad(text: text, value: isFirst ? loss.atLeast.map(Double.init) : all))
     read(subject, .well)
     arm()

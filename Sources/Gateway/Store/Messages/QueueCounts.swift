@@ -32,6 +32,9 @@ extension Store {
       taken: counts[0], hints: counts[1], unanswered: counts[2], isAsked: counts.last == 1 && counts.count == 4)
   }
 
+  /// Within a `write`.
+  func forgetQueues() throws(SQLiteError) { try database.run("DELETE FROM meta WHERE name GLOB 'queue *'") }
+
   /// Keeps them with the next transaction, which usually is that of the message: they cost no flush of their own.
   public func keep(_ counts: QueueCounts, ofQueue radio: PublicKey) {
     let name = Self.name(ofQueue: radio)

@@ -67,6 +67,8 @@ final class Inbox {
   /// What is known of the radio's own queue, and whether the disk has some of that.
   private(set) var queue = RadioQueue()
   private var isQueueKept = false
+  /// What it has handed over last.
+  private var last: QueuedMessage?
   /// Why the disk does not take what is here; `nil`: it does.
   private(set) var failure: StoreError?
   weak var owner: (any InboxOwner)?
@@ -94,7 +96,9 @@ final class Inbox {
 
   /// Takes what has just been decoded. On a slot that is in doubt, or (`wasAsked`) empty for all we know, the radio is asked before it is judged.
   func take(_ message: QueuedMessage, wasAsked: Bool) {
-    queue.took(wasAsked: wasAsked)
+    // A line that brings an answer twice brings no message more.
+    if wasAsked || message != last { queue.took(wasAsked: wasAsked) }
+    last = message
     // A predecessor's may be many at once.
     if gathers, entries.count >= Self.maxGathered { commit() }
     guard entries.count < Self.bound else {
@@ -173,12 +177,15 @@ final class Inbox {
   // MARK: The radio's queue
 
   func connected(to radio: PublicKey) {
+    // The queue of the one before is still there when that comes back.
+    if queue.radio != radio { keepLack() }
+    last = nil
     queue.connected(to: radio, kept: store.ifReadable { try store.queueCounts(of: radio) })
     isQueueKept = queue.counts != QueueCounts()
   }
 
   func hinted() { queue.hinted() }
-  func radioWasSilent() { queue.wasSilent() }
+  func radioWasSilent() { if queue.wasSilent() { keepLack() } }
   func radioWasEmptyLate() { queue.answeredLate() }
 
   /// Returns what was lost before this.
@@ -190,6 +197,14 @@ final class Inbox {
     // It need not be on disk at once, but some time: what it told would be told again.
     store.write(when: .heard) { _ in }
     return loss
+  }
+
+  /// What is known to be there, or to be lost, outlives this link and this program.
+  private func keepLack() {
+    guard queue.lacksSome else { return }
+    isQueueKept = true
+    keepQueue(isAsked: false)
+    store.write(when: .heard) { _ in }
   }
 
   /// With the message that is written just now: whoever starts after a power cut knows how many came before it, and that the next was
@@ -239,9 +254,10 @@ final class Inbox {
     retrying?.cancel()
     for entry in entries where entry.commit == nil { write(entry) }
     let mayBeLost = isAsked && queue.mayHaveMore
-    if mayBeLost { isQueueKept = true }
+    if mayBeLost || queue.lacksSome { isQueueKept = true }
     keepQueue(isAsked: mayBeLost)
-    commit()
+    store.settle()
+    settle()
     retrying?.cancel()
     return entries.count
   }

@@ -26,9 +26,14 @@ public struct RadioQueue {
     public var atMost: Int?
 
     public var description: String {
-      if let atLeast {
+      if let atLeast, waited >= RadioQueue.sizes[0] {
         return
           "the radio's queue was full: \(waited) messages were taken from it, and at least \(atLeast) more are lost"
+      }
+      if let atLeast {
+        return
+          "the radio told of \(atLeast) \(atLeast == 1 ? "message" : "messages") or more that it has not handed over, "
+          + "and has no more: \(atLeast == 1 ? "it is" : "they are") lost"
       }
       if let atMost {
         return atMost == 1
@@ -79,13 +84,21 @@ public struct RadioQueue {
   mutating func hinted() { counts.hints += 1 }
 
   /// The radio was asked for a message, and its answer did not come: the message, if there was one, is gone. Each that came since the queue
-  /// was empty was hinted at.
-  mutating func wasSilent() {
-    if mayHaveMore { counts.unanswered += 1 }
+  /// was empty was hinted at. False: there was none.
+  @discardableResult mutating func wasSilent() -> Bool {
+    guard mayHaveMore else { return false }
+    counts.unanswered += 1
+    return true
   }
 
   /// The next question may be answered with a message.
   var mayHaveMore: Bool { isBacklog || counts.hints > counts.taken + counts.unanswered }
+
+  /// Messages are known to be there, or to be lost.
+  var lacksSome: Bool { counts.unanswered > 0 || counts.hints > counts.taken }
+
+  /// All that it has is here.
+  var isRead: Bool { !isBacklog && !lacksSome }
 
   /// A message alone that came just now is not worth a place on the disk.
   var isWorthKeeping: Bool { isBacklog || counts.taken > 1 }
@@ -105,10 +118,10 @@ public struct RadioQueue {
   private var loss: Loss? {
     let (taken, hints) = (counts.taken, counts.hints)
     // As far as hints tell, what was not handed over is still to come, or was; of what waited before there were none.
-    let missing = isBacklog ? counts.unanswered : min(counts.unanswered, max(0, hints - taken))
-    // With fewer it was not full, whatever became of the hints.
+    let missing = isBacklog ? counts.unanswered : 0
+    // It was full, or started anew, or the answers were lost: the firmware hints once at each.
+    if hints > taken { return Loss(waited: taken, atLeast: hints - taken) }
     if taken + missing >= Self.sizes[0] {
-      if hints > taken { return Loss(waited: taken, atLeast: hints - taken) }
       // Of those that came while it was emptied, or between two links, nobody knows whether they found room.
       let waited = held...(taken + missing)
       if isBacklog, Self.sizes.contains(where: { waited.contains($0) && $0 >= most }) { return Loss(waited: taken) }
