@@ -84,4 +84,21 @@ import Timing
     pair.synchronizer.radioDidNotKnow(try #require(first))
     #expect(pair.synchronizer.knowsAllContacts, "that was known")
   }
+
+  @Test(arguments: [0, 1, 2])
+  func `a radio that does not say when it was started is asked again, and then for all contacts`(
+    _ lost: Int
+  ) throws {
+    let pair = try Pair(on: InventedMachine())
+    pair.sync()
+    var left = lost
+    pair.link.losesReply = { reply in
+      guard left > 0, case .stats = reply else { return false }
+      left -= 1
+      return true
+    }
+    pair.link.cut()
+    pair.run(until: { pair.synchronizer.counters.connections == 2 && pair.synchronizer.state == .synced }, "again")
+    #expect(left == 0 && pair.synchronizer.counters.fullContactLists == (lost == 2 ? 2 : 1))
+  }
 }

@@ -40,12 +40,17 @@ extension Synchronizer {
   }
 
   /// Milliseconds since 1970, or up to a second and the answer's way later: one list too many is cheap, a start that is overlooked is not.
-  /// `nil`: its firmware does not say.
+  /// So a radio that does not answer counts as started just now. `nil`: its firmware does not say.
   private func whenRadioStarted() async throws(CancellationError) -> Int64? {
-    guard let version = connection.identity?.device?.protocolVersion, version >= Self.firstWithStats,
-      case .replied(.stats(.core(let core))) = try await ask(.getStats(0))
-    else { return nil }
-    return clock.milliseconds - Int64(core.uptime) * 1000
+    guard let version = connection.identity?.device?.protocolVersion, version >= Self.firstWithStats else { return nil }
+    var outcome = try await ask(.getStats(0))
+    // Once more: an answer is lost at times, and a refusal may be of something else.
+    if case .replied(.stats) = outcome {} else { outcome = try await ask(.getStats(0)) }
+    return switch outcome {
+    case .replied(.stats(.core(let core))): clock.milliseconds - Int64(core.uptime) * 1000
+    case .failed(.timedOut), .failed(.linkLost): clock.milliseconds
+    default: nil
+    }
   }
 
   /// GET_STATS came with protocol version 8 (docs/protocol/companion.md § 11).
