@@ -10,7 +10,7 @@ extension Daemon: RelayHost {
 
   public var isReadyForCommands: Bool { synchronizer.hasSyncedOnce }
 
-  public var knowsWhatRadioHeard: Bool { synchronizer.isServing }
+  public var knowsWhatRadioHeard: Bool { synchronizer.isServing && synchronizer.hasReadQueue }
   public func take(_ update: ChannelUpdate) -> ChannelUpdateFate { exchange.take(update) }
   public var exchangedChannels: [String] { exchange.digests() }
   public var takenGateways: [String] { exchange.settings.isOn ? exchange.settings.gateways : [] }
