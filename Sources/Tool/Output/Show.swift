@@ -241,7 +241,8 @@ enum Show {
     let at = time(message["received_at"]?.integer)
     if isOurs(message) { return ourMessage(message, at) }
     var sender = clean(Self.sender(of: message))
-    var place = message["channel_name"]?.string.map { " [\(clean($0))]" } ?? ""
+    let isInChannel = ["channel", "datagram"].contains(message["kind"]?.string)
+    var place = message["channel_name"]?.string.map { " [\(clean($0))]" } ?? (isInChannel ? " [unknown channel]" : "")
     if let author = message["author_name"]?.string ?? message["author"]?.string {
       (place, sender) = (" [\(sender)]", clean(author))
     }

@@ -245,12 +245,10 @@ extension Store {
     }
   }
 
-  /// The name of a message's channel, if the radio still has it: slots may have changed since.
+  /// The name of a message's channel, if that is known and the radio still has it: another one may be in its slot by now.
   public func nameOfChannel(of message: StoredMessage) throws(StoreError) -> Text? {
-    guard let slot = message.slot else { return nil }
-    let there = try channel(slot: slot)
-    guard let digest = message.channel else { return there?.name }
-    if let there, there.secret.digest == digest { return there.name }
+    guard let slot = message.slot, let digest = message.channel else { return nil }
+    if let there = try channel(slot: slot), there.secret.digest == digest { return there.name }
     return try nameOfChannel(digest)
   }
 
