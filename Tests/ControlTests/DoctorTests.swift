@@ -138,4 +138,9 @@ import Transport
     ("the-radio-does-not-answer-any-more", "the-radio-does-not-answer-any-more"),
   ])
   func `of a line`(line: String, shown: String) { #expect(Redaction.line(line) == shown) }
+
+  @Test func `what a radio calls itself writes no line of a report`() {
+    let shown = Redaction.line("radio: T-Beam\u{1b}[2J\n## Log\r\n\u{202e}v1")
+    #expect(shown.hasPrefix("radio: T-Beam") && shown.unicodeScalars.allSatisfy { $0.value >= 32 && $0 != "\u{202e}" })
+  }
 }

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 
+import UntrustedText
+
 /// Takes secrets and keys out of what is shown to strangers: logs, errors, the status.
 ///
 /// What words are made of cannot be known. So whatever may be a secret by its looks is cut; the configuration, whose keys are
@@ -7,8 +9,8 @@
 enum Redaction {
   private typealias Scalars = Substring.UnicodeScalarView
 
-  /// Any text: what looks like a key, a token or a hash is cut, addresses lose what follows their host.
-  static func line(_ text: String) -> String { tokens(hosts(text)) }
+  /// Any text, in one line: what looks like a key, a token or a hash is cut, addresses lose what follows their host.
+  static func line(_ text: String) -> String { tokens(hosts(Visible.line(text))) }
 
   // MARK: Tokens
 

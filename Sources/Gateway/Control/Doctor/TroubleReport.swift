@@ -35,7 +35,8 @@ struct TroubleReport {
     let lines = [
       "meshpostd \(dependencies.version)", "\(field(system.sysname)) \(field(system.release)) \(field(system.machine))",
       release.map { String($0.dropFirst(12)) } ?? "", board ?? "",
-      details.map { "radio: \($0.model.string) \($0.version.string), \($0.build.string)" } ?? "radio: unknown",
+      details.map { Redaction.line("radio: \($0.model.string) \($0.version.string), \($0.build.string)") }
+        ?? "radio: unknown",
     ]
     return lines.filter { !$0.isEmpty }.joined(separator: "\n")
   }
