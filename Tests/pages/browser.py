@@ -30,7 +30,7 @@ class Browser:
     def begin(self, width=1440, height=900, dark=False, touch=False, language="en"):
         options = webdriver.ChromeOptions()
         options.binary_location = "/usr/bin/chromium"
-        for word in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", f"--window-size={width},{height}", "--disable-background-timer-throttling"):
+        for word in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", f"--window-size={width},{height}", "--disable-background-timer-throttling"):
             options.add_argument(word)
         options.add_experimental_option("prefs", {"intl.accept_languages": language})
         if touch:
