@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import JSON
+import Store
 import TestSupport
 import Testing
 
@@ -217,5 +218,11 @@ import Testing
     #expect(count?.tables == [.events: 600])
     #expect(try await seqs(stores.desk, "g") == [601])
     #expect(stores.metrics.now.purged == ["events": 600])
+  }
+}
+
+@Suite struct KnownKindsTests {
+  @Test func `a hub names the kinds that gateways send, and no others`() {
+    #expect(Set(KnownKinds.all) == Set(EventKind.allCases.map(\.rawValue)))
   }
 }

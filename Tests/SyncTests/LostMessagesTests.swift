@@ -198,15 +198,7 @@ import Timing
 
   @Test func `a message whose answer is lost is told of; a question that the radio did not get is not`() throws {
     let pair = try Pair(on: InventedMachine())
-    pair.sync()
-    var losing = true
-    pair.link.losesReply = { reply in
-      guard losing, case .message = reply else { return false }
-      losing = false
-      return true
-    }
-    inject(1, into: pair)
-    pair.run(until: { !pair.messageLosses.isEmpty }, "told")
+    loseOne(pair) { !pair.messageLosses.isEmpty }
     #expect(pair.messageLosses == [.init(waited: 0, atLeast: 1)] && pair.stored.isEmpty)
     pair.run(until: { pair.synchronizer.state == .synced }, "synced")
 

@@ -214,10 +214,13 @@ public final class Daemon {
   }
 
   private func announce() {
-    if let loss = store.loss { log.error("\(loss)\(loss.cause == .removed ? ". \(Self.goneRemedy)" : "")") }
     for lack in configuration.lacks { log.warning(lack) }
     tellRefusal()
-    if let words = store.lostFromLog ?? store.putBack { log.error("\(words). Began a new epoch") }
+    if let words = store.lostFromLog ?? store.putBack {
+      log.error("\(words). Began a new epoch. What is missing and was not sent is lost; a gap tells upstreams")
+    } else if let loss = store.loss {
+      log.error("\(loss)\(loss.cause == .removed ? ". \(Self.goneRemedy)" : "")")
+    }
     let servers = configuration.upstreams.count { if case .hook = $0.kind { false } else { true } }
     log.notice("meshpostd \(Self.version), gateway \(store.gatewayID), \(servers) upstreams")
     if servers == 0 { log.warning("no upstream is configured: everything stays in the store") }

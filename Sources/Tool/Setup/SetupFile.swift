@@ -201,7 +201,7 @@ extension Setup {
     }
   }
 
-  /// Two upstreams with a link to one hub take it from each other without end; and what was added has its name.
+  /// A hub keeps one live link of a gateway; and what was added has its name.
   func checkRivals() throws {
     for upstream in upstreams {
       if added.contains(where: { $0.name.isExactly(upstream.name) }) {
@@ -216,7 +216,7 @@ extension Setup {
   }
 
   static func twoLinks(_ rival: String) -> String {
-    "\(rival) has a link to this hub, and two would take it from each other without end"
+    "\(rival) has a link to this hub already, which keeps one live link of a gateway"
   }
 
   /// Another upstream that has a link to the same hub.

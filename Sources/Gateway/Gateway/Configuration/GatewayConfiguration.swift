@@ -256,7 +256,7 @@ extension GatewayConfiguration {
 extension UpstreamSettings {
   private var hasLink: Bool { if case .hub(isLive: true, _) = kind { true } else { false } }
 
-  /// A hub keeps one link of a gateway: two that lead to it take it from each other without end. The name of the other one.
+  /// The name of the other one that has a link to the same hub, which keeps one live link of a gateway.
   func rival(among others: some Sequence<UpstreamSettings>) -> String? {
     guard hasLink else { return nil }
     return others.first { $0.hasLink && HTTPEndpoint.areOne($0.url, url) }?.name

@@ -18,7 +18,7 @@ extension Daemon {
     if let rival = added.upstream.rival(among: configuration.upstreams) {
       _ = folder.remove(added.upstream.name)
       throw .invalid(
-        "\"\(rival)\" has a link to this hub, and the two would take it from each other without end: remove that one first, or add this one with --set link=http"
+        "\"\(rival)\" has a link to this hub already, which keeps one live link of a gateway: remove that one first, or add this one with --set link=http"
       )
     }
     var fresh = configuration
