@@ -147,7 +147,7 @@ private final class Host: RelayHost {
     pass(3600)
     #expect(host.fates.count == 3 && sync.report.trouble == nil)
     host.knowsWhatRadioHeard = true
-    sync.wantsChanged()
+    sync.radioWasRead()
     pass(5)
     #expect(host.fates.isEmpty)
   }

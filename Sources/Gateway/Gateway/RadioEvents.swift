@@ -49,6 +49,8 @@ extension Daemon: SyncObserver {
   }
 
   public func radioIsIdle() {
+    // Each time: a message that came in between has made others wait, and nothing else tells of its end.
+    relay.radioWasRead()
     power.radioIsIdle()
     alerts.radioIsIdle()
     readBacklog()

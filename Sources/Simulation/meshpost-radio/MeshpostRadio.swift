@@ -38,6 +38,7 @@ struct MeshpostRadio: ParsableCommand {
   @Option(help: "Size of the message queue.") var queue = 16
   @Option(help: "The radios' clock at start: seconds since 1970, `now`, or `boot` (like a board without a clock chip).")
   var clock = "boot"
+  @Option(help: "For how many seconds the radios have been running at the start.") var uptime: UInt32 = 0
   @Option(help: "Seed of identities and random numbers.") var seed: UInt64 = 1
   @Option(help: "Factor for times on air, 0 to 1000; 0: immediate.") var airtime = 0.1
   @Option(help: "Number of repeaters that forward flooded packets.") var repeaters = 0
@@ -84,6 +85,7 @@ struct MeshpostRadio: ParsableCommand {
         name: "r\(number)", seed: seed &* 1000 &+ UInt64(number), maxContacts: maxContacts, channelSlots: channels,
         queueCapacity: queue)
       settings.clock = clock == "now" ? UInt32(clamping: WallClock().seconds) : UInt32(clock)
+      settings.age = .seconds(Int64(uptime))
       settings.knowsRegions = !noRegions
       if number == 0 { settings.contacts = contacts }
       mesh.add(settings)

@@ -127,7 +127,14 @@ final class BucketSync: UpdatesListener {
     woken.resume()
   }
 
-  /// Channels were joined or left, or may now be exchanged, or the radio's messages have been read.
+  /// All that the radio held has been read: `RelayHost.knowsWhatRadioHeard` is true again.
+  func radioWasRead() {
+    guard !waitForRadio.isEmpty else { return }
+    releaseWhatWaitsForRadio()
+    woken.resume()
+  }
+
+  /// Channels were joined or left, or may now be exchanged.
   func wantsChanged() {
     guard isReachable else { return }
     releaseWhatWaitsForRadio()

@@ -8,6 +8,7 @@ import Timing
 extension JournalUpstream {
   public var updates: UpdatesReport? { bucketSync?.report }
   public func channelsChanged() { bucketSync?.wantsChanged() }
+  public func radioWasRead() { bucketSync?.radioWasRead() }
   public func refresh() { bucketSync?.refresh() }
   public func setState(_ name: String, _ body: [UInt8]) {
     (carrier as? HubConnection)?.setState(name, body)

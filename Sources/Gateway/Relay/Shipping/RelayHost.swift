@@ -10,7 +10,8 @@ public protocol RelayHost: AnyObject {
   func documentsChanged()
   /// A message that another gateway has heard. What is written for it is written in this turn.
   func take(_ update: ChannelUpdate) -> ChannelUpdateFate
-  /// Whether all that waited in the radio has been taken from it: before, nobody knows what it has heard itself.
+  /// Whether all that waited in the radio has been taken from it: before, nobody knows what it has heard itself. When this becomes true,
+  /// `Relay.radioWasRead` tells the upstreams.
   var knowsWhatRadioHeard: Bool { get }
   /// Digests of channels that are exchanged with other gateways.
   var exchangedChannels: [String] { get }

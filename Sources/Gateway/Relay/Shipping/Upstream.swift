@@ -25,6 +25,8 @@ public protocol Upstream: AnyObject {
   func refresh()
   /// Channels were joined or left, or may now be exchanged.
   func channelsChanged()
+  /// The radio has no more messages.
+  func radioWasRead()
   /// The newest state of its name, for servers that show it.
   func setState(_ name: String, _ body: [UInt8])
   func networkChanged()
@@ -180,6 +182,9 @@ public final class Relay {
 
   /// The radio is there: who waited for it tries at once.
   public func radioIsUp() { for case let upstream as JournalUpstream in upstreams { upstream.radioIsUp() } }
+
+  /// Messages of other places, which waited for those that the radio held, are fetched.
+  public func radioWasRead() { for upstream in upstreams { upstream.radioWasRead() } }
 
   /// Whether an upstream wants every packet that the radio receives.
   public var wantsPackets: Bool { upstreams.contains { ($0 as? JournalUpstream)?.wantsPackets ?? false } }
