@@ -209,7 +209,7 @@ let trials: [Target] = [
     "MessagingTests",
     [
       "Companion", "Delivery", "EventLoop", "JSON", "MeshCrypto", "MeshIdentity", "Messaging", "SQLite", "Store",
-      "Sync", "TestSupport", "Timing", "Transport", "VirtualRadio",
+      "Sync", "TestSupport", "Timing", "Transport", "UntrustedText", "VirtualRadio",
     ]),
   tests("DBusTests", ["DBus", "EventLoop", "TestSupport"]),
   tests("FuzzTests", ["Companion", "Hub", "Messaging", "RadioSession", "Store", "TestSupport", "Timing", "TOML"]),

@@ -38,16 +38,17 @@ self.addEventListener("fetch", (event) => {
   const { origin, pathname } = new URL(request.url);
   if (request.method !== "GET" || origin !== location.origin || pathname.startsWith("/v1/") || pathname === "/session") return;
   if (request.mode !== "navigate" && !pathname.startsWith("/pages/")) return;
-  event.respondWith(fromHost(request));
+  event.respondWith(fromHost(request, event));
 });
 
 /** The host's own, which says in a moment that nothing has changed; what is kept, where it is not reached. */
-async function fromHost(request) {
+async function fromHost(request, event) {
   const kept = request.mode === "navigate" ? "/" : request;
   const cache = await caches.open(CACHE);
   try {
     const answer = await fetch(request);
-    if (answer.ok) await cache.put(kept, answer.clone());
+    // Beside the answer, and where the browser has no room for it, without it.
+    if (answer.ok) event.waitUntil(cache.put(kept, answer.clone()).catch(() => undefined));
     return answer;
   } catch (error) {
     const known = await cache.match(kept, { ignoreSearch: true });

@@ -85,6 +85,9 @@ final class Bench: SyncObserver {
   /// The radio gets none of these.
   func swallow(_ which: @escaping (Command) -> Bool) { link.swallows = which }
 
+  /// The gateway gets none of these frames of the radio.
+  func lose(_ which: @escaping ([UInt8]) -> Bool) { link.loses = which }
+
   /// Another radio is put in the place of the one that is there, in one moment.
   func swap(to other: VirtualRadio) { link.swap(to: other) }
 
@@ -128,6 +131,8 @@ private final class MemoryLink: Link {
   var refuses: (Command) -> RadioError? = { _ in nil }
   /// The radio does not get these.
   var swallows: (Command) -> Bool = { _ in false }
+  /// The radio's frames that do not come through.
+  var loses: ([UInt8]) -> Bool = { _ in false }
   let name = "memory"
   var onEvent: (LinkEvent) -> Void = { _ in }
 
@@ -147,6 +152,7 @@ private final class MemoryLink: Link {
 
   private func listen() {
     radio.output = { [weak self, loop] frame in
+      guard self?.loses(frame) == false else { return }
       loop.later { self?.onEvent(.bytes(SerialFraming.wrap(frame, .fromRadio))) }
     }
   }

@@ -43,8 +43,9 @@ public final class Synchronizer {
   /// Until then its word counts for nothing: it handed over one message again and again.
   var deafUntil: MonotonicTime?
   var isCalled: Bool { isHinted && deafUntil.map { loop.now >= $0 } ?? true }
-  /// SYNC_NEXT_MESSAGE that have no answer yet.
+  /// SYNC_NEXT_MESSAGE that have no answer yet; all that were asked, and the number of the last that found nothing.
   var messagesAsked = 0
+  var questions = (asked: 0, lastEmpty: 0)
   /// Kept when nothing is in hand any more: the daemon ends then.
   var ending: Promise<Void>?
   var isEnding = false
@@ -53,6 +54,9 @@ public final class Synchronizer {
   private var failureLogged: String?
   /// The last transaction that `write` has to do with.
   private weak var written: Commit?
+
+  /// Resumed when the radio has no more messages, and when the disk has the last one.
+  let queueRead = Waiter()
 
   /// The contact list that is under way.
   var contactList: ContactList?
@@ -93,11 +97,6 @@ public final class Synchronizer {
     connection.delegate = self
     inbox.owner = self
   }
-
-  /// Whatever the radio had for this gateway since the link came up is here, as far as it has told.
-  public var hasReadQueue: Bool { inbox.queue.isRead }
-  /// The radio has handed over a message that is not on disk yet.
-  public var hasMessageInHand: Bool { !inbox.isEmpty }
 
   /// The radio's clock as far as it is known, seconds since 1970.
   public var radioTime: UInt32? {
@@ -344,6 +343,7 @@ extension Synchronizer: RadioDelegate {
   }
 
   func lost() {
+    queueRead.resume()
     task?.cancel()
     (contactList, plan, isServing) = (nil, SyncPlan(), false)
     forgetNames()

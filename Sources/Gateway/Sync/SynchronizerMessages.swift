@@ -7,6 +7,23 @@ import Store
 import Timing
 
 extension Synchronizer {
+  /// Whatever the radio had for this gateway since the link came up is here, as far as it has told.
+  public var hasReadQueue: Bool { inbox.queue.isRead }
+  /// Asks the radio for what it holds. True: it has said since that it has nothing, and what it had is on disk. False: not in that time.
+  public func readQueue(within limit: Duration) async throws(CancellationError) -> Bool {
+    let (before, end) = (questions.asked, loop.now + limit)
+    isHinted = true
+    woken.resume()
+    while questions.lastEmpty <= before || !hasReadQueue || !inbox.isEmpty {
+      guard connection.state == .up, loop.now < end else { return false }
+      try await queueRead.wait(until: end, on: loop)
+    }
+    return true
+  }
+
+  /// The radio has handed over a message that is not on disk yet.
+  public var hasMessageInHand: Bool { !inbox.isEmpty }
+
   /// Asks for one message after the other until the radio has none. The radio forgets a message once it has handed it over, so the next is
   /// asked for when the last is on disk; where messages may wait for company, when it is in the transaction.
   func takeMessages() async throws {
@@ -39,12 +56,17 @@ extension Synchronizer {
   private func takeMessage() async throws -> QueuedMessage? {
     let asked = loop.now
     messagesAsked += 1
+    questions.asked += 1
+    let number = questions.asked
     let question = connection.submit(.syncNextMessage, .sync)
     let outcome = await question?.outcome() ?? .failed(.linkLost)
     messagesAsked -= 1
     note(outcome)
     switch outcome {
-    case .replied(.noMoreMessages): if let loss = inbox.radioWasEmpty(askedAt: asked) { tell(loss) }
+    case .replied(.noMoreMessages):
+      if let loss = inbox.radioWasEmpty(askedAt: asked) { tell(loss) }
+      questions.lastEmpty = number
+      queueRead.resume()
     // The radio has perhaps handed over a message, which it then no longer has.
     case .failed(.timedOut), .failed(.linkLost): if question != nil { inbox.radioWasSilent() }
     default: break
@@ -112,6 +134,7 @@ extension Synchronizer: InboxOwner {
 
   func inboxChanged() {
     woken.resume()
+    queueRead.resume()
     endIfNothingIsInHand()
     if inbox.isEmpty, connection.state != .up { enter(.idle) }
   }

@@ -28,6 +28,7 @@ extension DeliverySession {
       case .busy, .notTried: again(id, answer, now)
       case .unknown: fail(id, .unknownToRadio, unspent: giveBack(id), now)
       case .regionUnknown: fail(id, .regionUnknown, unspent: giveBack(id), now)
+      case .heardByRadio: fail(id, .heardByRadio, unspent: giveBack(id), now)
       case .refused: fail(id, .refused, unspent: giveBack(id), now)
       }
     return actions + cancelIfWanted(id, now) + sendNext(now)

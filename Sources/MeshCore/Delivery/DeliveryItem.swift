@@ -100,6 +100,8 @@ public enum DeliveryFailure: String, Equatable, Sendable {
   case unknownToRadio = "unknown_to_radio"
   /// The radio's firmware cannot send to the region that the message is for.
   case regionUnknown = "region_unknown"
+  /// The radio has received itself what another place's gateway had heard.
+  case heardByRadio = "heard_by_radio"
   /// The radio does not take it for another reason.
   case refused
 }
@@ -116,6 +118,8 @@ public enum DeliveryAnswer: Equatable, Sendable {
   case unknown
   /// It refused the region: nothing was sent.
   case regionUnknown
+  /// The radio was not asked: the message is on the air there already.
+  case heardByRadio
   case refused
   /// No reply: it may have been sent.
   case unanswered

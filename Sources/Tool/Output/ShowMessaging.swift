@@ -111,6 +111,8 @@ extension Show {
       "region_unknown: the radio's firmware cannot send to the channel's region, and it was not sent. Update the firmware (regions need "
         + "1.10, * needs 1.16), or run `meshpost channel region CHANNEL default`; or it does not go back to its default region "
         + "(`meshpost status`): power-cycle it. Then `meshpost retry ID`"
+    case "heard_by_radio":
+      "heard_by_radio: the radio has received this message of another place itself, and it was not sent again"
     case "refused":
       "refused: the radio does not accept it; on a channel, perhaps because its name is longer now and the text no longer fits. "
         + "See `journalctl -u meshpost`"

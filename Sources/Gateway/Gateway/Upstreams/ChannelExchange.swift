@@ -103,13 +103,15 @@ final class ChannelExchange {
     guard !mayBeOnAir(update) else { return .leftOut(.beforeRestore) }
     do throws(StoreError) {
       guard let channel = try channel(update.channel) else { return .skipped }
-      let isHeard = try store.hasHeard(
-        channel: update.channel, senderName: Text(update.senderName), senderTime: update.senderTime,
+      // By what it says: whatever id a server gives it, it is sent once.
+      let identity = Store.identity(
+        ofMessageOn: update.channel, senderName: Text(update.senderName), senderTime: update.senderTime,
         text: Text(update.text))
-      let isSent = try store.outgoing(key: RelayMark.sign + update.id) != nil
-      if isHeard || isSent { return .known }
+      let key = RelayMark.sign + identity
+      if try store.hasHeard(identity) { return .known }
+      if try store.outgoing(key: key) != nil { return .known }
       guard mayHaveSent(update.gateway) else { return .leftOut(.tooMany) }
-      return send(update, on: channel, within: settings.longestAge - min(age, settings.longestAge))
+      return send(update, key, on: channel, within: settings.longestAge - min(age, settings.longestAge))
     } catch {
       return .later("\(error)")
     }
@@ -141,17 +143,19 @@ final class ChannelExchange {
     return found
   }
 
-  private func send(_ update: ChannelUpdate, on channel: Channel, within lifetime: Duration) -> ChannelUpdateFate {
+  private func send(
+    _ update: ChannelUpdate, _ key: String, on channel: Channel, within lifetime: Duration
+  ) -> ChannelUpdateFate {
     guard
       let words = RelayMark.text(sender: update.senderName, gateway: update.gateway, text: update.text)
     else { return .skipped }
     let text = Text(words)
     do throws(Refusal) {
       do throws(Refusal) {
-        try post(text, update, channel, lifetime)
+        try post(text, update, key, channel, lifetime)
       } catch {
         guard case .tooLong(_, let limit) = error else { throw error }
-        try post(Self.cut(text, to: limit), update, channel, lifetime)
+        try post(Self.cut(text, to: limit), update, key, channel, lifetime)
       }
       return .sent
     } catch {
@@ -161,12 +165,12 @@ final class ChannelExchange {
 
   /// Into the transaction of this turn, with the bucket's position: it is on disk with its end, or comes again.
   private func post(
-    _ text: Text, _ update: ChannelUpdate, _ channel: Channel, _ lifetime: Duration
+    _ text: Text, _ update: ChannelUpdate, _ key: String, _ channel: Channel, _ lifetime: Duration
   ) throws(Refusal) {
     try messenger.post(
       SendRequest(
         // Not by its name: a node, or another channel, may have that, too.
-        to: channel.secret.digest, text: text, key: RelayMark.sign + update.id, lifetime: lifetime, priority: .relayed,
+        to: channel.secret.digest, text: text, key: key, lifetime: lifetime, priority: .relayed,
         origin: "\(update.upstream)/\(update.gateway)"))
   }
 

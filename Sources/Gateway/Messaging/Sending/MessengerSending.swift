@@ -8,6 +8,7 @@ import RadioSession
 import Store
 import Sync
 import Timing
+import UntrustedText
 
 /// A message that is under way: its attempts, as the machine allows them, and the task that makes them.
 struct UnderWay {
@@ -38,6 +39,7 @@ extension Messenger {
   private func deliver(_ id: Int64, _ attempts: Mailbox<Attempt>) async throws(CancellationError) {
     while let attempt = try await attempts.next() {
       do throws(NotHandedOver) {
+        try await checkThatItIsNews(id)
         let (message, number) = try await keep(attempt, of: id)
         try await hand(message, number, attempt.route)
       } catch {
@@ -147,6 +149,8 @@ extension Messenger {
   /// `unspent`: air time that was booked for its attempt, and not used.
   private func change(_ id: Int64, unspent: Int64 = 0, _ change: (inout OutgoingMessage) -> Void) {
     guard var message = row(id) else { return }
+    // An attempt that was not kept has no air time on disk.
+    let unspent = message.state == .sending ? unspent : 0
     change(&message)
     message.airtime = max(0, message.airtime - unspent)
     save(message, unspent: unspent)
@@ -245,6 +249,23 @@ extension Messenger {
     let command = Command.sendChannelText(type: .plain, slot: channel.slot, time: time, text: message.text)
     if let region { try await hand(command, in: region, message) } else { try await hand(command, message) }
   }
+
+  /// Of a message of another place: the radio may have received it, too, and hold it behind a line that does not tell. So it is asked first.
+  private func checkThatItIsNews(_ id: Int64) async throws(NotHandedOver) {
+    guard let key = row(id)?.key, key.hasPrefix(RelayMark.sign) else { return }
+    let identity = String(key.dropFirst(RelayMark.sign.count))
+    do {
+      guard try await synchronizer.readQueue(within: Self.longestRead) else { throw NotHandedOver(answer: .notTried) }
+      guard try !store.hasHeard(identity) else { throw NotHandedOver(answer: .heardByRadio) }
+    } catch let error as NotHandedOver {
+      throw error
+    } catch {
+      throw NotHandedOver(answer: .notTried)
+    }
+  }
+
+  /// An answer that is lost takes five seconds; other messages wait for as long.
+  private static let longestRead: Duration = .seconds(10)
 
   private func hand(_ command: Command, _ message: OutgoingMessage) async throws(NotHandedOver) {
     guard mayGo(message), let question = synchronizer.connection.submit(command, .interactive) else {

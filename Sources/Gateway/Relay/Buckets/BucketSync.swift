@@ -8,9 +8,8 @@ import Timing
 
 /// A message of a channel that another gateway has heard.
 public struct ChannelUpdate: Equatable, Sendable {
-  /// The upstream that it came by, and the hub's name of it: the same message twice is one.
+  /// The upstream that it came by.
   public var upstream: String
-  public var id: String
   /// The gateway that heard it.
   public var gateway: String
   /// 16 hex digits of the channel's secret.
@@ -328,6 +327,11 @@ final class BucketSync: UpdatesListener {
     try? await loop.sleep(for: backoff.next(using: &random))
   }
 
+  private var radioWords: String? {
+    waitForRadio.isEmpty || host?.knowsWhatRadioHeard != false
+      ? nil : "messages of other places wait until the radio has handed over all that it has received itself"
+  }
+
   private var heldWords: String? {
     held.keys.min().map {
       "most of \($0) is of no use here: it is fetched once in \(Int(Self.fruitlessInterval.inSeconds)) s"
@@ -336,7 +340,8 @@ final class BucketSync: UpdatesListener {
 
   var report: UpdatesReport {
     UpdatesReport(
-      upstream: upstream, isReachable: isReachable, lastSuccess: lastSuccess, trouble: troubleLogged ?? heldWords,
+      upstream: upstream, isReachable: isReachable, lastSuccess: lastSuccess,
+      trouble: troubleLogged ?? heldWords ?? radioWords,
       buckets: catchUp.statistics.map { name, position, remote, statistics in
         UpdatesReport.Bucket(
           name: name, seq: position.seq, behind: max(0, remote - position.seq), since: position.since,

@@ -177,7 +177,7 @@ extension BucketSync {
     else { return .skipped }
     return host?.take(
       ChannelUpdate(
-        upstream: upstream, id: update.id, gateway: gateway, channel: channel,
+        upstream: upstream, gateway: gateway, channel: channel,
         senderName: body["sender_name"]?.string ?? "?", senderTime: time, text: text,
         at: ChannelUpdate.sent(update.at, body),
         isOfUnknownAge: body["waited"]?.bool == true && body["waited_s"] == nil && body["age_s"] == nil)) ?? .skipped

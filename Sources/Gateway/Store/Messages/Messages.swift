@@ -214,17 +214,20 @@ extension Store {
     return MessageIdentity(time: time, of: key)
   }
 
-  /// Whether our radio has received this message, too.
-  public func hasHeard(
-    channel: String, senderName: Text, senderTime: UInt32, text: Text
-  ) throws(StoreError) -> Bool {
+  /// What tells a channel message from others, the same wherever it was received: 32 hexadecimal digits.
+  public static func identity(
+    ofMessageOn channel: String, senderName: Text, senderTime: UInt32, text: Text
+  ) -> String {
     let message = StoredMessage(
       id: 0, kind: .channel, senderName: senderName, channel: channel, textType: .plain, senderTime: senderTime,
       text: text, path: ReceivedPath(raw: 0), received: Moment(milliseconds: 0, trusted: false), copies: 1)
-    let identity = Self.identity(of: message)
-    return try translating { () throws(SQLiteError) in
-      try self.message(identified: identity) != nil
-    }
+    return Hex.string(identity(of: message).bytes)
+  }
+
+  /// Whether our radio has received the message with this `identity(ofMessageOn:…)`.
+  public func hasHeard(_ identity: String) throws(StoreError) -> Bool {
+    guard let identity = Hex.bytes(identity).flatMap({ MessageIdentity(bytes: $0) }) else { return false }
+    return try translating { () throws(SQLiteError) in try self.message(identified: identity) != nil }
   }
 
   /// Messages with ids in `after..<before`, newest last; the newest `limit` of them. Return false to stop.

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import EventLoop
+import MeshCrypto
+import Store
+import TestSupport
+import Testing
+import UntrustedText
+
+@testable import Messaging
+
+/// What another place's gateway has heard, and what the radio here has.
+@Suite struct HeardHereTests {
+  private static let time: UInt32 = 1_795_000_500
+
+  private static func relayed(_ text: String) -> SendRequest {
+    let digest = ChannelSecret.publicChannel.digest
+    let identity = Store.identity(
+      ofMessageOn: digest, senderName: "r1", senderTime: time, text: Text(text))
+    return SendRequest(
+      to: digest, text: Text("⇄r1@hill: \(text)"), key: RelayMark.sign + identity, priority: .relayed)
+  }
+
+  @Test
+  func `what the radio has received itself is not sent again, even if its line did not say that it has something`()
+    throws
+  {
+    let bench = try Bench(on: InventedMachine())
+    var (sent, asked, isAnswered) = (0, 0, true)
+    bench.swallow { command in
+      if case .sendChannelText = command { sent += 1 }
+      guard command == .syncNextMessage else { return false }
+      asked += 1
+      return !isAnswered
+    }
+    bench.lose { $0.first == PushCode.messageWaiting.rawValue }
+    bench.other.received(
+      Command.sendChannelText(type: .plain, slot: 0, time: Self.time, text: "heard by both").encode())
+    try bench.run("the radio has it") { bench.own.queuedMessages == 1 }
+    let heard = try #require(try bench.send(Self.relayed("heard by both")).get().first?.key)
+    try bench.run("its end") { try bench.state(heard).hasEnded }
+    #expect(try bench.state(heard).reason == "heard_by_radio" && sent == 0 && bench.state(heard).airtime == 0)
+
+    let news = try #require(try bench.send(Self.relayed("heard there alone")).get().first?.key)
+    try bench.run("the other one on the air") { try bench.state(news).state == .sent }
+    #expect(sent == 1)
+
+    // A radio that does not hand over what it has may have the same.
+    (isAnswered, asked) = (false, 0)
+    let doubtful = try #require(try bench.send(Self.relayed("perhaps heard by both")).get().first?.key)
+    try bench.run("three questions") { asked >= 3 }
+    #expect(try bench.state(doubtful).state == .pending && sent == 1)
+    isAnswered = true
+    try bench.run("it on the air, after an answer") { try bench.state(doubtful).state == .sent }
+  }
+}
