@@ -424,6 +424,15 @@ import VirtualRadio
     #expect(try used > 0 && bench.messenger.status.airtime.used == used && booked() == [used])
     #expect(bench.messenger.refusals(of: id) == nil)
   }
+
+  @Test func `air time is reckoned by what the radio sends with now`() throws {
+    let bench = try Bench(on: InventedMachine())
+    var parameters = try #require(bench.messenger.session.radio)
+    parameters.spreadingFactor = 12
+    bench.own.received(Command.setRadioParameters(parameters, clientRepeat: nil).encode())
+    bench.loop.begin { [synchronizer = bench.synchronizer] in await synchronizer.refreshIdentity() }
+    try bench.run("its new ones") { bench.messenger.session.radio == parameters }
+  }
 }
 
 extension Store {

@@ -257,7 +257,9 @@ public final class Synchronizer {
     let before = connection.identity
     _ = connection.submit(.start(client: "meshpost"), .interactive)
     _ = await connection.ask(.deviceQuery(clientVersion: RadioSession.clientVersion), .interactive)
-    if let identity = connection.identity, identity != before { journal(identity) }
+    guard let identity = connection.identity, identity != before else { return }
+    journal(identity)
+    observer?.linkChanged()
   }
 
   // MARK: What the parts of `run` use

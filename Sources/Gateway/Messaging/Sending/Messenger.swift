@@ -198,9 +198,10 @@ public final class Messenger {
       isReady = false
       return arm()
     }
+    // It may send with other parameters than a moment ago: what it puts on the air takes another time.
+    session.radio = synchronizer.connection.identity?.info.radio
     guard !isReady, synchronizer.isServing, synchronizer.isAttached else { return }
     isReady = true
-    session.radio = synchronizer.connection.identity?.info.radio
     resetScope()
     decide { $0.linkUp(now: $1) }
   }

@@ -80,15 +80,17 @@ extension Store {
   private static let (wrongClock, longestRetry): (UInt64, Int64) = (86_400, 3_600_000)
 
   /// Whether it is no copy of that one, although it says the same with the same sender's time: a node without a clock begins at the same second with
-  /// each start. A clock that is right says no second twice; a room sends its posts again, days later; and what waited in a radio may have been
-  /// heard at any time, like what is read once more after a kill.
+  /// each start. A clock that was right when the first came says no second twice: who sends that later has recorded it. A room sends its posts again,
+  /// days later; and what waited in a radio may have been heard at any time, like what is read once more after a kill.
   func isAnother(_ message: StoredMessage, than known: Int64) throws(SQLiteError) -> Bool {
     let received = message.received
     guard message.kind != .room, message.wait == .none, received.trusted, let sent = message.senderTime,
-      (received.milliseconds / 1000 - Int64(sent)).magnitude > Self.wrongClock,
       let before = try database.value("SELECT at FROM messages WHERE id = ? AND trusted = 1", .integer(known))?.integer
     else { return false }
-    return received.milliseconds - before > Self.longestRetry
+    let isClockWrong = [before, received.milliseconds].allSatisfy {
+      ($0 / 1000 - Int64(sent)).magnitude > Self.wrongClock
+    }
+    return isClockWrong && received.milliseconds - before > Self.longestRetry
   }
 
   /// Within a `write`, of the newest message.
