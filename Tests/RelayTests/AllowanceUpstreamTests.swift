@@ -99,15 +99,6 @@ private final class MeteredHub: Carrier {
     return upstream
   }
 
-  private func pass(_ seconds: Int64) {
-    let end = loop.now + .seconds(seconds)
-    while loop.now < end {
-      let timer = loop.schedule(at: end) {}
-      loop.turn(wait: true)
-      timer.cancel()
-    }
-  }
-
   private func append(_ kind: EventKind, _ count: Int) {
     store.write { store throws(SQLiteError) in
       for _ in 0..<count {
@@ -125,24 +116,24 @@ private final class MeteredHub: Carrier {
     var lines: [String] = []
     let upstream = try upstream { lines.append($0) }
     append(.packet, 1000)
-    pass(3600)
+    loop.pass(.seconds(3600))
     #expect((150_000...180_000).contains(hub.lineBytes), "\(hub.lineBytes)")
     #expect(upstream.status.allowance?.spent == [.packets] && hub.isUp)
     append(.advert, 1000)
-    pass(3600)
+    loop.pass(.seconds(3600))
     #expect((210_000...240_000).contains(hub.lineBytes), "\(hub.lineBytes)")
     #expect(upstream.status.allowance?.spent == [.nodes, .packets] && count("advert") > 50)
     append(.message, 1000)
-    pass(3600)
+    loop.pass(.seconds(3600))
     #expect((285_000...300_000).contains(hub.lineBytes), "\(hub.lineBytes)")
     #expect(count("message") > 50 && !hub.isUp, "a connection that nothing may be sent over is not kept")
     #expect(upstream.status.state == .waiting && upstream.status.reason?.contains("allowance") == true)
     #expect(upstream.status.allowance?.spent == Lane.allCases)
     let (used, packets) = (hub.lineBytes, count("packet"))
     // It is one o'clock in the night: nothing is said to the hub until the next.
-    pass(10 * 3600)
+    loop.pass(.seconds(10 * 3600))
     #expect(hub.lineBytes == used)
-    pass(86_400)
+    loop.pass(.seconds(86_400))
     #expect(count("message") > 300 && count("packet") >= packets && hub.lineBytes <= 600_000)
     // The third is behind the messages that wait.
     #expect(count("allowance") == 2, "what was stopped is told")
@@ -154,7 +145,7 @@ private final class MeteredHub: Carrier {
     let upstream = try upstream()
     for _ in 0..<2000 where upstream.status.allowance?.spent != Lane.allCases {
       append(.message, 1)
-      pass(10)
+      loop.pass(.seconds(10))
     }
     #expect(upstream.status.allowance?.spent == Lane.allCases)
     let told = hub.bodies.filter { $0["stopped"] != nil }
@@ -185,7 +176,7 @@ private final class MeteredHub: Carrier {
       let kind: EventKind = [.packet, .advert, .message, .message].randomElement(using: &random) ?? .message
       append(kind, Int.random(in: 1...70, using: &random))
       if Int.random(in: 0..<40, using: &random) == 0 { hub.lose() }
-      pass(Int64.random(in: 60...7200, using: &random))
+      loop.pass(.seconds(Int64.random(in: 60...7200, using: &random)))
       if upstream.status.allowance?.spent.contains(.packets) == true { stopped += 1 }
     }
     #expect(hub.complaints == 0, "a lower lane was sent while messages were stopped")
@@ -199,7 +190,7 @@ private final class MeteredHub: Carrier {
     append(.message, 3000)
     for _ in 0..<200 {
       let upstream = try upstream()
-      pass(2)
+      loop.pass(.seconds(2))
       // Killed: what it says at its end does not count.
       let kept = try store.allowance(of: "hub")
       upstream.stop()
@@ -212,7 +203,7 @@ private final class MeteredHub: Carrier {
   @Test func `an end in order keeps what was used exactly`() throws {
     let first = try upstream()
     append(.message, 20)
-    pass(60)
+    loop.pass(.seconds(60))
     first.stop()
     store.settle()
     let second = try upstream()

@@ -104,12 +104,7 @@ private final class EndlessSource: UpdatesSource {
     sync.reachable(true)
     func pass(_ hours: Int) -> (events: Int64, questions: Int, lines: Int) {
       let before = (store.lastSeq, source.questions, lines.count)
-      let end = loop.now + .seconds(Int64(hours) * 3600)
-      while loop.now < end {
-        let timer = loop.schedule(at: end) {}
-        loop.turn(wait: true)
-        timer.cancel()
-      }
+      loop.pass(.seconds(Int64(hours) * 3600))
       return (store.lastSeq - before.0, source.questions - before.1, lines.count - before.2)
     }
     // What may come at once, and then a day.

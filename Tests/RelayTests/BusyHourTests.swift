@@ -73,11 +73,7 @@ private final class Hour {
   }
 
   func pass(until end: MonotonicTime) {
-    while loop.now < end {
-      let timer = loop.schedule(at: end) {}
-      loop.turn(wait: true)
-      timer.cancel()
-    }
+    loop.pass(end - loop.now)
   }
 
   @discardableResult

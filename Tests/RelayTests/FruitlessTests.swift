@@ -53,19 +53,11 @@ private final class TroubledHub: Carrier {
       store.commit()
       if store.takeNews().hasGrown { upstream?.wake() }
     }
-    func pass(_ seconds: Int64) {
-      let end = loop.now + .seconds(seconds)
-      while loop.now < end {
-        let timer = loop.schedule(at: end) {}
-        loop.turn(wait: true)
-        timer.cancel()
-      }
-    }
     upstream.wake()
     store.write { store throws(SQLiteError) in
       try store.append(.message, at: Moment(milliseconds: 1, trusted: true), body: Array("{}".utf8))
     }
-    pass(86_400)
+    loop.pass(.seconds(86_400))
     #expect(hub.greetings > 100)
     let trouble = "hub: HTTP 503"
     #expect(
@@ -75,10 +67,10 @@ private final class TroubledHub: Carrier {
         "\(trouble), again: it can be reached, and takes nothing. Nothing is lost; retrying automatically",
       ], "\(lines.prefix(10))")
     hub.isTroubled = false
-    pass(600)
+    loop.pass(.seconds(600))
     #expect(lines.count == 4 && lines.last == "hub: connected again, 0 events to send", "\(lines.suffix(3))")
     hub.isTroubled = true
-    pass(86_400)
+    loop.pass(.seconds(86_400))
     #expect(lines.count == 4, "nothing waits: \(lines.suffix(3))")
     upstream.stop()
   }
@@ -98,14 +90,6 @@ private final class TroubledHub: Carrier {
       store.commit()
       if store.takeNews().hasGrown { upstream?.wake() }
     }
-    func pass(_ seconds: Int64) {
-      let end = loop.now + .seconds(seconds)
-      while loop.now < end {
-        let timer = loop.schedule(at: end) {}
-        loop.turn(wait: true)
-        timer.cancel()
-      }
-    }
     hub.portion = 1
     store.write { store throws(SQLiteError) in
       for _ in 0..<1500 {
@@ -113,17 +97,17 @@ private final class TroubledHub: Carrier {
       }
     }
     upstream.wake()
-    pass(3 * 3600 + 60)
+    loop.pass(.seconds(3 * 3600 + 60))
     #expect(hub.greetings > 300)
     let untold = lines.filter { !$0.contains("came and went") }.map { String($0.prefix(21)) }
     let (goes, comes) = ("hub: HTTP 503. Nothin", "hub: connected again,")
     #expect(untold == [goes, comes, goes, comes, "hub: HTTP 503, again:"], "\(lines.prefix(10))")
     #expect(lines.count == 8, "\(lines.suffix(5))")
     hub.isTroubled = false
-    pass(700)
+    loop.pass(.seconds(700))
     #expect(lines.count == 9 && lines.last == "hub: the connection holds again, 0 events to send", "\(lines.suffix(3))")
     hub.isTroubled = true
-    pass(3600)
+    loop.pass(.seconds(3600))
     #expect(lines.count == 9)
     upstream.stop()
   }

@@ -99,26 +99,17 @@ private final class Host: RelayHost {
     sync.host = host
     defer { sync.stop() }
     sync.reachable(true)
-    func pass(_ seconds: Int, until isSo: () -> Bool = { false }) -> Bool {
-      let end = loop.now + .seconds(Int64(seconds))
-      while loop.now < end, !isSo() {
-        let timer = loop.schedule(at: end) {}
-        loop.turn(wait: true)
-        timer.cancel()
-      }
-      return isSo()
-    }
     let channel = "channel/0011223344556677"
     for _ in 0..<600 {
       source.say()
-      _ = pass(1)
+      loop.pass(.seconds(1))
     }
     #expect((64...90).contains(source.pages[channel] ?? 0), "\(source.pages)")
     #expect(sync.report.trouble?.contains(channel) == true && lines.filter { $0.contains("of no use") }.count == 1)
     source.document()
-    #expect(pass(2) { source.pages["documents"] == 1 }, "\(source.pages)")
+    #expect(loop.pass(.seconds(2)) { source.pages["documents"] == 1 }, "\(source.pages)")
     // What it has by then is fetched in its turn, and the rest of the time it is quiet.
-    #expect(pass(31) { sync.report.trouble == nil } && sync.report.buckets.allSatisfy { $0.behind == 0 })
+    #expect(loop.pass(.seconds(31)) { sync.report.trouble == nil } && sync.report.buckets.allSatisfy { $0.behind == 0 })
   }
 
   @Test func `messages of other places wait until those that the radio holds have been read`() throws {
@@ -136,19 +127,11 @@ private final class Host: RelayHost {
     sync.host = host
     defer { sync.stop() }
     sync.reachable(true)
-    func pass(_ seconds: Int64) {
-      let end = loop.now + .seconds(seconds)
-      while loop.now < end {
-        let timer = loop.schedule(at: end) {}
-        loop.turn(wait: true)
-        timer.cancel()
-      }
-    }
-    pass(3600)
+    loop.pass(.seconds(3600))
     #expect(host.fates.count == 3 && sync.report.trouble?.contains("wait until the radio") == true)
     host.knowsWhatRadioHeard = true
     sync.radioWasRead()
-    pass(5)
+    loop.pass(.seconds(5))
     #expect(host.fates.isEmpty && sync.report.trouble == nil)
   }
 
@@ -167,16 +150,8 @@ private final class Host: RelayHost {
     sync.host = host
     defer { sync.stop() }
     sync.reachable(true)
-    for _ in 0..<200 where !host.fates.isEmpty {
-      let timer = loop.schedule(at: loop.now + .seconds(1)) {}
-      loop.turn(wait: true)
-      timer.cancel()
-    }
-    for _ in 0..<20 {
-      let timer = loop.schedule(at: loop.now + .seconds(1)) {}
-      loop.turn(wait: true)
-      timer.cancel()
-    }
+    loop.pass(.seconds(200)) { host.fates.isEmpty }
+    loop.pass(.seconds(20))
     #expect(host.fates.isEmpty)
     #expect(sync.report.leftOut == [.notAccepted: 1, .unknownAge: 1])
     #expect(sync.report.buckets.first?.applied == 1 && sync.report.buckets.first?.skipped == 2)

@@ -60,11 +60,11 @@ private final class WaitingSource: UpdatesSource {
     sync.host = host
     defer { sync.stop() }
     sync.reachable(true)
-    pass(loop, .seconds(5))
+    loop.pass(.seconds(5))
     let answer = try String(decoding: #require(try store.commandAnswer("c", of: "hub")), as: UTF8.self)
     #expect(answer.contains("not_allowed") && answer.contains("allowed are: none"), "\(answer)")
     #expect(host.waited.isEmpty && store.lastSeq == 1, "the hub hears of it by the journal")
-    pass(loop, .seconds(86_400))
+    loop.pass(.seconds(86_400))
     #expect(source.questions <= 30, "\(source.questions)")
     withExtendedLifetime(scratch) {}
   }
@@ -89,26 +89,17 @@ private final class WaitingSource: UpdatesSource {
       store.write { store throws(SQLiteError) in
         _ = try store.queueCommand(updates[0].body, id: updates[0].id, of: "hub", age: updates[0].age)
       }
-      pass(loop, .seconds(90))
+      loop.pass(.seconds(90))
       // A gateway's first visit: its radio was not read yet.
       host.isReadyForCommands = false
       intake.host = host
       intake.runNext()
-      pass(loop, .seconds(25))
+      loop.pass(.seconds(25))
       #expect(host.waited.isEmpty)
       host.isReadyForCommands = true
-      pass(loop, .seconds(10))
+      loop.pass(.seconds(10))
       #expect(host.waited == [120_000 + (age ?? 0)])
       withExtendedLifetime(scratch) {}
-    }
-  }
-
-  private func pass(_ loop: EventLoop, _ time: Duration) {
-    let end = loop.now + time
-    while loop.now < end {
-      let timer = loop.schedule(at: end) {}
-      loop.turn(wait: true)
-      timer.cancel()
     }
   }
 }

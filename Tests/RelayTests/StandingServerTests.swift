@@ -66,14 +66,7 @@ import Timing
 
     /// False: it did not become so within that many seconds.
     func pass(_ seconds: Int64, until isSo: () -> Bool = { false }) -> Bool {
-      let end = loop.now + .seconds(seconds)
-      while loop.now < end {
-        if isSo() { return true }
-        let timer = loop.schedule(at: end) {}
-        loop.turn(wait: true)
-        timer.cancel()
-      }
-      return isSo()
+      loop.pass(.seconds(seconds), until: isSo)
     }
   }
 
