@@ -9,17 +9,25 @@ import Timing
 @testable import Relay
 @testable import Store
 
-/// A hub with three messages of one channel.
+/// A hub with three updates of one channel in each list: of one message, or of three.
 private final class MessagesSource: UpdatesSource {
   weak var updates: (any UpdatesListener)?
+  private let lists: [String]
+  private let ids: [String]
+
+  init(_ lists: [String] = ["channel/0011223344556677"], ids: [String] = ["x", "x", "x"]) {
+    self.lists = lists
+    self.ids = ids
+  }
 
   func ask(_ question: UpdatesQuestion) async throws(BucketSync.Trouble) -> JSONValue? {
     let body = #"{"gateway":"a","channel":"0011223344556677","sender_name":"Ana","sender_time":1,"text":"hello"}"#
-    let updates = (1...3).map { #"{"seq":\#($0),"at":\#($0),"id":"x","body":\#(body)}"# }.joined(separator: ",")
+    let updates = (1...3).map { #"{"seq":\#($0),"at":\#($0),"id":"\#(ids[$0 - 1])","body":\#(body)}"# }
+    let states = lists.map { #"{"bucket":"\#($0)","seq":3,"at":3}"# }
     let text =
       switch question {
-      case .state: #"{"buckets":[{"bucket":"channel/0011223344556677","seq":3,"at":3}]}"#
-      case .page: #"{"first":1,"last":3,"last_at":3,"updates":[\#(updates)]}"#
+      case .state: #"{"buckets":[\#(states.joined(separator: ","))]}"#
+      case .page: #"{"first":1,"last":3,"last_at":3,"updates":[\#(updates.joined(separator: ","))]}"#
       }
     // `try?`: what is written here is JSON.
     return try? JSONValue(parsing: Array(text.utf8))
@@ -70,18 +78,47 @@ private final class Host: RelayHost {
   func documentsChanged() {}
   func take(_ update: ChannelUpdate) -> ChannelUpdateFate { fates.removeFirst() }
   var exchangedChannels: [String] { ["0011223344556677"] }
-  var takenGateways: [String] { [] }
+  var takenGateways: [String] = []
 }
 
 @Suite struct LeftOutTests {
   @Test func `what is not sent is counted by why, and said once an hour`() {
-    var reports = LeftOutReports()
-    let first = reports.add(.notAccepted, now: MonotonicTime(seconds: 0))
+    var reports = LeftOutMessages()
+    let first = reports.add(.notAccepted, "a", now: MonotonicTime(seconds: 0))
     #expect(first?.contains("1 of gateways that relay.gateways does not name") == true)
-    for second in 1..<3600 { #expect(reports.add(.unknownAge, now: MonotonicTime(seconds: Double(second))) == nil) }
-    let second = reports.add(.notAccepted, now: MonotonicTime(seconds: 3600))
+    for second in 1..<3600 {
+      #expect(reports.add(.unknownAge, "\(second)", now: MonotonicTime(seconds: Double(second))) == nil)
+    }
+    let second = reports.add(.notAccepted, "b", now: MonotonicTime(seconds: 3600))
     #expect(second?.contains("1 of gateways") == true && second?.contains("3599 that waited") == true)
     #expect(reports.counts == [.notAccepted: 2, .unknownAge: 3599])
+    _ = reports.add(.tooOld, "b", now: MonotonicTime(seconds: 3601))
+    #expect(reports.counts == [.notAccepted: 1, .unknownAge: 3599, .tooOld: 1], "why it is left out at last")
+    reports.remove("b")
+    #expect(reports.counts == [.notAccepted: 1, .unknownAge: 3599])
+  }
+
+  @Test func `a message that a channel's list has and that of named gateways is one that is left out`() throws {
+    let (scratch, loop) = (Scratch(inMemory: true), EventLoop(on: InventedMachine()))
+    let store = try Store(Store.Settings(location: scratch.location("gw.db")))
+    loop.afterTurn { store.commit() }
+    let log = Log(level: .error, sink: { _, _ in })
+    let intake = CommandIntake(
+      CommandIntake.Settings(allowed: [], perMinute: 10), upstream: "hub", store: store, on: loop, log: log)
+    let source = MessagesSource(["channel/0011223344556677", "heard"], ids: ["x", "y", "z"])
+    let host = Host()
+    host.takenGateways = ["a"]
+    host.fates = Array(repeating: .leftOut(.tooOld), count: 6)
+    let sync = BucketSync(
+      upstream: "hub", rights: [], store: store, source: source, commands: intake, on: loop, log: log,
+      acknowledged: { 0 })
+    sync.host = host
+    defer { sync.stop() }
+    sync.reachable(true)
+    #expect(loop.pass(.seconds(60)) { host.fates.isEmpty })
+    loop.pass(.seconds(5))
+    #expect(sync.report.leftOut == [.tooOld: 3])
+    withExtendedLifetime(scratch) {}
   }
 
   @Test func `a channel of which nothing is new is fetched seldom, and holds up no document`() throws {
@@ -153,7 +190,7 @@ private final class Host: RelayHost {
     loop.pass(.seconds(200)) { host.fates.isEmpty }
     loop.pass(.seconds(20))
     #expect(host.fates.isEmpty)
-    #expect(sync.report.leftOut == [.notAccepted: 1, .unknownAge: 1])
+    #expect(sync.report.leftOut.isEmpty, "it was sent at last")
     #expect(sync.report.buckets.first?.applied == 1 && sync.report.buckets.first?.skipped == 2)
     #expect(lines.filter { $0.contains("left out") }.count == 1)
   }

@@ -29,7 +29,7 @@ extension Shapes {
     messaging messaging
     store store
     upstreams upstream[]
-    left_out left-out[] reports of other places' messages that were not sent here, of upstreams that have some
+    left_out left-out[] messages of other places that were not sent here, of upstreams that have some
     removed_upstreams removed-upstream[] not configured any more, with events waiting or deleted: one that comes back under its name goes on there
     proxies proxy[]
     web web? pages on the local network; absent: none

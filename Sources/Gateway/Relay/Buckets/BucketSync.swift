@@ -85,7 +85,7 @@ final class BucketSync: UpdatesListener {
   let clock: WallClock
   let acknowledged: () -> Int64
   var catchUp: CatchUp
-  var leftOut = LeftOutReports()
+  var leftOut = LeftOutMessages()
   /// While the server can be asked.
   private var task: LoopTask?
   private let woken = Waiter()
@@ -371,6 +371,6 @@ public struct UpdatesReport: Equatable, Sendable {
   public var lastSuccess: Int64?
   public var trouble: String?
   public var buckets: [Bucket]
-  /// Reports of messages of other places that were not sent, since the start.
+  /// Messages of other places that were not sent, since the start.
   public var leftOut: [LeftOut: Int]
 }

@@ -19,12 +19,16 @@ extension BucketSync {
       if bucket == "documents", fate == .sent { changesDocuments = true }
       tell(update, bucket, fate)
       switch fate {
-      case .sent: applied += 1
-      case .known: duplicates += 1
+      case .sent:
+        applied += 1
+        leftOut.remove(update.id)
+      case .known:
+        duplicates += 1
+        leftOut.remove(update.id)
       case .skipped: skipped += 1
       case .leftOut(let why):
         skipped += 1
-        if let line = leftOut.add(why, now: loop.now) { log.notice("\(upstream): \(line)") }
+        if let line = leftOut.add(why, update.id, now: loop.now) { log.notice("\(upstream): \(line)") }
       case .later(let message): throw Trouble(message: message)
       }
     }

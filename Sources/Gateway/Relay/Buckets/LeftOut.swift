@@ -21,20 +21,50 @@ public enum LeftOut: String, CaseIterable, Sendable {
   }
 }
 
-/// How many were left out, and when that is to be said: at once, then once an hour. Pure. A message of which another gateway's report is taken
-/// later is sent all the same, so these are reports.
-struct LeftOutReports {
+/// How many messages were left out, and when that is to be said: at once, then once an hour. A message is told of more than once: by its channel's
+/// list, by that of what named gateways heard, and again where another gateway has it later. It counts once, by the last reason, and not at all
+/// once it was taken. Pure.
+struct LeftOutMessages {
+  /// So many are known by their names: more than the list of what named gateways heard has.
+  private static let mostKnown = 2048
+
   private(set) var counts: [LeftOut: Int] = [:]
   private var untold: [LeftOut: Int] = [:]
+  /// By their hash values, which take less room; the oldest one is forgotten.
+  private var known: [Int: LeftOut] = [:]
+  private var order: [Int] = []
   private var lines = Ration.hourly
 
   /// What is to be said now.
-  mutating func add(_ why: LeftOut, now: MonotonicTime) -> String? {
+  mutating func add(_ why: LeftOut, _ message: String, now: MonotonicTime) -> String? {
+    let place = message.hashValue
+    if let before = known[place] {
+      guard before != why else { return nil }
+      forget(before)
+    } else {
+      if order.count == Self.mostKnown { known[order.removeFirst()] = nil }
+      order.append(place)
+    }
+    known[place] = why
     counts[why, default: 0] += 1
     untold[why, default: 0] += 1
     guard lines.take(at: now) else { return nil }
     let parts = LeftOut.allCases.compactMap { why in untold[why].map { "\($0) \(why.words)" } }
     untold = [:]
-    return "reports of other places' messages left out: \(parts.joined(separator: ", ")) (said at most once an hour)"
+    return "messages of other places left out: \(parts.joined(separator: ", ")) (said at most once an hour)"
+  }
+
+  /// It was sent, or heard here.
+  mutating func remove(_ message: String) {
+    guard let why = known.removeValue(forKey: message.hashValue) else { return }
+    order.removeAll { $0 == message.hashValue }
+    forget(why)
+  }
+
+  private mutating func forget(_ why: LeftOut) {
+    for path in [\Self.counts, \Self.untold] {
+      guard let count = self[keyPath: path][why] else { continue }
+      self[keyPath: path][why] = count > 1 ? count - 1 : nil
+    }
   }
 }
