@@ -63,6 +63,22 @@ import Testing
     #expect(!isLate(&nodes))
   }
 
+  @Test func `a node whose name tells nobody who it is has the beginning of its key`() throws {
+    let now = machine.wallMilliseconds
+    let keys = try (1...4).map { try #require(PublicKey(bytes: [UInt8](repeating: UInt8($0), count: 32))) }
+    let names = ["\u{200B}", "", "Mast", " ridge\u{200B}"]
+    store.write { store throws(SQLiteError) in
+      for (key, name) in zip(keys, names) {
+        _ = try store.upsert(Contact(key: key, type: .repeater, name: Text(name)), onRadio: true, heard: true, at: now)
+      }
+    }
+    store.commit()
+    let called = SilentNodes(store, on: loop).called([ridge] + keys)
+    #expect(called[ridge] == "Ridge (070707070707)", "another one looks the same")
+    #expect(called[keys[0]] == "010101010101" && called[keys[1]] == "020202020202" && called[keys[2]] == "Mast")
+    #expect(called[keys[3]] == " ridge\u{FFFD} (040404040404)")
+  }
+
   @Test func `when a node was heard is kept over a restart, to the second after a clean end`() throws {
     var nodes = SilentNodes(store, on: loop)
     _ = isLate(&nodes)

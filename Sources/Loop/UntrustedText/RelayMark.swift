@@ -26,7 +26,7 @@ public enum RelayMark {
   public static func isIn(_ text: String, from sender: String = "") -> Bool {
     let scalars = [sender, ": ", text].flatMap { $0.unicodeScalars.prefix(mostLooked) }
     for place in scalars.indices where scalars[place] == mark {
-      let before = scalars[..<place].last { !isUnseen($0) }
+      let before = scalars[..<place].last { !Visible.isUnseen($0) }
       if before == nil || before == ":" || hasGateway(scalars[(place + 1)...]) { return true }
     }
     return false
@@ -55,11 +55,5 @@ public enum RelayMark {
     case "a"..."z", "A"..."Z", "0"..."9", ".", "_", "-": true
     default: false
     }
-  }
-
-  private static func isUnseen(_ scalar: Unicode.Scalar) -> Bool {
-    let properties = scalar.properties
-    return properties.isWhitespace || properties.isDefaultIgnorableCodePoint
-      || properties.generalCategory == .format || properties.generalCategory == .control
   }
 }

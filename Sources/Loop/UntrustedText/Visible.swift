@@ -21,6 +21,17 @@ public enum Visible {
     bytes.contains(text.utf8.count) && line(text).isExactly(text)
   }
 
+  /// What names share that look alike at a glance: without blanks and what is not seen, in small letters. Empty: nothing of it is seen.
+  public static func gist(_ name: String) -> String {
+    String(String.UnicodeScalarView(name.unicodeScalars.filter { !isUnseen($0) && $0 != "\u{FFFD}" })).lowercased()
+  }
+
+  static func isUnseen(_ scalar: Unicode.Scalar) -> Bool {
+    let properties = scalar.properties
+    return properties.isWhitespace || properties.isDefaultIgnorableCodePoint
+      || properties.generalCategory == .format || properties.generalCategory == .control || scalar == "\u{2800}"
+  }
+
   /// Lines stay lines, ended by a line feed alone; tabs stay.
   public static func page(_ text: String) -> String {
     guard !isPlain(text.utf8) else { return text }

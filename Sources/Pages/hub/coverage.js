@@ -1,7 +1,7 @@
 // Which gateway hears which node: as a map, with the links of what is chosen, and as a matrix.
 import { fill, icon, iconButton, make } from "../parts/page.js";
 import { number, when } from "../parts/numbers.js";
-import { cut, named } from "../parts/text.js";
+import { cut, named, seen } from "../parts/text.js";
 import { t } from "../parts/words.js";
 import { clusters, Ground } from "../parts/ground.js";
 import { kindMark, KINDS } from "../parts/kinds.js";
@@ -393,14 +393,14 @@ export class View {
     const row = gateway ? fleet.rows.get(id) : null;
     const links = [...(gateway ?? node)?.heard ?? []].sort((a, b) => (b.snr ?? -Infinity) - (a.snr ?? -Infinity) || (a.hops ?? 99) - (b.hops ?? 99) || b.at - a.at);
     const content = make("div", { class: "details-inside" },
-      make("div", { class: "details-head" }, make("h2", {}, named(gateway ? gatewayName(id) : node?.name || id.slice(0, 12))), iconButton("close", t("close"), () => this.#shut())),
+      make("div", { class: "details-head" }, make("h2", {}, named(gateway ? gatewayName(id) : seen(node?.name) || id.slice(0, 12))), iconButton("close", t("close"), () => this.#shut())),
       !this.#isLoaded ? make("p", { class: "quiet", text: t("loading") }) : !gateway && !node ? make("p", { class: "quiet", text: t("coverage.unknown") }) : [
         gateway ? make("p", { class: "row wrap" }, row ? contactMark(row) : null, make("a", { class: "button", href: `/fleet/${encodeURIComponent(id)}`, text: t("coverage.to-gateway") })) : make("p", {}, kindMark(node.kind)),
         node ? make("code", { class: "small break", text: cut(id, 64) }) : null,
         hasPlace(gateway ?? node) ? null : make("p", { class: "quiet small", text: t("coverage.placeless") }),
         make("h3", { text: gateway ? t("coverage.hears", { count: links.length }) : t("coverage.by", { count: links.length }) }),
         make("ul", { class: "lines" }, links.slice(0, MOST_LISTED).map((link) => make("li", {},
-          make("a", { href: `/coverage/${encodeURIComponent(gateway ? link.node : link.gateway)}${location.search}` }, named(gateway ? this.#nodes.get(link.node)?.name || link.node.slice(0, 12) : gatewayName(link.gateway))),
+          make("a", { href: `/coverage/${encodeURIComponent(gateway ? link.node : link.gateway)}${location.search}` }, named(gateway ? seen(this.#nodes.get(link.node)?.name) || link.node.slice(0, 12) : gatewayName(link.gateway))),
           make("span", { class: "quiet small" }, howHeard(link), " ", when(link.at))))),
         links.length > MOST_LISTED ? make("p", { class: "quiet small", text: t("seen.more", { count: links.length - MOST_LISTED }) }) : null,
       ]);

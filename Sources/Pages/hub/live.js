@@ -1,5 +1,6 @@
 // The hub's one stream of what happens, and the fleet that it keeps up to date.
 import { forgetEarly } from "../first.js";
+import { gist, seen } from "../parts/text.js";
 import { ask, query } from "../stores/api.js";
 import { ServedStore, Store } from "../stores/store.js";
 
@@ -140,9 +141,9 @@ class Fleet extends ServedStore {
   isShared(name) {
     if (!this.#called) {
       this.#called = new Map();
-      for (const id of this.rows.keys()) for (const one of new Set([id, ownName(id)].map(alike))) this.#called.set(one, (this.#called.get(one) ?? 0) + 1);
+      for (const id of this.rows.keys()) for (const one of new Set([id, ownName(id)].map(gist))) this.#called.set(one, (this.#called.get(one) ?? 0) + 1);
     }
-    return this.#called.get(alike(name)) > 1;
+    return this.#called.get(gist(name)) > 1;
   }
 
   async #sum() {
@@ -156,13 +157,11 @@ class Fleet extends ServedStore {
 
 export const fleet = new Fleet();
 
-function alike(name) { return name.normalize("NFKC").trim().toLocaleLowerCase(); }
-
 /** As somebody has named it, else by its id. An id that it made itself says nothing: its radio's name does. */
 function ownName(gateway) {
   const row = fleet.rows.get(gateway);
-  if (row?.name && row.name !== row.radio) return row.name;
-  return (/^[0-9a-f]{16}$/.test(gateway) && row?.radio) || gateway;
+  if (seen(row?.name) && row.name !== row.radio) return row.name;
+  return (/^[0-9a-f]{16}$/.test(gateway) && seen(row?.radio)) || gateway;
 }
 
 /** What a gateway is called. Names, and the radio by which it got one, are what it says of itself; its id is what its token allows: it is shown where two are called the same. */

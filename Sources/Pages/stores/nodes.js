@@ -1,3 +1,4 @@
+import { seen } from "../parts/text.js";
 import { allRows } from "./api.js";
 import { live } from "./live.js";
 import { ServedStore } from "./store.js";
@@ -71,6 +72,6 @@ class Nodes extends ServedStore {
 }
 
 /** As we call it, else as it calls itself. */
-export function nodeName(node) { return node.alias || node.name || node.key.slice(0, 12); }
+export function nodeName(node) { return seen(node.alias) || seen(node.name) || node.key.slice(0, 12); }
 
 export const nodes = new Nodes();

@@ -260,15 +260,11 @@ final class GatewayAlerts {
 
   private func readNodes() {
     let limit = board.settings.times[.nodeSilent]?.begins
-    for (key, isLate) in nodes.look(settings.nodes, tag: settings.tag, limit: limit) {
-      let subject = AlertSubject(.nodeSilent, key.hex)
-      guard isLate else {
-        read(subject, .well)
-        continue
-      }
-      let name = store.ifReadable { try store.contact(key)?.contact.name.string } ?? key.hex
-      let words = limit.map { AlertRule.words($0) } ?? ""
-      read(subject, .bad(text: "\(name) has not been heard for \(words)", since: nodes.heard(key)))
+    let found = nodes.look(settings.nodes, tag: settings.tag, limit: limit)
+    let names = nodes.called(found.filter(\.isLate).map(\.key))
+    for (key, isLate) in found {
+      let words = "\(names[key] ?? key.hex) has not been heard for \(limit.map { AlertRule.words($0) } ?? "")"
+      read(AlertSubject(.nodeSilent, key.hex), isLate ? .bad(text: words, since: nodes.heard(key)) : .well)
     }
   }
 

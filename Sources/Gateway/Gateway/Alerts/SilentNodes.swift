@@ -103,6 +103,30 @@ struct SilentNodes {
     return Array(found.sorted { $0.hex < $1.hex }.prefix(Self.most))
   }
 
+  /// What people are told: the name; with the beginning of the key where another node is called so, and that alone where nothing of the name is
+  /// seen.
+  func called(_ keys: [PublicKey]) -> [PublicKey: String] {
+    guard !keys.isEmpty else { return [:] }
+    let wanted = Set(keys)
+    var (names, bearers) = ([PublicKey: String](), [String: Int]())
+    _ = store.ifReadable {
+      for key in keys { names[key] = try store.contact(key)?.contact.name.string }
+      for name in names.values { bearers[Visible.gist(name)] = 0 }
+      try store.eachContact { stored in
+        let gist = Visible.gist(stored.contact.name.string)
+        if let count = bearers[gist] { bearers[gist] = count + 1 }
+        return true
+      }
+    }
+    return Dictionary(
+      uniqueKeysWithValues: wanted.map { key in
+        let (name, beginning) = (names[key] ?? "", String(key.hex.prefix(12)))
+        let gist = Visible.gist(name)
+        if gist.isEmpty { return (key, beginning) }
+        return (key, Visible.line(name) + (bearers[gist] ?? 0 > 1 ? " (\(beginning))" : ""))
+      })
+  }
+
   static func means(_ name: String, _ contact: Contact) -> Bool {
     if name.isExactly(contact.name.string) { return true }
     return name.utf8.count >= 8 && contact.key.hex.begins(with: name.lowercased())
