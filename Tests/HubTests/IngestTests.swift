@@ -11,6 +11,31 @@ import Timing
 @Suite struct IngestTests {
   private let scratch = Scratch(inMemory: true)
 
+  @Test func `numbers that cannot be are left out of events, and those that can be stay`() throws {
+    func stays(_ kind: String, _ body: String) throws -> String {
+      let event = Self.event(1, kind, try JSONValue(parsing: body))
+      return PreparedEvent(event, from: "g", epoch: "e").body
+    }
+    #expect(
+      try stays(
+        "message",
+        #"{"text":"a","snr":1e308,"hops":64,"waited_s":-1,"age_s":1e99,"o":[{"d":-1e17}],"x":{"y":9007199254740992}}"#)
+        == #"{"text":"a","x":{"y":9007199254740992}}"#)
+    let possible = [
+      #"{"snr":-32,"rssi":-128,"hops":0,"battery_mv":0,"waited_s":0,"age_s":0}"#,
+      #"{"snr":31.75,"rssi":127,"hops":63,"battery_mv":65535,"waited_s":3200000000,"age_s":2592000}"#,
+      // A node may say that it is anywhere, and its gateway tells it.
+      #"{"lat":-2147.483648,"lon":2147.483647,"hops":null}"#,
+    ]
+    for body in possible { #expect(try stays("contact", body) == body) }
+    let heard = try JSONValue(parsing: #"{"text":"a","sender_time":1,"snr":1e308,"hops":1e308,"age_s":2}"#)
+    guard case .heard(let message) = PreparedEvent(Self.event(1, "message", heard), from: "g", epoch: "e").effect else {
+      Issue.record("it is a message")
+      return
+    }
+    #expect(message.report == #"{"gateway":"g","at":10,"seq":1,"age_s":2}"#)
+  }
+
   // MARK: Batches
 
   private static func event(_ seq: Int64, _ kind: String, _ body: JSONValue) -> HubEvent {

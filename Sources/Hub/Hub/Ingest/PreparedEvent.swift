@@ -42,6 +42,8 @@ struct PreparedEvent: Sendable {
   let channel: String?
 
   init(_ event: HubEvent, from gateway: String, epoch: String) {
+    var event = event
+    event.body = EventNumbers.bounded(event.body)
     self.event = event
     body = JSONWriterText.text(event.body)
     let digest = ["channel", "message"].contains(event.kind) ? event.body["channel"]?.string : nil

@@ -209,7 +209,8 @@ extension FleetRow {
     return (lat, lon)
   }
 
-  fileprivate mutating func take(state body: JSONValue, at: Int64) {
+  fileprivate mutating func take(state told: JSONValue, at: Int64) {
+    let body = EventNumbers.bounded(told)
     func text(_ name: String) -> String? { HubBounds.cut(body[name]?.string, HubBounds.nameBytes) }
     stateAt = at
     version = text("version")
