@@ -590,6 +590,19 @@ def the_gateway_is_told_what_to_do(world):
 
 
 @test
+def a_lost_database_and_a_wrong_region_are_told(world):
+    browser = world.open("/gateway")
+    browser.shows("Doctor")
+    shown = browser.script("""return import("/pages/stores/gateway.js").then(({ gateway }) => {
+      const { status } = gateway;
+      gateway.status = { ...status, radio: { ...status.radio, region_error: "it stays in #elsewhere" }, store: { ...status.store, loss: "the database was removed" } };
+      gateway.changed();
+      return document.querySelector(".cards").innerText;
+    })""")
+    assert "it stays in #elsewhere" in shown and "the database was removed" in shown, shown
+
+
+@test
 def notes_of_a_node_are_edited(world):
     key = r1(world)["key"]
     browser, other = world.open(f"/nodes/{key}"), world.open("/nodes?find=r1")
