@@ -89,6 +89,32 @@ import Timing
     #expect(try words(store) == ["3: \(was(3))"])
   }
 
+  @Test func `a radio in the wrong region is told after a minute, and its end is`() throws {
+    let (store, alerts) = try open()
+    func rules() throws -> [String] {
+      try store.alerts(openOnly: true, limit: 10).map(\.rule).filter { $0 == "region_stuck" }
+    }
+    alerts.radio(isUp: true, isScopeStuck: true, message: "")
+    pass(30)
+    alerts.radio(isUp: true, isScopeStuck: false, message: "")
+    pass(120)
+    #expect(try rules() == [], "it went back at the second time")
+    alerts.radio(isUp: true, isScopeStuck: true, message: "")
+    pass(61)
+    #expect(try rules() == ["region_stuck"])
+    alerts.radio(isUp: false, isScopeStuck: false, message: "power-cycled")
+    pass(400)
+    #expect(try rules() == ["region_stuck"], "nobody knows")
+    alerts.radio(isUp: true, isScopeStuck: false, message: "")
+    pass(301)
+    #expect(try rules() == [])
+    #expect(
+      try told(store).last
+        == "end: the radio does not go back to its default region: power-cycle it. Until then what it might flood is not sent"
+    )
+    alerts.stop()
+  }
+
   @Test func `what was deleted on its way, and has arrived, is taken off`() throws {
     let was: (Int) -> String = { "\($0) events were deleted that c had not received" }
     let (store, alerts) = try open()

@@ -25,6 +25,7 @@ final class Bench: SyncObserver {
   let synchronizer: Synchronizer
   let messenger: Messenger
   private let link: MemoryLink
+  private(set) var knowsScopeIsStuck = false
   /// Who else is called with what the radio says.
   var alsoHears: (Push) -> Void = { _ in }
 
@@ -61,6 +62,7 @@ final class Bench: SyncObserver {
   }
 
   func linkChanged() {
+    knowsScopeIsStuck = synchronizer.connection.isScopeStuck
     messenger.radioChanged()
     if synchronizer.connection.state != .up { requests?.linkLost() }
   }

@@ -58,7 +58,8 @@ extension Daemon: SyncObserver {
 
   private func radioChanged() {
     stateChange.note()
-    alerts.radio(isUp: connection.state == .up, message: summary)
+    alerts.radio(
+      isUp: connection.state == .up, isScopeStuck: connection.isScopeStuck, message: summary)
     messaging.messenger.radioChanged()
     if connection.state != .up {
       messaging.nodes.requests.linkLost()

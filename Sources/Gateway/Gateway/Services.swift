@@ -57,7 +57,8 @@ extension Daemon {
     } else if let loss = store.loss {
       alerts.storeIsLost("\(loss)")
     }
-    alerts.radio(isUp: connection.state == .up, message: summary)
+    alerts.radio(
+      isUp: connection.state == .up, isScopeStuck: connection.isScopeStuck, message: summary)
   }
 
   private func networkChanged() {

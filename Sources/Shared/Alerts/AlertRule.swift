@@ -15,6 +15,7 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
   case supplyLow = "supply_low"
   case contactsFull = "contacts_full"
   case radioQueueFull = "radio_queue_full"
+  case regionStuck = "region_stuck"
   case configurationWrong = "configuration_wrong"
   case storeLost = "store_lost"
   // The hub's.
@@ -27,7 +28,7 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
 
   public static let ofGateways: [AlertRule] = [
     .radioLost, .backlogged, .deadLetters, .nodeSilent, .clockWrong, .diskFull, .journalLoss, .journalConflict,
-    .batteryLow, .supplyLow, .contactsFull, .radioQueueFull, .configurationWrong, .storeLost,
+    .batteryLow, .supplyLow, .contactsFull, .radioQueueFull, .regionStuck, .configurationWrong, .storeLost,
   ]
   public static let ofHubs: [AlertRule] = [
     .gatewaySilent, .gatewayConflict, .hubDiskFull, .hubDatabase, .hubStoreLost, .retentionHeld,
@@ -47,6 +48,7 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
     case .supplyLow: AlertTimes(begins: .zero, ends: .seconds(600))
     case .contactsFull: AlertTimes(begins: .seconds(60), ends: .seconds(600))
     case .radioQueueFull: AlertTimes(begins: .zero, ends: .seconds(86_400))
+    case .regionStuck: AlertTimes(begins: .seconds(60), ends: .seconds(300))
     case .configurationWrong: AlertTimes(begins: .zero, ends: .zero)
     case .storeLost, .hubStoreLost: AlertTimes(begins: .zero, ends: .seconds(86_400))
     case .gatewaySilent: AlertTimes(begins: .seconds(900), ends: .zero)
@@ -80,6 +82,8 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
       "The radio's contact table is full, and a node was not added: it cannot write to the radio.\(over)"
     case .radioQueueFull:
       "Messages were lost in the radio because its queue was full, or on their way from it, or may be.\(over)"
+    case .regionStuck:
+      "The radio has not gone back to its default region for \(begins), and what it might flood is not sent.\(over)"
     case .configurationWrong:
       "The configuration file is refused, and the gateway runs with the last one that worked.\(over)"
     case .storeLost: "The gateway's database was damaged, removed or replaced.\(over)"

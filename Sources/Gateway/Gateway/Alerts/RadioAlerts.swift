@@ -8,8 +8,11 @@ import Sync
 
 /// What the radio, its battery and this machine's supply say.
 extension GatewayAlerts {
-  func radio(isUp: Bool, message: @autoclosure () -> String) {
+  func radio(isUp: Bool, isScopeStuck: Bool, message: @autoclosure () -> String) {
     hear(AlertSubject(.radioLost), isUp ? .well : .bad(text: "the radio is away: \(message())"))
+    let text = "\(RadioConnection.stuckScope). Until then what it might flood is not sent"
+    // Of a radio that is away nobody knows.
+    hear(AlertSubject(.regionStuck), isScopeStuck ? .bad(text: text) : isUp ? .well : .between)
     arm()
   }
 

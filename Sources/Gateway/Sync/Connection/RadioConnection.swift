@@ -102,6 +102,7 @@ public final class RadioConnection {
   /// Why nothing goes out, where the radio would send it into another region than its own.
   public static let stuckScope = "the radio does not go back to its default region: power-cycle it"
   public var isScopeStuck: Bool { session.isScopeStuck }
+  private var wasScopeStuck = false
 
   // MARK: Asking
 
@@ -228,6 +229,9 @@ public final class RadioConnection {
       case .dropLink(let reason): drop(reason)
       }
     }
+    guard isScopeStuck != wasScopeStuck else { return }
+    wasScopeStuck = isScopeStuck
+    delegate?.connectionChanged()
   }
 
   /// The radio's answer is stored before the caller gets it.
