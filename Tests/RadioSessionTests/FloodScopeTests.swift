@@ -57,6 +57,18 @@ import Timing
     #expect(radio.receive(.ok) == [.send(text.encode())] && !radio.session.isScopeStuck)
   }
 
+  @Test func `what says its own path, and our advert, go whatever the scope is`() throws {
+    var (radio, _) = returning()
+    _ = radio.receive(.error(.badState))
+    // A datagram for a channel: slot, path, type, data.
+    let routed = try Command(decoding: [62, 0, 1, 0xA0, 1, 0, 7])
+    for command in [routed, .sendSelfAdvert(flood: true)] {
+      #expect(radio.submit(command).1.first == .send(command.encode()), "\(command)")
+      _ = radio.receive(.ok)
+    }
+    #expect(try radio.submit(Command(decoding: [62, 0, 0xFF, 1, 0, 7])).1 == [back], "a flood")
+  }
+
   @Test func `after an unanswered way back the radio is asked again before anything goes`() {
     var (radio, id) = returning()
     let (next, none) = radio.submit(text)

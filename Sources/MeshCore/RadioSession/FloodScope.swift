@@ -47,10 +47,12 @@ struct FloodScopeWatch {
 }
 
 extension Command {
-  /// It is flooded in the scope that was set last, or may be.
-  var goesInScope: Bool {
+  /// It is flooded in the scope that was set last, or may be: to a contact the radio sends by the path of its own table, which may have
+  /// changed since it was read. Not what says its path itself, nor our own advert, which never goes in that scope.
+  public var goesInScope: Bool {
     switch self {
-    case .sendText, .sendChannelText, .sendChannelData, .sendLogin, .sendStatusRequest, .sendTelemetryRequest(.some),
+    case .sendChannelData(let datagram): datagram.path == nil
+    case .sendText, .sendChannelText, .sendLogin, .sendStatusRequest, .sendTelemetryRequest(.some),
       .sendBinaryRequest, .sendPathDiscovery, .sendAnonymousRequest:
       true
     default: false

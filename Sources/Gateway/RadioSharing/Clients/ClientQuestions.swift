@@ -37,7 +37,7 @@ extension ClientSession {
   ) async throws(CancellationError) -> RadioAnswer {
     // Where the scope cannot be set, the command is not sent.
     let own = RadioSession.Submission(command, frame: frame, needsSuccess: true)
-    guard let scope, command.mayFlood else { return try await ask([own], own: 0, dispatched: dispatched) }
+    guard let scope, command.goesInScope else { return try await ask([own], own: 0, dispatched: dispatched) }
     let back = RadioSession.Submission(.setFloodScopeKey(.useDefault))
     return try await ask([scope, own, back], own: 1, dispatched: dispatched)
   }

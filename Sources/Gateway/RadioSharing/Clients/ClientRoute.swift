@@ -129,14 +129,6 @@ enum RemoteAnswer: Equatable {
 }
 
 extension Command {
-  /// It is flooded, or may be: the flood scope applies.
-  var mayFlood: Bool {
-    switch self {
-    case .sendText, .sendChannelText, .sendSelfAdvert, .sendChannelData: true
-    default: RemoteAnswer(to: self) != nil
-    }
-  }
-
   /// It is kept as a message of ours.
   var isMessage: Bool {
     switch self {
