@@ -18,7 +18,7 @@ import Testing
   /// One message as a gateway reports it: the first of its journal.
   private static func report(
     _ gateway: String, at: Int64 = now, trusted: Bool = true, waited: [(String, JSONValue)] = [], came: Int64 = now,
-    text: String = "hello", seq: Int64 = 1
+    text: String = "hello", seq: Int64 = 1, channel: String = channel
   ) -> PreparedBatch {
     let body: [(String, JSONValue)] = [
       ("kind", .string("channel")), ("channel", .string(channel)), ("sender_name", .string("Birch")),
@@ -130,7 +130,9 @@ import Testing
     #expect(try await told(store, in: "heard").map(\.gateway) == (together ? ["d"] : ["b", "d"]))
   }
 
-  @Test func `what has left the list does not come back by another one that a gateway named`() async throws {
+  @Test func `what has left the list comes back by another one that a gateway named no faster than others take it`()
+    async throws
+  {
     let store = try await store()
     try await store.setWantedHearers([HubStore.WantedHearers(gateway: "c", hearers: ["b", "d"])])
     for gateway in ["b", "d"] {
@@ -140,7 +142,7 @@ import Testing
       }
     }
     let states = try await store.states(of: [HubStore.BucketQuestion(["heard"], of: "c")])
-    #expect(states.first?.states.first?.seq == 1300)
+    #expect(states.first?.states.first?.seq == 1306)
   }
 
   @Test func `the list of what others heard for one gateway is bounded`() async throws {
@@ -259,5 +261,181 @@ import Testing
     _ = try await store.take([batch])
     let page = try JSONValue(parsing: await store.messages(ListQuery(since: Self.now - Self.minute)))
     #expect(page["next"]?.integer != nil, "there is more to look at")
+  }
+
+  // MARK: Beyond what others take of one gateway
+
+  private static let begun = ContinuousClock.now
+
+  private func take(_ store: HubStore, _ reports: [PreparedBatch], _ passed: Duration = .zero) async throws {
+    _ = try await store.take(reports, now: Self.begun + passed)
+  }
+
+  /// So many as others take in a minute, of a gateway, with numbers behind `seq`.
+  private static func flood(_ gateway: String, behind seq: Int64 = 100, channel: String = channel) -> PreparedBatch {
+    var batch = report(gateway)
+    batch.events = (1...6).flatMap {
+      report(gateway, text: "\(gateway)'s \(seq + $0)", seq: seq + $0, channel: channel).events
+    }
+    return batch
+  }
+
+  /// Who told all, or the gateway `c` alone, that message.
+  private func tellers(_ store: HubStore, text: String = "hello", own: Bool = false) async throws -> [String] {
+    let bucket = own ? HubStore.heardBucket : "channel/\(Self.channel)"
+    var (found, after) = ([String](), Int64(0))
+    while true {
+      let page = try await store.updates(
+        bucket, of: "c", from: HubStore.Position(after: after), until: nil, limit: 1000)
+      let updates = try JSONValue(parsing: page)["updates"]?.array ?? []
+      found += updates.compactMap { $0["body"]?["text"]?.string == text ? $0["body"]?["gateway"]?.string : nil }
+      guard let last = updates.last?["seq"]?.integer else { return found }
+      after = last
+    }
+  }
+
+  /// One after the other, or all of them at once.
+  private func take(_ store: HubStore, _ reports: [PreparedBatch], together: Bool) async throws {
+    if together { return try await take(store, reports) }
+    for report in reports { try await take(store, [report]) }
+  }
+
+  @Test(arguments: [false, true])
+  func `who tells more than others take of it does not hide what an honest gateway reports a moment later`(
+    together: Bool
+  ) async throws {
+    let store = try await store()
+    try await store.setWantedHearers([HubStore.WantedHearers(gateway: "c", hearers: ["thief", "b", "d"])])
+    try await take(
+      store, [Self.flood("thief"), Self.report("thief"), Self.report("b"), Self.report("d")], together: together)
+    for own in [false, true] {
+      #expect(try await tellers(store, own: own) == ["thief", "b"], "once, and it is settled")
+    }
+    try await take(store, [Self.report("thief", seq: 2), Self.report("e")])
+    #expect(try await tellers(store) == ["thief", "b"])
+    // What it tells within its rate is nobody else's to tell.
+    for own in [false, true] { #expect(try await tellers(store, text: "thief's 106", own: own) == ["thief"]) }
+    try await take(store, [Self.report("d", text: "thief's 106", seq: 9)])
+    for own in [false, true] { #expect(try await tellers(store, text: "thief's 106", own: own) == ["thief"]) }
+  }
+
+  @Test(arguments: [false, true])
+  func `of two that tell more than others take neither settles what the other told`(together: Bool) async throws {
+    let store = try await store()
+    try await store.setWantedHearers([HubStore.WantedHearers(gateway: "c", hearers: ["thief", "other", "b"])])
+    let reports = [
+      Self.flood("thief"), Self.flood("other"), Self.report("thief"), Self.report("other"),
+      Self.report("thief", seq: 2), Self.report("other", seq: 2),
+    ]
+    try await take(store, reports, together: together)
+    for own in [false, true] { #expect(try await tellers(store, own: own) == ["thief"]) }
+    try await take(store, [Self.report("b")])
+    for own in [false, true] { #expect(try await tellers(store, own: own) == ["thief", "b"]) }
+  }
+
+  @Test func `the same gateway does not tell again what it told beyond that, when its minute is over`() async throws {
+    let store = try await store()
+    try await take(store, [Self.flood("thief"), Self.report("thief")])
+    for minute in 1...3 { try await take(store, [Self.report("thief", seq: Int64(minute + 1))], .seconds(61 * minute)) }
+    #expect(try await tellers(store) == ["thief"])
+    try await take(store, [Self.report("b")], .seconds(300))
+    #expect(try await tellers(store) == ["thief", "b"])
+  }
+
+  @Test(arguments: [false, true])
+  func `who tells a message better, and more than others take of it, does not stand for it either`(together: Bool)
+    async throws
+  {
+    let store = try await store()
+    try await store.setWantedHearers([HubStore.WantedHearers(gateway: "c", hearers: ["a", "thief", "b"])])
+    let reports = [
+      Self.report("a", at: Self.now - 20 * Self.minute), Self.flood("thief"), Self.report("thief"), Self.report("b"),
+    ]
+    try await take(store, reports, together: together)
+    for own in [false, true] { #expect(try await tellers(store, own: own) == ["a", "thief", "b"]) }
+  }
+
+  @Test(arguments: [false, true])
+  func `one of whom nobody knows when it heard a message does not settle it for those who know`(together: Bool)
+    async throws
+  {
+    let store = try await store()
+    try await store.setWantedHearers([HubStore.WantedHearers(gateway: "c", hearers: ["thief", "b", "d", "e"])])
+    let reports = [
+      Self.flood("thief"), Self.report("thief"), Self.report("b", waited: [("waited", .bool(true))]), Self.report("d"),
+      Self.report("e"),
+    ]
+    try await take(store, reports, together: together)
+    for own in [false, true] { #expect(try await tellers(store, own: own) == ["thief", "b", "d"]) }
+  }
+
+  @Test func `a minute is one of the steady clock, and the hub's own clock may be set`() async throws {
+    let store = try await store()
+    let day = 1440 * Self.minute
+    try await take(store, [Self.flood("thief")])
+    try await take(store, [Self.report("thief", at: Self.now + day, came: Self.now + day)], .seconds(59))
+    try await take(store, [Self.report("b", at: Self.now - day, came: Self.now - day)], .seconds(59))
+    #expect(try await tellers(store) == ["thief", "b"])
+    try await take(store, [Self.report("thief", text: "later", seq: 2)], .seconds(60))
+    try await take(store, [Self.report("b", text: "later", seq: 2)], .seconds(60))
+    #expect(try await tellers(store, text: "later") == ["thief"])
+  }
+
+  @Test func `what is not settled is so after a restart`() async throws {
+    try await take(store(), [Self.flood("thief"), Self.report("thief")])
+    let store = try await store()
+    try await take(store, [Self.report("b")])
+    #expect(try await tellers(store) == ["thief", "b"])
+  }
+
+  @Test func `a flood that pushes its own words out of the list of one gateway hides nothing so`() async throws {
+    let store = try await store()
+    try await store.setWantedHearers([HubStore.WantedHearers(gateway: "c", hearers: ["thief", "b"])])
+    try await take(store, [Self.flood("thief"), Self.report("thief")])
+    for hundred in 1...13 as ClosedRange<Int64> {
+      try await take(
+        store,
+        (1...100).map { Self.report("thief", text: "\(hundred) \($0)", seq: hundred * 1000 + $0) })
+    }
+    #expect(try await tellers(store, own: true).isEmpty)
+    try await take(store, [Self.report("b")])
+    #expect(try await tellers(store, own: true) == ["b"])
+  }
+
+  @Test func `what a gateway tells of another channel does not weaken its word, and a flood there does`() async throws {
+    let store = try await store()
+    let other = "8899aabbccddeeff"
+    try await take(store, [Self.flood("thief", channel: other), Self.report("thief")])
+    try await take(store, [Self.flood("b", channel: other), Self.report("b")])
+    #expect(try await tellers(store) == ["thief", "b"])
+    // That one is beyond what others take of it, too: so a third settles it.
+    try await take(store, [Self.report("d"), Self.report("e")])
+    #expect(try await tellers(store) == ["thief", "b", "d"])
+  }
+
+  @Test func `a backlog that two gateways bring is told twice at most, and of the second as much as others take`()
+    async throws
+  {
+    let store = try await store()
+    for (minute, gateway) in ["a", "b", "d"].enumerated() {
+      let reports = (1...300 as ClosedRange<Int64>).map { Self.report(gateway, text: "text \($0)", seq: $0) }
+      try await take(store, reports, .seconds(61 * minute))
+    }
+    let counts = Dictionary(grouping: try await told(store).map(\.gateway)) { $0 }.mapValues(\.count)
+    #expect(counts == ["a": 300, "b": 6, "d": 6])
+    for number in 7...18 { #expect(try await tellers(store, text: "text \(number)").count == 2) }
+  }
+
+  @Test func `counts of who told how much are bounded, and the newest stay`() {
+    var rates = TellerRates()
+    rates.begin(now: Self.begun)
+    for number in 0..<20_000 {
+      rates.begin(now: Self.begun + .milliseconds(number))
+      _ = rates.tell("", "g\(number)", channel: "x")
+      for _ in 1...6 { _ = rates.tell("", "thief", channel: "x") }
+      rates.commit()
+    }
+    #expect(rates.isFull("", "thief", channel: "x"))
+    #expect(rates.count <= 16_386)
   }
 }

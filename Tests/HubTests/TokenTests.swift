@@ -127,7 +127,8 @@ import Testing
       """
       DROP TABLE token_gateways; DROP TABLE retention; DROP TABLE wanted_hearers; ALTER TABLE messages DROP COLUMN arrived;
       ALTER TABLE messages DROP COLUMN sent; ALTER TABLE contacts DROP COLUMN trusted;
-      DROP TABLE lost_updates; DROP TABLE queue_clock; DROP INDEX updates_by_source; ALTER TABLE updates DROP COLUMN source; PRAGMA user_version = 13
+      DROP TABLE lost_updates; DROP TABLE queue_clock; DROP INDEX updates_by_source; ALTER TABLE updates DROP COLUMN source; ALTER TABLE messages DROP COLUMN settled;
+      ALTER TABLE updates DROP COLUMN beyond; PRAGMA user_version = 13
       """)
     let stores = try HubStores(location: location)
     let access = HubAccess([token("shared"), token("second"), token("third")])

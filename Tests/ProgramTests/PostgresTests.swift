@@ -162,9 +162,9 @@ extension WholeProgramTests {
           gateway_channels, steady_clock, journey_key, retention, token_gateways;
         DROP INDEX contacts_by_key, commands_by_time;
         ALTER TABLE epochs DROP COLUMN nodes, DROP COLUMN packets;
-        ALTER TABLE messages DROP COLUMN arrived, DROP COLUMN sent;
+        ALTER TABLE messages DROP COLUMN arrived, DROP COLUMN sent, DROP COLUMN settled;
         ALTER TABLE contacts DROP COLUMN trusted;
-        ALTER TABLE updates DROP COLUMN source;
+        ALTER TABLE updates DROP COLUMN source, DROP COLUMN beyond;
         ALTER TABLE epochs RENAME COLUMN messages TO acknowledged;
         DELETE FROM schema_version WHERE version > 2;
         INSERT INTO gateways(id, epoch, events, last_seen) VALUES ('g', 'e', 24, 1);
@@ -260,6 +260,40 @@ extension WholeProgramTests {
         rig.askHub("POST", "/v1/gateways/g/events", body: #"{"epoch":"e","events":[\#(odd)]}"#)?.status == 200)
       let contacts = try JSONValue(parsing: rig.askHub("GET", "/v1/gateways/g/contacts")?.body ?? [])
       #expect(contacts["contacts"]?.array?.count == 1)
+    }
+
+    @Test func `what a flood tells first at one hub is told again when another gateway reports it at the other`() throws
+    {
+      let rig = try Rig()
+      let server = try PostgresServer()
+      rig.hub = try startHub(rig, server, port: rig.hubPort)
+      let (descriptor, taken) = try LoopbackPort.take()
+      close(descriptor)
+      let other = try startHub(rig, server, port: Int(taken))
+      defer { withExtendedLifetime(other) {} }
+      func post(_ gateway: String, _ bodies: [String], kind: String = "message", at port: Int? = nil) {
+        let events = bodies.enumerated().map { number, body in
+          #"{"seq":\#(number + 1),"at":1,"kind":"\#(kind)","body":{"channel":"0011223344556677",\#(body)}}"#
+        }
+        let batch = #"{"epoch":"e","lane":"messages","events":[\#(events.joined(separator: ","))]}"#
+        #expect(rig.askHub("POST", "/v1/gateways/\(gateway)/events", body: batch, port: port)?.status == 200)
+      }
+      func message(_ text: String) -> String { #""kind":"channel","sender_time":7,"text":"\#(text)""# }
+      post("c", [#""name":"trees""#], kind: "channel")
+      // It takes the word of these alone, too.
+      _ = rig.askHub("GET", "/v1/gateways/c/updates?buckets=heard&gateways=thief,b,d")
+      post("thief", (1...6).map { message("invented \($0)") } + [message("hello"), message("hello again")])
+      post("b", [message("hello")], at: Int(taken))
+      post("d", [message("hello"), message("hello again")])
+      for bucket in ["channel/0011223344556677", "heard"] {
+        let page = try JSONValue(
+          parsing: rig.askHub("GET", "/v1/gateways/c/updates?bucket=\(bucket)&after=0")?.body ?? [])
+        let told = (page["updates"]?.array ?? []).compactMap { update in
+          update["body"].map { "\($0["gateway"]?.string ?? "") \($0["text"]?.string ?? "")" }
+        }
+        #expect(
+          told.suffix(4) == ["thief hello", "thief hello again", "b hello", "d hello again"], "\(bucket): \(told)")
+      }
     }
 
     @Test func `a server that is not there is told of at once`() throws {

@@ -15,7 +15,7 @@ enum HubSchema {
       journals, joined, lanes, positions, dialect == .sqlite ? updatesInRows : "SELECT 1", pages, alerts, access,
       dialect == .sqlite ? "SELECT 1" : links, gatewayChannels(dialect),
       steadyClock, journeyKey, reading, tokenGateways, retention, replaced, told, contactClocks, wantedHearers,
-      sources(dialect), queueClock,
+      sources(dialect), queueClock, settled,
     ]
     return all.enumerated().map { index, sql in
       (index + 1, dialect == .sqlite ? sql.replacing("@ID", with: "INTEGER PRIMARY KEY AUTOINCREMENT") : postgres(sql))
@@ -218,6 +218,13 @@ enum HubSchema {
   private static let queueClock = """
     CREATE TABLE queue_clock(
       boot TEXT PRIMARY KEY, elapsed INTEGER NOT NULL, uptime INTEGER NOT NULL, wall INTEGER) WITHOUT ROWID
+    """
+
+  /// `settled`: where a message is told best beyond what others take of that gateway, when it may have been sent by what was told within that, -1: nothing was.
+  /// `beyond`: such updates.
+  private static let settled = """
+    ALTER TABLE messages ADD COLUMN settled INTEGER;
+    ALTER TABLE updates ADD COLUMN beyond INTEGER NOT NULL DEFAULT 0
     """
 
   /// Which channels each gateway has told of: that it has joined them, or of a message there. Of others it gets nothing.

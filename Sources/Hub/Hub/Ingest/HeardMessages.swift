@@ -47,10 +47,10 @@ extension HubStore {
   }
 
   /// `row` gets the identity of each message that was not here, or that is told better now; `hearer` the messages that a `wanted` gateway had not
-  /// told of.
+  /// told of; `unsettled` is as of `unsettledCall`.
   func heardCalls(
     _ batches: [PreparedBatch], wanted: Set<String>, hearer: @escaping (HearerOfMessage) -> Void,
-    _ row: @escaping (any HubRow) -> Void
+    unsettled: @escaping (HearerOfMessage, _ isFirst: Bool, ToldBefore) -> Void, _ row: @escaping (any HubRow) -> Void
   ) -> [HubCall] {
     var (best, hearers) = (HeardBest(), [OneHearing]())
     for batch in batches {
@@ -67,7 +67,10 @@ extension HubStore {
     let knowing = messages.filter { $0.sent > 0 }
     func least(_ value: String) -> String { "CASE WHEN \(value) < arrived THEN \(value) ELSE arrived END" }
     let (change, condition) = (
-      "UPDATE messages SET at = \(least("v.at")), sent = \(least("v.sent"))",
+      """
+      UPDATE messages SET at = \(least("v.at")), sent = \(least("v.sent")),
+      settled = coalesce(messages.settled, messages.sent)
+      """,
       "identity = v.identity AND \(least("v.sent")) > messages.sent + \(Self.better)"
     )
     return [
@@ -88,6 +91,7 @@ extension HubStore {
           ("identity", .texts(knowing.map(\.heard.identity))), ("at", .integers(knowing.map(\.at))),
           ("sent", .integers(knowing.map(\.sent))),
         ], row: row),
+      unsettledCall(hearers, unsettled),
       HubCall(
         "SELECT m.identity, v.gateway FROM @rows JOIN messages m ON m.identity = v.identity WHERE \(isNew)",
         one: "SELECT m.identity, v.gateway FROM messages m WHERE m.identity = v.identity AND \(isNew)",
@@ -111,71 +115,6 @@ extension HubStore {
           ("at", .integers(hearers.map(\.at))), ("body", .texts(hearers.map(\.heard.report))),
         ]),
     ]
-  }
-
-  // MARK: For those who take what some heard
-
-  /// Each message once, by whichever of those that a gateway named told of it first; and again by one that has it later by more than a little, like what
-  /// is told to all. However many heard it, the list holds as many messages.
-  func heardLists(_ hearings: [OneHearing], _ work: Work) -> [BucketPlace: [Update]] {
-    var lists: [String: HeardBest] = [:]
-    for hearing in hearings {
-      guard let channel = hearing.heard.channel else { continue }
-      for gateway in work.wanted[hearing.gateway] ?? []
-      where work.known.contains(GatewayChannel(gateway: gateway, channel: channel)) {
-        let before = work.listed[HearerOfMessage(identity: hearing.heard.identity, gateway: gateway)]
-        if let before, hearing.sent <= before || hearing.sent - before <= Self.better { continue }
-        lists[gateway, default: HeardBest()].add(hearing)
-      }
-    }
-    var updates: [BucketPlace: [Update]] = [:]
-    for (gateway, best) in lists {
-      updates[BucketPlace(scope: gateway, name: Self.heardBucket)] = best.hearings.compactMap { hearing in
-        hearing.heard.update.map {
-          Update(identity: hearing.heard.identity, body: $0, source: hearing.gateway)
-        }
-      }
-    }
-    return updates
-  }
-
-  /// Which of these messages one of those that a gateway named has told of before, and when they may have been sent by what is in its list. What has left
-  /// that since is not told again.
-  func listedCall(_ work: Work, _ row: @escaping (HearerOfMessage, Int64) -> Void) -> HubCall {
-    var asked: Set<HearerOfMessage> = []
-    for batch in work.accepted {
-      for case .heard(let heard) in batch.events.map(\.effect) where heard.update != nil {
-        for gateway in work.wanted[batch.gateway] ?? [] {
-          asked.insert(HearerOfMessage(identity: heard.identity, gateway: gateway))
-        }
-      }
-    }
-    let rows = Array(asked)
-    let told = """
-      LEFT JOIN updates u ON u.gateway = v.gateway AND u.gateway <> '' AND u.bucket = '\(Self.heardBucket)'
-      AND u.id = v.identity AND u.body <> ''
-      """
-    // Those whom a gateway named are few; those who heard a message may be many.
-    let isHeard = """
-      EXISTS (SELECT 1 FROM wanted_hearers w CROSS JOIN heard h
-      WHERE w.gateway = v.gateway AND h.message = m.position AND h.gateway = w.hearer)
-      """
-    return HubCall(
-      """
-      SELECT v.identity, v.gateway, u.at, u.body FROM @rows JOIN messages m ON m.identity = v.identity \(told)
-      WHERE \(isHeard)
-      """,
-      one:
-        "SELECT v.identity, v.gateway, u.at, u.body FROM messages m \(told) WHERE m.identity = v.identity AND \(isHeard)",
-      [("identity", .texts(rows.map(\.identity))), ("gateway", .texts(rows.map(\.gateway)))]
-    ) {
-      let place = HearerOfMessage(identity: $0.text(0), gateway: $0.text(1))
-      guard let body = $0.textIfAny(3), let sent = PreparedEvent.Heard.sent(byUpdate: body) else {
-        return row(place, .max)
-      }
-      // Never later than it came, whatever a clock says.
-      row(place, min(sent, $0.integer(2)))
-    }
   }
 
   /// Of the gateways that take what wanted ones hear: which of these messages' channels they know.

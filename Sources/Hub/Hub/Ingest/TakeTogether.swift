@@ -6,14 +6,17 @@ import SQLite
 /// Batches of any gateways in one transaction, table by table: however many they are, a server is asked four times.
 extension HubStore {
   /// Stores the new events of the batches, and answers each, in order. A batch behind a gap is left out.
-  func take(_ batches: [PreparedBatch]) throws(HubDatabaseError) -> [Taken] { try keep(batches).answers }
+  func take(_ batches: [PreparedBatch], now: ContinuousClock.Instant = .now) throws(HubDatabaseError) -> [Taken] {
+    try keep(batches, now).answers
+  }
 
   /// Stores the new events of batches that are not in order, and returns how many those are. Gateways' positions stay as they are.
-  func keepUnordered(_ batches: [PreparedBatch]) throws(HubDatabaseError) -> Int { try keep(batches).added.count }
+  func keepUnordered(_ batches: [PreparedBatch]) throws(HubDatabaseError) -> Int { try keep(batches, .now).added.count }
 
-  private func keep(_ batches: [PreparedBatch]) throws(HubDatabaseError) -> Work {
+  private func keep(_ batches: [PreparedBatch], _ now: ContinuousClock.Instant) throws(HubDatabaseError) -> Work {
     let done = try database.retrying { () throws(HubDatabaseError) in
       beginAnew()
+      tellers.begin(now: now)
       var work = Work()
       let known = try begin(batches, &work)
       settle(batches, known, &work)
@@ -25,6 +28,7 @@ extension HubStore {
       try finish(batches, work)
       return work
     }
+    tellers.commit()
     tellNews()
     done.divergent.keys.first?.tell()
     return done
@@ -103,18 +107,24 @@ extension HubStore {
         added.insert(EventKey(gateway: row.text(0), epoch: row.text(1), seq: row.integer(2)))
       }
     ]
-    var (known, listed): (Set<GatewayChannel>, [HearerOfMessage: Int64]) = ([], [:])
+    var (known, listed): (Set<GatewayChannel>, [HearerOfMessage: ToldBefore]) = ([], [:])
     if !work.wanted.isEmpty {
       // Another transaction may be about the same message, heard by another one.
       let lists = Set(work.wanted.values.flatMap(\.self)).sorted().map { "\(Self.heardBucket) \($0)" }
       calls = database.locking(lists) + calls
-      calls.append(listedCall(work) { listed[$0] = max(listed[$0] ?? 0, $1) })
+      calls.append(
+        listedCall(work) { listed[$0, default: ToldBefore(sent: $1)].add($1, isBeyond: $2) })
       calls.append(knownChannelsCall(work) { known.insert($0) })
     }
-    var heardByWanted: Set<HearerOfMessage> = []
-    calls += heardCalls(work.accepted, wanted: Set(work.wanted.keys), hearer: { heardByWanted.insert($0) }) {
-      told.insert($0.text(0))
-    }
+    var (heardByWanted, first): (Set<HearerOfMessage>, Set<HearerOfMessage>) = ([], [])
+    var unsettled: [String: ToldBefore] = [:]
+    calls += heardCalls(
+      work.accepted, wanted: Set(work.wanted.keys), hearer: { heardByWanted.insert($0) },
+      unsettled: { hearer, isFirst, state in
+        unsettled[hearer.identity] = state
+        if isFirst { first.insert(hearer) }
+      }
+    ) { told.insert($0.text(0)) }
     let gone = work.accepted.flatMap { batch in
       batch.events.compactMap { event in
         if case .contactRemoved(let key) = event.effect { ContactPlace(batch.gateway, key) } else { nil }
@@ -132,6 +142,7 @@ extension HubStore {
     try database.perform(calls, begins: false, ends: false)
     (work.added, work.told, work.removed) = (added, told, removed)
     (work.heardByWanted, work.known, work.listed) = (heardByWanted, known, listed)
+    (work.unsettled, work.reportFirst) = (unsettled, first)
   }
 
   private func eventsCall(
@@ -162,7 +173,7 @@ extension HubStore {
     var radios: [String: String] = [:]
     var events: [String: Int64] = [:]
     var updates: [BucketPlace: [Update]] = [:]
-    var heardBest = HeardBest()
+    var tellings = Tellings(of: "")
     var (heardByWanted, toldOfWanted): ([OneHearing], Set<HearerOfMessage>) = ([], [])
     var known: Set<EventKey> = []
     var joined: Set<GatewayChannel> = []
@@ -177,10 +188,14 @@ extension HubStore {
         case .none: break
         case .heard(let heard):
           guard heard.update != nil else { break }
-          if work.told.contains(heard.identity) { heardBest.add(heard, from: batch) }
-          let hearer = HearerOfMessage(identity: heard.identity, gateway: batch.gateway)
-          if work.heardByWanted.contains(hearer), toldOfWanted.insert(hearer).inserted {
-            heardByWanted.append(OneHearing(heard, from: batch))
+          let hearing = OneHearing(heard, from: batch)
+          let before = work.told.contains(heard.identity) ? nil : work.unsettled[heard.identity]
+          if work.told.contains(heard.identity) || before != nil {
+            let isFirst = before == nil || work.reportFirst.contains(hearing.hearer)
+            tellings.add(hearing, isFirst: isFirst, after: before, &tellers)
+          }
+          if work.heardByWanted.contains(hearing.hearer), toldOfWanted.insert(hearing.hearer).inserted {
+            heardByWanted.append(hearing)
           }
         case .contact(let key):
           contacts[ContactPlace(batch.gateway, key)] = KeptContact(event.body, event.event, came: batch.at)
@@ -195,11 +210,9 @@ extension HubStore {
         }
       }
     }
-    for hearing in heardBest.hearings {
-      guard let channel = hearing.heard.channel, let body = hearing.heard.update else { continue }
-      let place = BucketPlace(scope: "", name: "channel/\(channel)")
-      updates[place, default: []].append(
-        Update(identity: hearing.heard.identity, body: body, source: hearing.gateway))
+    for telling in tellings.all {
+      guard let channel = telling.hearing.heard.channel, let update = telling.update else { continue }
+      updates[BucketPlace(scope: "", name: "channel/\(channel)"), default: []].append(update)
     }
     // What those who take it alone may have left out, each in a list of its own: the others pay nothing for it.
     for (place, list) in heardLists(heardByWanted, work) { updates[place] = list }
@@ -209,9 +222,10 @@ extension HubStore {
       progressCalls(batches, work, events, radios)
       + [contactsCall(contacts, areOrdered: batches.allSatisfy(\.isOrdered))] + channelsCalls(joined)
       + [
+        settledCall(tellings, work.unsettled),
         bucketsCall(updates, now: batches.map(\.at).max() ?? 0) {
           numbered[BucketPlace(scope: $0.text(0), name: $0.text(1))] = ($0.integer(2), $0.integer(3))
-        }
+        },
       ]
     if updates.isEmpty {
       return try database.perform(calls + database.notifying(news), begins: false, ends: true)
@@ -361,12 +375,14 @@ extension HubStore {
       }
     }
     return HubCall(
-      into: "updates", [("gateway", "v.scope")] + Self.same("bucket", "seq", "id", "at", "body", "source"), "",
+      into: "updates", [("gateway", "v.scope")] + Self.same("bucket", "seq", "id", "at", "body", "source", "beyond"),
+      "",
       [
         ("scope", .texts(rows.map(\.place.scope))), ("bucket", .texts(rows.map(\.place.name))),
         ("seq", .integers(rows.map(\.seq))), ("id", .texts(rows.map(\.update.identity))),
         ("at", .integers(rows.map(\.at))), ("body", .texts(rows.map(\.update.body))),
         ("source", .texts(rows.map(\.update.source))),
+        ("beyond", .integers(rows.map { $0.update.isBeyond ? 1 : 0 })),
       ])
   }
 }

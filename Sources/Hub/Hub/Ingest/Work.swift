@@ -36,6 +36,8 @@ extension HubStore {
     let body: String
     /// The gateway that told of it.
     let source: String
+    /// Whether that one tells more than others take of it.
+    let isBeyond: Bool
   }
 
   /// A channel that a gateway knows.
@@ -67,8 +69,12 @@ extension HubStore {
     var known: Set<GatewayChannel> = []
     /// Messages that such a gateway has not told of before.
     var heardByWanted: Set<HearerOfMessage> = []
-    /// Of those that a gateway has in its list of what wanted ones heard, by that gateway: when they may have been sent, by what it was told.
-    var listed: [HearerOfMessage: Int64] = [:]
+    /// Of those that a gateway has, or had, in its list of what wanted ones heard, by that gateway: what it was told.
+    var listed: [HearerOfMessage: ToldBefore] = [:]
+    /// Identities of messages that are not settled as they were told.
+    var unsettled: [String: ToldBefore] = [:]
+    /// Who had not reported those before.
+    var reportFirst: Set<HearerOfMessage> = []
     var removed: [ContactPlace: String] = [:]
     /// What is here under a number that also came for another event.
     var divergent: [EventKey: StoredEvent] = [:]

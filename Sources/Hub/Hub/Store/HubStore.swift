@@ -45,6 +45,8 @@ public actor HubStore {
   /// Commands that have ended, and alerts told of, by gateway: every so many, its old ones are forgotten.
   var ended = EachSoMany(100)
   var alertsTold = EachSoMany(64)
+  /// A gateway's batches all come by one store of a hub.
+  var tellers = TellerRates()
   /// `nil`: nobody has asked how old anything is.
   var passed: PassedTime?
   private var listener: @Sendable (HubNews) -> Void = { _ in }

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: MIT
+
+/// What the lists of messages are told: each message by the first who reports it, and again by one that has it later by more than a little. What a gateway tells
+/// beyond what others take of it, they may have left out: so that counts for nothing where another one reports the same, as if it had not been told. Otherwise a
+/// stolen token floods, and then has nobody hear of what it reports a moment before an honest gateway does.
+extension HubStore {
+  /// What a list was told of a message, as the latest time at which it may have been sent.
+  struct ToldBefore {
+    /// By all that was told.
+    var sent: Int64
+    /// By what others take of those who told it; `nil`: nothing was.
+    var settled: Int64?
+
+    mutating func add(_ sent: Int64, isBeyond: Bool) {
+      self.sent = max(self.sent, sent)
+      if !isBeyond { settled = max(settled ?? 0, sent) }
+    }
+  }
+
+  /// What a transaction tells a list.
+  struct Tellings {
+    /// The gateway whose list it is; empty: those of channels.
+    let list: String
+    private(set) var all: [Telling] = []
+    private(set) var states: [String: ToldBefore] = [:]
+    private var places: [String: Int] = [:]
+    private var tellers: Set<HearerOfMessage> = []
+
+    init(of list: String) { self.list = list }
+
+    /// `isFirst`: its gateway had not reported that message before this transaction.
+    mutating func add(
+      _ hearing: OneHearing, isFirst: Bool, after before: ToldBefore?, _ rates: inout TellerRates
+    ) {
+      guard let channel = hearing.heard.channel else { return }
+      let (identity, gateway, sent) = (hearing.heard.identity, hearing.gateway, hearing.sent)
+      let (state, place) = (states[identity] ?? before, places[identity])
+      let isBetter = state.map { Self.isLater(sent, than: $0.sent) } ?? true
+      let isOpen = state.map { $0.settled.map { Self.isLater(sent, than: $0) } ?? true } ?? true
+      // Once by each, and by nobody of whom others take no more.
+      let mayTell = isFirst && !tellers.contains(hearing.hearer) && !rates.isFull(list, gateway, channel: channel)
+      guard isBetter || isOpen && mayTell else { return }
+      let isBeyond = rates.tell(list, gateway, channel: channel)
+      let telling = Telling(hearing: hearing, isBeyond: isBeyond)
+      tellers.insert(hearing.hearer)
+      states[identity, default: state ?? ToldBefore(sent: sent)].add(sent, isBeyond: isBeyond)
+      if isBetter, let place, !isBeyond || all[place].hearing.gateway == gateway {
+        all[place] = telling
+      } else {
+        places[identity] = all.count
+        all.append(telling)
+      }
+    }
+
+    private static func isLater(_ sent: Int64, than other: Int64) -> Bool {
+      sent > other && sent - other > HubStore.better
+    }
+  }
+
+  struct Telling {
+    let hearing: OneHearing
+    let isBeyond: Bool
+
+    var update: Update? {
+      hearing.heard.update.map {
+        Update(identity: hearing.heard.identity, body: $0, source: hearing.gateway, isBeyond: isBeyond)
+      }
+    }
+  }
+
+  // MARK: For all on a channel
+
+  /// Messages that are not settled as they were told, and whether a gateway had reported them. On a server others wait from here to the commit.
+  func unsettledCall(
+    _ hearers: [OneHearing], _ row: @escaping (HearerOfMessage, _ isFirst: Bool, ToldBefore) -> Void
+  ) -> HubCall {
+    let columns = """
+      m.identity, v.gateway, m.sent, m.settled,
+      CASE WHEN EXISTS (SELECT 1 FROM heard h WHERE h.message = m.position AND h.gateway = v.gateway) THEN 0 ELSE 1 END
+      """
+    return HubCall(
+      """
+      SELECT \(columns) FROM @rows JOIN messages m ON m.identity = v.identity WHERE m.settled IS NOT NULL
+      ORDER BY m.position FOR UPDATE OF m
+      """, one: "SELECT \(columns) FROM messages m WHERE m.identity = v.identity AND m.settled IS NOT NULL",
+      [("identity", .texts(hearers.map(\.heard.identity))), ("gateway", .texts(hearers.map(\.gateway)))]
+    ) {
+      let hearer = HearerOfMessage(identity: $0.text(0), gateway: $0.text(1))
+      let settled = $0.integer(3)
+      row(hearer, $0.integer(4) == 1, ToldBefore(sent: $0.integer(2), settled: settled < 0 ? nil : settled))
+    }
+  }
+
+  /// As far as that has changed.
+  func settledCall(_ tellings: Tellings, _ before: [String: ToldBefore]) -> HubCall {
+    var rows: [(identity: String, settled: Int64?)] = []
+    for (identity, state) in tellings.states.sorted(by: { $0.key < $1.key }) {
+      let settled = [state.settled, before[identity]?.settled].compactMap(\.self).max() ?? -1
+      if settled < state.sent {
+        rows.append((identity, settled))
+      } else if before[identity] != nil {
+        rows.append((identity, nil))
+      }
+    }
+    return HubCall(
+      "UPDATE messages SET settled = v.settled FROM @rows WHERE messages.identity = v.identity",
+      one: "UPDATE messages SET settled = v.settled WHERE identity = v.identity",
+      [("identity", .texts(rows.map(\.identity))), ("settled", .integers(rows.map(\.settled)))])
+  }
+
+  // MARK: For those who take what some heard
+
+  /// Each message once, by whichever of those that a gateway named told of it first; and again like what is told to all. However many heard it, the list
+  /// holds as many messages.
+  func heardLists(_ hearings: [OneHearing], _ work: Work) -> [BucketPlace: [Update]] {
+    var lists: [String: Tellings] = [:]
+    for hearing in hearings {
+      guard let channel = hearing.heard.channel else { continue }
+      for gateway in work.wanted[hearing.gateway] ?? []
+      where work.known.contains(GatewayChannel(gateway: gateway, channel: channel)) {
+        let before = work.listed[HearerOfMessage(identity: hearing.heard.identity, gateway: gateway)]
+        lists[gateway, default: Tellings(of: gateway)].add(hearing, isFirst: true, after: before, &tellers)
+      }
+    }
+    var updates: [BucketPlace: [Update]] = [:]
+    for (gateway, tellings) in lists {
+      updates[BucketPlace(scope: gateway, name: Self.heardBucket)] = tellings.all.compactMap(\.update)
+    }
+    return updates
+  }
+
+  /// Which of these messages one of those that a gateway named has told of before, and what its list was told. What has left that since, such as by a flood of
+  /// the same gateway, is not settled.
+  func listedCall(_ work: Work, _ row: @escaping (HearerOfMessage, _ sent: Int64, _ isBeyond: Bool) -> Void) -> HubCall
+  {
+    var asked: Set<HearerOfMessage> = []
+    for batch in work.accepted {
+      for case .heard(let heard) in batch.events.map(\.effect) where heard.update != nil {
+        for gateway in work.wanted[batch.gateway] ?? [] {
+          asked.insert(HearerOfMessage(identity: heard.identity, gateway: gateway))
+        }
+      }
+    }
+    let rows = Array(asked)
+    let told = """
+      LEFT JOIN updates u ON u.gateway = v.gateway AND u.gateway <> '' AND u.bucket = '\(Self.heardBucket)'
+      AND u.id = v.identity AND u.body <> ''
+      """
+    // Those whom a gateway named are few; those who heard a message may be many.
+    let isHeard = """
+      EXISTS (SELECT 1 FROM wanted_hearers w CROSS JOIN heard h
+      WHERE w.gateway = v.gateway AND h.message = m.position AND h.gateway = w.hearer)
+      """
+    let columns = "v.identity, v.gateway, u.at, u.body, u.beyond"
+    return HubCall(
+      "SELECT \(columns) FROM @rows JOIN messages m ON m.identity = v.identity \(told) WHERE \(isHeard)",
+      one: "SELECT \(columns) FROM messages m \(told) WHERE m.identity = v.identity AND \(isHeard)",
+      [("identity", .texts(rows.map(\.identity))), ("gateway", .texts(rows.map(\.gateway)))]
+    ) {
+      let place = HearerOfMessage(identity: $0.text(0), gateway: $0.text(1))
+      guard let body = $0.textIfAny(3) else { return row(place, .max, true) }
+      // Never later than it came, whatever a clock says.
+      let sent = PreparedEvent.Heard.sent(byUpdate: body).map { [came = $0.integer(2)] in min($0, came) } ?? .max
+      row(place, sent, $0.integer(4) == 1)
+    }
+  }
+}
