@@ -438,4 +438,22 @@ import Testing
     #expect(rates.isFull("", "thief", channel: "x"))
     #expect(rates.count <= 16_386)
   }
+
+  // MARK: What is not taken
+
+  @Test(arguments: ["b", "g"])
+  func `a message under the number of another event is told when it comes under one of its own`(again: String)
+    async throws
+  {
+    let store = try await store()
+    try await store.setWantedHearers([HubStore.WantedHearers(gateway: "c", hearers: ["g", "b"])])
+    try await take(store, [Self.report("g", text: "before")])
+    var refused = Self.report("g")
+    refused.takesConflicts = true
+    #expect(try await store.take([refused]) == [.conflict(1)])
+    var batch = Self.report(again)
+    (batch.epoch, batch.before) = ("f", "e")
+    try await take(store, [batch])
+    for own in [false, true] { #expect(try await tellers(store, own: own) == [again]) }
+  }
 }

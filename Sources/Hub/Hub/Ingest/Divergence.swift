@@ -101,6 +101,12 @@ extension HubStore {
     }
   }
 
+  /// What is here in the place of events whose senders are told so.
+  func refusals(_ work: Work) -> [EventKey: StoredEvent] {
+    let keys = Set(work.accepted.filter(\.takesConflicts).flatMap { batch in batch.events.map(batch.key) })
+    return work.divergent.filter { keys.contains($0.key) }
+  }
+
   /// Takes back what was to be acknowledged of, and behind, a number that stands for another event here.
   func withdraw(_ known: [Epoch: Progress], _ work: inout Work) {
     var broken: Set<Epoch> = []

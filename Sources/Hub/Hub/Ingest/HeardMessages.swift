@@ -46,22 +46,22 @@ extension HubStore {
     }
   }
 
-  /// `row` gets the identity of each message that was not here, or that is told better now; `hearer` the messages that a `wanted` gateway had not
-  /// told of; `unsettled` is as of `unsettledCall`.
+  /// `row` gets the identity of each message that was not here, or that is told better now; `hearer` the messages that a gateway had not
+  /// told of whose messages some take alone; `unsettled` is as of `unsettledCall`.
   func heardCalls(
-    _ batches: [PreparedBatch], wanted: Set<String>, hearer: @escaping (HearerOfMessage) -> Void,
+    _ work: Work, hearer: @escaping (HearerOfMessage) -> Void,
     unsettled: @escaping (HearerOfMessage, _ isFirst: Bool, ToldBefore) -> Void, _ row: @escaping (any HubRow) -> Void
   ) -> [HubCall] {
     var (best, hearers) = (HeardBest(), [OneHearing]())
-    for batch in batches {
+    for batch in work.accepted {
       for event in batch.events {
-        guard case .heard(let heard) = event.effect else { continue }
+        guard case .heard(let heard) = event.effect, !work.isLeftOut(event, of: batch) else { continue }
         best.add(heard, from: batch)
         hearers.append(OneHearing(heard, from: batch))
       }
     }
     let messages = best.hearings
-    let ofWanted = wanted.isEmpty ? [] : hearers.filter { wanted.contains($0.gateway) }
+    let ofWanted = hearers.filter { work.wanted[$0.gateway] != nil }
     let isNew = "NOT EXISTS (SELECT 1 FROM heard h WHERE h.message = m.position AND h.gateway = v.gateway)"
     // Who knows nothing better than others is not asked about.
     let knowing = messages.filter { $0.sent > 0 }

@@ -14,17 +14,25 @@ extension HubStore {
   func keepUnordered(_ batches: [PreparedBatch]) throws(HubDatabaseError) -> Int { try keep(batches, .now).added.count }
 
   private func keep(_ batches: [PreparedBatch], _ now: ContinuousClock.Instant) throws(HubDatabaseError) -> Work {
+    var refused: [EventKey: StoredEvent] = [:]
     let done = try database.retrying { () throws(HubDatabaseError) in
       beginAnew()
       tellers.begin(now: now)
       var work = Work()
+      work.refused = refused
       let known = try begin(batches, &work)
       settle(batches, known, &work)
       try findMoved(&work)
       try setBeside(&work)
       try keepEvents(&work)
       try findDivergent(&work)
-      if !work.divergent.isEmpty { withdraw(known, &work) }
+      if !work.divergent.isEmpty {
+        let unknown = refusals(work).filter { refused[$0.key] == nil }
+        refused.merge(unknown) { _, new in new }
+        // Once more, without what they say: a message of theirs would be known, and nobody told of it, whoever else hears it.
+        if !unknown.isEmpty { throw HubDatabaseError(kind: .conflict, message: "events are here with other content") }
+        withdraw(known, &work)
+      }
       try finish(batches, work)
       return work
     }
@@ -119,7 +127,7 @@ extension HubStore {
     var (heardByWanted, first): (Set<HearerOfMessage>, Set<HearerOfMessage>) = ([], [])
     var unsettled: [String: ToldBefore] = [:]
     calls += heardCalls(
-      work.accepted, wanted: Set(work.wanted.keys), hearer: { heardByWanted.insert($0) },
+      work, hearer: { heardByWanted.insert($0) },
       unsettled: { hearer, isFirst, state in
         unsettled[hearer.identity] = state
         if isFirst { first.insert(hearer) }

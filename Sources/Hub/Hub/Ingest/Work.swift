@@ -78,6 +78,8 @@ extension HubStore {
     var removed: [ContactPlace: String] = [:]
     /// What is here under a number that also came for another event.
     var divergent: [EventKey: StoredEvent] = [:]
+    /// That of events that are not taken, as was found out before this transaction was begun once more.
+    var refused: [EventKey: StoredEvent] = [:]
     /// Under which epoch each of those events is kept, by the place that it would have alone.
     var beside: [EventKey: String] = [:]
     /// Events that are here under the number that they had in the epoch before.
@@ -91,6 +93,12 @@ extension HubStore.Work {
   /// Whether its number stands for another event here.
   func diverges(_ event: PreparedEvent, of batch: PreparedBatch) -> Bool {
     divergent[batch.key(event)].map { !$0.isSame(as: event) } ?? false
+  }
+
+  /// Whether what it says is nothing new, or is not taken.
+  func isLeftOut(_ event: PreparedEvent, of batch: PreparedBatch) -> Bool {
+    let key = batch.key(event)
+    return moved.contains(key) || batch.takesConflicts && refused[key].map { !$0.isSame(as: event) } ?? false
   }
 
   /// Whether its events may be here under other epochs.
