@@ -134,11 +134,13 @@ public final class Consumption: Sendable {
   }
 
   private func note(_ item: Item, _ work: inout Work) {
+    let body = item.event.body
+    let (count, most) = (body["count"]?.count, body["at_most"]?.count)
+    work.counts.missing = work.counts.missing.addingReportingOverflow(Int(clamping: count ?? most ?? 0)).partialValue
     // Of a lost database nobody may know how many.
-    let count = (item.event.body["count"] ?? item.event.body["at_most"])?.count ?? 1
-    work.counts.missing = work.counts.missing.addingReportingOverflow(Int(clamping: count)).partialValue
-    let reason = item.event.body["reason"]?.string?.prefix(40) ?? "?"
-    gaps.say("gateway \(item.gateway) has no more \(count) events before \(item.event.seq) (\(reason))")
+    let lost = count.map { "\($0) events" } ?? most.map { "at most \($0) events" } ?? "nobody knows how many events"
+    let reason = body["reason"]?.string?.prefix(40) ?? "?"
+    gaps.say("gateway \(item.gateway) has lost, before event \(item.event.seq): \(lost) (\(reason))")
   }
 
   /// One of each epoch, in the order of seq: brokers may turn publications round.

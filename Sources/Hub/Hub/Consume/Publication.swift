@@ -34,21 +34,13 @@ public struct Publication: Sendable, Equatable {
   /// `nil`: nothing for a hub, such as whether a gateway is online, commands and their answers. `patterns`: of the topics that are
   /// consumed; the first that fits says whose the topic is.
   func meaning(_ patterns: [TopicPattern]) throws(Refusal) -> Events? {
-    guard isForCommands else { return try eventsMeaning(patterns) }
-    // `try?`: what cannot be read there is no event.
-    return try? commandsMeaning(patterns)
+    isForCommands ? nil : try eventsMeaning(patterns)
   }
 
-  /// What clients ask of a gateway comes there. Older gateways told there of commands, too, and of nothing else.
+  /// What clients ask of a gateway comes there. Who may ask does not speak for the gateway: it would end commands as done, and take numbers.
   private var isForCommands: Bool {
     topic.utf8.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false).last?
       .elementsEqual("command".utf8) ?? false
-  }
-
-  /// `nil` or an error: it is a command, whatever it says.
-  private func commandsMeaning(_ patterns: [TopicPattern]) throws(Refusal) -> Events? {
-    let events = try eventsMeaning(patterns)
-    return events?.events.allSatisfy { $0.kind == "command" } == true ? events : nil
   }
 
   private func eventsMeaning(_ patterns: [TopicPattern]) throws(Refusal) -> Events? {
