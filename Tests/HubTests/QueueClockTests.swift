@@ -79,7 +79,7 @@ import Testing
   {
     do {
       let old = try Database(location: scratch.location("hub.db"))
-      let before = HubSchema.steps(.sqlite).filter { !$0.sql.contains("queue_clock") }
+      let before = HubSchema.steps(.sqlite).prefix { !$0.sql.contains("queue_clock") }
       try old.migrate(before.map { Migration(number: $0.number, sql: $0.sql) })
       let ahead = Self.now * 2
       try old.execute(

@@ -597,8 +597,7 @@ def a_lost_database_and_a_wrong_region_are_told(world):
       const { status } = gateway;
       gateway.status = { ...status, radio: { ...status.radio, region_error: "it stays in #elsewhere" }, store: { ...status.store, loss: "the database was removed" } };
       gateway.changed();
-      return document.querySelector(".cards").innerText;
-    })""")
+    }).then(() => document.querySelector(".cards").innerText)""")
     assert "it stays in #elsewhere" in shown and "the database was removed" in shown, shown
 
 

@@ -164,7 +164,7 @@ function ownName(gateway) {
   return (/^[0-9a-f]{16}$/.test(gateway) && seen(row?.radio)) || gateway;
 }
 
-/** What a gateway is called. Names, and the radio by which it got one, are what it says of itself; its id is what its token allows: it is shown where two are called the same. */
+/** What a gateway is called. Names are what it says of itself; its id is what its token allows: it is shown where two are called the same. */
 export function gatewayName(gateway) {
   const name = ownName(gateway);
   return name !== gateway && fleet.isShared(name) ? `${name} (${gateway})` : name;

@@ -31,14 +31,14 @@ export function initial(name) {
   return /[\p{L}\p{N}\p{Extended_Pictographic}]/u.test(first) ? cut(first, 1).toLocaleUpperCase() : "·";
 }
 
-/** What names share that look alike at a glance; empty: nothing of it is seen. */
+/** What names share that look alike; empty: nothing is seen. */
 export function gist(name) {
-  return name.normalize("NFKC").replace(/[\s\p{Cc}\p{Cf}\p{Default_Ignorable_Code_Point}\u2800\ufffd]/gu, "").toLocaleLowerCase();
+  return name.normalize("NFKC").replace(/[\s\p{Cc}\p{Cf}\p{DI}\u2800\ufffd]/gu, "").toLocaleLowerCase();
 }
 
 /** The name, if something of it is seen. */
 export function seen(name) {
-  return name && (/[!-~]/.test(name) || gist(name)) ? name : "";
+  return name && gist(name) ? name : "";
 }
 
 /** A name, isolated: what it does to the direction of letters ends with it. */
