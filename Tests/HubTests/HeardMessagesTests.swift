@@ -47,6 +47,21 @@ import Testing
     }
   }
 
+  @Test func `who has not told of a channel is told so, and gets nothing of it`() async throws {
+    let store = try await store()
+    _ = try await store.take([Self.report("a")])
+    func page(_ bucket: String, of gateway: String) async throws -> JSONValue {
+      try JSONValue(
+        parsing: await store.updates(bucket, of: gateway, from: HubStore.Position(after: 0), until: nil, limit: 10))
+    }
+    let (joined, other) = (
+      try await page("channel/\(Self.channel)", of: "c"), try await page("channel/\(Self.channel)", of: "d")
+    )
+    #expect(joined["joined"] == nil && joined["updates"]?.array?.count == 1)
+    #expect(other["joined"]?.bool == false && other["updates"]?.array?.isEmpty == true)
+    #expect(try await page("commands", of: "d")["joined"] == nil)
+  }
+
   private func list(_ store: HubStore, since: Int64?, gateway: String? = nil) async throws -> [Int64] {
     let query = ListQuery(limit: 10, since: since, gateway: gateway)
     let page = try JSONValue(parsing: await store.messages(query))

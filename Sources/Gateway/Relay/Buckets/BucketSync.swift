@@ -53,11 +53,11 @@ public enum ChannelUpdateFate: Equatable, Sendable {
 /// Carries out what `CatchUp` decides, for one upstream: asks, applies, keeps.
 final class BucketSync: UpdatesListener {
   /// After a failure, and where the server cannot announce updates.
-  private static let pollInterval: Duration = .seconds(300)
+  static let pollInterval: Duration = .seconds(300)
   /// Where nothing is allowed, what waits at the hub is asked for to be refused. The hub says then how much of the journal it has, and so need not
   /// be greeted for that, which is due after an hour.
   private static let seldom: Duration = .seconds(3500)
-  private static let firstPause: Duration = .seconds(5)
+  static let firstPause: Duration = .seconds(5)
   /// Commands that may wait on disk here; the rest waits at the hub.
   private static let maxWaiting: Int64 = 200
   /// Pages of which nothing is applied, by bucket: of what was heard by radio, too, of what is not taken, or of a server that lies. Each bucket has
@@ -65,8 +65,10 @@ final class BucketSync: UpdatesListener {
   private var fruitless: [String: Ration] = [:]
   private static let fruitlessInterval: Duration = .seconds(30)
   /// Buckets that have used theirs up, and until when they wait.
-  private var held: [String: MonotonicTime] = [:]
+  var held: [String: MonotonicTime] = [:]
   private var heldLines = Ration.hourly
+  /// Of which channels the hub was told that this gateway has them, when, and how it is asked whether it knows by now.
+  var joined: [String: (told: MonotonicTime, tries: Backoff)] = [:]
   /// Buckets of messages, while the radio may hold the same ones.
   private var waitForRadio: Set<String> = []
   /// What is written into the journal for a server that lies, where it displaces what other upstreams lack. After a week away an honest one has
@@ -90,7 +92,7 @@ final class BucketSync: UpdatesListener {
   private var task: LoopTask?
   private let woken = Waiter()
   private var backoff = Backoff(first: firstPause, limit: pollInterval)
-  private var random = SystemRandomNumberGenerator()
+  var random = SystemRandomNumberGenerator()
   private var isReachable = false
   private var troubleLogged: String?
   /// Whose messages alone are taken, as the hub knows it.
@@ -289,6 +291,7 @@ final class BucketSync: UpdatesListener {
   ) async throws -> Bool {
     let answer = try await source.ask(.page(bucket: bucket, from: from, until: until, limit: limit, most: most))
     try Task.checkCancellation()
+    if answer?["joined"]?.bool != false { joined[bucket] = nil } else if joins(bucket, from) { return false }
     guard let answer, let page = CatchUp.Page(answer), let outcome = catchUp.read(page, of: bucket) else {
       throw Trouble(message: "the hub's answer about \(bucket) is invalid or missing")
     }
@@ -333,7 +336,7 @@ final class BucketSync: UpdatesListener {
   }
 
   private var heldWords: String? {
-    held.keys.min().map {
+    held.keys.filter { joined[$0] == nil }.min().map {
       "most of \($0) is of no use here: it is fetched once in \(Int(Self.fruitlessInterval.inSeconds)) s"
     }
   }
@@ -341,7 +344,7 @@ final class BucketSync: UpdatesListener {
   var report: UpdatesReport {
     UpdatesReport(
       upstream: upstream, isReachable: isReachable, lastSuccess: lastSuccess,
-      trouble: troubleLogged ?? heldWords ?? radioWords,
+      trouble: troubleLogged ?? heldWords ?? radioWords ?? joinWords,
       buckets: catchUp.statistics.map { name, position, remote, statistics in
         UpdatesReport.Bucket(
           name: name, seq: position.seq, behind: max(0, remote - position.seq), since: position.since,

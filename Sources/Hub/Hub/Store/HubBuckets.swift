@@ -223,7 +223,8 @@ extension HubStore {
 
   /// `{"bucket", "first", "last", "last_at", "more", "updates": [{"seq", "at", "id", "age_ms", "body"}]}`, or, if the
   /// gateway has other updates, `{"bucket", "diverged": true, "resume", "resume_at"}`. `most`: all pages up to the end are to have about so many
-  /// messages, each gateway its share; what is left out in a page is told as `left_out`, there, and where a list has lost some.
+  /// messages, each gateway its share; what is left out in a page is told as `left_out`, there, and where a list has lost some. `"joined": false`: the
+  /// gateway has not told of that channel, and gets nothing of it.
   public func updates(
     _ bucket: String, of gateway: String, from position: Position, until: Int64?, limit: Int, most: Int64? = nil,
     clocks: ClockReading = .now
@@ -252,6 +253,7 @@ extension HubStore {
     // Two questions, whatever there is: each is a way to a server and back.
     var (seq, first) = (Int64(0), Int64(1))
     var known: Int64?
+    var isJoined = !Self.isShared(bucket)
     var fit = PageFit(most: Self.bucketPageBytes)
     var (lost, marks) = ([String](), [Mark]())
     let isOfCommands = bucket.utf8.elementsEqual("commands".utf8)
@@ -265,7 +267,8 @@ extension HubStore {
           // One that came after the number of the bucket was read is on the next page.
           if $0.integer(0) <= seq { fit.add($0.integer(1)) }
         },
-      ] + (isOfMessages ? [lostCall(list, after: position.after) { lost.append($0) }] : [])
+      ] + (isJoined ? [] : [joinedCall(bucket, gateway) { isJoined = true }])
+        + (isOfMessages ? [lostCall(list, after: position.after) { lost.append($0) }] : [])
         + (isOfCommands ? [HubCall(Self.marks) { marks.append(Mark($0)) }] : []))
     if position.after > seq || (known != nil && position.at != nil && known != position.at) {
       return try diverged(bucket, scope, since: position.since ?? 0)
@@ -303,9 +306,18 @@ extension HubStore {
       json.field("last", last.seq)
       json.field("last_at", last.at)
       json.field("more", last.seq < end)
+      if !isJoined { json.field("joined", false) }
       if leftOut.count > 0 || (isOfMessages && most != nil) { leftOut.write(to: &json) }
       json.arrayField("updates") { json in for update in updates { json.raw(update) } }
     }
+  }
+
+  /// Whether the gateway has told of the channel. A hub that was put back, or is a new one, may have forgotten that.
+  private func joinedCall(_ bucket: String, _ gateway: String, _ row: @escaping () -> Void) -> HubCall {
+    HubCall(
+      "SELECT 1 FROM gateway_channels WHERE gateway = @1 AND channel = substr(@2, 9)",
+      values: [.text(gateway), .text(bucket)]
+    ) { _ in row() }
   }
 
   private static let dateOfUpdate = "SELECT at FROM updates WHERE gateway = @1 AND bucket = @2 AND seq = @3"

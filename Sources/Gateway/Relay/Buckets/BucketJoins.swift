@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import SQLite
+import Store
+import Timing
+
+/// A hub gives messages of a channel to gateways that have told of it.
+extension BucketSync {
+  /// The hub gives nothing of a channel before this gateway has told of it; one that is new, or was put back, may have forgotten that: it is told again. True:
+  /// what it has of it is asked for when it knows, as this gateway followed that channel before.
+  func joins(_ bucket: String, _ from: CatchUp.Position) -> Bool {
+    if joined[bucket].map({ loop.now - $0.told >= Self.pollInterval }) ?? true { announce(bucket) }
+    guard from.since > 0 || from.seq > 0, var join = joined[bucket] else { return false }
+    held[bucket] = loop.now + join.tries.next(using: &random)
+    joined[bucket] = join
+    catchUp.hold(bucket)
+    return true
+  }
+
+  private func announce(_ bucket: String) {
+    var (channel, region): (Channel?, String?)
+    store.ifReadable {
+      try store.eachChannel { if bucket == "channel/\($0.secret.digest)" { channel = channel ?? $0 } }
+      region = try channel.flatMap { try store.region(ofChannel: $0.secret.digest) }
+    }
+    guard let channel else { return }
+    log.notice(
+      "\(upstream): the hub does not know that this gateway has the channel \(channel.name.string): telling it")
+    store.write { [moment] store throws(SQLiteError) in
+      _ = try store.append(.channel, at: moment, body: EventBody.channel(channel, region: region))
+    }
+    let tries = joined[bucket]?.tries ?? Backoff(first: Self.firstPause, limit: Self.pollInterval)
+    joined[bucket] = (loop.now, tries)
+  }
+
+  var joinWords: String? {
+    held.keys.filter { joined[$0] != nil }.min().map { "the hub does not know yet that this gateway has \($0)" }
+  }
+}
