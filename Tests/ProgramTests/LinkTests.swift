@@ -141,6 +141,43 @@ extension WholeProgramTests {
       #expect(rig.hub?.lines.contains { $0.contains("two gateways") } == false, "\(rig.hub?.lines ?? [])")
     }
 
+    /// Holds a gateway's link as an upstream that it does not have.
+    private static let thief = """
+      import asyncio, sys
+      from websockets.asyncio.client import connect
+      async def main():
+          headers = {"Authorization": "Bearer " + sys.argv[2], "Meshpost-Upstream": sys.argv[3] + "/evil"}
+          async with connect(sys.argv[1], additional_headers=headers, subprotocols=["meshpost.v1"]) as link:
+              await link.send('{"type":"hello","protocol":2,"gateway":"%s","epoch":"%s"}' % (sys.argv[4], sys.argv[3]))
+              print("held", flush=True)
+              try:
+                  async for text in link: pass
+              except Exception as error:
+                  print("lost", error, flush=True)
+              print("lost", flush=True)
+      asyncio.run(main())
+      """
+
+    @Test func `whoever holds the link as an upstream that the gateway does not have loses it, and that is said`()
+      throws
+    {
+      let rig = try start()
+      let (id, epoch) = (rig.gatewayID ?? "", try #require(try rig.status()?["epoch"]?.string))
+      rig.gateway?.kill9()
+      let token = try String(contentsOfFile: rig.scratch.location("token"), encoding: .utf8)
+        .trimmingCharacters(in: .newlines)
+      let thief = try Program(
+        Program.python,
+        ["-c", Self.thief, "ws://127.0.0.1:\(rig.hubPort)/v1/gateways/\(id)/link", token, epoch, id])
+      try thief.line(with: "held")
+      try rig.startGateway()
+      try rig.gateway?.line(with: "as the upstream evil, which it does not have")
+      try thief.line(with: "lost")
+      try untilTrue("the link: \(try rig.status()?["upstreams"] ?? .null)") {
+        try rig.status()?["upstreams"]?.array?.first?["link"]?.string == "live"
+      }
+    }
+
     @Test func `a command that comes too soon waits in the queue`() throws {
       let rig = try start("commands_per_minute = 1")
       #expect(

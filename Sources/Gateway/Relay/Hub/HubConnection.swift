@@ -77,6 +77,9 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
   private var silences: KeepAlive
   var liveAgainAt: MonotonicTime?
   var hasToldFallBack = false
+  /// The next link takes the place of the one that the hub has.
+  var takesLinkBack = false
+  var rivalLines = Ration.hourly
   /// Why there is no live link, if an operator can do something about it.
   var linkTrouble: String?
   var states: [(name: String, body: [UInt8])] = []

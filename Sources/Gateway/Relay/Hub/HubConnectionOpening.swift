@@ -21,7 +21,8 @@ extension HubConnection {
       }
       headers.add("Authorization", "Bearer \(token)")
     }
-    headers.add(Self.upstreamField, "\(store.epoch)/\(PercentCoding.encode(settings.name))")
+    // Without it the hub gives this link the place of whichever there is.
+    if !takesLinkBack { headers.add(Self.upstreamField, "\(store.epoch)/\(PercentCoding.encode(settings.name))") }
     let socket = WebSocket(
       WebSocket.Settings(
         host: endpoint.host, port: endpoint.port, target: "\(path)/link", headers: headers,
@@ -103,7 +104,12 @@ extension HubConnection {
     case .notUpgraded(let response) where [429, 503].contains(response.status):
       return .failed(.retry(reason: "HTTP \(response.status)", after: nil))
     case .notUpgraded(let response) where response.status == 409 && response.headers[Self.upstreamField] != nil:
-      let holder = Visible.excerpt(response.headers[Self.upstreamField].flatMap { PercentCoding.decode($0) } ?? "?")
+      let name = response.headers[Self.upstreamField].flatMap { PercentCoding.decode($0) } ?? "?"
+      let holder = Visible.excerpt(name)
+      // What cannot be read now is believed.
+      if !takesLinkBack, store.ifReadable({ try store.hasUpstream(name) }) == false {
+        return await takeLinkBack(from: holder)
+      }
       linkTrouble = "this hub has a live link of this gateway already, by the upstream \(holder)"
       return await greetByHTTP(after: failure)
     case .notUpgraded, .blocked:
@@ -112,6 +118,20 @@ extension HubConnection {
       return await greetByHTTP(after: failure)
     case .unreachable, .closed, .cancelled: return .failed(.retry(reason: failure.description, after: nil))
     }
+  }
+
+  /// Whoever has the link comes as an upstream that this gateway never had: another one has its id, or somebody has its token. The hub sees then that two take
+  /// it from each other, and raises an alert.
+  private func takeLinkBack(from holder: String) async -> Greeting {
+    if rivalLines.take(at: loop.now) {
+      log.warning(
+        "\(place): somebody else has this gateway's live link, as the upstream \(holder), which it does not have: another gateway has the same id, "
+          + "or somebody has its token. Taking the link back (logged at most once an hour). See docs/hub.md, \"One identity, two histories\""
+      )
+    }
+    takesLinkBack = true
+    defer { takesLinkBack = false }
+    return await greet()
   }
 
   /// The same by HTTP. `failure`: of the link.

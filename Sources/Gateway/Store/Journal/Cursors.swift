@@ -155,6 +155,11 @@ extension Store {
     }
   }
 
+  /// Whether the gateway has, or had, an upstream of that name.
+  public func hasUpstream(_ name: String) throws(StoreError) -> Bool {
+    try translating { () throws(SQLiteError) in try names("true").contains { $0.isExactly(name) } }
+  }
+
   private func names(_ condition: String) throws(SQLiteError) -> [String] {
     var names: [String] = []
     try database.each("SELECT upstream FROM cursors WHERE \(condition)", []) { (row) throws(SQLiteError) in
