@@ -269,6 +269,29 @@ import Timing
     #expect(pair.messageLosses.count == 1 && pair.messageLosses.first?.atMost == 1)
   }
 
+  @Test func `a radio that tells of messages that it does not have costs some events a minute, and each is counted`()
+    throws
+  {
+    let pair = try Pair(on: InventedMachine())
+    pair.sync()
+    func told() -> Int { pair.messageLosses.reduce(0) { $0 + ($1.atLeast ?? 0) } }
+    for number in 1...200 {
+      pair.radio.output?(Push.messageWaiting.encode())
+      pair.run(until: { told() + (pair.synchronizer.untold?.loss.atLeast ?? 0) == number }, "it is noticed")
+    }
+    #expect(pair.messageLosses.count < 40)
+    pair.run(until: { told() == 200 }, "all are told")
+    pair.radio.output?(Push.messageWaiting.encode())
+    pair.run(until: { told() + (pair.synchronizer.untold?.loss.atLeast ?? 0) == 201 }, "one more")
+    var isDone = false
+    pair.loop.begin {
+      await pair.synchronizer.finish(within: .seconds(1))
+      isDone = true
+    }
+    pair.run(until: { isDone }, "the end")
+    #expect(told() == 201, "before the end")
+  }
+
   @Test func `a copy of the database knows nothing of a radio's queue`() throws {
     let pair = try Pair(on: InventedMachine())
     pair.store.keep(QueueCounts(taken: 10), ofQueue: pair.radio.key)

@@ -72,6 +72,10 @@ public final class Synchronizer {
   /// Tasks that take messages until the radio has no more: one; an earlier one waits for its last answer at most.
   var takers = 0
   var messagesTaken = 0
+  /// Losses that are told at once; a radio that tells of messages that it does not have would fill the journal with them.
+  var losses = Ration(most: 16, oneIn: .seconds(60))
+  /// What is told together, later.
+  var untold: (loss: RadioQueue.Loss, at: LoopTimer)?
   /// Resumed when there may be time to ask for a contact.
   let idle = Waiter()
   private(set) var radioClock: UInt32?
@@ -346,6 +350,7 @@ extension Synchronizer: RadioDelegate {
 
   func lost() {
     queueRead.resume()
+    tellWhatIsUntold()
     task?.cancel()
     (contactList, plan, isServing) = (nil, SyncPlan(), false)
     forgetNames()

@@ -85,6 +85,21 @@ extension Synchronizer {
 
   /// The radio dropped messages, or may have. The event stands behind those that it did hand over.
   private func tell(_ loss: RadioQueue.Loss) {
+    if let (before, timer) = untold { return untold = (before + loss, timer) }
+    guard !losses.take(at: loop.now) else { return tellNow(loss) }
+    untold = (loss, loop.schedule(after: .seconds(60)) { [weak self] in self?.tellWhatIsUntold() })
+  }
+
+  /// Also before the daemon ends.
+  func tellWhatIsUntold() {
+    guard let (loss, timer) = untold else { return }
+    timer.cancel()
+    untold = nil
+    _ = losses.take(at: loop.now)
+    tellNow(loss)
+  }
+
+  private func tellNow(_ loss: RadioQueue.Loss) {
     log.warning("\(loss)")
     write { [moment = now, radio = connection.identity?.info.name.string] store throws(SQLiteError) in
       let body = EventBody.radioGap(waited: loss.waited, lost: loss.atLeast, atMost: loss.atMost, radio: radio)
@@ -97,6 +112,7 @@ extension Synchronizer {
   public func finish(within limit: Duration) async {
     isEnding = true
     task?.cancel()
+    tellWhatIsUntold()
     store.commit(everything: true)
     let end = Promise<Void>()
     ending = end

@@ -25,6 +25,14 @@ public struct RadioQueue {
     /// The queue was not full, but so many questions had no answer: the radio forgets a message as it hands it over.
     public var atMost: Int?
 
+    /// Both, told as one.
+    static func + (one: Loss, other: Loss) -> Loss {
+      func sum(_ one: Int?, _ other: Int?) -> Int? { one == nil && other == nil ? nil : (one ?? 0) + (other ?? 0) }
+      return Loss(
+        waited: max(one.waited, other.waited), atLeast: sum(one.atLeast, other.atLeast),
+        atMost: sum(one.atMost, other.atMost))
+    }
+
     public var description: String {
       if let atLeast, waited >= RadioQueue.sizes[0] {
         return
