@@ -7,6 +7,7 @@ import Transport
 
 @testable import Control
 @testable import Relay
+@testable import Sync
 
 @Suite struct MachineDoctorTests {
   private let scratch = Scratch()
@@ -50,6 +51,16 @@ import Transport
 
   @Test func `a folder that is gone`() {
     #expect(MachineDoctor(root: "/nowhere", folder: "/nowhere/at/all").examine().map(\.state) == [.failed])
+  }
+}
+
+@Suite struct SyncFindingTests {
+  @Test func `a radio that does not do its part is found, and more so where nothing is received`() {
+    #expect(GatewayDoctor.sync(.synced, isReceiving: false) == nil)
+    #expect(GatewayDoctor.sync(.failed("the disk is full"), isReceiving: true) == nil, "the store's own finding")
+    #expect(GatewayDoctor.sync(.failed("no contacts", .contacts), isReceiving: true)?.state == .warning)
+    let finding = GatewayDoctor.sync(.failed("no messages", .messages), isReceiving: false)
+    #expect(finding?.state == .failed && finding?.message.contains("nothing more is received") == true)
   }
 }
 

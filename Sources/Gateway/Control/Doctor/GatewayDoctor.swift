@@ -7,6 +7,7 @@ import Messaging
 import RadioSharing
 import Relay
 import Store
+import Sync
 import Transport
 
 /// Looks at everything that goes wrong in practice with a gateway, and says of each what is wrong and what to do.
@@ -28,7 +29,13 @@ struct GatewayDoctor {
     findings += clock()
     findings += store()
     findings += MachineDoctor(folder: folder).examine()
-    for upstream in dependencies.relay.upstreams { findings += Self.upstream(upstream.status, now: now) }
+    for upstream in dependencies.relay.upstreams {
+      findings += Self.upstream(upstream.status, now: now)
+      if let words = upstream.updates?.trouble {
+        findings.append(
+          Finding("upstream \(upstream.status.name)", .warning, words, "`meshpost sync` shows what is behind."))
+      }
+    }
     for removed in dependencies.store.ifReadable({ try dependencies.store.removedUpstreams() }) ?? []
     where removed.pending > 0 || removed.givenUp > 0 {
       let deleted = removed.givenUp > 0 ? "; \(removed.givenUp) were deleted before it had them" : ""
@@ -91,8 +98,24 @@ struct GatewayDoctor {
           "the radio does not go back to its default region: nothing is sent that would go to another",
           "Power-cycle the radio; if that does not help, update its firmware."))
     }
-    findings += [firmware(), table(), radioClock(), advert()].compactMap { $0 }
+    findings += [sync(), firmware(), table(), radioClock(), advert()]
+      .compactMap { $0 }
     return findings
+  }
+
+  private func sync() -> Finding? {
+    let synchronizer = dependencies.synchronizer
+    return Self.sync(synchronizer.state, isReceiving: synchronizer.hasReadQueue)
+  }
+
+  /// What the radio does not do, although its link is up. `nil`: nothing.
+  static func sync(_ state: SyncState, isReceiving: Bool) -> Finding? {
+    // The store's trouble, which is of no part, has a finding of its own.
+    guard case .failed(let words, _?) = state else { return nil }
+    return Finding(
+      "sync", isReceiving ? .warning : .failed, words + (isReceiving ? "" : ": nothing more is received from it"),
+      "It is tried again by itself. If it stays so, restart the radio (`meshpost radio reboot`, or its power), then update its firmware."
+    )
   }
 
   /// What another radio was to send.
