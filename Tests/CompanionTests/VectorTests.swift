@@ -145,4 +145,12 @@ struct Vector: Sendable, CustomTestStringConvertible {
       #expect(Hex.string(data).hasPrefix(Hex.string(whole)), "\(name): what was read encodes to the same bytes")
     }
   }
+
+  @Test func `time on air has the preamble that the firmware sends with that spreading factor`() {
+    let narrow = RadioParameters(frequency: 869_618, bandwidth: 62_500, spreadingFactor: 8, codingRate: 8)
+    let wide = RadioParameters(frequency: 869_525, bandwidth: 250_000, spreadingFactor: 11, codingRate: 5)
+    // (32 + 12.25 + 11 × 8) × 4.096 ms, and (16 + 12.25 + 8 × 5) × 8.192 ms.
+    #expect(abs(Airtime.milliseconds(bytes: 40, narrow) - 541.696) < 0.001)
+    #expect(abs(Airtime.milliseconds(bytes: 40, wide) - 559.104) < 0.001)
+  }
 }

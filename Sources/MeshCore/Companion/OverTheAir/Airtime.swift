@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-/// Time on air of a LoRa packet (Semtech SX1276 data sheet § 4.1.1.6): preamble of 16 symbols, explicit header, CRC.
+/// Time on air of a LoRa packet (Semtech SX1276 data sheet § 4.1.1.6): explicit header, CRC. The preamble is that of firmware 1.16 and later, 32 symbols up
+/// to SF8 and 16 above (`preambleLengthForSF`); older firmware always has 16, and is booked for a little more than it uses.
 public enum Airtime {
   /// Milliseconds; 0 for parameters that no LoRa radio has.
   public static func milliseconds(bytes: Int, _ radio: RadioParameters) -> Double {
@@ -10,7 +11,8 @@ public enum Airtime {
     let lowRate: Double = symbol >= 16 ? 1 : 0
     let bits = 8 * Double(bytes) - 4 * spreading + 28 + 16
     let blocks = max(0, (bits / (4 * (spreading - 2 * lowRate))).rounded(.up))
-    return (16 + 4.25 + 8 + blocks * Double(radio.codingRate)) * symbol
+    let preamble: Double = radio.spreadingFactor <= 8 ? 32 : 16
+    return (preamble + 4.25 + 8 + blocks * Double(radio.codingRate)) * symbol
   }
 }
 
