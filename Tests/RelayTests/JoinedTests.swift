@@ -16,20 +16,29 @@ import Timing
 private final class ForgetfulSource: UpdatesSource {
   weak var updates: (any UpdatesListener)?
   var isJoined = false
+  /// It knows and forgets it from one question to the next.
+  var alternates = false
+  private var last: Int64 = 3
   private(set) var pages = 0
   private let bucket: String
 
   init(_ bucket: String) { self.bucket = bucket }
 
+  func say() {
+    last += 1
+    updates?.hasNew(bucket, last)
+  }
+
   func ask(_ question: UpdatesQuestion) async throws(BucketSync.Trouble) -> JSONValue? {
     let body = #"{"gateway":"a","sender_name":"Ana","sender_time":1,"text":"hello"}"#
-    var text = #"{"buckets":[{"bucket":"\#(bucket)","seq":3,"at":3}]}"#
+    var text = #"{"buckets":[{"bucket":"\#(bucket)","seq":\#(last),"at":\#(last)}]}"#
     if case .page(_, let from, _, _, _) = question {
       pages += 1
-      let numbers = isJoined ? Array(from.seq + 1..<4) : []
+      if alternates { isJoined.toggle() }
+      let numbers = isJoined && from.seq < last ? Array(from.seq + 1...last) : []
       let updates = numbers.map { #"{"seq":\#($0),"at":\#($0),"id":"x\#($0)","body":\#(body)}"# }
       let joined = isJoined ? "" : #""joined":false,"#
-      text = #"{"first":1,"last":3,"last_at":3,\#(joined)"updates":[\#(updates.joined(separator: ","))]}"#
+      text = #"{"first":1,"last":\#(last),"last_at":\#(last),\#(joined)"updates":[\#(updates.joined(separator: ","))]}"#
     }
     // `try?`: what is written here is JSON.
     return try? JSONValue(parsing: Array(text.utf8))
@@ -55,25 +64,17 @@ private final class Host: RelayHost {
   @Test(arguments: [true, false])
   func `a hub that forgot which channels a gateway has is told, and gives then what it has`(_ wasFollowed: Bool) throws
   {
-    let (scratch, loop) = (Scratch(inMemory: true), EventLoop(on: InventedMachine()))
-    let store = try Store(Store.Settings(location: scratch.location("gw.db")))
-    loop.afterTurn { store.commit() }
-    let log = Log(level: .error, sink: { _, _ in })
-    let (digest, upstream) = (ChannelSecret.publicChannel.digest, "hub")
+    let digest = ChannelSecret.publicChannel.digest
     let bucket = "channel/\(digest)"
+    let (source, host) = (ForgetfulSource(bucket), Host(digest))
+    let bench = try UpdatesBench(source, host)
+    defer { bench.end() }
+    let (loop, store, sync) = (bench.loop, bench.store, bench.sync)
     store.write { store throws(SQLiteError) in
       _ = try store.setChannel(Channel(slot: 0, name: "Public", secret: .publicChannel))
-      if wasFollowed { try store.setBucket(bucket, of: upstream, to: BucketPosition(seq: 1, at: 1, since: 1)) }
+      if wasFollowed { try store.setBucket(bucket, of: "hub", to: BucketPosition(seq: 1, at: 1, since: 1)) }
     }
     try store.commitNow()
-    let intake = CommandIntake(
-      CommandIntake.Settings(allowed: [], perMinute: 10), upstream: upstream, store: store, on: loop, log: log)
-    let (source, host) = (ForgetfulSource(bucket), Host(digest))
-    let sync = BucketSync(
-      upstream: upstream, rights: [], store: store, source: source, commands: intake, on: loop, log: log,
-      acknowledged: { 0 })
-    sync.host = host
-    defer { sync.stop() }
     func told() throws -> Int {
       try Int(store.database.value("SELECT count(*) FROM journal WHERE kind = 'channel'")?.integer ?? 0)
     }
@@ -87,5 +88,24 @@ private final class Host: RelayHost {
     source.isJoined = true
     loop.pass(.seconds(600))
     #expect(host.taken == (wasFollowed ? 2 : 0) && sync.report.trouble == nil)
+  }
+
+  @Test func `a hub that knows a channel and forgets it again and again costs so many events and no more`() throws {
+    let digest = ChannelSecret.publicChannel.digest
+    let bucket = "channel/\(digest)"
+    let (source, host) = (ForgetfulSource(bucket), Host(digest))
+    let bench = try UpdatesBench(source, host)
+    defer { bench.end() }
+    source.alternates = true
+    bench.store.write { store throws(SQLiteError) in
+      _ = try store.setChannel(Channel(slot: 0, name: "Public", secret: .publicChannel))
+    }
+    bench.sync.reachable(true)
+    for _ in 1...3000 {
+      source.say()
+      bench.loop.pass(.seconds(1))
+    }
+    let told = try bench.store.database.value("SELECT count(*) FROM journal WHERE kind = 'channel'")?.integer ?? 0
+    #expect((64...76).contains(told) && source.pages > 100, "\(told) events, \(source.pages) questions")
   }
 }

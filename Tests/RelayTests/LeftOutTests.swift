@@ -99,42 +99,24 @@ private final class Host: RelayHost {
   }
 
   @Test func `a message that a channel's list has and that of named gateways is one that is left out`() throws {
-    let (scratch, loop) = (Scratch(inMemory: true), EventLoop(on: InventedMachine()))
-    let store = try Store(Store.Settings(location: scratch.location("gw.db")))
-    loop.afterTurn { store.commit() }
-    let log = Log(level: .error, sink: { _, _ in })
-    let intake = CommandIntake(
-      CommandIntake.Settings(allowed: [], perMinute: 10), upstream: "hub", store: store, on: loop, log: log)
     let source = MessagesSource(["channel/0011223344556677", "heard"], ids: ["x", "y", "z"])
     let host = Host()
     host.takenGateways = ["a"]
     host.fates = Array(repeating: .leftOut(.tooOld), count: 6)
-    let sync = BucketSync(
-      upstream: "hub", rights: [], store: store, source: source, commands: intake, on: loop, log: log,
-      acknowledged: { 0 })
-    sync.host = host
-    defer { sync.stop() }
+    let bench = try UpdatesBench(source, host)
+    defer { bench.end() }
+    let (loop, sync) = (bench.loop, bench.sync)
     sync.reachable(true)
     #expect(loop.pass(.seconds(60)) { host.fates.isEmpty })
     loop.pass(.seconds(5))
     #expect(sync.report.leftOut == [.tooOld: 3])
-    withExtendedLifetime(scratch) {}
   }
 
   @Test func `a channel of which nothing is new is fetched seldom, and holds up no document`() throws {
-    let (scratch, loop) = (Scratch(inMemory: true), EventLoop(on: InventedMachine()))
-    let store = try Store(Store.Settings(location: scratch.location("gw.db")))
-    loop.afterTurn { store.commit() }
-    var lines: [String] = []
-    let log = Log(level: .notice, sink: { _, line in lines.append(line) })
-    let intake = CommandIntake(
-      CommandIntake.Settings(allowed: [], perMinute: 10), upstream: "hub", store: store, on: loop, log: log)
     let (source, host) = (ChattySource(), Host())
-    let sync = BucketSync(
-      upstream: "hub", rights: ["documents"], store: store, source: source, commands: intake, on: loop, log: log,
-      acknowledged: { 0 })
-    sync.host = host
-    defer { sync.stop() }
+    let bench = try UpdatesBench(source, host, rights: ["documents"])
+    defer { bench.end() }
+    let (loop, sync) = (bench.loop, bench.sync)
     sync.reachable(true)
     let channel = "channel/0011223344556677"
     for _ in 0..<600 {
@@ -142,7 +124,8 @@ private final class Host: RelayHost {
       loop.pass(.seconds(1))
     }
     #expect((64...90).contains(source.pages[channel] ?? 0), "\(source.pages)")
-    #expect(sync.report.trouble?.contains(channel) == true && lines.filter { $0.contains("of no use") }.count == 1)
+    #expect(
+      sync.report.trouble?.contains(channel) == true && bench.lines.filter { $0.contains("of no use") }.count == 1)
     source.document()
     #expect(loop.pass(.seconds(2)) { source.pages["documents"] == 1 }, "\(source.pages)")
     // What it has by then is fetched in its turn, and the rest of the time it is quiet.
@@ -150,19 +133,11 @@ private final class Host: RelayHost {
   }
 
   @Test func `messages of other places wait until those that the radio holds have been read`() throws {
-    let (scratch, loop) = (Scratch(inMemory: true), EventLoop(on: InventedMachine()))
-    let store = try Store(Store.Settings(location: scratch.location("gw.db")))
-    loop.afterTurn { store.commit() }
-    let log = Log(level: .error, sink: { _, _ in })
-    let intake = CommandIntake(
-      CommandIntake.Settings(allowed: [], perMinute: 10), upstream: "hub", store: store, on: loop, log: log)
     let (source, host) = (MessagesSource(), Host())
     host.knowsWhatRadioHeard = false
-    let sync = BucketSync(
-      upstream: "hub", rights: [], store: store, source: source, commands: intake, on: loop, log: log,
-      acknowledged: { 0 })
-    sync.host = host
-    defer { sync.stop() }
+    let bench = try UpdatesBench(source, host)
+    defer { bench.end() }
+    let (loop, sync) = (bench.loop, bench.sync)
     sync.reachable(true)
     loop.pass(.seconds(3600))
     #expect(host.fates.count == 3 && sync.report.trouble?.contains("wait until the radio") == true)
@@ -173,25 +148,16 @@ private final class Host: RelayHost {
   }
 
   @Test func `a report that is left out does not keep another one of the same message from being judged`() throws {
-    let (scratch, loop) = (Scratch(inMemory: true), EventLoop(on: InventedMachine()))
-    let store = try Store(Store.Settings(location: scratch.location("gw.db")))
-    loop.afterTurn { store.commit() }
-    var lines: [String] = []
-    let log = Log(level: .notice, sink: { _, line in lines.append(line) })
-    let intake = CommandIntake(
-      CommandIntake.Settings(allowed: [], perMinute: 10), upstream: "hub", store: store, on: loop, log: log)
     let (source, host) = (MessagesSource(), Host())
-    let sync = BucketSync(
-      upstream: "hub", rights: [], store: store, source: source, commands: intake, on: loop, log: log,
-      acknowledged: { 0 })
-    sync.host = host
-    defer { sync.stop() }
+    let bench = try UpdatesBench(source, host)
+    defer { bench.end() }
+    let (loop, sync) = (bench.loop, bench.sync)
     sync.reachable(true)
     loop.pass(.seconds(200)) { host.fates.isEmpty }
     loop.pass(.seconds(20))
     #expect(host.fates.isEmpty)
     #expect(sync.report.leftOut.isEmpty, "it was sent at last")
     #expect(sync.report.buckets.first?.applied == 1 && sync.report.buckets.first?.skipped == 2)
-    #expect(lines.filter { $0.contains("left out") }.count == 1)
+    #expect(bench.lines.filter { $0.contains("left out") }.count == 1)
   }
 }

@@ -44,21 +44,12 @@ private final class WaitingSource: UpdatesSource {
 
 @Suite(.serialized) struct QueuedCommandTests {
   @Test func `what waits at a hub is refused where nothing is allowed, and that costs next to nothing`() throws {
-    let (scratch, loop, host, source) = (
-      Scratch(inMemory: true), EventLoop(on: InventedMachine()), Host(), WaitingSource()
-    )
-    let store = try Store(Store.Settings(location: scratch.location("gw.db")), clocks: loop.clocks)
-    loop.afterTurn { store.commit() }
-    let log = Log(sink: { _, _ in })
-    let intake = CommandIntake(CommandIntake.Settings(allowed: []), upstream: "hub", store: store, on: loop, log: log)
+    let (host, source) = (Host(), WaitingSource())
     // What is refused needs no radio.
     host.isReadyForCommands = false
-    intake.host = host
-    let sync = BucketSync(
-      upstream: "hub", rights: [], store: store, source: source, commands: intake, on: loop, log: log,
-      acknowledged: { 0 })
-    sync.host = host
-    defer { sync.stop() }
+    let bench = try UpdatesBench(source, host)
+    defer { bench.end() }
+    let (loop, store, sync) = (bench.loop, bench.store, bench.sync)
     sync.reachable(true)
     loop.pass(.seconds(5))
     let answer = try String(decoding: #require(try store.commandAnswer("c", of: "hub")), as: UTF8.self)
@@ -66,7 +57,6 @@ private final class WaitingSource: UpdatesSource {
     #expect(host.waited.isEmpty && store.lastSeq == 1, "the hub hears of it by the journal")
     loop.pass(.seconds(86_400))
     #expect(source.questions <= 30, "\(source.questions)")
-    withExtendedLifetime(scratch) {}
   }
 
   @Test(arguments: [nil, 0, 600_000] as [Int64?])

@@ -25,13 +25,14 @@ extension BucketSync {
       region = try channel.flatMap { try store.region(ofChannel: $0.secret.digest) }
     }
     guard let channel else { return }
+    let tries = joined[bucket]?.tries ?? Backoff(first: Self.firstPause, limit: Self.pollInterval)
+    joined[bucket] = (loop.now, tries)
+    guard announcements.take(at: loop.now) else { return }
     log.notice(
       "\(upstream): the hub does not know that this gateway has the channel \(channel.name.string): telling it")
     store.write { [moment] store throws(SQLiteError) in
       _ = try store.append(.channel, at: moment, body: EventBody.channel(channel, region: region))
     }
-    let tries = joined[bucket]?.tries ?? Backoff(first: Self.firstPause, limit: Self.pollInterval)
-    joined[bucket] = (loop.now, tries)
   }
 
   var joinWords: String? {

@@ -69,6 +69,8 @@ final class BucketSync: UpdatesListener {
   private var heldLines = Ration.hourly
   /// Of which channels the hub was told that this gateway has them, when, and how it is asked whether it knows by now.
   var joined: [String: (told: MonotonicTime, tries: Backoff)] = [:]
+  /// What is written into the journal for a server that forgets channels again and again. A new one has forgotten all 48.
+  var announcements = Ration(most: 64, oneIn: .seconds(300))
   /// Buckets of messages, while the radio may hold the same ones.
   private var waitForRadio: Set<String> = []
   /// What is written into the journal for a server that lies, where it displaces what other upstreams lack. After a week away an honest one has
