@@ -127,12 +127,13 @@ final class MemoryLink: Link {
 
   /// In two pieces, as a serial line may.
   private func carry(_ frame: [UInt8]) {
-    if case .reply(let reply)? = try? RadioFrame(decoding: frame), losesReply(reply) { return }
-    let (connection, bytes) = (present, SerialFraming.wrap(frame, .fromRadio))
-    loop.later { [weak self] in self?.deliver(frame, bytes, connection) }
-    if case .reply(let reply)? = try? RadioFrame(decoding: frame), doublesReply(reply) {
-      loop.later { [weak self] in self?.deliver(frame, bytes, connection) }
+    var times = 1
+    // `try?`: what cannot be read is no reply, and comes once.
+    if case .reply(let reply)? = try? RadioFrame(decoding: frame) {
+      times = losesReply(reply) ? 0 : doublesReply(reply) ? 2 : 1
     }
+    let (connection, bytes) = (present, SerialFraming.wrap(frame, .fromRadio))
+    for _ in 0..<times { loop.later { [weak self] in self?.deliver(frame, bytes, connection) } }
   }
 
   private func deliver(_ frame: [UInt8], _ bytes: [UInt8], _ connection: Int) {

@@ -9,6 +9,7 @@ import Timing
 extension Synchronizer {
   /// Whatever the radio had for this gateway since the link came up is here, as far as it has told.
   public var hasReadQueue: Bool { inbox.queue.isRead }
+
   /// Asks the radio for what it holds. True: it has said since that it has nothing, and what it had is on disk. False: not in that time.
   public func readQueue(within limit: Duration) async throws(CancellationError) -> Bool {
     let (before, end) = (questions.asked, loop.now + limit)
@@ -86,7 +87,7 @@ extension Synchronizer {
   /// The radio dropped messages, or may have. The event stands behind those that it did hand over.
   private func tell(_ loss: RadioQueue.Loss) {
     if let (before, timer) = untold { return untold = (before + loss, timer) }
-    guard !losses.take(at: loop.now) else { return tellNow(loss) }
+    if losses.take(at: loop.now) { return tellNow(loss) }
     untold = (loss, loop.schedule(after: .seconds(60)) { [weak self] in self?.tellWhatIsUntold() })
   }
 
