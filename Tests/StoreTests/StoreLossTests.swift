@@ -64,6 +64,61 @@ import Testing
     #expect(again.loss == nil && again.lastSeq == 1)
   }
 
+  private func remove() {
+    // `try?`: there may be no log.
+    for suffix in ["", "-wal", "-shm"] { try? FileManager.default.removeItem(atPath: settings.location + suffix) }
+  }
+
+  /// `isTold`: the one upstream has got the event of the first loss, before the second.
+  @Test(arguments: [false, true]) func `a loss that was not told before the next one is told with it`(_ isTold: Bool)
+    throws
+  {
+    let first = try filled(7, settings)
+    remove()
+    let second: String
+    do {
+      let store = try Store(settings)
+      second = store.epoch
+      _ = try store.openCursor(of: "hub", fromStart: true)
+      if isTold {
+        store.write { store throws(SQLiteError) in
+          try store.setCursor(of: "hub", to: 1)
+        }
+        try store.commitNow()
+      }
+    }
+    _ = try filled(3, settings)
+    remove()
+    let third: String
+    do {
+      let store = try Store(settings)
+      third = store.epoch
+      let told = try gaps(store)
+      #expect(told.map { $0["epoch"]?.string } == (isTold ? [second] : [first, second]))
+      #expect(told.map { $0["last"]?.integer } == (isTold ? [4] : [7, 4]))
+      #expect(told.allSatisfy { $0["reason"]?.string == "removed" })
+      #expect(try store.openCursor(of: "web", fromStart: false).0 == ByLane(all: 0))
+      try store.markProgress()
+    }
+    // Nor does a third one hide them.
+    remove()
+    #expect(try gaps(Store(settings)).map { $0["epoch"]?.string } == (isTold ? [] : [first]) + [second, third])
+  }
+
+  @Test(arguments: [false, true])
+  func `that a server has other events is told once, and not where it had none of them before`(
+    _ wasInStep: Bool
+  ) throws {
+    let epoch = try filled(7, settings)
+    let store = try Store(settings)
+    for _ in 0..<2 { try store.renewEpoch(afterConflict: 9, wasInStep: wasInStep) }
+    let told = try gaps(store)
+    #expect(told.map { $0["reason"]?.string } == (wasInStep ? [] : ["conflict"]))
+    #expect(
+      told.first?["epoch"]?.string == (wasInStep ? nil : epoch) && (wasInStep || told.first?["last"]?.integer == 9))
+    #expect((store.loss == nil) == wasInStep)
+  }
+
   /// `isNew`: as after a kill between the new database and what it has to tell.
   @Test(arguments: [true, false]) func `another database in the place of this one is told`(_ isNew: Bool) throws {
     let epoch = try filled(7, settings)

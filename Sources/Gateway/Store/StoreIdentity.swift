@@ -58,7 +58,7 @@ extension Store {
     let descriptor = Glibc.open(location, O_RDONLY | O_CLOEXEC)
     guard descriptor >= 0 else { return nil }
     defer { close(descriptor) }
-    var bytes = [UInt8](repeating: 0, count: 64)
+    var bytes = [UInt8](repeating: 0, count: 512)
     let count = read(descriptor, &bytes, bytes.count)
     let text = String(decoding: bytes.prefix(max(0, count)).filter { $0 > 0x20 && $0 < 0x7F }, as: UTF8.self)
     return text.isEmpty ? nil : text
@@ -92,15 +92,17 @@ extension Store {
   /// Keeps beside the database how far the journal is: a database that was put back, without this file, is known by it. To be called now
   /// and then, and at the end.
   public func markProgress() throws(StoreError) {
-    let mark = "\(epoch):\(lastSeq)"
+    let mark = (["\(epoch):\(lastSeq)"] + (try untold()).compactMap(\.mark)).joined(separator: ",")
     guard Self.readSmallFile(markLocation) != mark else { return }
     try Self.writeSmallFile(markLocation, mark)
   }
 
-  var mark: (epoch: String, seq: Int64)? {
-    let parts = Self.readSmallFile(markLocation)?.split(separator: ":") ?? []
+  /// `untold`: losses of before that are told by events which not every upstream had.
+  var mark: (epoch: String, seq: Int64, untold: [StoreLoss])? {
+    let marks = Self.readSmallFile(markLocation)?.split(separator: ",") ?? []
+    let parts = marks.first?.split(separator: ":") ?? []
     guard parts.count == 2, let seq = Int64(parts[1]) else { return nil }
-    return (String(parts[0]), seq)
+    return (String(parts[0]), seq, marks.dropFirst().compactMap { StoreLoss(mark: $0) })
   }
 
   /// That the database is an older copy of itself, in words; `nil`: it is none, or nobody can tell.

@@ -14,6 +14,8 @@ public struct StoreLoss: Equatable, Sendable, CustomStringConvertible {
     case log
     /// An older copy of the database is in its place, another database, or a backup that somebody put there.
     case older, replaced, restored
+    /// A server has events under this gateway's numbers that the database does not have.
+    case conflict
   }
 
   public var cause: Cause
@@ -34,6 +36,9 @@ public struct StoreLoss: Equatable, Sendable, CustomStringConvertible {
       case .older: "the database is an older copy of itself"
       case .replaced: "another database was put in the place of this gateway's"
       case .restored: "a backup was put in the place of the database"
+      case .conflict:
+        "a server has events under this gateway's numbers that its database does not have: that is an older copy of itself, or somebody else "
+          + "writes under its id"
       }
     let known = [saved.map { "it was saved as \($0)" }, last.map { "there had been \($0) events or more" }]
     let much = atMost.map { "\($0) events at most" } ?? "nobody knows how many events"
@@ -53,10 +58,23 @@ public struct StoreLoss: Equatable, Sendable, CustomStringConvertible {
   }
 }
 
+/// As the file beside the database keeps it.
+extension StoreLoss {
+  var mark: String? { epoch.map { "\($0):\(last ?? 0):\(cause.rawValue)" } }
+
+  init?(mark: Substring) {
+    let parts = mark.split(separator: ":")
+    guard parts.count == 3, let last = Int64(parts[1]), let cause = Cause(rawValue: String(parts[2])) else {
+      return nil
+    }
+    self.init(cause: cause, epoch: String(parts[0]), last: last == 0 ? nil : last)
+  }
+}
+
 extension Store.Replaced {
-  fileprivate func loss(_ mark: (epoch: String, seq: Int64)?) -> StoreLoss {
+  fileprivate func loss(epoch: String?, last: Int64?) -> StoreLoss {
     StoreLoss(
-      cause: .restored, epoch: mark?.epoch, last: mark?.seq, atMost: unsent.map { $0.map(\.events).max() ?? 0 },
+      cause: .restored, epoch: epoch, last: last, atMost: unsent.map { $0.map(\.events).max() ?? 0 },
       saved: location)
   }
 }
@@ -68,13 +86,28 @@ extension Store {
   /// At opening: the first event behind what is lost tells of it, and no number of it is given out again.
   func beginBehindLoss(log savedLog: String?, _ replaced: Replaced?) throws(StoreError) {
     putBack = olderThanMark
-    if let replaced { loss = replaced.loss(mark) } else { loss = try foundLoss(savedLog) }
+    if let replaced {
+      loss = replaced.loss(epoch: mark?.epoch, last: mark?.seq)
+    } else {
+      loss = try foundLoss(savedLog)
+    }
     if !isNew, loss != nil || putBack != nil {
       try renewEpoch(telling: loss)
     } else if let loss {
       write { store throws(SQLiteError) in try store.tell(loss) }
       try commitNow()
     }
+  }
+
+  /// A server has events under this gateway's numbers that are not here: a new epoch begins. `last`: its last one; `wasInStep`: it had none of them earlier
+  /// in this run of the program.
+  ///
+  /// A copy that is older than the mark beside it is noticed at the start; a newer one shows only so. Whether anything is lost with it, nobody knows: the
+  /// first time in a run, upstreams are told.
+  public func renewEpoch(afterConflict last: Int64?, wasInStep: Bool) throws(StoreError) {
+    let isPerhapsCopy = !isNew && loss == nil && !wasInStep
+    if isPerhapsCopy { loss = StoreLoss(cause: .conflict, epoch: epoch, last: last) }
+    try renewEpoch(telling: isPerhapsCopy ? loss : nil)
   }
 
   /// Where the same is found in several ways, what says the most.
@@ -94,21 +127,46 @@ extension Store {
   func replacedMark() throws(StoreError) -> (epoch: String, seq: Int64)? {
     guard let mark else { return nil }
     let known: [String?] = [epoch, epochBefore, try meta(Self.toldEpoch)?.text]
-    return known.contains(mark.epoch) ? nil : mark
+    return known.contains(mark.epoch) ? nil : (mark.epoch, mark.seq)
   }
 
-  /// Within a `write`, before any other event of the epoch: every upstream is told, whatever its filter.
+  /// Within a `write`, before any other event of the epoch: every upstream is told, whatever its filter; also of what a database had to tell that is lost
+  /// in turn.
   func tell(_ loss: StoreLoss?) throws(SQLiteError) {
+    let mark = mark
     if let epoch = mark?.epoch { try setMeta(Self.toldEpoch, .text(epoch)) }
     guard let loss, loss.atMost != 0 else { return }
-    try append(.gap, at: Moment(WallClock(clocks)), body: loss.body)
+    let here = try database.value("SELECT value FROM meta WHERE name = ?", .text(Self.untoldLosses))?.text ?? ""
+    let before = (mark?.untold ?? []).filter { $0.epoch != loss.epoch && !here.contains($0.mark ?? "") }
+    var told: Int64 = 0
+    for loss in before + [loss] { told = try append(.gap, at: Moment(WallClock(clocks)), body: loss.body) }
+    let all = (before + [loss]).compactMap(\.mark) + here.split(separator: ",").dropFirst().map { String($0) }
+    try setMeta(Self.untoldLosses, .text((["\(told)"] + all.prefix(Self.maxUntold)).joined(separator: ",")))
+  }
+
+  /// The number of the last event that tells of them, and the losses.
+  private static let untoldLosses = "untold_losses"
+  private static let maxUntold = 8
+
+  /// What this database lost or those before it, as long as an upstream has not got the event that tells it.
+  func untold() throws(StoreError) -> [StoreLoss] {
+    let marks = try meta(Self.untoldLosses)?.text?.split(separator: ",") ?? []
+    guard let told = marks.first.flatMap({ Int64($0) }) else { return [] }
+    let slowest = try translating { () throws(SQLiteError) in try slowestCursor() }
+    guard slowest.map({ $0.messages < told }) ?? true else { return [] }
+    return marks.dropFirst().compactMap { StoreLoss(mark: $0) }
   }
 
   /// Where an upstream begins that wants nothing of what was before it: what the database lost at its own beginning it has lost, too.
   func newestOrItsLoss() throws(StoreError) -> Int64 {
-    let kind = try translating { () throws(SQLiteError) in
-      try database.value("SELECT kind FROM journal WHERE seq = ?", .integer(lastSeq))?.text
+    var seq = lastSeq
+    while seq > 0 {
+      let kind = try translating { () throws(SQLiteError) in
+        try database.value("SELECT kind FROM journal WHERE seq = ?", .integer(seq))?.text
+      }
+      guard kind == EventKind.gap.rawValue else { break }
+      seq -= 1
     }
-    return kind == EventKind.gap.rawValue ? lastSeq - 1 : lastSeq
+    return seq
   }
 }

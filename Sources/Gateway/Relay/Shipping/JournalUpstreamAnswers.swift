@@ -100,7 +100,7 @@ extension JournalUpstream {
     count(tooOld: batch, through: seq)
     lastSuccess = clock.milliseconds
     (hasTaken, obstacle) = (true, nil)
-    starts.renewalsInARow = 0
+    (starts.renewalsInARow, starts.wasInStep) = (0, true)
     waitsSince = nil
     hasDeleted(in: lane, through: seq)
     lanes[lane].taken = seq

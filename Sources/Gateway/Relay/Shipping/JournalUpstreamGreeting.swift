@@ -92,19 +92,19 @@ extension JournalUpstream {
     }
     let highest = Lane.allCases.reduce(through.highest) { max($0, has[$1] ?? 0) }
     guard highest <= store.lastSeq else {
-      return diverged("it has event \(highest), and the journal ends with \(store.lastSeq)")
+      return diverged("it has event \(highest), and the journal ends with \(store.lastSeq)", last: highest)
     }
     for lane in Lane.allCases {
       guard let seq = has[lane], let digest = digests[lane] else { continue }
       let own = ownDigest(of: seq)
       if own == digest { continue }
-      guard own == nil || digest.isEmpty else { return diverged("it has another event \(seq)") }
+      guard own == nil || digest.isEmpty else { return diverged("it has another event \(seq)", last: highest) }
       // Ours is gone, or its own is (an empty digest). What it has acknowledged to us shows that it has ours up to there, and nothing else does:
       // what we heard after that would be passed over.
       guard seq > max(lanes[lane].taken, lanes[lane].told.seq) else { continue }
       return diverged(
-        "it has an event \(seq) that it has not acknowledged here, and \(digest.isEmpty ? "it" : "the journal") has deleted its own"
-      )
+        "it has an event \(seq) that it has not acknowledged here, and \(digest.isEmpty ? "it" : "the journal") has deleted its own",
+        last: highest)
     }
     let isForgetful = Lane.allCases.contains { lane in
       lanes[lane].told.epoch == store.epoch && has[lane] ?? 0 < lanes[lane].told.seq
@@ -113,6 +113,7 @@ extension JournalUpstream {
       return took(.retry(reason: "the server forgets what it has acknowledged, again and again", after: nil))
     }
     shipment.greeted()
+    starts.wasInStep = true
     for lane in Lane.allCases { lanes[lane].serverHas = has[lane] ?? 0 }
     // It says what it has: as good as an acknowledgement, and the only one where nothing is left to send.
     lastSuccess = clock.milliseconds
@@ -230,19 +231,20 @@ extension JournalUpstream {
 
   /// The server has other events than we under the same numbers: our database is an older copy of itself, another gateway has our id, or
   /// somebody else has written in our name. What it lacks is sent in a new epoch.
-  func diverged(_ reason: String) {
+  /// `last`: the last event that it has.
+  func diverged(_ reason: String, last: Int64? = nil) {
     guard starts.renewals.take(at: loop.now) else {
       shipment.greetingSent()
       return took(.retry(reason: "the server has other events in each new epoch: \(reason)", after: nil))
     }
     log.error(
       "\(name): \(reason) under this gateway's id and epoch \(store.epoch): this database is an older copy, another gateway has the "
-        + "same id, or somebody else writes with its token. Nothing is lost: a new epoch begins. See docs/hub.md, \"One identity, two histories\""
+        + "same id, or somebody else writes with its token. What the journal has goes there in a new epoch. See docs/hub.md, \"One identity, two histories\""
     )
     starts.renewalsInARow += 1
     historyFound(.conflict(reason: reason, events: pendingEvents))
     do {
-      try store.renewEpoch()
+      try store.renewEpoch(afterConflict: last, wasInStep: starts.wasInStep)
       shipment.greetAgain()
       // Twice without anything taken between: the server must not make us spin.
       if starts.renewalsInARow > 1 {
@@ -258,6 +260,8 @@ extension JournalUpstream {
 
 /// How often an upstream begins anew for a server: an honest one was put back once, a cloned card has two gateways at odds for a while.
 struct FreshStarts {
+  /// It had nothing that is not here, in this run of the program.
+  var wasInStep = false
   /// New epochs without anything taken between.
   var renewalsInARow = 0
   var renewals = Ration(most: 16, oneIn: .seconds(300))
