@@ -96,8 +96,8 @@ final class Inbox {
 
   /// Takes what has just been decoded. On a slot that is in doubt, or (`wasAsked`) empty for all we know, the radio is asked before it is judged.
   func take(_ message: QueuedMessage, wasAsked: Bool) {
-    // A line that brings an answer twice brings no message more.
-    if wasAsked || message != last { queue.took(wasAsked: wasAsked) }
+    // A line that brings an answer twice brings no message more, nor does a radio that hands one over again: no mesh has the same packet twice.
+    if message != last { queue.took(wasAsked: wasAsked) }
     last = message
     // A predecessor's may be many at once.
     if gathers, entries.count >= Self.maxGathered { commit() }
