@@ -54,6 +54,26 @@ private func code(_ number: UInt32) -> AckCode { AckCode(value: number) }
     return session.timedOut(now: now)
   }
 
+  @Test(arguments: [(true, false, true), (true, true, false), (false, false, false)])
+  mutating func
+    `a channel message that the radio took and had perhaps not sent when it was started anew goes once more`(
+      _ isStartedAnew: Bool, _ isHeard: Bool, _ goesAgain: Bool
+    )
+  {
+    let started = now
+    _ = session.linkUp(now: now, radioStarted: started)
+    now = now + .seconds(100)
+    #expect(add(item(1, to: .channel("c"))).count == 1)
+    #expect(session.answered(1, .channelSent, now: now) == [.sent(id: 1, code: nil, tries: 1, floods: 1)])
+    if isHeard { session.heardRepeat(of: 1, now: now + .seconds(1)) }
+    session.linkDown()
+    now = now + .seconds(5)
+    let actions = session.linkUp(now: now, radioStarted: isStartedAnew ? now : started)
+    #expect(actions == (goesAgain ? [.transmit(id: 1, attempt: 0, route: .flood, airtime: 0)] : []))
+    guard goesAgain else { return }
+    #expect(session.answered(1, .channelSent, now: now) == [.sent(id: 1, code: nil, tries: 2, floods: 2)])
+  }
+
   @Test mutating func `along the path twice, then it is reset and flooded twice, then it has failed`() {
     _ = session.linkUp(now: now)
     #expect(add(item(1), path: 2) == [.transmit(id: 1, attempt: 0, route: .direct, airtime: 0)])

@@ -78,6 +78,8 @@ public final class Synchronizer {
   var untold: (loss: RadioQueue.Loss, at: LoopTimer)?
   /// Resumed when there may be time to ask for a contact.
   let idle = Waiter()
+  /// The latest moment at which the radio may have started, as it has said over this link.
+  public internal(set) var radioStarted: MonotonicTime?
   private(set) var radioClock: UInt32?
   private var radioClockRead: MonotonicTime?
 
@@ -342,7 +344,7 @@ extension Synchronizer: RadioDelegate {
     counters.connections += 1
     backoff.reset()
     forgetNames()
-    slots = ToldSlots()
+    (slots, radioStarted) = (ToldSlots(), nil)
     inbox.connected(to: radio.info.key)
     attachAndBegin(radio)
     if isAttached { journal(radio) }

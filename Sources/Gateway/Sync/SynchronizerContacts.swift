@@ -46,10 +46,12 @@ extension Synchronizer {
     var outcome = try await ask(.getStats(0))
     // Once more: an answer is lost at times, and a refusal may be of something else.
     if case .replied(.stats) = outcome {} else { outcome = try await ask(.getStats(0)) }
-    return switch outcome {
-    case .replied(.stats(.core(let core))): clock.milliseconds - Int64(core.uptime) * 1000
-    case .failed(.timedOut), .failed(.linkLost): clock.milliseconds
-    default: nil
+    switch outcome {
+    case .replied(.stats(.core(let core))):
+      radioStarted = loop.now + (.zero - .seconds(Int64(core.uptime)))
+      return clock.milliseconds - Int64(core.uptime) * 1000
+    case .failed(.timedOut), .failed(.linkLost): return clock.milliseconds
+    default: return nil
     }
   }
 

@@ -63,9 +63,12 @@ extension DeliverySession {
   }
 
   private mutating func channelSent(_ id: Int64, _ now: MonotonicTime) -> [DeliveryAction] {
-    guard let message = live.removeValue(forKey: id) else { return [] }
-    remember(Ended(id: id, codes: [], isDelivered: true, until: now + DeliverySettings.grace), now)
-    return [.sent(id: id, code: nil, tries: message.item.tries + 1, floods: message.item.floods + 1)]
+    guard var item = live.removeValue(forKey: id)?.item else { return [] }
+    (item.tries, item.floods) = (item.tries + 1, item.floods + 1)
+    var ended = Ended(id: id, codes: [], isDelivered: true, until: now + DeliverySettings.grace)
+    ended.taken = .init(item: item, at: now)
+    remember(ended, now)
+    return [.sent(id: id, code: nil, tries: item.tries, floods: item.floods)]
   }
 
   /// It may be on the air or not: it counts as an attempt, and is waited for.

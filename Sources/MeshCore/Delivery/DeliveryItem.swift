@@ -28,6 +28,8 @@ public struct DeliveryItem: Equatable, Sendable {
   /// Bytes of the text; in a channel with the name that the radio puts in front.
   public var bytes: Int
   public var expires: MonotonicTime
+  /// It is not sent before that.
+  public var notBefore: MonotonicTime?
   /// Number of the next attempt; never used twice.
   public var attempt: UInt8
   /// Attempts that the radio took, and how many of them were flooded.
@@ -39,7 +41,8 @@ public struct DeliveryItem: Equatable, Sendable {
 
   public init(
     id: Int64, destination: Destination, priority: DeliveryPriority, origin: String, bytes: Int,
-    expires: MonotonicTime, attempt: UInt8 = 0, tries: Int = 0, floods: Int = 0, codes: [AckCode] = [],
+    expires: MonotonicTime, notBefore: MonotonicTime? = nil, attempt: UInt8 = 0, tries: Int = 0, floods: Int = 0,
+    codes: [AckCode] = [],
     progress: Progress = .pending
   ) {
     self.id = id
@@ -48,6 +51,7 @@ public struct DeliveryItem: Equatable, Sendable {
     self.origin = origin
     self.bytes = bytes
     self.expires = expires
+    self.notBefore = notBefore
     self.attempt = attempt
     self.tries = tries
     self.floods = floods

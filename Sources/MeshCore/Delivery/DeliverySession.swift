@@ -46,8 +46,16 @@ public struct DeliverySession: Sendable {
     /// Repeats that were heard but not reported yet; reported together, a while after the first.
     var heard = 0
     var tellAt: MonotonicTime?
+    /// A channel message that the radio took, until it was heard repeated: the radio keeps it in its memory while the air is busy.
+    var taken: Taken?
+
+    struct Taken: Equatable {
+      var item: DeliveryItem
+      var at: MonotonicTime
+    }
 
     mutating func hear(_ now: MonotonicTime) {
+      taken = nil
       heard += 1
       tellAt = tellAt ?? min(now + DeliverySettings.heardDelay, until)
     }
@@ -118,7 +126,7 @@ public struct DeliverySession: Sendable {
   /// A message is on disk and wants to go.
   public mutating func add(_ item: DeliveryItem, path: Int?, now: MonotonicTime) -> [DeliveryAction] {
     guard live[item.id] == nil else { return [] }
-    var message = Live(item: item, phase: .ready(notBefore: nil), isOpen: false)
+    var message = Live(item: item, phase: .ready(notBefore: item.notBefore), isOpen: false)
     if item.progress == .interrupted {
       // Its acknowledgement may still come; a channel message is repeated as the same packet.
       message.isOpen = item.channel == nil
@@ -130,9 +138,21 @@ public struct DeliverySession: Sendable {
     return sendNext(now)
   }
 
-  /// The radio is there and synced.
-  public mutating func linkUp(now: MonotonicTime) -> [DeliveryAction] {
+  /// The radio is there and synced. `radioStarted`: the latest moment at which it may have; `nil`: nobody knows.
+  ///
+  /// A channel message that it took a moment before it was started anew was perhaps not on the air: it goes once more, as the same packet, which the mesh
+  /// drops where it knows it.
+  public mutating func linkUp(now: MonotonicTime, radioStarted: MonotonicTime? = nil) -> [DeliveryAction] {
     isUp = true
+    for place in ended.indices.reversed() {
+      guard let taken = ended[place].taken else { continue }
+      ended[place].taken = nil
+      guard radioStarted.map({ $0 > taken.at }) ?? true, taken.item.expires > now, live[taken.item.id] == nil else {
+        continue
+      }
+      ended.remove(at: place)
+      live[taken.item.id] = Live(item: taken.item, phase: .ready(notBefore: nil), isOpen: false)
+    }
     for (id, message) in live {
       switch message.phase {
       case .sent(nil): live[id]?.phase = .sent(until: now + DeliverySettings.unknownTimeout)

@@ -203,7 +203,7 @@ public final class Messenger {
     guard !isReady, synchronizer.isServing, synchronizer.isAttached else { return }
     isReady = true
     resetScope()
-    decide { $0.linkUp(now: $1) }
+    decide { [started = synchronizer.radioStarted] in $0.linkUp(now: $1, radioStarted: started) }
   }
 
   public func received(_ push: Push) {

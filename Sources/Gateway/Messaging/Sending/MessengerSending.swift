@@ -183,7 +183,8 @@ extension Messenger {
 
   /// What the attempt needs to know after a crash: its number, the message's time, the acknowledgement it will have.
   private func prepare(_ message: inout OutgoingMessage, _ attempt: UInt8, _ own: SelfInfo) -> UInt8 {
-    message.state = .sending
+    // It may have ended as sent, before its radio was started anew.
+    (message.state, message.endedAt) = (.sending, nil)
     let form = AttemptForm(attempt: attempt, bytes: message.text.bytes.count, hasTime: message.senderTime != nil)
     let known = form.needsTime ? nil : message.senderTime
     let time = known ?? newTime(inRoom: message.kind == .room)
