@@ -46,6 +46,16 @@ import UntrustedText
     try bench.run("the other one on the air") { try bench.state(news).state == .sent }
     #expect(sent == 1)
 
+    // What a repeater brings seconds after the hub did.
+    let later = try #require(try bench.send(Self.relayed("heard here later")).get().first?.key)
+    let comes = bench.loop.schedule(after: .seconds(8)) {
+      bench.other.received(
+        Command.sendChannelText(type: .plain, slot: 0, time: Self.time, text: "heard here later").encode())
+    }
+    defer { comes.cancel() }
+    try bench.run("its end") { try bench.state(later).hasEnded }
+    #expect(try bench.state(later).reason == "heard_by_radio" && sent == 1)
+
     // A radio that does not hand over what it has may have the same.
     (isAnswered, asked) = (false, 0)
     let doubtful = try #require(try bench.send(Self.relayed("perhaps heard by both")).get().first?.key)

@@ -48,7 +48,7 @@ enum ShownConfiguration {
     "poll": ["node": .whole, "kind": .whole, "every_min": .whole],
     "relay": [
       "messages_from_hub": .whole, "channels": .count, "max_age_min": .whole, "gateways": .count,
-      "messages_per_minute": .whole,
+      "messages_per_minute": .whole, "hold_s": .whole,
     ],
     "control": ["socket": .location, "group": .whole, "metrics_port": .whole], "power": ["low_battery_mv": .whole],
     "alerts": alerts,

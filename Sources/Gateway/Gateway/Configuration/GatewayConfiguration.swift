@@ -123,7 +123,10 @@ extension GatewayConfiguration {
     messaging.readPolls(&root)
     messaging.routine.advert = advert
     section(&root, "contacts") { messaging.readContacts(&$0) }
-    let exchange = section(&root, "relay", relay)
+    let exchange = section(&root, "relay") { table in
+      messaging.messenger.exchangeHold = .seconds(table.integer("hold_s", in: 0...120, default: 10))
+      return relay(&table)
+    }
     let proxies = ProxyConfiguration.read(&root)
     let web = section(&root, "web", WebConfiguration.read)
     var upstreams: [UpstreamSettings] = []

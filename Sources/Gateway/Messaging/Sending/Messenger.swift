@@ -18,6 +18,8 @@ public final class Messenger {
     public var delivery = DeliverySettings()
     /// Messages that may wait; beyond it new ones are refused.
     public var maxWaiting = 1000
+    /// A message of another place waits for so long: our radio may receive it itself meanwhile, and then it is not sent.
+    public var exchangeHold: Duration = .seconds(10)
 
     public init() {}
   }

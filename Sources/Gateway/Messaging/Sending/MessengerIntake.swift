@@ -192,6 +192,7 @@ extension Messenger {
     let item = DeliveryItem(
       id: message.id, destination: destination, priority: DeliveryPriority(rawValue: message.priority) ?? .bulk,
       origin: message.origin, bytes: message.text.bytes.count + nameBytes, expires: expiry(of: message),
+      notBefore: message.key.hasPrefix(RelayMark.sign) ? loop.now + (settings.exchangeHold - age(of: message)) : nil,
       attempt: message.attempt, tries: message.tries, floods: message.floods, codes: message.codes,
       progress: isInterrupted ? .interrupted : .pending)
     decide { $0.add(item, path: path, now: $1) }
@@ -202,8 +203,11 @@ extension Messenger {
 
   /// A clock that is set in between makes no message old.
   func expiry(of message: OutgoingMessage) -> MonotonicTime {
-    let passed = max(0, store.elapsed(at: synchronizer.now) - max(0, message.createdElapsed))
-    return loop.now + .milliseconds(max(0, message.lifetime - min(passed, message.lifetime)))
+    loop.now + max(.zero, .milliseconds(message.lifetime) - age(of: message))
+  }
+
+  private func age(of message: OutgoingMessage) -> Duration {
+    .milliseconds(max(0, store.elapsed(at: synchronizer.now) - max(0, message.createdElapsed)))
   }
 
   /// Another round for a message that failed.
