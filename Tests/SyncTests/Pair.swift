@@ -33,7 +33,7 @@ final class Pair: SyncObserver {
   ) throws {
     self.scratch = scratch
     loop = EventLoop(on: machine)
-    store = try Store(Store.Settings(location: scratch.location("gw.db"), profile: profile))
+    store = try Store(Store.Settings(location: scratch.location("gw.db"), profile: profile), clocks: machine)
     var settings = VirtualRadioSettings(
       name: "r0", seed: 1, channelSlots: channels, queueCapacity: 256, clock: 1_795_000_000, contacts: contacts)
     // A radio tells whole seconds: of one that was started just now nobody knows whether that was before its first list.

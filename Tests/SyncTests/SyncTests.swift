@@ -18,23 +18,23 @@ import VirtualRadio
     var queue = RadioQueue()
     func at(_ seconds: Double) -> MonotonicTime { MonotonicTime(seconds: seconds) }
     #expect(queue.wait(now: at(1)) == .unknown)
-    queue.connected(to: radio)
+    queue.connected(to: radio, now: MonotonicTime(seconds: 1))
     #expect(queue.wait(now: at(5)) == .unknown, "nobody knows how long")
     _ = queue.wasEmpty(askedAt: at(10))
     #expect(queue.wait(now: at(70)) == .none)
     #expect(queue.wait(now: at(500)) == .atMost(seconds: 490), "the disk was full, and nobody asked")
     _ = queue.wasEmpty(askedAt: at(600))
-    queue.connected(to: radio)
+    queue.connected(to: radio, now: MonotonicTime(seconds: 1))
     #expect(queue.wait(now: at(602.5)) == .atMost(seconds: 3), "the link came back at once")
     #expect(queue.wait(now: at(11_400)) == .atMost(seconds: 10_800))
-    queue.connected(to: other)
+    queue.connected(to: other, now: MonotonicTime(seconds: 1))
     #expect(queue.wait(now: at(602.5)) == .unknown, "another radio's queue")
   }
 
   /// What is said after so many were taken of those that waited, while hints came, by a radio that was away.
   private func loss(_ taken: Int, hints: Int = 0, in queue: inout RadioQueue, away: Bool = true) -> RadioQueue.Loss? {
-    if away { queue.connected(to: radio) }
-    for _ in 0..<hints { queue.hinted() }
+    if away { queue.connected(to: radio, now: MonotonicTime(seconds: 1)) }
+    for _ in 0..<hints { queue.hinted(now: MonotonicTime(seconds: 1)) }
     for _ in 0..<taken { queue.took() }
     return queue.wasEmpty(askedAt: MonotonicTime(seconds: 1))
   }
@@ -52,7 +52,7 @@ import VirtualRadio
     #expect(loss(16, in: &queue) == nil, "it has held forty")
     #expect(loss(128, in: &queue) == .init(waited: 128, atLeast: nil))
     #expect(loss(16, in: &queue) == nil, "it has held 128")
-    queue.connected(to: other)
+    queue.connected(to: other, now: MonotonicTime(seconds: 1))
     #expect(loss(16, in: &queue) == .init(waited: 16, atLeast: nil), "another radio was attached in between")
   }
 }

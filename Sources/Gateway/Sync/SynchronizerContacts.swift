@@ -41,7 +41,7 @@ extension Synchronizer {
 
   /// Milliseconds since 1970, or up to a second and the answer's way later: one list too many is cheap, a start that is overlooked is not.
   /// So a radio that does not answer counts as started just now. `nil`: its firmware does not say.
-  private func whenRadioStarted() async throws(CancellationError) -> Int64? {
+  func whenRadioStarted() async throws(CancellationError) -> Int64? {
     guard let version = connection.identity?.device?.protocolVersion, version >= Self.firstWithStats else { return nil }
     var outcome = try await ask(.getStats(0))
     // Once more: an answer is lost at times, and a refusal may be of something else.

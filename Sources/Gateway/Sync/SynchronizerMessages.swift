@@ -33,6 +33,12 @@ extension Synchronizer {
       takers -= 1
       idle.resume()
     }
+    // What it has forgotten stands before what it has now.
+    if inbox.queue.dependsOnStart {
+      radioStarted = nil
+      _ = try await whenRadioStarted()
+      if let loss = inbox.radioWasStarted(at: radioStarted) { tell(loss) }
+    }
     var (last, repeats): (QueuedMessage?, Int) = (nil, 0)
     repeat {
       // One that comes while the radio is asked makes one more question follow.
@@ -84,7 +90,7 @@ extension Synchronizer {
     }
   }
 
-  /// The radio dropped messages, or may have. The event stands behind those that it did hand over.
+  /// The radio dropped messages or has forgotten them, or may have. The event stands behind those that it did hand over.
   private func tell(_ loss: RadioQueue.Loss) {
     if let (before, timer) = untold { return untold = (before + loss, timer) }
     if losses.take(at: loop.now) { return tellNow(loss) }
@@ -103,7 +109,8 @@ extension Synchronizer {
   private func tellNow(_ loss: RadioQueue.Loss) {
     log.warning("\(loss)")
     write { [moment = now, radio = connection.identity?.info.name.string] store throws(SQLiteError) in
-      let body = EventBody.radioGap(waited: loss.waited, lost: loss.atLeast, atMost: loss.atMost, radio: radio)
+      let body = EventBody.radioGap(
+        waited: loss.waited, lost: loss.atLeast, atMost: loss.atMost, restarted: loss.start == .anew, radio: radio)
       _ = try store.append(.radioGap, at: moment, body: body)
     }
     observer?.messagesWereLost(loss)

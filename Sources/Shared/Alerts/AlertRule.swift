@@ -81,7 +81,7 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
     case .contactsFull:
       "The radio's contact table is full, and a node was not added: it cannot write to the radio.\(over)"
     case .radioQueueFull:
-      "Messages were lost in the radio because its queue was full, or on their way from it, or may be.\(over)"
+      "Messages were lost in the radio because its queue was full or it was started anew, or on their way from it, or may be.\(over)"
     case .regionStuck:
       "The radio has not gone back to its default region for \(begins), and what it might flood is not sent.\(over)"
     case .configurationWrong:

@@ -78,11 +78,14 @@ public enum EventBody {
     json.field("last_heard", stored.lastHeard)
   }
 
-  public static func radioGap(waited: Int, lost: Int?, atMost: Int?, radio: String?) -> [UInt8] {
+  public static func radioGap(
+    waited: Int, lost: Int?, atMost: Int?, restarted: Bool, radio: String?
+  ) -> [UInt8] {
     JSONWriter.object { json in
       json.field("waited", waited)
       json.field("lost", lost)
       json.field("at_most", atMost)
+      json.field("restarted", restarted ? true : nil)
       json.field("radio", radio)
     }
   }

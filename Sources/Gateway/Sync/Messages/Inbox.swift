@@ -180,13 +180,22 @@ final class Inbox {
     // The queue of the one before is still there when that comes back.
     if queue.radio != radio { keepLack() }
     last = nil
-    queue.connected(to: radio, kept: store.ifReadable { try store.queueCounts(of: radio) })
-    isQueueKept = queue.counts != QueueCounts()
+    let kept = store.ifReadable { try store.queueCounts(of: radio) }
+    queue.connected(to: radio, kept: kept, now: loop.now)
+    isQueueKept = kept != nil || queue.counts != QueueCounts()
   }
 
-  func hinted() { queue.hinted() }
+  func hinted() { queue.hinted(now: loop.now) }
   func radioWasSilent() { if queue.wasSilent() { keepLack() } }
   func radioWasEmptyLate() { queue.answeredLate() }
+
+  /// Returns what it has forgotten.
+  func radioWasStarted(at start: MonotonicTime?) -> RadioQueue.Loss? {
+    let loss = queue.wasStarted(at: start, now: loop.now)
+    // With the event of it, which is told once.
+    if loss != nil { keepQueue(isAsked: false) }
+    return loss
+  }
 
   /// Returns what was lost before this.
   func radioWasEmpty(askedAt: MonotonicTime) -> RadioQueue.Loss? {
@@ -201,7 +210,7 @@ final class Inbox {
 
   /// What is known to be there, or to be lost, outlives this link and this program.
   private func keepLack() {
-    guard queue.lacksSome else { return }
+    guard queue.radio != nil, !queue.isRead else { return }
     isQueueKept = true
     keepQueue(isAsked: false)
     store.write(when: .heard) { _ in }
@@ -217,7 +226,7 @@ final class Inbox {
 
   private func keepQueue(isAsked: Bool) {
     guard isQueueKept, let radio = queue.radio else { return }
-    var counts = queue.counts
+    var counts = queue.kept
     counts.isAsked = isAsked
     store.keep(counts, ofQueue: radio)
   }
@@ -254,7 +263,8 @@ final class Inbox {
     retrying?.cancel()
     for entry in entries where entry.commit == nil { write(entry) }
     let mayBeLost = isAsked && queue.mayHaveMore
-    if mayBeLost || queue.lacksSome { isQueueKept = true }
+    // A link that was not for long enough to read the queue says that nobody has.
+    if mayBeLost || !queue.isRead { isQueueKept = true }
     keepQueue(isAsked: mayBeLost)
     store.settle()
     settle()

@@ -24,16 +24,39 @@ public struct RadioQueue {
     public var atLeast: Int?
     /// The queue was not full, but so many questions had no answer: the radio forgets a message as it hands it over.
     public var atMost: Int?
+    /// The radio's start, before it had said that it has no more: what it held is gone, and nobody knows how much that was.
+    public var start: Start?
+
+    /// Whether the radio was started anew.
+    public enum Start: Sendable {
+      case anew
+      /// Its firmware does not say.
+      case unknown
+    }
 
     /// Both, told as one.
     static func + (one: Loss, other: Loss) -> Loss {
       func sum(_ one: Int?, _ other: Int?) -> Int? { one == nil && other == nil ? nil : (one ?? 0) + (other ?? 0) }
+      let isBounded = one.isBounded && other.isBounded
       return Loss(
         waited: max(one.waited, other.waited), atLeast: sum(one.atLeast, other.atLeast),
-        atMost: sum(one.atMost, other.atMost))
+        atMost: isBounded ? sum(one.atMost, other.atMost) : nil,
+        start: one.start == .anew ? one.start : other.start ?? one.start)
     }
 
+    private var isBounded: Bool { start == nil && (atLeast != nil || atMost != nil) }
+
     public var description: String {
+      switch start {
+      case .anew:
+        let more = atLeast.map { "at least \($0) more are lost" } ?? "others may be lost, and nobody knows how many"
+        return "the radio was started anew before it had handed over all that waited in it: "
+          + "\(waited) \(waited == 1 ? "message was" : "messages were") taken from it, \(more)"
+      case .unknown:
+        return "answers of the radio did not come, and it may have been started anew since: "
+          + "messages may be lost, and nobody knows how many"
+      case nil: break
+      }
       if let atLeast, waited >= RadioQueue.sizes[0] {
         return
           "the radio's queue was full: \(waited) messages were taken from it, and at least \(atLeast) more are lost"
@@ -61,21 +84,52 @@ public struct RadioQueue {
   /// Since it was empty, over links and over runs of this program; and what of that was before this link.
   private(set) var counts = QueueCounts()
   private var before = QueueCounts()
+  /// When the reading of what waits began: as the link came up, or with the first hint.
+  private var began: MonotonicTime?
+  private var linkedAt: MonotonicTime?
+  /// An earlier link ended in that reading.
+  private var isCut = false
+  /// Whether the radio was started anew since then, it does not say.
+  private var isStartUnknown = false
   /// Answers to questions of an earlier run, which came before it is known which radio this is: its port outlives the program.
   private var early = 0
   /// The most that this radio is known to have held at once.
   private var most = 0
 
   /// Another radio's queue is another queue. `kept`: of an earlier run, or of the last time that this radio was attached.
-  mutating func connected(to radio: PublicKey, kept: QueueCounts? = nil) {
+  mutating func connected(to radio: PublicKey, kept: QueueCounts? = nil, now: MonotonicTime) {
     if radio != self.radio {
-      (emptyAt, most, counts) = (nil, 0, kept ?? QueueCounts())
+      (emptyAt, most, counts, began) = (nil, 0, kept ?? QueueCounts(), kept?.began)
+      (isCut, counts.began) = (began != nil, nil)
       // That run was killed: whether the radio had handed over another one nobody knows.
       if counts.isAsked { counts.unanswered += 1 }
       (counts.isAsked, counts.unanswered, early) = (false, max(0, counts.unanswered - early), 0)
+    } else if isRead {
+      began = nil
+    } else {
+      isCut = true
     }
     self.radio = radio
-    (isBacklog, before) = (true, counts)
+    (began, linkedAt, isBacklog, before, isStartUnknown) = (began ?? now, now, true, counts, false)
+  }
+
+  /// Whether the radio has still what it had depends on when it was started.
+  var dependsOnStart: Bool { isCut || isBacklog && counts.unanswered > 0 }
+
+  /// `start`: when that was at the latest; `nil`: it does not say. A radio that was started anew has forgotten what it had. Returns what was lost so.
+  mutating func wasStarted(at start: MonotonicTime?, now: MonotonicTime) -> Loss? {
+    isStartUnknown = start == nil
+    guard let start, let began, let linkedAt, start >= began else { return nil }
+    let lacks = before.hints - counts.taken
+    let loss = Loss(waited: counts.taken, atLeast: lacks > 0 ? lacks : nil, start: .anew)
+    // Before this link: what this one brought is of the new queue.
+    let isBefore = start <= linkedAt
+    counts =
+      isBefore
+      ? QueueCounts(hints: counts.hints - before.hints, unanswered: max(0, counts.unanswered - before.unanswered))
+      : QueueCounts()
+    (self.began, before, isBacklog, isCut) = (isBefore ? linkedAt : now, QueueCounts(), true, false)
+    return loss
   }
 
   /// `wasAsked`: else it may be the late answer to a question that was given up.
@@ -89,7 +143,10 @@ public struct RadioQueue {
     if counts.unanswered > 0 { counts.unanswered -= 1 } else if radio == nil { early += 1 }
   }
 
-  mutating func hinted() { counts.hints += 1 }
+  mutating func hinted(now: MonotonicTime) {
+    counts.hints += 1
+    began = began ?? now
+  }
 
   /// The radio was asked for a message, and its answer did not come: the message, if there was one, is gone. Each that came since the queue
   /// was empty was hinted at. False: there was none.
@@ -108,6 +165,13 @@ public struct RadioQueue {
   /// All that it has is here.
   var isRead: Bool { !isBacklog && !lacksSome }
 
+  /// What the disk is to have of it. Without the beginning of a reading that is over.
+  var kept: QueueCounts {
+    var kept = counts
+    kept.began = isRead ? nil : began
+    return kept
+  }
+
   /// A message alone that came just now is not worth a place on the disk.
   var isWorthKeeping: Bool { isBacklog || counts.taken > 1 }
 
@@ -117,6 +181,7 @@ public struct RadioQueue {
     most = max(most, held)
     emptyAt = askedAt
     (isBacklog, counts, before) = (false, QueueCounts(), QueueCounts())
+    (began, isCut, isStartUnknown) = (nil, false, false)
     return loss
   }
 
@@ -134,7 +199,8 @@ public struct RadioQueue {
       let waited = held...(taken + missing)
       if isBacklog, Self.sizes.contains(where: { waited.contains($0) && $0 >= most }) { return Loss(waited: taken) }
     }
-    return missing > 0 ? Loss(waited: taken, atMost: missing) : nil
+    guard missing > 0 else { return nil }
+    return isStartUnknown ? Loss(waited: taken, start: .unknown) : Loss(waited: taken, atMost: missing)
   }
 
   /// How long the message that is taken now waited in the radio.

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import JSON
+import Store
+import TestSupport
+import Testing
+import Timing
+import VirtualRadio
+
+@testable import Sync
+
+@Suite struct StartedAnewQueueTests {
+  private let radio = PublicKey(bytes: Array(repeating: 1, count: 32))!
+
+  private func at(_ seconds: Double) -> MonotonicTime { MonotonicTime(seconds: seconds) }
+  private func took(_ count: Int, from queue: inout RadioQueue) { for _ in 0..<count { queue.took() } }
+
+  @Test(arguments: [0, 5], [true, false])
+  func `of a reading that was cut by a start of the radio nobody knows how much is lost`(
+    _ taken: Int, _ isLate: Bool
+  ) {
+    var queue = RadioQueue()
+    queue.connected(to: radio, now: at(10))
+    #expect(!queue.dependsOnStart, "what came before this link nobody knows")
+    took(taken, from: &queue)
+    queue.wasSilent()
+    if !isLate { queue.connected(to: radio, now: at(20)) }
+    #expect(queue.dependsOnStart)
+    // While the link lived on, or before the next.
+    let loss = queue.wasStarted(at: at(15), now: at(30))
+    #expect(loss == .init(waited: taken, start: .anew))
+    #expect(loss?.description.contains("nobody knows how many") == true)
+    took(2, from: &queue)
+    let rest = queue.wasEmpty(askedAt: at(31))
+    #expect(rest == nil && !queue.dependsOnStart, "it is told once")
+  }
+
+  @Test func `a start before the reading costs nothing of it, nor one after its end`() {
+    var queue = RadioQueue()
+    queue.connected(to: radio, now: at(10))
+    took(5, from: &queue)
+    queue.wasSilent()
+    queue.connected(to: radio, now: at(20))
+    let none = queue.wasStarted(at: at(9), now: at(21))
+    #expect(none == nil)
+    let answer = queue.wasEmpty(askedAt: at(22))
+    #expect(answer == .init(waited: 5, atMost: 1), "as much as before")
+    queue.hinted(now: at(23))
+    took(1, from: &queue)
+    queue.connected(to: radio, now: at(40))
+    #expect(!queue.dependsOnStart, "all that it had told of is here")
+    let idle = queue.wasEmpty(askedAt: at(41))
+    queue.connected(to: radio, now: at(60))
+    #expect(idle == nil && !queue.dependsOnStart)
+  }
+
+  @Test func `what a new queue brings does not hide what was lost with the old one`() {
+    var queue = RadioQueue()
+    queue.connected(to: radio, now: at(10))
+    _ = queue.wasEmpty(askedAt: at(11))
+    for _ in 1...3 { queue.hinted(now: at(50)) }
+    took(1, from: &queue)
+    queue.connected(to: radio, now: at(60))
+    queue.hinted(now: at(61))
+    let loss = queue.wasStarted(at: at(55), now: at(62))
+    #expect(loss == .init(waited: 1, atLeast: 2, start: .anew))
+    #expect(loss?.description.contains("at least 2 more are lost") == true)
+    took(4, from: &queue)
+    let rest = queue.wasEmpty(askedAt: at(63))
+    #expect(rest == nil)
+  }
+
+  @Test func `a start that is not told bounds nothing, and a sum with a loss without a bound has none`() {
+    var queue = RadioQueue()
+    queue.connected(to: radio, now: at(10))
+    queue.wasSilent()
+    let none = queue.wasStarted(at: nil, now: at(20))
+    let unknown = queue.wasEmpty(askedAt: at(21))
+    #expect(none == nil && unknown == .init(waited: 0, start: .unknown))
+    let (one, anew) = (RadioQueue.Loss(waited: 0, atMost: 1), RadioQueue.Loss(waited: 3, start: .anew))
+    #expect(one + one == .init(waited: 0, atMost: 2))
+    #expect(one + anew == anew && anew + one == anew)
+    #expect(one + .init(waited: 16) == .init(waited: 16), "a full queue has none either")
+    #expect(one + .init(waited: 2, atLeast: 1) == .init(waited: 2, atLeast: 1, atMost: 1))
+  }
+}
+
+@Suite struct StartedAnewTests {
+  private func inject(_ count: Int, into pair: Pair) {
+    for number in 1...count { pair.radio.injectChannelText("W: \(number)", slot: 0, time: UInt32(number)) }
+  }
+
+  private func gaps(_ pair: Pair) throws -> [JSONValue?] {
+    pair.store.commit(everything: true)
+    var bodies: [JSONValue?] = []
+    try pair.store.readJournal(after: 0) { event, _ in
+      // `try?`: it is our own.
+      if event.kind == "radio_gap" { bodies.append(try? JSONValue(parsing: event.body)) }
+      return true
+    }
+    return bodies
+  }
+
+  /// At this command after `taken` messages the link is cut, and the radio starts anew if it `isAnew`.
+  private func cut(
+    _ pair: Pair, after taken: Int, at moment: Command = .syncNextMessage, isAnew: Bool, _ isCut: Bool = true
+  ) {
+    var isDone = false
+    pair.link.returnsAtOnce = true
+    pair.link.swallows = { [unowned pair] command in
+      guard !isDone, command == moment, pair.link.messagesDelivered == taken else { return false }
+      isDone = true
+      if isAnew { pair.radio.reboot() }
+      if isCut { pair.link.cut() }
+      return true
+    }
+    let losses = pair.losses + (isCut ? 1 : 0)
+    if pair.connection.state != .up { pair.connection.start() }
+    pair.run(until: { isDone && pair.losses == losses && pair.synchronizer.state == .synced }, "synced")
+  }
+
+  @Test(arguments: [true, false])
+  func `a radio that starts anew while it hands over what waited says nothing of how much is lost`(_ isAnew: Bool)
+    throws
+  {
+    let pair = try Pair(on: InventedMachine())
+    inject(14, into: pair)
+    cut(pair, after: 5, isAnew: isAnew)
+    #expect(pair.stored.count == (isAnew ? 5 : 14))
+    #expect(pair.messageLosses == [isAnew ? .init(waited: 5, start: .anew) : .init(waited: 14, atMost: 1)])
+    let gap = try #require(gaps(pair).first ?? nil)
+    #expect(gap["waited"]?.integer == (isAnew ? 5 : 14) && gap["restarted"]?.bool == (isAnew ? true : nil))
+    #expect(gap["at_most"]?.integer == (isAnew ? nil : 1) && gap["lost"] == nil)
+  }
+
+  @Test(arguments: [true, false])
+  func `a radio that starts anew before it was asked for what waited says nothing of it`(_ isAnew: Bool) throws {
+    let pair = try Pair(on: InventedMachine())
+    inject(14, into: pair)
+    cut(pair, after: 0, at: .getDeviceTime, isAnew: isAnew)
+    #expect(pair.stored.count == (isAnew ? 0 : 14))
+    #expect(pair.messageLosses == (isAnew ? [.init(waited: 0, start: .anew)] : []))
+  }
+
+  @Test func `a start that no link shows is found by the question that had no answer`() throws {
+    let pair = try Pair(on: InventedMachine())
+    inject(14, into: pair)
+    // Time passes before the radio starts anew.
+    var isLost = false
+    pair.link.losesReply = { reply in
+      guard !isLost, case .currentTime = reply else { return false }
+      isLost = true
+      return true
+    }
+    cut(pair, after: 5, isAnew: true, false)
+    #expect(pair.losses == 0 && pair.messageLosses == [.init(waited: 5, start: .anew)])
+  }
+
+  @Test func `an idle radio that starts anew has lost nothing`() throws {
+    let pair = try Pair(on: InventedMachine())
+    inject(3, into: pair)
+    pair.sync()
+    cut(pair, after: 3, isAnew: true)
+    pair.radio.injectChannelText("W: next", slot: 0, time: 100)
+    pair.run(until: { pair.stored.count == 4 && pair.synchronizer.state == .synced }, "the next")
+    cut(pair, after: 4, isAnew: true)
+    #expect(pair.messageLosses.isEmpty && pair.losses == 2)
+  }
+
+  /// `taken`: messages before the end of the first run. The power fails: machine and radio start anew.
+  @Test(arguments: [0, 5], [true, false])
+  func `the next run knows that the reading of the last had no end`(_ taken: Int, _ isPowerCut: Bool) throws {
+    let scratch = Scratch()
+    do {
+      let pair = try Pair(on: InventedMachine(), in: scratch)
+      inject(14, into: pair)
+      pair.link.swallows = { [unowned pair] in
+        $0 == .syncNextMessage && pair.link.messagesDelivered == taken
+      }
+      var asked = 0
+      pair.link.onCommand = { if $0 == .syncNextMessage { asked += 1 } }
+      pair.connection.start()
+      pair.run(until: { asked == taken + 1 && pair.stored.count == taken }, "the moment")
+    }
+    let machine = InventedMachine()
+    if isPowerCut { machine.boot = "the second" }
+    let pair = try Pair(on: machine, in: scratch)
+    pair.sync()
+    let one = RadioQueue.Loss(waited: taken, atMost: 1)
+    #expect(pair.messageLosses == [isPowerCut ? .init(waited: taken, start: .anew) : one])
+    pair.store.commit(everything: true)
+    #expect(try pair.store.queueCounts(of: pair.radio.key) == nil)
+  }
+
+  @Test func `the beginning of a reading is kept with its boot, and an older program's counts are read`() throws {
+    let machine = InventedMachine(), scratch = Scratch()
+    let store = try Store(Store.Settings(location: scratch.location("gw.db")), clocks: machine)
+    let key = try #require(PublicKey(bytes: Array(repeating: 1, count: 32)))
+    var counts = QueueCounts(taken: 2, hints: 1, unanswered: 3, isAsked: true, began: MonotonicTime(seconds: 7))
+    store.keep(counts, ofQueue: key)
+    store.write { _ in }
+    store.settle()
+    #expect(try store.queueCounts(of: key) == counts)
+    machine.boot = "the second"
+    counts.began = MonotonicTime(seconds: -60)
+    #expect(try store.queueCounts(of: key) == counts, "before this boot")
+    machine.boot = ""
+    #expect(try store.queueCounts(of: key) == counts, "nobody can tell")
+    counts.began = nil
+    store.keep(counts, ofQueue: key)
+    store.write { _ in }
+    store.settle()
+    #expect(try store.queueCounts(of: key) == counts)
+  }
+}
