@@ -3,6 +3,7 @@
 import Foundation
 import TestSupport
 import Testing
+import Timing
 import Transport
 
 @testable import Control
@@ -56,10 +57,12 @@ import Transport
 
 @Suite struct SyncFindingTests {
   @Test func `a radio that does not do its part is found, and more so where nothing is received`() {
-    #expect(GatewayDoctor.sync(.synced, isReceiving: false) == nil)
-    #expect(GatewayDoctor.sync(.failed("the disk is full"), isReceiving: true) == nil, "the store's own finding")
-    #expect(GatewayDoctor.sync(.failed("no contacts", .contacts), isReceiving: true)?.state == .warning)
-    let finding = GatewayDoctor.sync(.failed("no messages", .messages), isReceiving: false)
+    #expect(GatewayDoctor.sync(.synced, withheld: nil) == nil)
+    #expect(GatewayDoctor.sync(.failed("the disk is full"), withheld: nil) == nil, "the store's own finding")
+    #expect(GatewayDoctor.sync(.failed("no contacts", .contacts), withheld: nil)?.state == .warning)
+    let withheld = Withheld(why: "no messages", since: MonotonicTime(seconds: 1))
+    #expect(GatewayDoctor.sync(.syncing(.time, current: 0, total: 0), withheld: withheld)?.state == .failed)
+    let finding = GatewayDoctor.sync(.failed("no messages", .messages), withheld: withheld)
     #expect(finding?.state == .failed && finding?.message.contains("nothing more is received") == true)
   }
 }

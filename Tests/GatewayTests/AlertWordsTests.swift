@@ -10,6 +10,7 @@ import Timing
 
 @testable import Gateway
 @testable import Store
+@testable import Sync
 
 /// An alert that is open says what has come together, without a write for each number.
 @Suite struct AlertWordsTests {
@@ -111,6 +112,42 @@ import Timing
     #expect(
       try told(store).last
         == "end: the radio does not go back to its default region: power-cycle it. Until then what it might flood is not sent"
+    )
+    alerts.stop()
+  }
+
+  @Test func `a radio that hands over no messages is told after two minutes, over broken links, and its end is`() throws
+  {
+    let (store, alerts) = try open()
+    func rules() throws -> [String] {
+      try store.alerts(openOnly: true, limit: 10).map(\.rule).filter { $0 == "messages_stuck" }
+    }
+    func withheld() -> Withheld { Withheld(why: "the radio does not return its messages", since: loop.now) }
+    alerts.messages(withheld(), isKnown: true)
+    pass(30)
+    alerts.messages(nil, isKnown: true)
+    pass(200)
+    #expect(try rules() == [], "it does, at the second time")
+    let since = withheld()
+    for _ in 1...3 {
+      alerts.messages(since, isKnown: true)
+      pass(25)
+      alerts.messages(since, isKnown: false)
+      pass(15)
+      #expect(try rules() == [])
+    }
+    alerts.messages(since, isKnown: true)
+    pass(1)
+    #expect(try rules() == ["messages_stuck"], "a link that breaks off does not begin it anew")
+    alerts.messages(nil, isKnown: false)
+    pass(400)
+    #expect(try rules() == ["messages_stuck"], "nobody knows")
+    alerts.messages(nil, isKnown: true)
+    pass(301)
+    #expect(try rules() == [])
+    #expect(
+      try told(store).last
+        == "end: the radio does not return its messages: nothing more is received from it. If it stays so, restart the radio"
     )
     alerts.stop()
   }

@@ -87,10 +87,46 @@ import VirtualRadio
       return
     }
     #expect(!words.contains("all the same"))
+    let withheld = try #require(pair.synchronizer.withheld)
+    #expect(withheld.words.contains("does not return its messages: nothing more is received"))
     #expect(pair.synchronizer.counters.fullContactLists == 1)
     pair.link.refuses = { _ in false }
     pair.run(until: { pair.synchronizer.state == .synced && pair.stored.count == 1 }, "by itself")
     #expect(pair.synchronizer.counters.fullContactLists == 1, "what had worked was not asked for again")
+    #expect(pair.synchronizer.withheld == nil)
+  }
+}
+
+@Suite struct WithheldTests {
+  /// How a radio keeps its messages for itself.
+  enum Way: CaseIterable { case refused, silent, same }
+
+  @Test(arguments: Way.allCases) func `a radio that does not hand over its messages is known over its links`(_ way: Way)
+    throws
+  {
+    let pair = try Pair(on: InventedMachine())
+    pair.link.returnsAtOnce = true
+    let isAsked = { (command: Command) in command == .syncNextMessage }
+    switch way {
+    case .refused: pair.link.refuses = isAsked
+    case .silent: pair.link.swallows = isAsked
+    case .same:
+      pair.link.onCommand = { [unowned pair] in
+        if isAsked($0) { pair.radio.injectChannelText("W: hello", slot: 0, time: 1) }
+      }
+    }
+    pair.connection.start()
+    pair.run(until: { pair.synchronizer.withheld != nil }, "it is found")
+    let found = pair.loop.now
+    pair.link.cut()
+    pair.run(until: { pair.losses > 0 && pair.synchronizer.isServing }, "another link")
+    var isLater = false
+    let timer = pair.loop.schedule(after: .seconds(300)) { isLater = true }
+    pair.run(until: { isLater }, "it goes on")
+    timer.cancel()
+    #expect(pair.synchronizer.withheld?.since == found)
+    (pair.link.refuses, pair.link.swallows, pair.link.onCommand) = ({ _ in false }, { _ in false }, { _ in })
+    pair.run(until: { pair.synchronizer.withheld == nil && pair.synchronizer.state == .synced }, "it is over")
   }
 }
 

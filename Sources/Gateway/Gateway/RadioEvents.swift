@@ -60,6 +60,7 @@ extension Daemon: SyncObserver {
     stateChange.note()
     alerts.radio(
       isUp: connection.state == .up, isScopeStuck: connection.isScopeStuck, message: summary)
+    alerts.messages(synchronizer.withheld, isKnown: connection.state == .up && synchronizer.isServing)
     messaging.messenger.radioChanged()
     if connection.state != .up {
       messaging.nodes.requests.linkLost()

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Store
+import Timing
 
 /// How far the gateway is with the radio: what `status` and `sync` show.
 public enum SyncState: Equatable, Sendable {
@@ -32,6 +33,17 @@ public enum SyncState: Equatable, Sendable {
     case .failed: "failed"
     }
   }
+}
+
+/// Why a radio whose link is up does not hand over its messages, and since when.
+public struct Withheld: Equatable, Sendable {
+  /// Why, as the sync has found it.
+  public let why: String
+  /// When that began.
+  public let since: MonotonicTime
+
+  /// What it means.
+  public var words: String { "\(why): nothing more is received from it" }
 }
 
 /// Why the sync does not continue; it is retried automatically.

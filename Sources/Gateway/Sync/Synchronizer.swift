@@ -83,6 +83,8 @@ public final class Synchronizer {
   var radioClock: UInt32?
   var radioClockRead: MonotonicTime?
 
+  /// The radio does not hand over its messages, over one link or several. `nil`: it does, as far as it was asked.
+  public private(set) var withheld: Withheld?
   public internal(set) var counters = SyncCounters()
   public private(set) var state: SyncState = .idle
   public private(set) var lastSynced: Int64?
@@ -152,7 +154,9 @@ public final class Synchronizer {
     do {
       try await work()
       plan.succeeded(part)
+      if part == .messages { withheld = nil }
     } catch let failure as SyncFailure {
+      if part == .messages { withheld = Withheld(why: failure.message, since: withheld?.since ?? loop.now) }
       let isNews = plan.failed(part, failure, now: loop.now, using: &random)
       if isNews { log.warning("sync: \(failure.message); retrying automatically. \(failure.remedy)") }
     }
@@ -234,7 +238,9 @@ public final class Synchronizer {
   private func attach(_ identity: RadioIdentity) throws(StoreError) {
     let isOther = try store.attach(identity.info.key, name: identity.info.name, at: clock.milliseconds)
     // What it has in its table and channels is forgotten with the first contact list.
-    if isOther { observer?.radioReplaced() }
+    guard isOther else { return }
+    withheld = nil
+    observer?.radioReplaced()
   }
 
   private func attachAndBegin(_ identity: RadioIdentity) {

@@ -15,6 +15,7 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
   case supplyLow = "supply_low"
   case contactsFull = "contacts_full"
   case radioQueueFull = "radio_queue_full"
+  case messagesStuck = "messages_stuck"
   case regionStuck = "region_stuck"
   case configurationWrong = "configuration_wrong"
   case storeLost = "store_lost"
@@ -28,7 +29,8 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
 
   public static let ofGateways: [AlertRule] = [
     .radioLost, .backlogged, .deadLetters, .nodeSilent, .clockWrong, .diskFull, .journalLoss, .journalConflict,
-    .batteryLow, .supplyLow, .contactsFull, .radioQueueFull, .regionStuck, .configurationWrong, .storeLost,
+    .batteryLow, .supplyLow, .contactsFull, .radioQueueFull, .messagesStuck, .regionStuck, .configurationWrong,
+    .storeLost,
   ]
   public static let ofHubs: [AlertRule] = [
     .gatewaySilent, .gatewayConflict, .hubDiskFull, .hubDatabase, .hubStoreLost, .retentionHeld,
@@ -48,6 +50,7 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
     case .supplyLow: AlertTimes(begins: .zero, ends: .seconds(600))
     case .contactsFull: AlertTimes(begins: .seconds(60), ends: .seconds(600))
     case .radioQueueFull: AlertTimes(begins: .zero, ends: .seconds(86_400))
+    case .messagesStuck: AlertTimes(begins: .seconds(120), ends: .seconds(300))
     case .regionStuck: AlertTimes(begins: .seconds(60), ends: .seconds(300))
     case .configurationWrong: AlertTimes(begins: .zero, ends: .zero)
     case .storeLost, .hubStoreLost: AlertTimes(begins: .zero, ends: .seconds(86_400))
@@ -82,6 +85,8 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
       "The radio's contact table is full, and a node was not added: it cannot write to the radio.\(over)"
     case .radioQueueFull:
       "Messages were lost in the radio because its queue was full or it was started anew, or on their way from it, or may be.\(over)"
+    case .messagesStuck:
+      "The radio is there and has not handed over its messages for \(begins): nothing is received.\(over)"
     case .regionStuck:
       "The radio has not gone back to its default region for \(begins), and what it might flood is not sent.\(over)"
     case .configurationWrong:

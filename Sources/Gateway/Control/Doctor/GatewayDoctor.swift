@@ -105,15 +105,16 @@ struct GatewayDoctor {
 
   private func sync() -> Finding? {
     let synchronizer = dependencies.synchronizer
-    return Self.sync(synchronizer.state, isReceiving: synchronizer.hasReadQueue)
+    return Self.sync(synchronizer.state, withheld: synchronizer.withheld)
   }
 
   /// What the radio does not do, although its link is up. `nil`: nothing.
-  static func sync(_ state: SyncState, isReceiving: Bool) -> Finding? {
+  static func sync(_ state: SyncState, withheld: Withheld?) -> Finding? {
     // The store's trouble, which is of no part, has a finding of its own.
-    guard case .failed(let words, _?) = state else { return nil }
+    let failure: String? = if case .failed(let words, _?) = state { words } else { nil }
+    guard let words = withheld?.words ?? failure else { return nil }
     return Finding(
-      "sync", isReceiving ? .warning : .failed, words + (isReceiving ? "" : ": nothing more is received from it"),
+      "sync", withheld == nil ? .warning : .failed, words,
       "It is tried again by itself. If it stays so, restart the radio (`meshpost radio reboot`, or its power), then update its firmware."
     )
   }

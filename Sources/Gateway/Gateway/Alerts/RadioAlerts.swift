@@ -16,6 +16,14 @@ extension GatewayAlerts {
     arm()
   }
 
+  /// `isKnown`: the radio was asked for them over this link.
+  func messages(_ withheld: Withheld?, isKnown: Bool) {
+    let bad = withheld.map { AlertReading.bad(text: "\($0.words). If it stays so, restart the radio", since: $0.since) }
+    // A link that breaks off meanwhile does not begin it anew.
+    hear(AlertSubject(.messagesStuck), isKnown ? bad ?? .well : .between)
+    arm()
+  }
+
   func battery(isLow: Bool, _ millivolts: UInt16) {
     self.millivolts = millivolts
     let volts = "\(millivolts / 1000).\(String(1000 + Int(millivolts % 1000)).dropFirst()) V"
