@@ -27,6 +27,7 @@ import Transport
     }
     var openFiles: [(words: String, remedy: String)] { [] }
     var settingsForNextStart: [String] { ["store.max_size"] }
+    var idleSettings: [String] { [] }
     var configurationRefusal: String? { nil }
     var webReport: WebReport? { nil }
     var powerReport: PowerReport { PowerReport(millivolts: nil, isBatteryLow: false, isSupplyLow: nil) }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 
+import Companion
 import Foundation
+import MeshCrypto
 import ProxyTunnel
 import Relay
 import TestSupport
@@ -328,6 +330,80 @@ import Transport
   ]) func `an address reads, and prints as it is written`(_ text: String, _ address: LinkAddress) throws {
     #expect(try LinkAddress(parsing: text) == address)
     #expect(try LinkAddress(parsing: address.description) == address)
+  }
+
+  @Test(arguments: [
+    ("messages_from_hub = true", "", ["line 2: relay.messages_from_hub: no upstream is a hub"]),
+    ("messages_from_hub = true", "url = \"http://x\"\nkind = \"webhook\"", ["relay.messages_from_hub: no upstream"]),
+    ("messages_from_hub = true\nchannels = [\"#a\"]", "url = \"https://x\"", []),
+    ("channels = [\"#a\"]", "url = \"https://x\"", ["line 2: relay.channels: without messages_from_hub = true"]),
+    ("channels = [\"#a\"]", "url = \"https://x\"\nallow = [\"settings\"]", []),
+    (
+      "messages_from_hub = true\ngateways = [\"a b\", \"c\"]", "url = \"https://x\"",
+      ["line 3: relay.gateways: \"a b\""]
+    ),
+  ])
+  func `what an exchange of channels lacks in the file is warned of`(
+    _ relay: String, _ upstream: String, _ words: [String]
+  )
+    throws
+  {
+    let upstreams = upstream.isEmpty ? "" : "\n[[upstream]]\nname = \"a\"\n" + upstream
+    let warnings = try parse("[relay]\n" + relay + upstreams).warnings
+    #expect(warnings.count == words.count, "\(warnings)")
+    for word in words { #expect(warnings.contains { $0.contains(word) }, "\(word): \(warnings)") }
+  }
+
+  @Test func `channels that settings name and the radio does not have are told of, each once`() throws {
+    let configuration = try parse(
+      """
+      [relay]
+      messages_from_hub = true
+      channels = ["#trees", "#hll", "Two", "0011223344556677", "Own"]
+      [[upstream]]
+      name = "a"
+      url = "https://x"
+      channels = ["#gone"]
+      contacts = []
+      [[upstream]]
+      name = "home"
+      kind = "mqtt"
+      url = "mqtts://x"
+      home_assistant = true
+      home_assistant_notify = ["#trees", "#near", "Anna"]
+      [[hook]]
+      name = "bot"
+      run = ["/bin/true"]
+      kinds = ["message"]
+      channels = ["Other"]
+      """)
+    func channel(_ slot: UInt8, _ name: String, _ first: UInt8) throws -> Channel {
+      Channel(
+        slot: slot, name: Text(name),
+        secret: try #require(ChannelSecret(bytes: [first] + Array(repeating: 7, count: 15))))
+    }
+    let channels = [
+      // By whatever name the radio has it: the secret follows from the one that is configured.
+      Channel(slot: 0, name: "trees", secret: .hashtag("#trees")), try channel(1, "Two", 1), try channel(2, "Two", 2),
+      try channel(3, "Own", 3),
+    ]
+    let said = configuration.idleSettings(configuration.exchange, channels).map(\.words)
+    let has = "which the radio does not have; it has \"trees\", \"Two\", \"Two\", \"Own\""
+    #expect(
+      said == [
+        "relay.channels names \"#hll\", \(has)",
+        "relay.channels names \"Two\", and 2 of the radio's channels are called so: write the digest of one (`meshpost channels`)",
+        "relay.channels names \"0011223344556677\", \(has)", "upstream \"a\": channels names \"#gone\", \(has)",
+        "upstream \"home\": home_assistant_notify names \"#near\", \(has)",
+        "hook \"bot\": channels names \"Other\", \(has)",
+      ])
+    #expect(configuration.idleSettings(configuration.exchange, nil) == [], "nobody knows yet")
+    var off = configuration.exchange
+    off.isOn = false
+    #expect(!configuration.idleSettings(off, channels).contains { $0.setting.hasPrefix("relay") })
+    off.isOn = true
+    let lonely = try parse("").idleSettings(off, nil).map(\.words)
+    #expect(lonely == ["relay.messages_from_hub: no upstream is a hub"])
   }
 
   @Test func `two links of one gateway to one hub are warned of`() throws {

@@ -134,6 +134,27 @@ extension WholeProgramTests {
       #expect(try !rig.meshpost("doctor").lines.contains { $0.contains("chmod o") && $0.contains(token) })
     }
 
+    @Test func `a channel that the radio does not have is told of until it has it`() throws {
+      let rig = try Rig()
+      try rig.startRadio()
+      rig.writeGatewayConfiguration(extra: "[relay]\nmessages_from_hub = true\nchannels = [\"#hll\"]")
+      try rig.startGateway()
+      try rig.waitForSync()
+      let words = "relay.channels names \"#hll\", which the radio does not have; it has "
+      try rig.gateway?.line(with: words)
+      #expect(try JSONShapes().problems("status", rig.meshpost("status", "--json").lines) == [])
+      let (status, doctor) = (try rig.meshpost("status").lines, try rig.meshpost("doctor").lines)
+      #expect(status.contains { $0.hasPrefix("config    without effect: \(words)") }, "\(status)")
+      #expect(doctor.contains { $0.hasPrefix("WARN  configuration: \(words)") }, "\(doctor)")
+      // A sync tells nothing anew.
+      #expect(try rig.meshpost("sync", "--now").code == 0)
+      try rig.waitForSync()
+      #expect(rig.gateway?.lines.count { $0.contains(words) } == 1)
+      #expect(try rig.meshpost("channel", "add", "#hll").code == 0)
+      try untilTrue("it has effect") { try rig.status()?["without_effect"] == nil }
+      #expect(try !rig.meshpost("doctor").lines.contains { $0.contains("#hll") })
+    }
+
     @Test func `a configuration that never worked, or another file's, is no way to start`() throws {
       let rig = try Rig()
       try rig.startRadio()

@@ -69,6 +69,8 @@ public protocol GatewayOperations: AnyObject {
   var configurationRefusal: String? { get }
   /// Settings that documents have set in place of the file.
   var overrides: [SettingOverride] { get }
+  /// Settings that do nothing with these upstreams and the radio's channels, each with why.
+  var idleSettings: [String] { get }
   /// Settings that the file has been reread with, and that count from the next start on.
   var settingsForNextStart: [String] { get }
   /// The configuration and files that it names which everybody can change, or read though they are secret.

@@ -43,6 +43,8 @@ public final class Daemon {
   let taps: TapAPI
   let counts = PacketCounts()
   var wantsPackets = false
+  /// Settings without effect that the log has told of.
+  var toldIdle: [IdleSetting] = []
   private var commitTimer: LoopTimer?
   /// What status and upstreams show of the gateway.
   let stateChange = StateChange()

@@ -15,6 +15,7 @@ extension Daemon: SyncObserver {
       relay.radioIsUp()
       relay.channelsChanged()
       maintenance.memoryWasUsed()
+      tellIdleSettings()
     }
     radioChanged()
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import Companion
 import EventLoop
 import Store
 import TOML
@@ -49,6 +50,27 @@ extension Daemon {
   func tellRefusal() {
     for line in configuration.refusal?.lines ?? [] { log.error("refused: \(line)") }
     if configuration.refusal != nil { log.error("running with the last configuration that worked") }
+  }
+
+  /// With the channels that the radio has, once they were read.
+  var idleSettings: [IdleSetting] {
+    var channels: [Channel]?
+    if synchronizer.hasSyncedOnce {
+      channels = store.ifReadable { () throws(StoreError) in
+        var all: [Channel] = []
+        try store.eachChannel { all.append($0) }
+        return all
+      }
+    }
+    return configuration.idleSettings(exchange.settings, channels)
+  }
+
+  /// Each is logged once, and again when it has come back. The check of the file has told of what needs no radio.
+  func tellIdleSettings() {
+    guard synchronizer.isServing, synchronizer.state.isSettled else { return }
+    let idle = idleSettings.filter { !$0.name.isEmpty }
+    for one in idle where !toldIdle.contains(where: { $0.isAbout(one) }) { log.warning(one.words) }
+    toldIdle = idle
   }
 
   func keepConfiguration() {

@@ -20,6 +20,7 @@ extension Shapes {
     configuration_error string? the file is refused, and the gateway runs with the last one that worked
     overrides override[]? settings that documents have set in place of the configuration file
     after_restart string[]? settings that are others in the file by now, and count from the next start on
+    without_effect string[]? settings that name a channel that the radio does not have, or need a hub that is not there
     uptime_s integer
     clock_trusted bool
     resident_kib integer?

@@ -86,6 +86,9 @@ enum Show {
       let names = later.compactMap(\.string).joined(separator: ", ")
       print(styled: "config    \(TerminalColour.bad("waits for a restart")): \(names)")
     }
+    for words in status["without_effect"]?.array ?? [] {
+      print(styled: "config    \(TerminalColour.bad("without effect")): \(clean(words.string))")
+    }
     let strength = radio["rssi"]?.integer.map { ", \($0) dBm" } ?? ""
     let isUp = radio["state"]?.string == "up"
     let step = isUp ? "" : radio["step"]?.string.map { ", \($0)" } ?? ""

@@ -67,6 +67,10 @@ struct GatewayDoctor {
         "\($0.setting) is \($0.value) by the document \($0.document), in place of \($0.configured) in the file")
     }
     findings += operations.openFiles.map { Finding("permission", .warning, $0.words, $0.remedy) }
+    findings += operations.idleSettings.map {
+      Finding(
+        "configuration", .warning, $0, "Correct it, or add what it needs: `meshpost channels`, `meshpost upstream`.")
+    }
     let later = operations.settingsForNextStart
     guard !later.isEmpty else { return findings }
     let words = "\(later.joined(separator: ", ")): what the file says counts from the next start on"

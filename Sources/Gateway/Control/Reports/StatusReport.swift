@@ -29,6 +29,8 @@ struct StatusReport {
     }
     let later = dependencies.operations.settingsForNextStart
     if !later.isEmpty { json.arrayField("after_restart") { for setting in later { $0.value(setting) } } }
+    let idle = dependencies.operations.idleSettings
+    if !idle.isEmpty { json.arrayField("without_effect") { for words in idle { $0.value(words) } } }
     json.field("uptime_s", Int64((dependencies.loop.now - dependencies.startedAt).inSeconds))
     json.field("clock_trusted", dependencies.loop.wallClock.isSynchronised)
     json.field("resident_kib", Self.residentKibibytes)

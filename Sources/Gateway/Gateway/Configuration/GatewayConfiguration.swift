@@ -88,6 +88,9 @@ extension GatewayConfiguration {
       }
       UpstreamSettings.separate(&upstreams)
       warnings += rivals.map { "\(file): \($0)" }
+      var relay = root.table("relay")
+      warnIdle(&relay)
+      warnings += lines(relay.warnings)
     } catch let failure as Failure {
       throw failure
     } catch {

@@ -29,6 +29,7 @@ final class DaemonOperations: GatewayOperations {
   var overrides: [SettingOverride] {
     SettingsDocuments(daemon.configuration, daemon.store, daemon.log).overrides
   }
+  var idleSettings: [String] { daemon.idleSettings.map(\.words) }
   var settingsForNextStart: [String] { daemon.started.waiting(in: daemon.configuration) }
   var openFiles: [(words: String, remedy: String)] { daemon.configuration.openFiles(of: daemon.file) }
   var webReport: WebReport? { daemon.pages.report }

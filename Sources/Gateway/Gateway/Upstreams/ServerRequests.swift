@@ -29,5 +29,6 @@ extension Daemon: RelayHost {
     exchange.settings = settings.exchange
     relay.channelsChanged()
     alerts.change(configuration.alerts)
+    tellIdleSettings()
   }
 }

@@ -14,7 +14,7 @@ public struct EventFilter: Equatable, Sendable {
   /// Kinds of events; empty: all. `gap` always passes: it tells what else is missing.
   public var kinds: Set<String>
   /// Messages on these channels, ours and others', reactions there, and changes of the channels.
-  var channels: [ChannelName]
+  public let channels: [ChannelName]
   /// Direct messages of and to these nodes, reactions there, and news about them.
   var contacts: [NodeName]
   /// Posts in these rooms, ours and others', reactions there, and news about them.

@@ -65,6 +65,20 @@ public enum ChannelName: Equatable, Sendable {
     self = Hex.bytes(text)?.count == 8 ? .digest(text.lowercased()) : .name(Text(text))
   }
 
+  /// As it was written, but for capital digits.
+  public var text: String {
+    switch self {
+    case .digest(let digest): digest
+    case .name(let name): name.string
+    }
+  }
+
+  /// Whether it is the `#channel` of this digest: its secret follows from the name.
+  public func isHashtag(of digest: String) -> Bool {
+    guard case .name(let name) = self, name.bytes.first == UInt8(ascii: "#") else { return false }
+    return ChannelSecret.hashtag(name.string).digest == digest
+  }
+
   /// `name`: as the channel was called when the event came; `nil`: the event does not say.
   public func means(_ digest: String, name: String?, _ store: Store) throws(StoreError) -> Bool {
     let wanted: Text
@@ -72,7 +86,7 @@ public enum ChannelName: Equatable, Sendable {
     case .digest(let own): return own == digest
     case .name(let text): wanted = text
     }
-    if wanted.bytes.first == UInt8(ascii: "#"), ChannelSecret.hashtag(wanted.string).digest == digest { return true }
+    if isHashtag(of: digest) { return true }
     var isCalledSo = name.map { Array($0.utf8) } == wanted.bytes
     var isAnother = false
     try store.eachChannel { channel in
