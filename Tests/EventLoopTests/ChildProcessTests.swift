@@ -36,9 +36,23 @@ import Testing
     return outcome.exit
   }
 
-  @Test func `what a program says without end is kept to its bound, and its end is seen`() throws {
-    let exit = run("head -c 3000000 /dev/zero; echo done >&2")
+  @Test func `what a program says is kept to its bound, and its end is seen`() throws {
+    let exit = run("head -c 1000000 /dev/zero; echo done >&2")
     #expect(exit?.code == 0 && exit?.output.count == 1000 && exit?.errors == Array("done\n".utf8))
+    #expect(exit?.saidTooMuch == false)
+  }
+
+  @Test(arguments: ["", " >&2", " & yes >&2"])
+  func `what prints without end is ended with all it started, and costs next to nothing`(_ ways: String) {
+    let exit = run("sleep 1000 & echo $!; yes\(ways)", limit: .seconds(600))
+    #expect(exit?.saidTooMuch == true && exit?.tookTooLong == false && exit?.signal == SIGKILL)
+    #expect((exit?.output.count ?? 0) + (exit?.errors.count ?? 0) <= 2000)
+    expectGone(exit?.output.split(separator: 10).first.map(Array.init) ?? [])
+    #expect(loop.watchCount == 0 && loop.waitingTimers == 0)
+  }
+
+  @Test func `one that has said too much and ends by itself has said too much`() {
+    #expect(run("head -c 1048577 /dev/zero")?.saidTooMuch == true)
   }
 
   @Test func `it gets its input, and its exit code or signal is told`() {

@@ -10,6 +10,22 @@ import Timing
 @testable import Store
 
 @Suite struct HookReplyTests {
+  @Test func `a program that prints without end is ended, and its event is refused`() throws {
+    let (scratch, loop) = (Scratch(), EventLoop())
+    chmod(scratch.folder.path(), 0o777)
+    let program = scratch.write("hook.sh", "#!/bin/sh\nyes\n")
+    chmod(program, 0o755)
+    let store = try Store(Store.Settings(location: scratch.location("gw.db")))
+    let hook = HookCarrier(
+      .init(
+        run: [program], user: geteuid() == 0 ? "nobody" : nil, timeout: .seconds(600), memory: 1 << 28, replies: true,
+        socket: ""), name: "h", takesGaps: true, store: store, on: loop, log: Log(level: .error, sink: { _, _ in }))
+    var verdict: Verdict?
+    loop.begin { verdict = await hook.test() }
+    #expect(turn(loop) { verdict != nil })
+    #expect(verdict == .refused(status: 0, reason: "it said more than 1 MiB and was ended"))
+  }
+
   @Test func `replies that are not sent are logged once, and not with each message`() throws {
     let (scratch, loop) = (Scratch(), EventLoop())
     chmod(scratch.folder.path(), 0o777)

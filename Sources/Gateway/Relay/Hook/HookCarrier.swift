@@ -120,6 +120,9 @@ final class HookCarrier: Carrier {
     if ended.tookTooLong {
       return .refused(status: 0, reason: "it took longer than \(Int(settings.timeout.inSeconds)) s and was ended")
     }
+    if ended.saidTooMuch {
+      return .refused(status: 0, reason: "it said more than \(ChildProcess.mostRead >> 20) MiB and was ended")
+    }
     switch ended.code {
     case 0: return .acknowledged(through: through)
     case EX_TEMPFAIL: return .retry(reason: "it asks for a retry (exit code 75)\(words)", after: nil)

@@ -4,18 +4,24 @@ import CLinux
 import Glibc
 import Timing
 
-/// Another program, run once: gets its input, is read to its end, and is ended with all it started when it takes too long.
+/// Another program, run once: gets its input, is read to its end, and is ended with all it started when it takes too long, or says too much.
 ///
-/// Everything is bounded: of what it says only so much is kept, the rest is read and dropped, so that it never blocks.
+/// Everything is bounded: of what it says only so much is kept; more is read and dropped, so that it does not block, up to a bound of its own: one
+/// that prints without end would keep two processors busy for its whole time.
 public enum ChildProcess {
   public struct Exit: Equatable, Sendable {
     /// Its exit code; `nil`: a signal ended it.
     public var code: Int32?
     public var signal: Int32
     public var tookTooLong: Bool
+    /// It was ended, as it said more than `mostRead`, or than what is to be kept.
+    public var saidTooMuch: Bool
     public var output: [UInt8]
     public var errors: [UInt8]
   }
+
+  /// Bytes of its output and its errors together that are read of a program of which less is kept.
+  public static let mostRead = 1 << 20
 
   /// Runs a program in a process group of its own, and returns how it ended. Cancelled: the group is killed, and has ended when this
   /// throws. Throws `SystemError` if the program cannot be started.
@@ -38,6 +44,8 @@ private final class RunningChild {
 
   private let loop: EventLoop
   private let maxOutput: Int
+  /// Bytes that may still be read of it; negative: it was ended for more.
+  private var left: Int
   private var process: pid_t = 0
   /// The descriptor that reports the program's exit (pidfd); negative: the kernel has none.
   private var exit: Int32 = -1
@@ -52,6 +60,7 @@ private final class RunningChild {
   ) throws(SystemError) {
     self.loop = loop
     self.maxOutput = maxOutput
+    left = max(2 * maxOutput, ChildProcess.mostRead)
     pending = input[...]
     try start(arguments, environment)
     watch()
@@ -169,11 +178,20 @@ private final class RunningChild {
     for _ in 0..<most {
       guard let kept = streams[descriptor]?.count else { return }
       switch Descriptor.read(descriptor) {
-      case .bytes(let bytes): streams[descriptor]?.append(contentsOf: bytes.prefix(max(0, maxOutput - kept)))
+      case .bytes(let bytes):
+        streams[descriptor]?.append(contentsOf: bytes.prefix(max(0, maxOutput - kept)))
+        left -= bytes.count
+        guard left >= 0 else { return stopReading() }
       case .wouldBlock: return
       case .end, .failed: return loop.unwatch(descriptor)
       }
     }
+  }
+
+  /// It is waited for, and not read any more.
+  private func stopReading() {
+    kill()
+    for descriptor in [output, errors] { loop.unwatch(descriptor) }
   }
 
   private func closeAll() {
@@ -209,10 +227,10 @@ private final class RunningChild {
 
   private func read(_ status: Int32, tookTooLong: Bool) -> ChildProcess.Exit {
     // What it has said at the end fits into a pipe; who still writes into it now is not it.
-    for descriptor in [output, errors] { read(descriptor, most: Self.pipeReads) }
+    for descriptor in [output, errors] where left >= 0 { read(descriptor, most: Self.pipeReads) }
     let code = meshpost_exit_status(status)
     return ChildProcess.Exit(
       code: code < 0 ? nil : code, signal: meshpost_term_signal(status), tookTooLong: tookTooLong,
-      output: streams[output] ?? [], errors: streams[errors] ?? [])
+      saidTooMuch: left < 0, output: streams[output] ?? [], errors: streams[errors] ?? [])
   }
 }
