@@ -36,6 +36,8 @@ private final class TroubledHub: Carrier {
     return .acknowledged(through: last ?? 0)
   }
 
+  func tookUnanswered(through seq: Int64) { acknowledged.messages = seq }
+
   func close() {}
 }
 
@@ -72,6 +74,74 @@ private final class TroubledHub: Carrier {
     hub.isTroubled = true
     loop.pass(.seconds(86_400))
     #expect(lines.count == 4, "nothing waits: \(lines.suffix(3))")
+    upstream.stop()
+  }
+
+  @Test func `the last success moves with what is acknowledged, and not with connections alone`() throws {
+    let scratch = Scratch(inMemory: true)
+    let loop = EventLoop(on: InventedMachine())
+    let store = try Store(Store.Settings(location: scratch.location("gw.db")))
+    let hub = TroubledHub()
+    let upstream = try JournalUpstream(
+      JournalUpstream.Settings(name: "hub", batchEvents: 1, filter: EventFilter(kinds: ["message"]), fromStart: true),
+      carrier: hub, store: store, on: loop, log: Log(level: .error, sink: { _, _ in }))
+    loop.afterTurn { [store, weak upstream] in
+      store.commit()
+      if store.takeNews().hasGrown { upstream?.wake() }
+    }
+    func append(_ kind: EventKind) {
+      store.write { store throws(SQLiteError) in
+        try store.append(kind, at: Moment(milliseconds: 1, trusted: true), body: Array("{}".utf8))
+      }
+    }
+    // What it welcomes, and does not take.
+    append(.message)
+    try store.commitNow()
+    upstream.wake()
+    loop.pass(.seconds(3600))
+    #expect(hub.greetings > 10 && upstream.status.lastSuccess == nil)
+    hub.isTroubled = false
+    loop.pass(.seconds(600))
+    let first = try #require(upstream.status.lastSuccess)
+    #expect(upstream.status.pending == 0)
+    // It comes and goes, and nothing waits; what is not for it is no success either.
+    for _ in 0..<3 {
+      upstream.shipment.greetAgain()
+      append(.radio)
+      upstream.wake()
+      loop.pass(.seconds(600))
+    }
+    #expect(upstream.status.lastSuccess == first && upstream.status.pending == 0)
+    hub.isTroubled = true
+    append(.message)
+    loop.pass(.seconds(3600))
+    #expect(upstream.status.lastSuccess == first && upstream.status.pending == 1)
+    // It has taken it; its answer was lost with the connection.
+    hub.isTroubled = false
+    hub.tookUnanswered(through: 5)
+    loop.pass(.seconds(600))
+    let second = try #require(upstream.status.lastSuccess)
+    #expect(second > first && upstream.status.pending == 0)
+    upstream.stop()
+  }
+
+  @Test func `a server that has all when the gateway starts has said so once`() throws {
+    let scratch = Scratch(inMemory: true)
+    let loop = EventLoop(on: InventedMachine())
+    let store = try Store(Store.Settings(location: scratch.location("gw.db")))
+    let hub = TroubledHub()
+    let upstream = try JournalUpstream(
+      JournalUpstream.Settings(name: "hub"), carrier: hub, store: store, on: loop,
+      log: Log(level: .error, sink: { _, _ in }))
+    upstream.wake()
+    loop.pass(.seconds(10))
+    let first = try #require(upstream.status.lastSuccess)
+    for _ in 0..<3 {
+      upstream.shipment.greetAgain()
+      upstream.wake()
+      loop.pass(.seconds(600))
+    }
+    #expect(upstream.status.lastSuccess == first)
     upstream.stop()
   }
 

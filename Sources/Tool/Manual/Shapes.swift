@@ -291,7 +291,7 @@ enum Shapes {
     too_old integer? events that were older than its max_age_s when their turn came, and were left out, since it was added
     age_s integer? age of the oldest pending event
     reason string? why it is waiting or stopped, or why a hub cannot be asked
-    last_success integer?
+    last_success integer? when it acknowledged an event last, or said first that it has all; reconnecting alone is none
     refused_commands integer? unreadable, or too many, since the start
     batches integer
     bytes_sent integer

@@ -98,7 +98,8 @@ extension JournalUpstream {
   func advance(_ lane: Lane, _ batch: Batch, to seq: Int64) {
     let covered = seq >= batch.last ? batch.covered : nil
     count(tooOld: batch, through: seq)
-    lastSuccess = clock.milliseconds
+    // What is not for the server it is not asked about.
+    if seq > lanes[lane].taken, batch.events.contains(where: { $0.seq <= seq }) { lastSuccess = clock.milliseconds }
     (hasTaken, obstacle) = (true, nil)
     (starts.renewalsInARow, starts.wasInStep) = (0, true)
     waitsSince = nil

@@ -115,9 +115,10 @@ extension JournalUpstream {
     shipment.greeted()
     starts.wasInStep = true
     for lane in Lane.allCases { lanes[lane].serverHas = has[lane] ?? 0 }
-    // It says what it has: as good as an acknowledgement, and the only one where nothing is left to send.
-    lastSuccess = clock.milliseconds
+    // An answer that was lost, or, where nothing is left to send, the only one. That it can be reached, again and again, is no success.
+    let isNews = Lane.allCases.contains { through[$0] > lanes[$0].taken }
     startOver(from: through)
+    if isNews || lastSuccess == nil && pendingEvents == 0 { lastSuccess = clock.milliseconds }
     if Lane.allCases.contains(where: { lanes[$0].taken != lanes[$0].cursor }) { keepCursors() }
     recovered()
   }

@@ -114,6 +114,7 @@ extension JournalUpstream {
       answer, after: lanes[lane].taken, isUrgent: lanes[lane].suspicion.isUrgent, now: loop.now, using: &random)
     switch verdict {
     case .acknowledged:
+      lastSuccess = clock.milliseconds
       tookAhead(batch, lane)
       lanes[lane].suspicion.anotherPassed()
     case .refused, .hungUp, .retry, .busy, .diverged, .stopped: lanes[lane].suspicion.anotherFailed()
@@ -136,6 +137,7 @@ extension JournalUpstream {
     }
     switch consequence {
     case .advance:
+      lastSuccess = clock.milliseconds
       loop.begin { [name, store, log, weak self] in
         do throws(StoreError) {
           try await store.save { store throws(SQLiteError) in

@@ -62,7 +62,7 @@ public struct UpstreamStatus: Equatable, Sendable {
   public var tooOld: Int64 = 0
   /// Why it waits or is stopped.
   public var reason: String?
-  /// Milliseconds since 1970 of the last acknowledgement.
+  /// Milliseconds since 1970 of the last acknowledgement of an event, or when it was said first, since the start, that it has all.
   public var lastSuccess: Int64?
   public var batches: UInt64
   public var bytesSent: UInt64
