@@ -14,6 +14,8 @@ private final class MessagesSource: UpdatesSource {
   weak var updates: (any UpdatesListener)?
   private let lists: [String]
   private let ids: [String]
+  /// What is before it is no longer there.
+  var first = 1
 
   init(_ lists: [String] = ["channel/0011223344556677"], ids: [String] = ["x", "x", "x"]) {
     self.lists = lists
@@ -22,12 +24,12 @@ private final class MessagesSource: UpdatesSource {
 
   func ask(_ question: UpdatesQuestion) async throws(BucketSync.Trouble) -> JSONValue? {
     let body = #"{"gateway":"a","channel":"0011223344556677","sender_name":"Ana","sender_time":1,"text":"hello"}"#
-    let updates = (1...3).map { #"{"seq":\#($0),"at":\#($0),"id":"\#(ids[$0 - 1])","body":\#(body)}"# }
+    let updates = (first...3).map { #"{"seq":\#($0),"at":\#($0),"id":"\#(ids[$0 - 1])","body":\#(body)}"# }
     let states = lists.map { #"{"bucket":"\#($0)","seq":3,"at":3}"# }
     let text =
       switch question {
       case .state: #"{"buckets":[\#(states.joined(separator: ","))]}"#
-      case .page: #"{"first":1,"last":3,"last_at":3,"updates":[\#(updates.joined(separator: ","))]}"#
+      case .page: #"{"first":\#(first),"last":3,"last_at":3,"updates":[\#(updates.joined(separator: ","))]}"#
       }
     // `try?`: what is written here is JSON.
     return try? JSONValue(parsing: Array(text.utf8))
@@ -110,6 +112,36 @@ private final class Host: RelayHost {
     #expect(loop.pass(.seconds(60)) { host.fates.isEmpty })
     loop.pass(.seconds(5))
     #expect(sync.report.leftOut == [.tooOld: 3])
+  }
+
+  @Test(arguments: [
+    (["channel/0011223344556677", "heard"], ["a"], ["heard"]),
+    (["channel/0011223344556677"], [], ["channel/0011223344556677"]),
+    // A hub that has begun the list just now, or has none.
+    (["channel/0011223344556677"], ["a"], ["channel/0011223344556677"]),
+  ])
+  func `what is missed of a channel is told once, by the list of named gateways where there is one`(
+    _ lists: [String], _ gateways: [String], _ told: [String]
+  ) throws {
+    let source = MessagesSource(lists, ids: ["x", "y", "z"])
+    source.first = 3
+    let host = Host()
+    host.takenGateways = gateways
+    host.fates = Array(repeating: .sent, count: 6)
+    let bench = try UpdatesBench(source, host)
+    defer { bench.end() }
+    bench.sync.reachable(true)
+    #expect(bench.loop.pass(.seconds(60)) { host.fates.count == 6 - lists.count })
+    bench.loop.pass(.seconds(5))
+    var gaps: [String] = []
+    try bench.store.readJournal(after: 0, limit: 100) { event, _ in
+      // `try?`: it is our own.
+      let body = try? JSONValue(parsing: event.body)
+      if event.kind == "bucket_gap" { gaps.append("\(body?["bucket"]?.string ?? "")/\(body?["count"]?.integer ?? 0)") }
+      return true
+    }
+    #expect(gaps == told.map { "\($0)/2" })
+    #expect(bench.lines.filter { $0.contains("are missed") }.count == 1, "\(bench.lines)")
   }
 
   @Test func `a channel of which nothing is new is fetched seldom, and holds up no document`() throws {

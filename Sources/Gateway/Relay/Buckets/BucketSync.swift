@@ -99,6 +99,8 @@ final class BucketSync: UpdatesListener {
   private var troubleLogged: String?
   /// Whose messages alone are taken, as the hub knows it.
   private var toldGateways: [String] = []
+  /// What these heard was in a list of its own before the hub was asked.
+  private(set) var hasHeardList = false
   private(set) var lastSuccess: Int64?
   /// All of it is called within the turn in which it is written.
   weak var host: (any RelayHost)?
@@ -278,13 +280,14 @@ final class BucketSync: UpdatesListener {
     let answer = try await source.ask(.state(buckets, gateways: toldGateways))
     try Task.checkCancellation()
     guard let list = answer?["buckets"]?.array else { throw Trouble(message: "the hub does not report its buckets") }
-    catchUp.stateArrived(
-      list.compactMap { state in
-        guard let name = state["bucket"]?.string, let seq = state["seq"]?.integer,
-          (0...CatchUp.maxSeq).contains(seq)
-        else { return nil }
-        return (name, seq, state["at"]?.count ?? 0)
-      })
+    let states: [(bucket: String, seq: Int64, at: Int64)] = list.compactMap { state in
+      guard let name = state["bucket"]?.string, let seq = state["seq"]?.integer,
+        (0...CatchUp.maxSeq).contains(seq)
+      else { return nil }
+      return (name, seq, state["at"]?.count ?? 0)
+    }
+    hasHeardList = states.contains { $0.bucket == "heard" && $0.seq > 0 }
+    catchUp.stateArrived(states)
   }
 
   /// Whether it was of use. A hub may change documents for ever: those are not, until there are no more.

@@ -105,6 +105,11 @@ extension BucketSync {
   func journalGap(
     _ bucket: String, _ lost: ClosedRange<Int64>, _ reason: String, count: Int64? = nil, by gateways: [String] = []
   ) {
+    // Of a channel only what named gateways heard is taken, and that list tells itself what is missed of it.
+    if hasHeardList, bucket.hasPrefix("channel/") {
+      return log.debug(
+        "\(upstream): \(bucket): \(lost.lowerBound) to \(lost.upperBound) are left to the list of what was heard")
+    }
     let all = lost.upperBound - lost.lowerBound + 1
     let count = min(count ?? all, all)
     let some = count < all ? "\(count) of updates" : "updates"
