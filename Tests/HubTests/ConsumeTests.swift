@@ -4,6 +4,7 @@ import Deflate
 import Foundation
 import JSON
 import SQLite
+import Synchronization
 import TestSupport
 import Testing
 import Timing
@@ -63,6 +64,32 @@ import Timing
   func `what is published where a gateway takes commands is no event`(_ payload: String) throws {
     #expect(try Publication(topic: "meshpost/hill/command", payload: Array(payload.utf8)).meaning(Self.patterns) == nil)
     #expect(try Self.single(3, "command").meaning(Self.patterns) == nil, "who may ask does not say that it is done")
+  }
+
+  @Test
+  func `where commands have a topic of another name no event is taken, and until it is named a command tells of it`()
+    async throws
+  {
+    let store = try HubStore(location: scratch.location("hub.db"))
+    let asks = ["meshpost/{gateway}/ask"].compactMap(TopicPattern.init)
+    let forged = Publication(topic: "meshpost/hill/ask", payload: Self.single(3).payload)
+    let request = Publication(topic: "meshpost/hill/ask", payload: Array(#"{"id":"a","command":"sync"}"#.utf8))
+    let lines = Mutex<[String]>([])
+    func consumption(_ commands: [TopicPattern]) -> Consumption {
+      Consumption(
+        store, topics: Self.patterns, commands: commands,
+        refused: RefusedFile(location: scratch.location("refused.jsonl"))
+      ) { _, line in lines.withLock { $0.append(line) } }
+    }
+    let named = consumption(asks)
+    let counts = try await named.keep([
+      request, forged, Publication(topic: "meshpost/hill/ask", payload: Array("no JSON".utf8)),
+    ])
+    #expect(counts.passedOver == 3 && counts.stored == 0 && counts.refused == 0)
+    #expect(try await seqs(store) == [] && lines.withLock { $0 } == [])
+    _ = try await consumption([]).keep([request, request])
+    #expect(lines.withLock { $0 }.count == 1 && lines.withLock { $0 }.first?.contains("consume.command_topics") == true)
+    #expect(try await named.keep([Self.single(4)]).stored == 1)
   }
 
   @Test(arguments: [
@@ -251,7 +278,11 @@ import Timing
     let consume = try #require(try configuration("[consume]\nurl = \"mqtt://b\"\ngroup = \"g\"").consume)
     #expect(consume.urls == ["mqtt://b"] && consume.filters == ["$share/g/meshpost/+/+"] && consume.window == 64)
     #expect(try configuration("[consume]\nurls = [\"mqtt://a\", \"mqtt://b\"]").consume?.urls.count == 2)
+    #expect(
+      try configuration("[consume]\nurl = \"mqtt://b\"\ncommand_topics = [\"a/{gateway}/ask\"]").consume?.commandTopics
+        .count == 1)
     for wrong in [
+      "[consume]\nurl = \"mqtt://b\"\ncommand_topics = [\"a/#/b\"]",
       "", "[consume]", "[consume]\nurl = \"mqtt://b\"\nurls = [\"mqtt://c\"]",
       "[consume]\nurl = \"mqtt://b\"\ntopic = \"x\"",
       "[consume]\nurl = \"mqtt://b\"\ntopics = []", "[consume]\nurl = \"mqtt://b\"\ntopics = [\"a/#/b\"]",

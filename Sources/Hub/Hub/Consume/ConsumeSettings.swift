@@ -15,6 +15,8 @@ public struct ConsumeSettings: Sendable {
   public var key: String?
   public var clientID: String
   public var topics: [TopicPattern]
+  /// Of these: on which clients ask something of gateways, beside those that end with `/command`. No events come there.
+  public var commandTopics: [TopicPattern]
   /// Name of the group of consumers that share the publications.
   public var group: String?
   /// `auto`, `5` or `3.1.1`.
@@ -42,15 +44,9 @@ public struct ConsumeSettings: Sendable {
     if clientID.isEmpty || clientID.utf8.count > 256 {
       table.note("client_id", "1 to 256 bytes: the broker keeps what comes under this name")
     }
-    topics = []
-    for text in table.optionalStrings("topics") ?? ["meshpost/{gateway}/+"] {
-      if let topic = TopicPattern(text) {
-        topics.append(topic)
-      } else {
-        table.note("topics", "\"\(text)\" is no topic filter: levels, +, #, and {gateway} for one level")
-      }
-    }
-    if !(1...32).contains(topics.count), table.errors.isEmpty { table.note("topics", "1 to 32 topic filters") }
+    topics = Self.topics("topics", default: ["meshpost/{gateway}/+"], &table)
+    if topics.isEmpty, table.errors.isEmpty { table.note("topics", "1 to \(Self.mostTopics) topic filters") }
+    commandTopics = Self.topics("command_topics", default: [], &table)
     group = table.string("group")
     if let group, !Name.isAllowed(group) { table.note("group", Name.allowed) }
     version = table.choice("version", of: ["auto", "5", "3.1.1"], default: "auto")
@@ -60,6 +56,21 @@ public struct ConsumeSettings: Sendable {
     refusedFile = table.string("refused_file") ?? "/var/lib/meshpost-hub/refused.jsonl"
     table.finish()
     guard table.errors.isEmpty else { return nil }
+  }
+
+  private static let mostTopics = 32
+
+  private static func topics(_ key: String, default usual: [String], _ table: inout TOMLReader) -> [TopicPattern] {
+    var topics: [TopicPattern] = []
+    for text in table.optionalStrings(key) ?? usual {
+      if let topic = TopicPattern(text) {
+        topics.append(topic)
+      } else {
+        table.note(key, "\"\(text)\" is no topic filter: levels, +, #, and {gateway} for one level")
+      }
+    }
+    if topics.count > mostTopics { table.note(key, "at most \(mostTopics) topic filters") }
+    return topics
   }
 
   private static func location(_ name: String) -> String {

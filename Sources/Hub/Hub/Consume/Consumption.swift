@@ -55,21 +55,28 @@ public final class Consumption: Sendable {
 
   private let store: HubStore
   private let patterns: [TopicPattern]
+  private let commands: [TopicPattern]
   private let refused: RefusedFile
   private let gaps = RareLine(HubLog.write)
   private let refusals = RareLine(HubLog.write)
+  private let questions: RareLine
 
   public init(_ configuration: HubConfiguration, _ settings: ConsumeSettings) throws {
     store = try HubStore(
       location: configuration.location, password: configuration.password,
       tellsConflicts: configuration.alerts.rules.times[.gatewayConflict] != nil)
-    patterns = settings.topics
+    (patterns, commands) = (settings.topics, settings.commandTopics)
     refused = RefusedFile(location: settings.refusedFile)
+    questions = RareLine(HubLog.write)
   }
 
   /// Only for tests.
-  init(_ store: HubStore, topics: [TopicPattern], refused: RefusedFile) {
-    (self.store, patterns, self.refused) = (store, topics, refused)
+  init(
+    _ store: HubStore, topics: [TopicPattern], commands: [TopicPattern] = [], refused: RefusedFile,
+    log: @escaping HubLog.Write = HubLog.write
+  ) {
+    (self.store, patterns, self.commands, self.refused) = (store, topics, commands, refused)
+    questions = RareLine(log)
   }
 
   /// Returns when each is on disk, or is nothing for a hub, or was refused for good and is in the file of those. Throws when that cannot be now:
@@ -80,7 +87,12 @@ public final class Consumption: Sendable {
     var (items, bytes) = ([Item](), 0)
     for (place, publication) in publications.enumerated() {
       do throws(Publication.Refusal) {
-        guard let events = try publication.meaning(patterns) else {
+        let meaning = try publication.meaning(patterns, commands: commands) {
+          questions.say(
+            "a command came on \(publication.topic), a topic of events: who may ask there may write in the gateway's name. Name it in consume.command_topics"
+          )
+        }
+        guard let events = meaning else {
           work.counts.passedOver += 1
           continue
         }

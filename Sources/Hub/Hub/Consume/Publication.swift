@@ -32,22 +32,18 @@ public struct Publication: Sendable, Equatable {
   }
 
   /// `nil`: nothing for a hub, such as whether a gateway is online, commands and their answers. `patterns`: of the topics that are
-  /// consumed; the first that fits says whose the topic is.
-  func meaning(_ patterns: [TopicPattern]) throws(Refusal) -> Events? {
-    isForCommands ? nil : try eventsMeaning(patterns)
-  }
-
-  /// What clients ask of a gateway comes there. Who may ask does not speak for the gateway: it would end commands as done, and take numbers.
-  private var isForCommands: Bool {
-    topic.utf8.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false).last?
-      .elementsEqual("command".utf8) ?? false
-  }
-
-  private func eventsMeaning(_ patterns: [TopicPattern]) throws(Refusal) -> Events? {
+  /// consumed; the first that fits says whose the topic is. `commands`: those on which clients ask; `isAsked`: somebody does on another one.
+  func meaning(
+    _ patterns: [TopicPattern], commands: [TopicPattern] = [], isAsked: () -> Void = {}
+  ) throws(Refusal) -> Events? {
+    if isForCommands || commands.contains(where: { $0.match(topic) != .elsewhere }) { return nil }
     let (json, bytes) = try content()
     guard json.fields != nil else { throw Refusal(reason: "no JSON object") }
     // No event has this beside its identity.
-    if json["command"]?.string != nil { return nil }
+    if json["command"]?.string != nil {
+      isAsked()
+      return nil
+    }
     guard json["seq"] != nil || json["events"] != nil else {
       // Besides events gateways publish these; a last will may come at any time.
       if json["status"]?.string != nil || json["ok"]?.bool != nil { return nil }
@@ -58,6 +54,12 @@ public struct Publication: Sendable, Equatable {
     }
     try check(gateway, patterns)
     return try Self.events(json, of: gateway, bytes)
+  }
+
+  /// What clients ask of a gateway comes there. Who may ask does not speak for the gateway: it would end commands as done, and take numbers.
+  private var isForCommands: Bool {
+    topic.utf8.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false).last?
+      .elementsEqual("command".utf8) ?? false
   }
 
   private func content() throws(Refusal) -> (JSONValue, bytes: Int) {
