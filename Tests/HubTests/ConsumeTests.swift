@@ -202,6 +202,48 @@ import Timing
     #expect(try await seqs(store) == [4, 5, 6, 9])
   }
 
+  @Test func `so many new gateways come a day and in all, and those that are here go on`() {
+    var newcomers = Newcomers(perDay: 24, most: 100)
+    func day(_ hours: Double) -> MonotonicTime { MonotonicTime(seconds: hours * 3600) }
+    for number in 0..<24 { #expect(newcomers.refusal("g\(number)", count: Int64(number), now: day(0)) == nil) }
+    #expect(newcomers.refusal("g24", count: 24, now: day(0))?.contains("consume.new_gateways_per_day") == true)
+    #expect(
+      newcomers.unknown(["g3", "g24"]) == ["g24"], "one that was let in stays so, also where it was not stored yet")
+    #expect(newcomers.refusal("g24", count: 24, now: day(1.1)) == nil)
+    #expect(newcomers.refusal("g25", count: 25, now: day(1.1)) != nil)
+    #expect(newcomers.refusal("g26", count: 100, now: day(100))?.contains("consume.max_gateways") == true)
+    #expect(newcomers.telling(3, now: day(0)) == 3 && newcomers.telling(4, now: day(0)) == 0)
+    #expect(newcomers.telling(1, now: day(1)) == 5 && newcomers.telling(0, now: day(2)) == 0)
+  }
+
+  @Test func `gateways that are invented are refused beyond the bound, which is told, and known ones are not`()
+    async throws
+  {
+    let store = try HubStore(location: scratch.location("hub.db"))
+    _ = try await store.keepUnordered([
+      PreparedBatch(
+        [HubEvent(seq: 1, at: 5, trusted: true, kind: "message", body: .object([]))], of: "e1", in: nil, from: "old",
+        after: nil, at: 1)
+    ])
+    let consumption = Consumption(
+      store, topics: Self.patterns, refused: RefusedFile(location: scratch.location("refused.jsonl")),
+      newcomers: Newcomers(perDay: 1000, most: 5))
+    let ghosts = (0..<20).map { Self.single(1, gateway: "ghost\($0)") }
+    let counts = try await consumption.keep(ghosts + [Self.single(2, gateway: "old")])
+    #expect(counts.stored == 5 && counts.refused == 16)
+    let again = try await consumption.keep([
+      Self.single(2, gateway: "ghost0"), Self.single(3, gateway: "old"), Self.single(2, gateway: "ghost19"),
+    ])
+    #expect(again.stored == 2 && again.refused == 1)
+    #expect(try await store.gateways().count == 5)
+    let alerts = try await store.alerts(before: .max, openOnly: true, limit: 10).alerts
+    #expect(alerts.map(\.rule) == ["gateways_refused"] && alerts.first?.gateway == "")
+    #expect(alerts.first?.text.hasPrefix("publications are refused: the hub knows 5 gateways") == true, "\(alerts)")
+    #expect(alerts.first?.text.hasSuffix("; 16 so far") == true, "\(alerts)")
+    try await store.endQuiet(.gatewaysRefused, since: HubClock.now + 1, at: HubClock.now + 1)
+    #expect(try await store.alerts(before: .max, openOnly: true, limit: 10).alerts.isEmpty)
+  }
+
   @Test func `positions stay, so that a link brings what no broker brought`() async throws {
     let store = try HubStore(location: scratch.location("hub.db"))
     _ = try await consumption(store).keep([Self.single(9)])

@@ -211,11 +211,11 @@ import Timing
     #expect(alert.rule == "gateway_conflict" && alert.gateway == "g" && alert.text.contains("event 2 of epoch e "))
     // What comes twice from those who know nothing of it is no other conflict; a gateway that knows is refused each time.
     #expect(alert.text.hasSuffix("; \(knows ? 6 : 3) so far"), "\(alert.text)")
-    try await store.endConflicts(quietSince: 999, at: 2000)
+    try await store.endQuiet(.gatewayConflict, since: 999, at: 2000)
     #expect(try await store.alertCounts(of: []) == ["g": 1], "there was another since")
     try await store.endLostAlerts(at: 5_000_000)
     #expect(try await store.alertCounts(of: []) == ["g": 1], "it is the hub's own")
-    try await store.endConflicts(quietSince: 1000, at: 2000)
+    try await store.endQuiet(.gatewayConflict, since: 1000, at: 2000)
     let over = try await store.alerts(before: .max, openOnly: false, limit: 9).alerts
     #expect(over.map(\.endedAt) == [2000])
   }

@@ -150,7 +150,8 @@ import Timing
     }
     try await take([event(1, "begin"), event(2, "end")], store)
     for (number, rule) in [
-      "gateway_silent", "gateway_conflict", "hub_disk_full", "hub_database", "hub_store_lost", "retention_held",
+      "gateway_silent", "gateway_conflict", "gateways_refused", "hub_disk_full", "hub_database", "hub_store_lost",
+      "retention_held",
     ]
     .enumerated() {
       try await take([told(rule, Int64(number), "begin"), told(rule, Int64(number), "end")], store, epoch: "own")

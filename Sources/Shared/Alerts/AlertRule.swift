@@ -22,6 +22,7 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
   // The hub's.
   case gatewaySilent = "gateway_silent"
   case gatewayConflict = "gateway_conflict"
+  case gatewaysRefused = "gateways_refused"
   case hubDiskFull = "hub_disk_full"
   case hubDatabase = "hub_database"
   case hubStoreLost = "hub_store_lost"
@@ -33,7 +34,7 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
     .storeLost,
   ]
   public static let ofHubs: [AlertRule] = [
-    .gatewaySilent, .gatewayConflict, .hubDiskFull, .hubDatabase, .hubStoreLost, .retentionHeld,
+    .gatewaySilent, .gatewayConflict, .gatewaysRefused, .hubDiskFull, .hubDatabase, .hubStoreLost, .retentionHeld,
   ]
 
   /// How long it lasts before it is told, and how long all has to be well before it is over; what a configuration does not change.
@@ -45,7 +46,8 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
     case .nodeSilent: AlertTimes(begins: .seconds(86_400), ends: .zero)
     case .clockWrong: AlertTimes(begins: .seconds(3600), ends: .seconds(600))
     case .diskFull: AlertTimes(begins: .zero, ends: .seconds(600))
-    case .journalLoss, .journalConflict, .gatewayConflict: AlertTimes(begins: .zero, ends: .seconds(86_400))
+    case .journalLoss, .journalConflict, .gatewayConflict, .gatewaysRefused:
+      AlertTimes(begins: .zero, ends: .seconds(86_400))
     case .batteryLow: AlertTimes(begins: .zero, ends: .seconds(1800))
     case .supplyLow: AlertTimes(begins: .zero, ends: .seconds(600))
     case .contactsFull: AlertTimes(begins: .seconds(60), ends: .seconds(600))
@@ -60,6 +62,9 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
     case .retentionHeld: AlertTimes(begins: .zero, ends: .zero)
     }
   }
+
+  /// No state that is looked at: it begins with the first of what comes, and is over when none has come for its time.
+  public var isOfWhatComes: Bool { self == .gatewayConflict || self == .gatewaysRefused }
 
   /// Seconds that a configuration may say at least before it begins: who is silent for none is so as soon as he was heard.
   public var leastSeconds: Int64 { self == .nodeSilent || self == .gatewaySilent ? 1 : 0 }
@@ -98,6 +103,8 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
     case .gatewayConflict:
       "Under a gateway's id two histories come, or two gateways take its link from each other: a card was put back or copied, two gateways have "
         + "one id, or somebody else writes in its name.\(over)"
+    case .gatewaysRefused:
+      "More gateways that the hub does not know come by a broker than its [consume] allows, and are refused.\(over)"
     case .hubDiskFull: "The hub's disk is nearly full.\(over)"
     case .hubDatabase: "The hub's database has not answered for \(begins).\(over)"
     case .hubStoreLost: "The hub's database was removed or replaced.\(over)"

@@ -15,9 +15,8 @@ public struct HubAlertSettings: Sendable, Equatable {
     diskFree = table.size("disk_free", in: 0...(1 << 50), default: diskFree)
     for rule in AlertRule.ofHubs {
       let (name, usual) = (rule.rawValue, rule.usual)
-      // It is no state that lasts: it begins with the first event.
       let begins =
-        rule == .gatewayConflict
+        rule.isOfWhatComes
         ? 0
         : table.integer(
           "\(name)_after_s", in: rule.leastSeconds...Self.longest, default: usual.begins.components.seconds)

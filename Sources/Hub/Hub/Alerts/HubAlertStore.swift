@@ -200,9 +200,22 @@ extension HubStore {
   /// Within a transaction that has locked the gateway. One row, whatever program finds more of it: `returns` is how many there were.
   func tellConflict(of gateway: String, _ text: String, _ count: Int, at now: Int64) throws(HubDatabaseError) {
     guard tellsConflicts, count > 0 else { return }
-    let rule = AlertRule.gatewayConflict.rawValue
-    try begin(HubAlert(gateway: gateway, rule: rule, subject: "", text: text, beganAt: now), at: now)
-    guard let id = try openAlert(gateway, rule, "") else { return }
+    try tell(.gatewayConflict, of: gateway, text, count, at: now)
+  }
+
+  /// Publications of gateways that a consumer does not let in.
+  func tellRefusedGateways(_ text: String, _ count: Int, at now: Int64) throws(HubDatabaseError) {
+    try transaction { () throws(HubDatabaseError) -> Void in
+      try database.lock(Self.lock)
+      try tell(.gatewaysRefused, of: "", text, count, at: now)
+    }
+  }
+
+  private func tell(
+    _ rule: AlertRule, of gateway: String, _ text: String, _ count: Int, at now: Int64
+  ) throws(HubDatabaseError) {
+    try begin(HubAlert(gateway: gateway, rule: rule.rawValue, subject: "", text: text, beganAt: now), at: now)
+    guard let id = try openAlert(gateway, rule.rawValue, "") else { return }
     try database.run(
       "UPDATE alerts SET told_at = ?2, returns = returns + ?3 WHERE id = ?1", .integer(id), .integer(now),
       .integer(Int64(count)))
@@ -219,11 +232,11 @@ extension HubStore {
     }
   }
 
-  /// Conflicts of gateways that had no other since: over.
-  func endConflicts(quietSince time: Int64, at now: Int64) throws(HubDatabaseError) {
+  /// Alerts of what comes, of which nothing came since: over.
+  func endQuiet(_ rule: AlertRule, since time: Int64, at now: Int64) throws(HubDatabaseError) {
     let quiet = try database.rows(
       "SELECT id FROM alerts WHERE ended_at IS NULL AND rule = ?1 AND told_at <= ?2",
-      [.text(AlertRule.gatewayConflict.rawValue), .integer(time)]
+      [.text(rule.rawValue), .integer(time)]
     ) { $0.integer(0) }
     try end(quiet, at: now)
   }
@@ -264,7 +277,9 @@ extension HubStore {
   private static func alert(_ row: any HubRow) -> HubAlert {
     func time(_ column: Int) -> Int64? { row.textIfAny(column).flatMap { Int64($0) } }
     var text = row.text(4)
-    if row.text(2) == AlertRule.gatewayConflict.rawValue, row.integer(10) > 1 { text += "; \(row.integer(10)) so far" }
+    if AlertRule(rawValue: row.text(2))?.isOfWhatComes == true, row.integer(10) > 1 {
+      text += "; \(row.integer(10)) so far"
+    }
     return HubAlert(
       id: row.integer(0), gateway: row.text(1), rule: row.text(2), subject: row.text(3), text: text,
       beganAt: row.integer(5), endedAt: time(6), acknowledgedAt: time(7), acknowledgedBy: row.textIfAny(8),

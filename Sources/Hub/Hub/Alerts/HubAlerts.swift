@@ -108,7 +108,7 @@ actor HubAlerts {
         try await readGateways()
         try await readRetention()
         try await endLostAlerts()
-        try await readConflicts()
+        try await readWhatComes()
         hasLooked = true
       } catch {
         // The probe says what is wrong with the database.
@@ -145,7 +145,7 @@ actor HubAlerts {
 
   private func restore(_ alert: HubAlert, _ now: Int64) {
     // What a gateway's batches show is written where they are taken.
-    guard let rule = AlertRule(rawValue: alert.rule), AlertRule.ofHubs.contains(rule), rule != .gatewayConflict else {
+    guard let rule = AlertRule(rawValue: alert.rule), AlertRule.ofHubs.contains(rule), !rule.isOfWhatComes else {
       return
     }
     guard rule == .gatewaySilent || rule == .retentionHeld || alert.subject == name else {
@@ -183,13 +183,15 @@ actor HubAlerts {
     lostAt = now
   }
 
-  /// Two gateways that take one link from each other, and conflicts that are over.
-  private func readConflicts() async throws {
+  /// Two gateways that take one link from each other, and alerts of what comes that are over.
+  private func readWhatComes() async throws {
     for gateway in await registry.takeContested() {
       try await stores.desk.tellRivals(of: gateway, at: HubClock.now)
     }
-    let over = settings.rules.times[.gatewayConflict]?.ends ?? .zero
-    try await stores.desk.endConflicts(quietSince: HubClock.now - Int64(over.inSeconds * 1000), at: HubClock.now)
+    for rule in AlertRule.ofHubs where rule.isOfWhatComes {
+      let over = settings.rules.times[rule]?.ends ?? .zero
+      try await stores.desk.endQuiet(rule, since: HubClock.now - Int64(over.inSeconds * 1000), at: HubClock.now)
+    }
   }
 
   /// What was lost stays told until somebody has seen it.

@@ -27,6 +27,9 @@ public struct ConsumeSettings: Sendable {
   public var session: Int64
   public var keepAlive: Int
   public var refusedFile: String
+  /// Gateways that the hub does not know and that may come a day, and how many there may be of all before none may.
+  public var newGateways: Int64
+  public var mostGateways: Int64
 
   /// `nil`: something in it is wrong, which is noted.
   init?(_ table: inout TOMLReader) {
@@ -54,6 +57,8 @@ public struct ConsumeSettings: Sendable {
     session = table.integer("session_s", in: 60...4_294_967_294, default: 7 * 86_400)
     keepAlive = Int(table.integer("keep_alive_s", in: 5...3600, default: 60))
     refusedFile = table.string("refused_file") ?? "/var/lib/meshpost-hub/refused.jsonl"
+    newGateways = table.integer("new_gateways_per_day", in: 1...1_000_000, default: 1000)
+    mostGateways = table.integer("max_gateways", in: 1...10_000_000, default: 10_000)
     table.finish()
     guard table.errors.isEmpty else { return nil }
   }

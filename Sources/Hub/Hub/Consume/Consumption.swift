@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 
 import JSON
+import Synchronization
+import Timing
 
 /// Publications on their way into a hub's database. Whatever waits is one transaction; what cannot be stored is told apart from a
 /// database that cannot store anything now.
@@ -47,6 +49,8 @@ public final class Consumption: Sendable {
     var failed: [(item: Item, error: HubDatabaseError)] = []
     /// Reasons, by publication.
     var refusals: [Int: String] = [:]
+    /// Of these, by gateways that are not let in.
+    var strangers: [Int: String] = [:]
   }
 
   /// Events of one transaction; a single publication may exceed it.
@@ -60,6 +64,9 @@ public final class Consumption: Sendable {
   private let gaps = RareLine(HubLog.write)
   private let refusals = RareLine(HubLog.write)
   private let questions: RareLine
+  private let newcomers: Mutex<Newcomers>
+  private let tellsRefused: Bool
+  private let began = ContinuousClock.now
 
   public init(_ configuration: HubConfiguration, _ settings: ConsumeSettings) throws {
     store = try HubStore(
@@ -68,15 +75,19 @@ public final class Consumption: Sendable {
     (patterns, commands) = (settings.topics, settings.commandTopics)
     refused = RefusedFile(location: settings.refusedFile)
     questions = RareLine(HubLog.write)
+    newcomers = Mutex(Newcomers(perDay: settings.newGateways, most: settings.mostGateways))
+    tellsRefused = configuration.alerts.rules.times[.gatewaysRefused] != nil
   }
 
   /// Only for tests.
   init(
     _ store: HubStore, topics: [TopicPattern], commands: [TopicPattern] = [], refused: RefusedFile,
-    log: @escaping HubLog.Write = HubLog.write
+    newcomers: Newcomers = Newcomers(perDay: 1000, most: 10_000), log: @escaping HubLog.Write = HubLog.write
   ) {
     (self.store, patterns, self.commands, self.refused) = (store, topics, commands, refused)
     questions = RareLine(log)
+    self.newcomers = Mutex(newcomers)
+    tellsRefused = true
   }
 
   /// Returns when each is on disk, or is nothing for a hub, or was refused for good and is in the file of those. Throws when that cannot be now:
@@ -105,18 +116,53 @@ public final class Consumption: Sendable {
       }
       // What was compressed is many times as large now.
       if items.count >= Self.maxEvents || bytes >= Self.maxBytes {
-        try await store(items, &work)
+        try await store(try await letIn(items, &work), &work)
         (items, bytes) = ([], 0)
       }
     }
-    try await store(items, &work)
+    try await store(try await letIn(items, &work), &work)
     try judge(&work)
+    try await tellRefusedGateways(work)
     for (place, reason) in work.refusals.sorted(by: { $0.key < $1.key }) {
       try refused.append(publications[place], reason: reason, at: HubClock.now)
       refusals.say("a publication on \(publications[place].topic) cannot be stored: \(reason)")
     }
     work.counts.refused = work.refusals.count
     return work.counts
+  }
+
+  /// Without events of gateways that are not here, where too many come that are not.
+  private func letIn(_ items: [Item], _ work: inout Work) async throws(HubDatabaseError) -> [Item] {
+    let asked = newcomers.withLock { $0.unknown(Set(items.map(\.gateway))) }
+    guard !asked.isEmpty else { return items }
+    let known = try await store.known(asked)
+    let now = now
+    let refusals = newcomers.withLock { newcomers -> [String: String] in
+      newcomers.areHere(known.here)
+      var (refusals, count): ([String: String], Int64) = ([:], known.count)
+      for gateway in asked.subtracting(known.here).sorted() {
+        refusals[gateway] = newcomers.refusal(gateway, count: count, now: now)
+        if refusals[gateway] == nil { count += 1 }
+      }
+      return refusals
+    }
+    guard !refusals.isEmpty else { return items }
+    for item in items {
+      guard let reason = refusals[item.gateway] else { continue }
+      work.refusals[item.place] = "gateway \(item.gateway) is not known here: \(reason)"
+      work.strangers[item.place] = reason
+    }
+    return items.filter { refusals[$0.gateway] == nil }
+  }
+
+  private var now: MonotonicTime { MonotonicTime(nanoseconds: 0) + (ContinuousClock.now - began) }
+
+  private func tellRefusedGateways(_ work: Work) async throws {
+    guard tellsRefused, let reason = work.strangers.values.first else { return }
+    let now = now
+    let count = newcomers.withLock { $0.telling(work.strangers.count, now: now) }
+    guard count > 0 else { return }
+    try await store.tellRefusedGateways("publications are refused: \(reason)", count, at: HubClock.now)
   }
 
   /// All in one transaction; if that fails on what is in it, its halves, until only those are left that cannot be stored.
