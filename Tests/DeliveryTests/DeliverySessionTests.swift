@@ -71,7 +71,17 @@ private func code(_ number: UInt32) -> AckCode { AckCode(value: number) }
     let actions = session.linkUp(now: now, radioStarted: isStartedAnew ? now : started)
     #expect(actions == (goesAgain ? [.transmit(id: 1, attempt: 0, route: .flood, airtime: 0)] : []))
     guard goesAgain else { return }
-    #expect(session.answered(1, .channelSent, now: now) == [.sent(id: 1, code: nil, tries: 2, floods: 2)])
+    for tries in 2...4 {
+      #expect(session.answered(1, .channelSent, now: now) == [.sent(id: 1, code: nil, tries: tries, floods: tries)])
+      // The link alone was lost.
+      session.linkDown()
+      #expect(session.linkUp(now: now + .seconds(1), radioStarted: now).isEmpty)
+      session.linkDown()
+      now = now + .seconds(2)
+      // A radio that says nothing of its start may have been started anew, too.
+      let actions = session.linkUp(now: now, radioStarted: tries == 3 ? nil : now)
+      #expect(actions.count == (tries < 4 ? 1 : 0))
+    }
   }
 
   @Test mutating func `along the path twice, then it is reset and flooded twice, then it has failed`() {

@@ -24,8 +24,8 @@ import Testing
     }
   }
 
-  private func gathered(_ database: Database, patience: Duration) -> Gathered<Int, Int> {
-    Gathered(patience: patience, weight: { _ in 0.001 }) { (items) async throws(HubDatabaseError) in
+  private func gathered(_ database: Database, patience: Duration) -> Coalescer<Int, Int> {
+    Coalescer(patience: patience, weight: { _ in 0.001 }) { (items) async throws(HubDatabaseError) in
       try await database.work(items)
     }
   }

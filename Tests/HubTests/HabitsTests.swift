@@ -11,14 +11,14 @@ import Timing
   private func time(_ seconds: Double) -> MonotonicTime { MonotonicTime(seconds: seconds) }
 
   private func look(
-    _ habits: inout Habits, seen: Int64, at seconds: Double, hasLink: Bool = false, isLinked: Bool = false
+    _ habits: inout ContactIntervals, seen: Int64, at seconds: Double, hasLink: Bool = false, isLinked: Bool = false
   ) {
     habits.look(
       "hill", seen: seen, hasLink: hasLink, isLinked: isLinked, least: Self.least, now: time(seconds))
   }
 
   @Test func `a gateway that keeps a link is late after its time, and never while it is linked`() {
-    var habits = Habits()
+    var habits = ContactIntervals()
     for second in stride(from: 0.0, through: 7200, by: 15) {
       look(&habits, seen: 1, at: second, hasLink: true, isLinked: true)
       #expect(!habits.isLate("hill", now: time(second)))
@@ -30,7 +30,7 @@ import Timing
   }
 
   @Test func `one that keeps no link any more is late by its pauses`() {
-    var habits = Habits()
+    var habits = ContactIntervals()
     look(&habits, seen: 1, at: 0, hasLink: true, isLinked: true)
     var (seen, now) = (Int64(1), 0.0)
     // From then on it posts, each three hours.
@@ -43,7 +43,7 @@ import Timing
   }
 
   @Test func `one without a link is late after four of its longest pauses, and after a day while nothing is known`() {
-    var habits = Habits()
+    var habits = ContactIntervals()
     look(&habits, seen: 0, at: 0)
     #expect(!habits.isLate("hill", now: time(86_399)) && habits.isLate("hill", now: time(86_400)))
     // Twice an hour, and once after two hours.
@@ -66,7 +66,7 @@ import Timing
   @Test(arguments: 0..<10 as Range<UInt64>)
   func `clocks that are set make nobody late, and nobody well`(_ seed: UInt64) {
     var random = SeededRandom(seed: seed)
-    var (habits, seen, silentSince) = (Habits(), Int64(1), 0.0)
+    var (habits, seen, silentSince) = (ContactIntervals(), Int64(1), 0.0)
     look(&habits, seen: seen, at: 0, hasLink: true)
     for second in stride(from: 15.0, through: 40_000, by: 15) {
       if second < 20_000, Int.random(in: 0..<20, using: &random) == 0 {
@@ -80,7 +80,7 @@ import Timing
   }
 
   @Test func `what was silent before the hub began counts as heard when it is`() {
-    var habits = Habits()
+    var habits = ContactIntervals()
     look(&habits, seen: 5, at: 0, hasLink: true)
     look(&habits, seen: 5, at: 15, hasLink: true)
     #expect(!habits.wasHeard("hill"))
@@ -92,7 +92,7 @@ import Timing
 
   /// The database was away for hours, and nobody knows who tried to come meanwhile.
   @Test func `nobody is late because the hub could not listen, and who was late before stays so`() {
-    var habits = Habits()
+    var habits = ContactIntervals()
     func look(_ gateway: String, seen: Int64, at seconds: Double, hasLink: Bool) {
       habits.look(
         gateway, seen: seen, hasLink: hasLink, isLinked: false, least: Self.least, now: time(seconds))

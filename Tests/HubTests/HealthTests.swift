@@ -105,7 +105,7 @@ import Testing
     do {
       let (stores, _) = try await start()
       #expect(try await open(stores).isEmpty)
-      #expect(mark.names == [try await stores.desk.name()])
+      #expect(mark.names == [try await stores.writer.name()])
       await stores.copyLog(atEnd: true)
     }
     try FileManager.default.copyItem(atPath: location, toPath: location + ".backup")
@@ -118,7 +118,7 @@ import Testing
       let (stores, alerts) = try await start()
       let alert = try #require(try await open(stores).first, "a restart does not forget it")
       #expect(try await open(stores).count == 1)
-      _ = try await stores.desk.acknowledgeAlert(alert.id, by: "ana", note: nil, at: 5)
+      _ = try await stores.writer.acknowledgeAlert(alert.id, by: "ana", note: nil, at: 5)
       await alerts.look()
       #expect(try await open(stores).isEmpty)
     }

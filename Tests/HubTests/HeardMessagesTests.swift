@@ -201,7 +201,7 @@ import Testing
       let states = try await stores.standing(
         of: ["heard"], for: gateway, hearers: ["x\(number)"], now: begin + passed)
       #expect(states.count == 1, "it is answered all the same")
-      return try await stores.desk.states(of: [HubStore.BucketQuestion([], of: gateway)])[0].hearers
+      return try await stores.writer.states(of: [HubStore.BucketQuestion([], of: gateway)])[0].hearers
     }
     for number in 1...16 { #expect(try await change(number) == ["x\(number)"]) }
     for number in 16...18 { #expect(try await change(number) == ["x16"]) }

@@ -247,7 +247,7 @@ extension HubStore {
 
   func take(
     _ batch: EventBatch, from gateway: String, after: Int64? = nil, at now: Int64
-  ) throws(HubDatabaseError) -> Taken {
+  ) throws(HubDatabaseError) -> IngestAnswer {
     try take([PreparedBatch(batch, from: gateway, after: after, at: now)]).first ?? .outOfOrder(0)
   }
 }

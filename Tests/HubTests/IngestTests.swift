@@ -137,7 +137,7 @@ import Timing
         let index = Int.random(in: 0..<gateways.count, using: &random)
         return Self.random(gateways[index], from: &seqs[index], &random)
       }
-      var answers: [HubStore.Taken] = []
+      var answers: [HubStore.IngestAnswer] = []
       for batch in group { answers += try await alone.take([batch]) }
       #expect(try await together.take(group) == answers, "seed \(seed)")
     }

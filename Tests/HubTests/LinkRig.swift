@@ -12,7 +12,7 @@ final class LinkRig {
   private let scratch = Scratch(inMemory: true)
   private var file: String { scratch.location("hub.db") }
   private var stores: HubStores
-  var store: HubStore { stores.desk }
+  var store: HubStore { stores.writer }
   private var session: LinkSession
   private var pulse = LinkSession.Pulse()
   private var number: Int64 = 0

@@ -87,7 +87,7 @@ import Testing
 
   @Test func `states, documents and ended commands of a gateway have a bound each`() async throws {
     let stores = try HubStores(location: scratch.location("hub.db"))
-    let store = stores.desk
+    let store = stores.writer
     for number in 0..<40 {
       let taken = try await stores.setState("s\(number)", .object([("n", .integer(1))]), of: "g", at: 1)
       #expect(taken == (number < HubBounds.states))

@@ -62,7 +62,7 @@ private final class World {
       events.append(
         HubEvent(seq: seq, at: now, trusted: true, kind: "advert", body: .object([("key", .string("k\(seq % 7)"))])))
     }
-    _ = try await hub.stores.desk.take([
+    _ = try await hub.stores.writer.take([
       PreparedBatch(events, of: "e", in: .nodes, from: "g", after: nil, at: now + hub.ahead)
     ])
   }
@@ -90,7 +90,7 @@ private final class World {
 
   func backUp(_ name: String) async throws -> (location: String, dates: [Int64]) {
     let copy = scratch.location(name)
-    _ = try await hubs[0].stores.desk.number("VACUUM INTO '\(copy)'")
+    _ = try await hubs[0].stores.writer.number("VACUUM INTO '\(copy)'")
     return (copy, dates)
   }
 
@@ -112,7 +112,7 @@ private final class World {
     try await world.serve(100 * Self.day)
     #expect(try await world.left("at < \(world.now - 90 * Self.day - 2 * Self.hour)") == 0)
     #expect(try await world.left() >= 90 * 24 && world.dates.count == 100 * 24)
-    #expect(try await world.hubs[0].stores.desk.heldRetention() == nil)
+    #expect(try await world.hubs[0].stores.writer.heldRetention() == nil)
     // A hub that is restarted each day goes on like that.
     for _ in 0..<10 {
       world.stop()
@@ -127,7 +127,7 @@ private final class World {
     try world.start()
     try await world.serve(Self.day)
     #expect(try await world.left("at < \(world.now - 90 * Self.day - 2 * Self.hour)") == 0)
-    #expect(try await world.hubs[0].stores.desk.heldRetention() == nil)
+    #expect(try await world.hubs[0].stores.writer.heldRetention() == nil)
   }
 
   @Test func `without [retention] time counts, too: what is purged by hand each month goes`() async throws {
@@ -195,7 +195,7 @@ private final class World {
     let before = try await world.left()
     world.retention.lanes = [.nodes: Self.day]
     try await world.serve(2 * Self.day, every: 12)
-    let store = world.hubs[0].stores.desk
+    let store = world.hubs[0].stores.writer
     let held = try #require(try await store.heldRetention())
     #expect(held.rows > 700 && held.rows <= Int64(before), "\(held)")
     #expect(held.message.contains("[retention] would delete \(held.rows) rows at once"))
@@ -238,7 +238,7 @@ private final class World {
     let all = try await world.left()
     world.retention.lanes = [.nodes: 30 * Self.day]
     await world.look(world.hubs[0])
-    let store = world.hubs[0].stores.desk
+    let store = world.hubs[0].stores.writer
     #expect(try await store.heldRetention() != nil)
     #expect(try await world.left() == all)
     world.retention.lanes = [.nodes: 53 * Self.day]

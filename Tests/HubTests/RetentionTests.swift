@@ -210,13 +210,13 @@ import Testing
 
   @Test func `the hub's caretaker deletes what the configuration no longer keeps, and counts it`() async throws {
     let stores = try HubStores(location: scratch.location("hub.db"))
-    try await take(stores.desk, "g", .packets, (1...600).map { Self.event($0, "packet", days: 8) })
-    try await take(stores.desk, "g", .messages, [Self.event(601, "message", days: 0)])
+    try await take(stores.writer, "g", .packets, (1...600).map { Self.event($0, "packet", days: 8) })
+    try await take(stores.writer, "g", .messages, [Self.event(601, "message", days: 0)])
     var retention = Retention()
     retention.lanes = [.packets: 7 * Self.day]
     let count = await Caretaker(stores: stores, retention: retention).once(at: Self.now)
     #expect(count?.tables == [.events: 600])
-    #expect(try await seqs(stores.desk, "g") == [601])
+    #expect(try await seqs(stores.writer, "g") == [601])
     #expect(stores.metrics.now.purged == ["events": 600])
   }
 }

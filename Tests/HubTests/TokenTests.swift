@@ -34,7 +34,7 @@ import Testing
   /// The hub knows a gateway.
   private func send(from gateway: String, to stores: HubStores) async throws {
     let batch = #"{"epoch":"e","events":[{"seq":1,"at":1,"trusted":true,"kind":"radio","body":{}}]}"#
-    _ = try await stores.desk.take(try EventBatch(parsing: Array(batch.utf8)), from: gateway, at: 1)
+    _ = try await stores.writer.take(try EventBatch(parsing: Array(batch.utf8)), from: gateway, at: 1)
   }
 
   @Test func `a token that writes reads nothing, not even what it has written`() {
@@ -55,7 +55,7 @@ import Testing
     for _ in 0..<2 {
       let stores = try HubStores(location: location)
       let access = HubAccess([token("first"), token("second"), token("own", "ridge")])
-      access.load(try await stores.desk.tokenBindings())
+      access.load(try await stores.writer.tokenBindings())
       #expect(try await come("hill", with: "first", access, stores) == nil)
       #expect(try await come("hill", with: "first", access, stores) == nil)
       let other = try #require(try await come("dale", with: "first", access, stores))
@@ -90,13 +90,13 @@ import Testing
       try await send(from: gateway, to: stores)
       _ = try await stores.standing(of: [], for: gateway, hearers: ["b"])
       for text in ["one", "two"] {
-        _ = try await stores.desk.push(HubStore.heardBucket, of: gateway, id: text, body: "{}", now: 1)
+        _ = try await stores.writer.push(HubStore.heardBucket, of: gateway, id: text, body: "{}", now: 1)
       }
     }
     let caretaker = Caretaker(stores: stores, retention: Retention(), access: access, log: { _, _ in })
     func left(hours: Int64) async throws -> [String] {
       await caretaker.forgetHearers(at: hours * 3_600_000)
-      let answers = try await stores.desk.states(of: asking.map { HubStore.BucketQuestion([], of: $0) })
+      let answers = try await stores.writer.states(of: asking.map { HubStore.BucketQuestion([], of: $0) })
       return zip(asking, answers).compactMap { $1.hearers.isEmpty ? nil : $0 }
     }
     #expect(try await left(hours: 1) == asking)
@@ -106,7 +106,7 @@ import Testing
     #expect(try await left(hours: 48) == ["ridge"])
     for (gateway, first, count) in [("dale", 3, 0), ("ridge", 1, 2)] as [(String, Int64, Int)] {
       let page = try JSONValue(
-        parsing: await stores.desk.updates(
+        parsing: await stores.writer.updates(
           HubStore.heardBucket, of: gateway, from: HubStore.Position(after: 0), until: nil, limit: 10))
       #expect(page["first"]?.integer == first && page["updates"]?.array?.count == count, "\(page)")
     }

@@ -7,7 +7,7 @@ import Timing
 /// batches in memory.
 ///
 /// How long a batch would wait is not foretold: the cost is the transaction's, whatever is in it, and after a stall all that waits goes in the
-/// next. Who has waited for too long is told (`Gathered`).
+/// next. Who has waited for too long is told (`Coalescer`).
 final class Admission: Sendable {
   static let message = "too many batches are waiting"
   /// Bytes that wait, of all gateways, and of one.

@@ -172,7 +172,7 @@ final class HubAccess: Sendable {
     // Whoever is refused asks an index, and writes nothing.
     var standing = try await stores.greeter.standing(of: wanted, hasOwn: hasOwn, tokens: tokens)
     if standing == .free {
-      standing = try await stores.desk.bind(wanted, hasOwn: hasOwn, tokens: tokens, at: HubClock.now)
+      standing = try await stores.writer.bind(wanted, hasOwn: hasOwn, tokens: tokens, at: HubClock.now)
     }
     if case .refused(let reason) = standing { return reason }
     let isNew = keys.withLock { $0.bindings[wanted.token, default: []].insert(gateway).inserted }

@@ -41,7 +41,8 @@ public struct HubServer: Sendable {
     let elsewhere =
       isServer
       ? LinkElsewhere(
-        registry, hasOthers: { try await stores.watcher.hasOtherHubs() }, tell: { try await stores.desk.tellOthers($0) }
+        registry, hasOthers: { try await stores.watcher.hasOtherHubs() },
+        tell: { try await stores.writer.tellOthers($0) }
       )
       : nil
     let figures = FleetFigures { now in try await stores.readers.ask("figures") { try $0.figures(now: now) } }

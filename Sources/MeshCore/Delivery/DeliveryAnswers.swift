@@ -66,7 +66,7 @@ extension DeliverySession {
     guard var item = live.removeValue(forKey: id)?.item else { return [] }
     (item.tries, item.floods) = (item.tries + 1, item.floods + 1)
     var ended = Ended(id: id, codes: [], isDelivered: true, until: now + DeliverySettings.grace)
-    ended.taken = .init(item: item, at: now)
+    ended.atRadio = .init(item: item, at: now)
     remember(ended, now)
     return [.sent(id: id, code: nil, tries: item.tries, floods: item.floods)]
   }

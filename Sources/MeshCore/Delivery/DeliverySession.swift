@@ -47,15 +47,15 @@ public struct DeliverySession: Sendable {
     var heard = 0
     var tellAt: MonotonicTime?
     /// A channel message that the radio took, until it was heard repeated: the radio keeps it in its memory while the air is busy.
-    var taken: Taken?
+    var atRadio: AtRadio?
 
-    struct Taken: Equatable {
+    struct AtRadio: Equatable {
       var item: DeliveryItem
       var at: MonotonicTime
     }
 
     mutating func hear(_ now: MonotonicTime) {
-      taken = nil
+      atRadio = nil
       heard += 1
       tellAt = tellAt ?? min(now + DeliverySettings.heardDelay, until)
     }
@@ -141,17 +141,14 @@ public struct DeliverySession: Sendable {
   /// The radio is there and synced. `radioStarted`: the latest moment at which it may have; `nil`: nobody knows.
   ///
   /// A channel message that it took a moment before it was started anew was perhaps not on the air: it goes once more, as the same packet, which the mesh
-  /// drops where it knows it.
+  /// drops where it knows it; so often at most as a direct message would.
   public mutating func linkUp(now: MonotonicTime, radioStarted: MonotonicTime? = nil) -> [DeliveryAction] {
     isUp = true
     for place in ended.indices.reversed() {
-      guard let taken = ended[place].taken else { continue }
-      ended[place].taken = nil
-      guard radioStarted.map({ $0 > taken.at }) ?? true, taken.item.expires > now, live[taken.item.id] == nil else {
-        continue
-      }
+      guard let copy = ended[place].atRadio, radioStarted.map({ $0 > copy.at }) ?? true else { continue }
+      guard copy.item.tries < settings.maxAttempts, copy.item.expires > now, live[copy.item.id] == nil else { continue }
       ended.remove(at: place)
-      live[taken.item.id] = Live(item: taken.item, phase: .ready(notBefore: nil), isOpen: false)
+      live[copy.item.id] = Live(item: copy.item, phase: .ready(notBefore: nil), isOpen: false)
     }
     for (id, message) in live {
       switch message.phase {

@@ -43,7 +43,7 @@ struct HubAPI: Sendable {
     let grant: HubAccess.Grant
     /// The token's name, or the person's.
     var author: String { grant.name }
-    var way: HubDeed.Way = .token
+    var way: HubDeed.SignInMethod = .token
     /// Who takes turns with others.
     var holder: String { "\(way.rawValue) \(author)" }
     let parameters: Parameters
@@ -123,7 +123,7 @@ struct HubAPI: Sendable {
   }
 
   func answer(
-    _ request: Request, _ context: HubContext, _ verdict: HubAccess.Verdict, by way: HubDeed.Way,
+    _ request: Request, _ context: HubContext, _ verdict: HubAccess.Verdict, by way: HubDeed.SignInMethod,
     short: ShortPosts.Session? = nil, _ handler: Handler
   ) async throws -> Response {
     let gateway = short?.gateway ?? context.parameters.get("id")

@@ -24,7 +24,7 @@ extension HubAPI {
       return Self.refusal(.badRequest, "\"id\" must have 1 to 48 bytes and no control characters")
     }
     let wait = min(max(call.number("wait_s") ?? 15, 0), Self.longestWait)
-    if let known = try await stores.desk.command(id, of: call.gateway) { return await ended(known, call, wait: wait) }
+    if let known = try await stores.writer.command(id, of: call.gateway) { return await ended(known, call, wait: wait) }
     guard try await isKnown(call.gateway) || body["queue"]?.bool == true else {
       return Self.neverHere(call.gateway, "; with \"queue\":true the command waits until it comes")
     }
@@ -49,7 +49,7 @@ extension HubAPI {
       }
     }
     guard isQueueable else { return Self.refusal(.serviceUnavailable, "the gateway cannot accept it now") }
-    switch try await stores.desk.enqueue(request, id: id, for: call.gateway, by: call.author, at: HubClock.now) {
+    switch try await stores.writer.enqueue(request, id: id, for: call.gateway, by: call.author, at: HubClock.now) {
     case .full:
       return Self.refusal(.tooManyRequests, "\(HubStore.maxWaiting) commands are already waiting", retryAfter: 60)
     case .taken(let command):
@@ -99,7 +99,7 @@ extension HubAPI {
   ) async throws -> Response {
     let plain = JSONValue.object((answer.fields ?? []).filter { $0.0 != "type" })
     if keep {
-      try await stores.desk.record(
+      try await stores.writer.record(
         request, answer: plain, id: id, for: call.gateway, by: call.author, at: HubClock.now)
       try await noteCommand(request, id, call)
     }
@@ -118,7 +118,7 @@ extension HubAPI {
     if command.state == .queued, wait > 0 {
       await registry.waitForResult(call.gateway, command.id, limit: .seconds(wait))
       // `try?`: answer with the known state.
-      command = (try? await stores.desk.command(command.id, of: call.gateway)) ?? command
+      command = (try? await stores.writer.command(command.id, of: call.gateway)) ?? command
     }
     return Self.json(
       JSONWriter.object { Self.write(command, to: &$0) }, status: command.state == .queued ? .accepted : .ok)
@@ -147,7 +147,7 @@ extension HubAPI {
   }
 
   func oneCommand(_ call: Call) async throws -> Response {
-    guard let id = call.parameters.get("command"), let found = try await stores.desk.command(id, of: call.gateway)
+    guard let id = call.parameters.get("command"), let found = try await stores.writer.command(id, of: call.gateway)
     else {
       return Self.refusal(.notFound, "no such command")
     }
@@ -180,7 +180,7 @@ extension HubAPI {
       }
       value = JSONWriterText.text(given)
     }
-    guard let document = try await stores.desk.editDocument(key, value, of: call.gateway, at: HubClock.now) else {
+    guard let document = try await stores.writer.editDocument(key, value, of: call.gateway, at: HubClock.now) else {
       return Self.refusal(.tooManyRequests, "a gateway may have at most \(HubBounds.documents) documents")
     }
     try await note(

@@ -43,7 +43,7 @@ extension HubAPI {
     guard note == nil || note == .null || note?.string != nil, note?.string?.utf8.count ?? 0 <= AlertReport.textBytes
     else { return Self.refusal(.badRequest, "note: a text of at most \(AlertReport.textBytes) bytes") }
     guard
-      let alert = try await stores.desk.acknowledgeAlert(
+      let alert = try await stores.writer.acknowledgeAlert(
         id, by: call.author, note: note?.string, at: HubClock.now)
     else { return Self.refusal(.notFound, "no such alert") }
     try await self.note(

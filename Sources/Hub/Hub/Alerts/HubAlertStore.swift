@@ -344,7 +344,7 @@ extension HubStore {
       let told = row.textIfAny(2).flatMap { Int64($0) }
       let seen = max(row.integer(1), told ?? 0)
       // Its state comes by a link alone.
-      let hasLink = told.map { seen - $0 <= Habits.linkMemory.components.seconds * 1000 } ?? false
+      let hasLink = told.map { seen - $0 <= ContactIntervals.linkMemory.components.seconds * 1000 } ?? false
       found.append(Contact(gateway: row.text(0), seen: seen, hasLink: hasLink))
     }
     return found

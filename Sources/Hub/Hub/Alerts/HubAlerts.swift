@@ -46,7 +46,7 @@ actor HubAlerts {
   private let mark: DatabaseMark?
   private let began = ContinuousClock.now
   private var board: AlertBoard
-  private var habits = Habits()
+  private var habits = ContactIntervals()
   private var waiting: [Waiting] = []
   private var isRecalled = false
   private var retentionHeldAt: Int64?
@@ -179,18 +179,18 @@ actor HubAlerts {
 
   private func endLostAlerts() async throws {
     if let lostAt, now - lostAt < Self.betweenLost { return }
-    try await stores.desk.endLostAlerts(at: HubClock.now)
+    try await stores.writer.endLostAlerts(at: HubClock.now)
     lostAt = now
   }
 
   /// Two gateways that take one link from each other, and alerts of what comes that are over.
   private func readWhatComes() async throws {
     for gateway in await registry.takeContested() {
-      try await stores.desk.tellRivals(of: gateway, at: HubClock.now)
+      try await stores.writer.tellRivals(of: gateway, at: HubClock.now)
     }
     for rule in AlertRule.ofHubs where rule.isOfWhatComes {
       let over = settings.rules.times[rule]?.ends ?? .zero
-      try await stores.desk.endQuiet(rule, since: HubClock.now - Int64(over.inSeconds * 1000), at: HubClock.now)
+      try await stores.writer.endQuiet(rule, since: HubClock.now - Int64(over.inSeconds * 1000), at: HubClock.now)
     }
   }
 
@@ -288,7 +288,7 @@ actor HubAlerts {
     let noting = min(Self.noting, silentAfter.components.seconds * 1000 / 3)
     guard location == nil, !linked.isEmpty, abs(now - notedAt) >= noting else { return }
     notedAt = now
-    try await stores.desk.noteLinked(Array(linked), quietSince: now - noting, at: now)
+    try await stores.writer.noteLinked(Array(linked), quietSince: now - noting, at: now)
   }
 
   private func read(_ subject: AlertSubject, _ reading: AlertReading) {
@@ -318,7 +318,7 @@ actor HubAlerts {
     while !waiting.isEmpty {
       let some = waiting.prefix(Self.writtenAtOnce)
       do {
-        try await stores.desk.tellAlerts(some.map(Self.telling))
+        try await stores.writer.tellAlerts(some.map(Self.telling))
       } catch {
         return
       }

@@ -103,7 +103,7 @@ struct HubCall {
   var rows: Int { columns.first?.column.count ?? 1 }
 
   /// A row that was given, as an answer.
-  struct Given: HubRow {
+  struct GivenRow: HubRow {
     fileprivate let values: [SQLiteValue]
 
     func integer(_ column: Int) -> Int64 { values[column].integer ?? 0 }
@@ -111,8 +111,8 @@ struct HubCall {
     func textIfAny(_ column: Int) -> String? { values[column].text }
   }
 
-  func given(_ row: Int) -> Given {
-    Given(values: told.compactMap { name in columns.first { $0.name == name }?.column.value(row) })
+  func given(_ row: Int) -> GivenRow {
+    GivenRow(values: told.compactMap { name in columns.first { $0.name == name }?.column.value(row) })
   }
 }
 

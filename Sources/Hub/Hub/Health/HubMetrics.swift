@@ -90,7 +90,7 @@ final class HubMetrics: Sendable {
   func purged(_ rows: Int, of table: PurgedTable) { counts.withLock { $0.purged[table.rawValue, default: 0] += rows } }
 
   /// A group of batches, of which some may have been left out, is on disk.
-  func committed(_ batches: [PreparedBatch], _ answers: [HubStore.Taken], within time: Duration) {
+  func committed(_ batches: [PreparedBatch], _ answers: [HubStore.IngestAnswer], within time: Duration) {
     counts.withLock { counts in
       counts.commitSeconds.add(time.seconds)
       counts.commitBatches.add(Double(batches.count))

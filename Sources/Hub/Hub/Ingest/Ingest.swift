@@ -8,14 +8,14 @@ final class Ingest: Sendable {
   private static let maxBytes = Double(4 << 20)
 
   private let stores: [HubStore]
-  private let writers: [Gathered<PreparedBatch, HubStore.Taken>]
+  private let writers: [Coalescer<PreparedBatch, HubStore.IngestAnswer>]
   let admission = Admission()
   private static let failures = RareLine(HubLog.write)
 
   init(_ stores: [HubStore], patience: Duration = .seconds(12), metrics: HubMetrics = HubMetrics()) {
     self.stores = stores
     writers = stores.map { store in
-      Gathered(
+      Coalescer(
         patience: patience, weight: { max(Double($0.events.count) / Self.maxEvents, Double($0.bytes) / Self.maxBytes) },
         { (batches) async throws(HubDatabaseError) in
           let begun = ContinuousClock.now
@@ -33,10 +33,10 @@ final class Ingest: Sendable {
   }
 
   /// Returns when the batch is on disk, or was not taken. `patience`: longer than that, its gateway would take the link for dead.
-  func take(_ batch: PreparedBatch) async throws -> HubStore.Taken { try await begin(batch).answer() }
+  func take(_ batch: PreparedBatch) async throws -> HubStore.IngestAnswer { try await begin(batch).answer() }
 
   /// From now on it has its place, behind the gateway's others.
-  func begin(_ batch: PreparedBatch) -> Gathered<PreparedBatch, HubStore.Taken>.Waiting {
+  func begin(_ batch: PreparedBatch) -> Coalescer<PreparedBatch, HubStore.IngestAnswer>.Waiting {
     writers[Self.place(batch.gateway, of: writers.count)].begin(batch)
   }
 

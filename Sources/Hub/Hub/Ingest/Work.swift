@@ -58,7 +58,7 @@ extension HubStore {
     var kept: [PreparedBatch] = []
     /// Which of the batches the accepted ones are.
     var places: [Int] = []
-    var answers: [Taken] = []
+    var answers: [IngestAnswer] = []
     /// Events that were not here.
     var added: Set<EventKey> = []
     /// Identities of messages that were not here, or of which a gateway tells better when they were sent: for the others on their channels.

@@ -85,17 +85,17 @@ actor FleetLinks {
     }
     guard written != nil else { return }
     // `try?`: in half a minute the list does not count anyway.
-    try? await stores.desk.forgetLinks(of: hub)
+    try? await stores.writer.forgetLinks(of: hub)
   }
 
   private func tell(isSign: Bool) async throws {
     let version = await registry.changes
     if written == version {
-      guard isSign, try await !stores.desk.confirmLinks(of: hub, version: version) else { return }
+      guard isSign, try await !stores.writer.confirmLinks(of: hub, version: version) else { return }
       // A server that crashed begins with an empty table.
     }
     let links = await registry.linkTimes()
-    try await stores.desk.keepLinks(links, version: version, of: hub)
+    try await stores.writer.keepLinks(links, version: version, of: hub)
     written = version
   }
 }

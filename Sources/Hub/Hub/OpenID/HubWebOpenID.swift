@@ -98,14 +98,15 @@ extension HubWeb {
     let now = HubClock.now
     guard let role = settings.role(of: claims) else {
       do {
-        try await stores.desk.dismiss(identity)
+        try await stores.writer.dismiss(identity)
       } catch {
         throw .unavailable(error.message)
       }
       throw .noRole
     }
     do {
-      let person = try await stores.desk.welcome(identity, called: settings.personName(of: claims), role, at: now).get()
+      let person = try await stores.writer.welcome(identity, called: settings.personName(of: claims), role, at: now)
+        .get()
       try await begin(person, endsAt: now + settings.sessionHours * 3_600_000, from: address, in: &response)
     } catch {
       throw .unavailable("\(error)")

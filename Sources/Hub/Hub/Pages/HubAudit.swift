@@ -5,7 +5,7 @@ import SQLite
 
 /// What somebody did at the hub.
 public struct HubDeed: Sendable {
-  public enum Way: String, Sendable {
+  public enum SignInMethod: String, Sendable {
     case password, token, oidc
     case commandLine = "command_line"
   }
@@ -13,7 +13,7 @@ public struct HubDeed: Sendable {
   public var at: Int64
   /// A person, or a token's name; empty: nobody that is known.
   public var who: String
-  public var way: Way
+  public var way: SignInMethod
   /// `signed_in`, `sign_in_refused`, `command`, `document`, `person`.
   public var what: String
   public var gateway: String?

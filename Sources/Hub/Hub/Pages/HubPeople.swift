@@ -38,7 +38,7 @@ public struct HubPerson: Sendable, Equatable {
   /// When they were there last, to a day; `nil`: never.
   public var usedAt: Int64?
   /// How they sign in.
-  public var way: HubDeed.Way = .password
+  public var way: HubDeed.SignInMethod = .password
 }
 
 /// People and their sessions. Of a session the digest of its token is stored: whoever reads the database has no session.

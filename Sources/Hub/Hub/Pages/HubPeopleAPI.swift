@@ -99,7 +99,7 @@ extension HubAPI {
       hash = await web?.hash(password)
       guard hash != nil else { return Self.refusal(.serviceUnavailable, "not enough memory", retryAfter: 10) }
     }
-    if let refusal = try await stores.desk.setPerson(name, role: role, hash: hash, at: HubClock.now) {
+    if let refusal = try await stores.writer.setPerson(name, role: role, hash: hash, at: HubClock.now) {
       return Self.refusal(refusal)
     }
     try await note(
@@ -118,7 +118,7 @@ extension HubAPI {
 
   func removePerson(_ call: Call) async throws -> Response {
     let name = call.parameters.get("name") ?? ""
-    if let refusal = try await stores.desk.removePerson(name) { return Self.refusal(refusal) }
+    if let refusal = try await stores.writer.removePerson(name) { return Self.refusal(refusal) }
     try await note(
       "person", call,
       JSONWriterText.object { json in
@@ -162,7 +162,7 @@ extension HubAPI {
   func note(_ what: String, _ call: Call, _ detail: String) async throws {
     // Who reads it reads it in the pages.
     guard web != nil else { return }
-    try await stores.desk.note(
+    try await stores.writer.note(
       HubDeed(
         at: HubClock.now, who: call.author, way: call.way, what: what,
         gateway: call.gateway.isEmpty ? nil : call.gateway,

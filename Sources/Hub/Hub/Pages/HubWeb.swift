@@ -82,7 +82,7 @@ final class HubWeb: Sendable {
     let since = now - settings.sessionDays * 86_400_000
     let found = try await stores.greeter.sessions(tokens, since: since, at: now)
     for (token, session) in found where session.isStale {
-      try await stores.desk.useSession(token, of: session.person.name, since: since, at: now)
+      try await stores.writer.useSession(token, of: session.person.name, since: since, at: now)
     }
     return found.mapValues(\.person)
   }
@@ -140,8 +140,8 @@ final class HubWeb: Sendable {
         json.field("signed_in", person != nil)
         guard let person else {
           json.arrayField("ways") { json in
-            json.value(HubDeed.Way.password.rawValue)
-            if provider != nil { json.value(HubDeed.Way.oidc.rawValue) }
+            json.value(HubDeed.SignInMethod.password.rawValue)
+            if provider != nil { json.value(HubDeed.SignInMethod.oidc.rawValue) }
           }
           if let provider { json.objectField("oidc") { $0.field("name", provider.settings.name) } }
           return
@@ -157,7 +157,7 @@ final class HubWeb: Sendable {
     try check(request, sameOrigin: true)
     // Where readers wait, not where gateways' batches are written.
     for token in tokens(request, Self.cookie) where try await stores.greeter.hasSession(token) {
-      try await stores.desk.endSession(token)
+      try await stores.writer.endSession(token)
     }
     var response = state(nil)
     setCookie(Self.cookie, "", seconds: 0, in: &response)
@@ -196,12 +196,12 @@ final class HubWeb: Sendable {
     limit.withLock { $0.guessedRight(by: guesser) }
     let browser = guesser.browser ?? WebSessions.token()
     let (token, at) = (WebSessions.token(), HubClock.now)
-    try await stores.desk.beginSession(token, of: name, browser: browser, at: at)
+    try await stores.writer.beginSession(token, of: name, browser: browser, at: at)
     // Removed, or with another password, while this one was compared: then no session has begun.
-    guard try await stores.desk.passwordHash(of: name) == hash,
-      let (person, _) = try await stores.desk.session(token, since: 0, at: at)
+    guard try await stores.writer.passwordHash(of: name) == hash,
+      let (person, _) = try await stores.writer.session(token, since: 0, at: at)
     else {
-      try await stores.desk.endSession(token)
+      try await stores.writer.endSession(token)
       return Self.plain(HubAPI.refusal(.forbidden, "wrong name or password"))
     }
     try await noteSignedIn(person, from: address)
@@ -214,7 +214,7 @@ final class HubWeb: Sendable {
   /// Begins a session of somebody whom the provider has named; `response` gets its cookie.
   func begin(_ person: HubPerson, endsAt: Int64, from address: String, in response: inout Response) async throws {
     let (token, at) = (WebSessions.token(), HubClock.now)
-    try await stores.desk.beginSession(token, of: person.name, endsAt: endsAt, at: at)
+    try await stores.writer.beginSession(token, of: person.name, endsAt: endsAt, at: at)
     try await noteSignedIn(person, from: address)
     setCookie(Self.cookie, token, seconds: Self.cookieSeconds, in: &response)
   }
@@ -222,14 +222,14 @@ final class HubWeb: Sendable {
   private func pause(of guesser: Guesser) -> Duration? { limit.withLock { $0.pause(of: guesser, now: now) } }
 
   private func noteSignedIn(_ person: HubPerson, from address: String) async throws {
-    try await stores.desk.note(
+    try await stores.writer.note(
       HubDeed(
         at: HubClock.now, who: person.name, way: person.way, what: "signed_in",
         detail: JSONWriterText.object { $0.field("from", address) }))
   }
 
   /// `name`: empty for nobody's.
-  func noteRefused(_ name: String, _ way: HubDeed.Way, from address: String) async {
+  func noteRefused(_ name: String, _ way: HubDeed.SignInMethod, from address: String) async {
     guard let leftOut = refusals.takes(now) else { return }
     let deed = HubDeed(
       at: HubClock.now, who: name, way: way, what: "sign_in_refused",
@@ -238,7 +238,7 @@ final class HubWeb: Sendable {
         if leftOut > 0 { json.field("left_out", leftOut) }
       })
     do {
-      try await stores.desk.note(deed)
+      try await stores.writer.note(deed)
     } catch {
       HubLog.write(.warning, "a refused login is not written down: \(error.message)")
     }

@@ -17,7 +17,7 @@ struct TokenUses: Sendable {
       let fresh = Self.fresh(access.list.map { ($0.token.name, $0.usedAt) }, kept)
       guard !fresh.isEmpty else { continue }
       do {
-        try await stores.desk.keepTokenUses(fresh, at: HubClock.now)
+        try await stores.writer.keepTokenUses(fresh, at: HubClock.now)
         kept.merge(fresh) { $1 }
       } catch {
         HubLog.write(.debug, "uses of tokens are not written down yet: \(error.message)")

@@ -29,7 +29,7 @@ public actor HubStore {
   }
 
   /// The result of a batch: the highest seq of its lane that is here.
-  public enum Taken: Equatable, Sendable {
+  public enum IngestAnswer: Equatable, Sendable {
     case acknowledged(Int64)
     /// Something before it is missing.
     case outOfOrder(Int64)

@@ -8,7 +8,7 @@ final class HubStores: Sendable {
   /// Batches of gateways.
   let ingest: Ingest
   /// Commands, documents, states: what is written one by one.
-  let desk: HubStore
+  let writer: HubStore
   /// What gateways ask, and who has signed in: short questions, which never wait for a page.
   let greeter: HubStore
   /// What the hub looks at by itself: what is live, alerts, other hubs. It waits for no reader.
@@ -16,14 +16,14 @@ final class HubStores: Sendable {
   /// Pages for readers: each may take long.
   let readers: ReaderTurns
   /// How much the hub has, for gateways that connect: after a restart of the hub that is the whole fleet.
-  let greetings: Gathered<GatewayEpoch, HubStore.Progress?>
+  let greetings: Coalescer<GatewayEpoch, HubStore.Progress?>
   /// Changes of whose messages alone gateways take: however many ask, in one transaction after the other.
-  private let hearings: Gathered<HubStore.WantedHearers, Bool>
+  private let hearings: Coalescer<HubStore.WantedHearers, Bool>
   private let hearingRations = GatewayRations(Ration(most: 16, oneIn: .seconds(300)))
   /// How far buckets are, which each gateway asks when it connects.
-  let standings: Gathered<HubStore.BucketQuestion, HubStore.BucketAnswer>
+  let standings: Coalescer<HubStore.BucketQuestion, HubStore.BucketAnswer>
   /// States that gateways tell, each when it connects.
-  let states: Gathered<GatewayState, Bool>
+  let states: Coalescer<GatewayState, Bool>
   /// Whether the database answers, on a connection of its own.
   let probe: DatabaseProbe
   /// Connection for deleting rows by age.
@@ -59,7 +59,7 @@ final class HubStores: Sendable {
           try PostgresHubDatabase(address: location, password: password, migrates: false, endsWithTask: true))
       }
       file = nil
-      desk = try connect(true)
+      writer = try connect(true)
       ingest = Ingest(try (0..<Self.writers).map { _ in try connect(false) }, metrics: metrics)
       greeter = try reader()
       watcher = try reader()
@@ -67,11 +67,11 @@ final class HubStores: Sendable {
       probe = DatabaseProbe(
         try connect(false), question: "SELECT CASE WHEN pg_is_in_recovery() THEN 1 ELSE 0 END",
         version: "SELECT coalesce(max(version), 0) FROM schema_version")
-      caretaker = keeps.isEmpty ? desk : try connect(false)
+      caretaker = keeps.isEmpty ? writer : try connect(false)
     } else {
       file = location
-      desk = store(try SQLiteHubDatabase(location: location))
-      ingest = Ingest([desk], metrics: metrics)
+      writer = store(try SQLiteHubDatabase(location: location))
+      ingest = Ingest([writer], metrics: metrics)
       let reader = { store(try SQLiteHubDatabase(reading: location)) }
       greeter = try reader()
       watcher = try reader()
@@ -80,22 +80,22 @@ final class HubStores: Sendable {
         try reader(), question: "SELECT count(*) FROM positions WHERE base < 0",
         version: "PRAGMA user_version", file: OpenedFile(location))
       // One connection writes.
-      caretaker = desk
+      caretaker = writer
     }
-    greetings = Gathered(weight: { _ in 0.001 }) { [greeter] (epochs) async throws(HubDatabaseError) in
+    greetings = Coalescer(weight: { _ in 0.001 }) { [greeter] (epochs) async throws(HubDatabaseError) in
       try await greeter.progress(of: epochs)
     }
-    standings = Gathered(weight: { 0.001 + Double($0.places.count) / 4000 }) {
+    standings = Coalescer(weight: { 0.001 + Double($0.places.count) / 4000 }) {
       [greeter] (questions) async throws(HubDatabaseError) in
       try await greeter.states(of: questions)
     }
-    hearings = Gathered(weight: { 0.002 + Double($0.hearers.count) / 1000 }) {
-      [desk] (changes) async throws(HubDatabaseError) in
-      try await desk.setWantedHearers(changes)
+    hearings = Coalescer(weight: { 0.002 + Double($0.hearers.count) / 1000 }) {
+      [writer] (changes) async throws(HubDatabaseError) in
+      try await writer.setWantedHearers(changes)
       return changes.map { _ in true }
     }
-    states = Gathered(weight: { 0.002 + Double($0.body.utf8.count) / Double(4 << 20) }) {
-      [desk] (states) async throws(HubDatabaseError) in try await desk.keep(states)
+    states = Coalescer(weight: { 0.002 + Double($0.body.utf8.count) / Double(4 << 20) }) {
+      [writer] (states) async throws(HubDatabaseError) in try await writer.keep(states)
     }
   }
 
@@ -139,7 +139,7 @@ final class HubStores: Sendable {
 
   /// `listener` gets changes once they are on disk.
   func listen(_ listener: @escaping @Sendable (HubNews) -> Void) async {
-    await desk.listen(listener)
+    await writer.listen(listener)
     await ingest.listen(listener)
   }
 }

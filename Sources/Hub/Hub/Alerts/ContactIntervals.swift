@@ -8,7 +8,7 @@ import Timing
 /// What the database says of a last contact is of clocks that may be set: only that it has changed counts here, and when that was seen. A gateway
 /// that keeps a link is expected to be heard within a fixed time. Others send when they have something, or once a day: of these the longest pause
 /// between contacts counts, four times.
-struct Habits {
+struct ContactIntervals {
   /// The pause that is allowed to a gateway without a link whose pauses are not known yet.
   private static let unknown: Duration = .seconds(86_400)
   private static let patience = 4

@@ -20,7 +20,7 @@ struct WaitedTooLong: Error, CustomStringConvertible {
 ///
 /// If a group fails on what is in it, its halves are tried, until only those fail that cannot be done. With `patience` a database that is away is waited
 /// for, and whoever has waited for so long is told.
-final class Gathered<Item: Sendable, Answer: Sendable>: Sendable {
+final class Coalescer<Item: Sendable, Answer: Sendable>: Sendable {
   typealias Work = @Sendable ([Item]) async throws(HubDatabaseError) -> [Answer]
 
   /// One item, which has its place in the order.

@@ -6,7 +6,8 @@ import SQLite
 /// Batches of any gateways in one transaction, table by table: however many they are, a server is asked four times.
 extension HubStore {
   /// Stores the new events of the batches, and answers each, in order. A batch behind a gap is left out.
-  func take(_ batches: [PreparedBatch], now: ContinuousClock.Instant = .now) throws(HubDatabaseError) -> [Taken] {
+  func take(_ batches: [PreparedBatch], now: ContinuousClock.Instant = .now) throws(HubDatabaseError) -> [IngestAnswer]
+  {
     try keep(batches, now).answers
   }
 
