@@ -354,6 +354,18 @@ import Transport
     for word in words { #expect(warnings.contains { $0.contains(word) }, "\(word): \(warnings)") }
   }
 
+  @Test(arguments: [
+    ("home_assistant_notify = [\"#a\"]", "home_assistant = true"), ("iata = \"ZRH\"", "observer = true"),
+    ("token_owner = \"x\"", "radio_token = true"),
+  ])
+  func `a key of a broker that does nothing without another one is warned of`(_ key: String, _ other: String) throws {
+    let broker = "[[upstream]]\nname = \"a\"\nkind = \"mqtt\"\nurl = \"mqtts://x\"\n\(key)\n"
+    let warnings = try parse(broker).warnings
+    #expect(
+      warnings.count == 1 && warnings[0].contains("line 5") && warnings[0].hasSuffix("without \(other)"), "\(warnings)")
+    #expect(try parse(broker + other).warnings.isEmpty)
+  }
+
   @Test func `channels that settings name and the radio does not have are told of, each once`() throws {
     let configuration = try parse(
       """

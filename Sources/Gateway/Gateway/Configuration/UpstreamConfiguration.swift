@@ -189,6 +189,7 @@ enum UpstreamConfiguration {
     let isPrefix = !prefix.isEmpty && !prefix.utf8.contains(where: { "+#{} ".utf8.contains($0) })
     if !isPrefix { table.note("home_assistant_prefix", "\"\(prefix)\" is not a valid topic prefix") }
     let notify = table.strings("home_assistant_notify")
+    warnIdle(["home_assistant_prefix", "home_assistant_notify"], without: "home_assistant", isOn: wantsHome, &table)
     let observer = observer(&table)
     let token = self.token(&table, url, hasUser: user != nil || password != nil)
     let stats = table.integer("stats_interval_s", in: 30...86_400, default: 300)
@@ -218,6 +219,7 @@ enum UpstreamConfiguration {
     let isOn = table.bool("observer", default: false)
     let code = table.string("iata")
     let sendsRaw = table.bool("observer_raw", default: false)
+    warnIdle(["iata", "observer_raw"], without: "observer", isOn: isOn, &table)
     guard isOn else { return nil }
     guard let code, code.utf8.count == 3, code.allSatisfy({ $0.isASCII && $0.isUppercase }) else {
       table.note("iata", "expected the code of the nearest airport, three capital letters")
@@ -232,10 +234,15 @@ enum UpstreamConfiguration {
     let isOn = table.bool("radio_token", default: false)
     let audience = table.string("token_audience")
     let (owner, email) = (table.string("token_owner"), table.string("token_email"))
+    warnIdle(["token_audience", "token_owner", "token_email"], without: "radio_token", isOn: isOn, &table)
     guard isOn else { return nil }
     if hasUser { table.note("radio_token", "radio_token replaces user and password: remove those") }
     return UpstreamSettings.MQTTSettings.RadioToken(
       audience: audience ?? url.flatMap { UpstreamSettings.broker($0)?.host } ?? "", owner: owner, email: email)
+  }
+
+  private static func warnIdle(_ keys: [String], without other: String, isOn: Bool, _ table: inout TOMLReader) {
+    for key in keys where !isOn && table.has(key) { table.warn(key, "it does nothing without \(other) = true") }
   }
 
   private static func topic(_ key: String, default text: String, _ table: inout TOMLReader) -> TopicTemplate? {
