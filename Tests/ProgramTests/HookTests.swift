@@ -159,6 +159,10 @@ extension WholeProgramTests {
       try untilTrue("it to be asked to wait") {
         rig.gateway?.lines.contains { $0.contains("it asks for a retry") } == true
       }
+      // What the radio is handing over when the gateway is killed is lost, and told as that: not of this test.
+      try untilTrue("three stored: \(rig.gateway?.lines ?? [])") {
+        try rig.meshpost("messages", "--json").lines.count == 3
+      }
       rig.gateway?.kill9()
       rig.radio?.write("chan r1 0 number 4")
       try rig.startGateway()
