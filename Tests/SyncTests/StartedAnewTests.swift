@@ -65,7 +65,7 @@ import VirtualRadio
     queue.hinted(now: at(61))
     let loss = queue.wasStarted(at: at(55), now: at(62))
     #expect(loss == .init(waited: 1, atLeast: 2, start: .anew))
-    #expect(loss?.description.contains("at least 2 more are lost") == true)
+    #expect(loss?.description.contains("1 came, and at least 2 are lost") == true)
     took(4, from: &queue)
     let rest = queue.wasEmpty(askedAt: at(63))
     #expect(rest == nil)

@@ -49,9 +49,8 @@ public struct RadioQueue {
     public var description: String {
       switch start {
       case .anew:
-        let more = atLeast.map { "at least \($0) more are lost" } ?? "others may be lost, and nobody knows how many"
-        return "the radio was started anew before it had handed over all that waited in it: "
-          + "\(waited) \(waited == 1 ? "message was" : "messages were") taken from it, \(more)"
+        let lost = atLeast.map { "at least \($0) are lost" } ?? "nobody knows how many are lost"
+        return "the radio was started anew before it had handed over all that waited in it: \(waited) came, and \(lost)"
       case .unknown:
         return "answers of the radio did not come, and it may have been started anew since: "
           + "messages may be lost, and nobody knows how many"
