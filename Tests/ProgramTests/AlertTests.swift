@@ -279,6 +279,20 @@ extension WholeProgramTests {
       #expect(events[..<gap].count { $0["kind"]?.string == "message" } == 16, "behind those that came")
     }
 
+    @Test func `a radio that hands over no messages is told of as long as it does not`() throws {
+      let rig = try Rig(), radio = try ScriptedRadio { _, _ in }
+      radio.withholds = true
+      rig.link = "tcp:127.0.0.1:\(radio.port)"
+      rig.writeGatewayConfiguration(
+        extra:
+          "[alerts]\nclock_wrong = false\ndisk_full = false\nmessages_stuck_after_s = 1\nmessages_stuck_over_s = 0")
+      try rig.startGateway()
+      try untilTrue("the alert: \(rig.gateway?.lines ?? [])") { try Self.open(rig) == ["messages_stuck"] }
+      #expect(try Self.row(rig, "messages_stuck")?["text"]?.string?.contains("nothing more is received") == true)
+      radio.withholds = false
+      try untilTrue("its end: \(rig.gateway?.lines ?? [])") { try Self.open(rig).isEmpty }
+    }
+
     @Test func `a rule that is switched on finds what is wrong already`() throws {
       let rig = try Rig()
       func configure(_ rule: String) {

@@ -25,6 +25,7 @@ final class ScriptedRadio: Sendable {
     var transmissions: [Transmission] = []
     var client: Int32 = -1
     var resets = 0
+    var withholds = false
   }
 
   let port: UInt16
@@ -57,6 +58,11 @@ final class ScriptedRadio: Sendable {
 
   var transmissions: [Transmission] { state.withLock { $0.transmissions } }
   var resets: Int { state.withLock { $0.resets } }
+  /// It answers the question for the next message with an error.
+  var withholds: Bool {
+    get { state.withLock { $0.withholds } }
+    set { state.withLock { $0.withholds = newValue } }
+  }
 
   private func serve(_ client: Int32) {
     var decoder = SerialDecoder(.toRadio)
@@ -114,7 +120,7 @@ final class ScriptedRadio: Sendable {
       reply(.endOfContacts(lastModified: 1000))
     case .getContactByKey: reply(.contact(Contact(key: Self.friend, name: "friend", lastModified: 1000)))
     case .getChannel: reply(.error(.notFound))
-    case .syncNextMessage: reply(.noMoreMessages)
+    case .syncNextMessage: reply(withholds ? .error(.badState) : .noMoreMessages)
     case .resetPath:
       state.withLock { $0.resets += 1 }
       reply(.ok)
