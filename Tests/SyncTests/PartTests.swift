@@ -99,7 +99,7 @@ import VirtualRadio
 
 @Suite struct WithheldTests {
   /// How a radio keeps its messages for itself.
-  enum Way: CaseIterable { case refused, silent, same }
+  enum Way: CaseIterable { case refused, silent, same, inTurn }
 
   @Test(arguments: Way.allCases) func `a radio that does not hand over its messages is known over its links`(_ way: Way)
     throws
@@ -114,6 +114,13 @@ import VirtualRadio
       pair.link.onCommand = { [unowned pair] in
         if isAsked($0) { pair.radio.injectChannelText("W: hello", slot: 0, time: 1) }
       }
+    case .inTurn:
+      var turn = 0
+      pair.link.onCommand = { [unowned pair] in
+        guard isAsked($0) else { return }
+        turn += 1
+        pair.radio.injectChannelText("W: hello \(turn % 3)", slot: 0, time: 1)
+      }
     }
     pair.connection.start()
     pair.run(until: { pair.synchronizer.withheld != nil }, "it is found")
@@ -127,6 +134,37 @@ import VirtualRadio
     #expect(pair.synchronizer.withheld?.since == found)
     (pair.link.refuses, pair.link.swallows, pair.link.onCommand) = ({ _ in false }, { _ in false }, { _ in })
     pair.run(until: { pair.synchronizer.withheld == nil && pair.synchronizer.state == .synced }, "it is over")
+  }
+}
+
+@Suite struct EndlessHintTests {
+  /// `isRefused`: each question has an error for an answer; else the radio has nothing.
+  @Test(arguments: [false, true])
+  func
+    `a radio that hints at a message that it does not have is not asked without a pause, and the next real one is taken`(
+      _ isRefused: Bool
+    ) throws
+  {
+    let pair = try Pair(on: InventedMachine())
+    pair.sync()
+    var asked = 0
+    pair.link.refuses = { isRefused && $0 == .syncNextMessage }
+    pair.link.onCommand = { [unowned pair] in
+      guard $0 == .syncNextMessage else { return }
+      asked += 1
+      pair.radio.output?(Push.messageWaiting.encode())
+    }
+    pair.radio.output?(Push.messageWaiting.encode())
+    let end = pair.loop.now + .seconds(100)
+    let timer = pair.loop.schedule(at: end) {}
+    pair.run(until: { pair.loop.now >= end }, "it goes on")
+    timer.cancel()
+    #expect((100...700).contains(asked), "\(asked) questions in 100 s")
+    (pair.link.refuses, pair.link.onCommand) = ({ _ in false }, { _ in })
+    pair.radio.injectChannelText("W: a real one", slot: 0, time: 1)
+    let before = pair.loop.now
+    pair.run(until: { pair.stored.count == 1 }, "the message is here")
+    #expect(pair.loop.now < before + .seconds(20), "\(pair.loop.now - before)")
   }
 }
 

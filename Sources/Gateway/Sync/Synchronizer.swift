@@ -40,8 +40,9 @@ public final class Synchronizer {
   let woken = Waiter()
   /// The radio has said that a message waits.
   var isHinted = false
-  /// Until then its word counts for nothing: it handed over one message again and again.
+  /// Until then its word counts for nothing: it handed over the same messages again and again, or hinted at none.
   var deafUntil: MonotonicTime?
+  var fruitless = Ration(most: 64, oneIn: .milliseconds(200))
   var isCalled: Bool { isHinted && deafUntil.map { loop.now >= $0 } ?? true }
   /// SYNC_NEXT_MESSAGE that have no answer yet; all that were asked, and the number of the last that found nothing.
   var messagesAsked = 0
@@ -156,7 +157,10 @@ public final class Synchronizer {
       plan.succeeded(part)
       if part == .messages { withheld = nil }
     } catch let failure as SyncFailure {
-      if part == .messages { withheld = Withheld(why: failure.message, since: withheld?.since ?? loop.now) }
+      if part == .messages {
+        withheld = Withheld(why: failure.message, since: withheld?.since ?? loop.now)
+        _ = isHinted && mayAskForNothing()
+      }
       let isNews = plan.failed(part, failure, now: loop.now, using: &random)
       if isNews { log.warning("sync: \(failure.message); retrying automatically. \(failure.remedy)") }
     }
@@ -166,7 +170,7 @@ public final class Synchronizer {
   private func rest() async throws(CancellationError) {
     let poll = loop.now + Self.pollInterval
     while !isCalled, loop.now < poll, plan.nextTry.map({ loop.now < $0 }) ?? true {
-      try await wake(by: min(poll, plan.nextTry ?? poll))
+      try await wake(by: min(poll, plan.nextTry ?? poll, isHinted ? deafUntil ?? poll : poll))
     }
     if isCalled || loop.now >= poll { plan.needs(.messages, now: true) }
   }

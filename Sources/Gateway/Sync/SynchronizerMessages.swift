@@ -39,25 +39,33 @@ extension Synchronizer {
       _ = try await whenRadioStarted()
       if let loss = inbox.radioWasStarted(at: radioStarted) { tell(loss) }
     }
-    var (last, repeats): (QueuedMessage?, Int) = (nil, 0)
+    let known = counters.duplicates
+    var taken = messagesTaken
     repeat {
       // One that comes while the radio is asked makes one more question follow.
-      isHinted = false
+      (isHinted, taken) = (false, messagesTaken)
       repeat {
         while !inbox.hasRoom { try await wake(by: nil) }
-        guard let message = try await takeMessage() else { break }
-        (last, repeats) = (message, message == last ? repeats + 1 : 0)
-        // No mesh repeats one so often: the radio does not take it out of its queue, and nothing else would ever have its turn.
-        guard repeats < Self.mostRepeats else {
+        guard try await takeMessage() != nil else { break }
+        // No mesh repeats so many: the radio does not take them out of its queue, and nothing else would ever have its turn.
+        guard counters.duplicates - known < Self.mostRepeats else {
           deafUntil = loop.now + Self.pollInterval
-          throw SyncFailure("the radio hands over the same message again and again", remedy: "Restart the radio.")
+          throw SyncFailure("the radio hands over the same messages again and again", remedy: "Restart the radio.")
         }
       } while true
-    } while isHinted
+    } while isHinted && (messagesTaken > taken || mayAskForNothing())
   }
 
-  /// The same message so many times in a row ends a sync.
+  /// So many messages that are here already end a sync.
   private static let mostRepeats = 64
+
+  /// The radio has hinted at a message, and had none, or no answer: one that does so without end would keep us asking. False: not for a second.
+  func mayAskForNothing() -> Bool {
+    if fruitless.take(at: loop.now) { return true }
+    let until = loop.now + .seconds(1)
+    deafUntil = deafUntil.map { max($0, until) } ?? until
+    return false
+  }
 
   /// `nil`: the radio has none. Else it is in the inbox by now.
   private func takeMessage() async throws -> QueuedMessage? {
