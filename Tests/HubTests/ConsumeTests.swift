@@ -212,8 +212,12 @@ import Timing
     #expect(newcomers.refusal("g24", count: 24, now: day(1.1)) == nil)
     #expect(newcomers.refusal("g25", count: 25, now: day(1.1)) != nil)
     #expect(newcomers.refusal("g26", count: 100, now: day(100))?.contains("consume.max_gateways") == true)
-    #expect(newcomers.telling(3, now: day(0)) == 3 && newcomers.telling(4, now: day(0)) == 0)
-    #expect(newcomers.telling(1, now: day(1)) == 5 && newcomers.telling(0, now: day(2)) == 0)
+    #expect(newcomers.telling(3, "a", now: day(0))?.count == 3 && newcomers.telling(4, "b", now: day(0)) == nil)
+    // Without any other that is refused.
+    #expect(newcomers.telling(now: day(1)).map { $0.count == 4 && $0.reason == "b" } == true)
+    #expect(newcomers.telling(now: day(2)) == nil)
+    #expect(newcomers.wasRefused("h", publications: 2) && !newcomers.wasRefused("h", publications: 3))
+    #expect(newcomers.letIn("h") == 5 && newcomers.letIn("h") == 0)
   }
 
   @Test func `gateways that are invented are refused beyond the bound, which is told, and known ones are not`()
@@ -225,9 +229,10 @@ import Timing
         [HubEvent(seq: 1, at: 5, trusted: true, kind: "message", body: .object([]))], of: "e1", in: nil, from: "old",
         after: nil, at: 1)
     ])
+    let lines = Mutex<[String]>([])
     let consumption = Consumption(
       store, topics: Self.patterns, refused: RefusedFile(location: scratch.location("refused.jsonl")),
-      newcomers: Newcomers(perDay: 1000, most: 5))
+      newcomers: Newcomers(perDay: 1000, most: 5), log: { _, line in lines.withLock { $0.append(line) } })
     let ghosts = (0..<20).map { Self.single(1, gateway: "ghost\($0)") }
     let counts = try await consumption.keep(ghosts + [Self.single(2, gateway: "old")])
     #expect(counts.stored == 5 && counts.refused == 16)
@@ -238,7 +243,17 @@ import Timing
     #expect(try await store.gateways().count == 5)
     let alerts = try await store.alerts(before: .max, openOnly: true, limit: 10).alerts
     #expect(alerts.map(\.rule) == ["gateways_refused"] && alerts.first?.gateway == "")
-    #expect(alerts.first?.text.hasPrefix("publications are refused: the hub knows 5 gateways") == true, "\(alerts)")
+    let words = "publications such as gateway ghost2's are refused: the hub knows 5 gateways"
+    #expect(alerts.first?.text.hasPrefix(words) == true, "\(alerts)")
+    // Each by its name, and once.
+    let told = lines.withLock { $0.filter { $0.contains(" is refused: the hub knows 5 gateways") } }
+    #expect(told.count == 16 && told.count(where: { $0.hasPrefix("gateway ghost19 ") }) == 1, "\(told)")
+    _ = try await consumption.keep([Self.single(3, gateway: "old")])
+    // One has left: there is room.
+    _ = try await store.number("DELETE FROM gateways WHERE id = 'ghost0'")
+    #expect(try await consumption.keep([Self.single(5, gateway: "ghost19")]).stored == 1)
+    let letIn = lines.withLock { $0.filter { $0.contains("ghost19 is let in: 2 of its publications were refused") } }
+    #expect(letIn.count == 1, "\(lines.withLock(\.self))")
     #expect(alerts.first?.text.hasSuffix("; 16 so far") == true, "\(alerts)")
     try await store.endQuiet(.gatewaysRefused, since: HubClock.now + 1, at: HubClock.now + 1)
     #expect(try await store.alerts(before: .max, openOnly: true, limit: 10).alerts.isEmpty)
@@ -325,6 +340,8 @@ import Timing
         .count == 1)
     for wrong in [
       "[consume]\nurl = \"mqtt://b\"\ncommand_topics = [\"a/#/b\"]",
+      "[consume]\nurl = \"mqtt://b\"\ncommand_topics = [\"#\"]",
+      "[consume]\nurl = \"mqtt://b\"\ncommand_topics = [\"meshpost/{gateway}/message\"]",
       "", "[consume]", "[consume]\nurl = \"mqtt://b\"\nurls = [\"mqtt://c\"]",
       "[consume]\nurl = \"mqtt://b\"\ntopic = \"x\"",
       "[consume]\nurl = \"mqtt://b\"\ntopics = []", "[consume]\nurl = \"mqtt://b\"\ntopics = [\"a/#/b\"]",

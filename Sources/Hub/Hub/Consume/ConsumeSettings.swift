@@ -50,6 +50,11 @@ public struct ConsumeSettings: Sendable {
     topics = Self.topics("topics", default: ["meshpost/{gateway}/+"], &table)
     if topics.isEmpty, table.errors.isEmpty { table.note("topics", "1 to \(Self.mostTopics) topic filters") }
     commandTopics = Self.topics("command_topics", default: [], &table)
+    // What gateways publish by themselves would be passed over.
+    for topic in topics where commandTopics.contains(where: { $0.match(topic.example) != .elsewhere }) {
+      table.note(
+        "command_topics", "covers the events' topics, such as \"\(topic.example)\": no event would be taken from there")
+    }
     group = table.string("group")
     if let group, !Name.isAllowed(group) { table.note("group", Name.allowed) }
     version = table.choice("version", of: ["auto", "5", "3.1.1"], default: "auto")

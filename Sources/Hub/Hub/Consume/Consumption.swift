@@ -50,7 +50,7 @@ public final class Consumption: Sendable {
     /// Reasons, by publication.
     var refusals: [Int: String] = [:]
     /// Of these, by gateways that are not let in.
-    var strangers: [Int: String] = [:]
+    var strangers: [Int: (gateway: String, reason: String)] = [:]
   }
 
   /// Events of one transaction; a single publication may exceed it.
@@ -65,6 +65,9 @@ public final class Consumption: Sendable {
   private let refusals = RareLine(HubLog.write)
   private let questions: RareLine
   private let newcomers: Mutex<Newcomers>
+  /// Lines that name a gateway that is refused.
+  private let names = Mutex(Ration(most: 64, oneIn: .seconds(60)))
+  private let log: HubLog.Write
   private let tellsRefused: Bool
   private let began = ContinuousClock.now
 
@@ -74,7 +77,7 @@ public final class Consumption: Sendable {
       tellsConflicts: configuration.alerts.rules.times[.gatewayConflict] != nil)
     (patterns, commands) = (settings.topics, settings.commandTopics)
     refused = RefusedFile(location: settings.refusedFile)
-    questions = RareLine(HubLog.write)
+    (questions, log) = (RareLine(HubLog.write), HubLog.write)
     newcomers = Mutex(Newcomers(perDay: settings.newGateways, most: settings.mostGateways))
     tellsRefused = configuration.alerts.rules.times[.gatewaysRefused] != nil
   }
@@ -85,7 +88,7 @@ public final class Consumption: Sendable {
     newcomers: Newcomers = Newcomers(perDay: 1000, most: 10_000), log: @escaping HubLog.Write = HubLog.write
   ) {
     (self.store, patterns, self.commands, self.refused) = (store, topics, commands, refused)
-    questions = RareLine(log)
+    (questions, self.log) = (RareLine(log), log)
     self.newcomers = Mutex(newcomers)
     tellsRefused = true
   }
@@ -142,7 +145,14 @@ public final class Consumption: Sendable {
       var (refusals, count): ([String: String], Int64) = ([:], known.count)
       for gateway in asked.subtracting(known.here).sorted() {
         refusals[gateway] = newcomers.refusal(gateway, count: count, now: now)
-        if refusals[gateway] == nil { count += 1 }
+        guard refusals[gateway] == nil else { continue }
+        count += 1
+        let before = newcomers.letIn(gateway)
+        if before > 0 {
+          log(
+            .warning,
+            "gateway \(gateway) is let in: \(before) of its publications were refused before, see \(refused.location)")
+        }
       }
       return refusals
     }
@@ -150,19 +160,31 @@ public final class Consumption: Sendable {
     for item in items {
       guard let reason = refusals[item.gateway] else { continue }
       work.refusals[item.place] = "gateway \(item.gateway) is not known here: \(reason)"
-      work.strangers[item.place] = reason
+      work.strangers[item.place] = (item.gateway, reason)
     }
     return items.filter { refusals[$0.gateway] == nil }
+  }
+
+  /// Of each gateway by its name: an honest new one must not vanish among those that somebody invents.
+  private func noteStrangers(_ work: Work) {
+    for (gateway, all) in Dictionary(grouping: work.strangers.values, by: \.gateway) {
+      let isTold = newcomers.withLock { newcomers in
+        newcomers.wasRefused(gateway, publications: all.count) && names.withLock { $0.take(at: now) }
+      }
+      if isTold { log(.warning, "gateway \(gateway) is refused: \(all[0].reason); see \(refused.location)") }
+    }
   }
 
   private var now: MonotonicTime { MonotonicTime(nanoseconds: 0) + (ContinuousClock.now - began) }
 
   private func tellRefusedGateways(_ work: Work) async throws {
-    guard tellsRefused, let reason = work.strangers.values.first else { return }
-    let now = now
-    let count = newcomers.withLock { $0.telling(work.strangers.count, now: now) }
-    guard count > 0 else { return }
-    try await store.tellRefusedGateways("publications are refused: \(reason)", count, at: HubClock.now)
+    noteStrangers(work)
+    guard tellsRefused else { return }
+    let (now, first) = (now, work.strangers.min { $0.key < $1.key }?.value)
+    let words = first.map { "publications such as gateway \($0.gateway)'s are refused: \($0.reason)" }
+    let telling = newcomers.withLock { $0.telling(work.strangers.count, words, now: now) }
+    guard let telling else { return }
+    try await store.tellRefusedGateways(telling.reason, telling.count, at: HubClock.now)
   }
 
   /// All in one transaction; if that fails on what is in it, its halves, until only those are left that cannot be stored.

@@ -12,8 +12,11 @@ struct Newcomers {
   let perDay: Int64
   private var ration: Ration
   private var here: Set<String> = []
-  private var untold = 0
+  private var (untold, reason) = (0, "")
   private var tellings = Ration(most: 1, oneIn: .seconds(60))
+  /// Publications that were refused, by gateway; of so many gateways.
+  private var refused: [String: Int] = [:]
+  private static let mostRefused = 1024
 
   init(perDay: Int64, most: Int64) {
     (self.perDay, self.most) = (perDay, most)
@@ -43,12 +46,25 @@ struct Newcomers {
     return nil
   }
 
-  /// How many publications are to be told of as refused; 0: none now.
-  mutating func telling(_ refused: Int, now: MonotonicTime) -> Int {
+  /// So many of its publications were refused. True: they are the first of it.
+  mutating func wasRefused(_ gateway: String, publications: Int) -> Bool {
+    guard refused[gateway] != nil || refused.count < Self.mostRefused else { return false }
+    defer { refused[gateway, default: 0] += publications }
+    return refused[gateway] == nil
+  }
+
+  /// It is let in: how many of its publications were not taken before.
+  mutating func letIn(_ gateway: String) -> Int { refused.removeValue(forKey: gateway) ?? 0 }
+
+  /// How many publications are to be told of as refused, and why; `nil`: none now.
+  mutating func telling(_ refused: Int = 0, _ reason: String? = nil, now: MonotonicTime) -> (
+    count: Int, reason: String
+  )? {
     untold += refused
-    guard untold > 0, tellings.take(at: now) else { return 0 }
+    self.reason = reason ?? self.reason
+    guard untold > 0, tellings.take(at: now) else { return nil }
     defer { untold = 0 }
-    return untold
+    return (untold, self.reason)
   }
 }
 

@@ -10,7 +10,7 @@ final class RefusedFile: Sendable {
   static let maxBytes = 4 << 20
   private static let maxPayload = 64 << 10
 
-  private let location: String
+  let location: String
   private let bound: Int
   private let lock = Mutex(())
 

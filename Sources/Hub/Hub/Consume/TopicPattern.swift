@@ -52,6 +52,18 @@ public struct TopicPattern: Sendable, Equatable {
     case gateway(String)
   }
 
+  /// A topic of it as gateways publish events to by themselves: `{gateway}/{kind}`.
+  var example: String {
+    let parts: [String] = levels.map { level in
+      switch level {
+      case .name(let name): String(decoding: Array(name), as: UTF8.self)
+      case .gateway: "hill"
+      case .any, .rest: "message"
+      }
+    }
+    return parts.joined(separator: "/")
+  }
+
   func match(_ topic: String) -> Match {
     let parts = topic.utf8.split(separator: Self.separator, omittingEmptySubsequences: false)
     var found = Match.anybody
