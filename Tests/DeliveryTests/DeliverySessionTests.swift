@@ -69,7 +69,8 @@ private func code(_ number: UInt32) -> AckCode { AckCode(value: number) }
     session.linkDown()
     now = now + .seconds(5)
     let actions = session.linkUp(now: now, radioStarted: isStartedAnew ? now : started)
-    #expect(actions == (goesAgain ? [.transmit(id: 1, attempt: 0, route: .flood, airtime: 0)] : []))
+    let again: [DeliveryAction] = [.waiting(id: 1), .transmit(id: 1, attempt: 0, route: .flood, airtime: 0)]
+    #expect(actions == (goesAgain ? again : []))
     guard goesAgain else { return }
     for tries in 2...4 {
       #expect(session.answered(1, .channelSent, now: now) == [.sent(id: 1, code: nil, tries: tries, floods: tries)])
@@ -78,10 +79,22 @@ private func code(_ number: UInt32) -> AckCode { AckCode(value: number) }
       #expect(session.linkUp(now: now + .seconds(1), radioStarted: now).isEmpty)
       session.linkDown()
       now = now + .seconds(2)
-      // A radio that says nothing of its start may have been started anew, too.
-      let actions = session.linkUp(now: now, radioStarted: tries == 3 ? nil : now)
-      #expect(actions.count == (tries < 4 ? 1 : 0))
+      #expect(session.linkUp(now: now, radioStarted: now) == (tries < 4 ? again : []))
     }
+  }
+
+  @Test
+  mutating func `where the radio does not say when it was started a channel message goes once more, and ends as sent`()
+  {
+    _ = session.linkUp(now: now)
+    _ = add(item(1, to: .channel("c")))
+    _ = session.answered(1, .channelSent, now: now)
+    session.linkDown()
+    #expect(session.linkUp(now: now + .seconds(5)).count == 2)
+    // It may have been on the air: who reads that it failed would send it again.
+    #expect(session.answered(1, .unknown, now: now) == [.sent(id: 1, code: nil, tries: 1, floods: 1)])
+    session.linkDown()
+    #expect(session.linkUp(now: now + .seconds(6)).isEmpty)
   }
 
   @Test mutating func `along the path twice, then it is reset and flooded twice, then it has failed`() {

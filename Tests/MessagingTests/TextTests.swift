@@ -207,7 +207,7 @@ import Timing
     var echoes = ChannelEchoes()
     let now = MonotonicTime(seconds: 0)
     let secret = ChannelSecret.hashtag("#test")
-    echoes.expect(5, text: "hello", time: 77, name: "r0", secret: secret, now: now)
+    _ = echoes.expect(5, text: "hello", time: 77, name: "r0", secret: secret, now: now)
     let envelope = try #require(GroupEnvelope.seal(GroupText(time: 77, text: "r0: hello"), with: secret))
     func packet(_ path: [UInt8], _ payload: [UInt8]) -> [UInt8] {
       Packet(

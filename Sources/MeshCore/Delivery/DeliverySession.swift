@@ -144,11 +144,15 @@ public struct DeliverySession: Sendable {
   /// drops where it knows it; so often at most as a direct message would.
   public mutating func linkUp(now: MonotonicTime, radioStarted: MonotonicTime? = nil) -> [DeliveryAction] {
     isUp = true
+    var actions: [DeliveryAction] = []
     for place in ended.indices.reversed() {
       guard let copy = ended[place].atRadio, radioStarted.map({ $0 > copy.at }) ?? true else { continue }
-      guard copy.item.tries < settings.maxAttempts, copy.item.expires > now, live[copy.item.id] == nil else { continue }
+      // Where it is not known it may be the link alone, again and again.
+      let most = radioStarted == nil ? 2 : settings.maxAttempts
+      guard copy.item.tries < most, copy.item.expires > now, live[copy.item.id] == nil else { continue }
       ended.remove(at: place)
       live[copy.item.id] = Live(item: copy.item, phase: .ready(notBefore: nil), isOpen: false)
+      actions.append(.waiting(id: copy.item.id))
     }
     for (id, message) in live {
       switch message.phase {
@@ -158,7 +162,7 @@ public struct DeliverySession: Sendable {
       default: break
       }
     }
-    return sendNext(now)
+    return actions + sendNext(now)
   }
 
   public mutating func linkDown() { isUp = false }
@@ -253,6 +257,11 @@ public struct DeliverySession: Sendable {
     _ id: Int64, _ failure: DeliveryFailure, unspent: Int64 = 0, _ now: MonotonicTime
   ) -> [DeliveryAction] {
     guard let message = live.removeValue(forKey: id) else { return [] }
+    if message.item.channel != nil, message.item.tries > 0 {
+      // The radio took it before: who reads that it failed would send it again.
+      remember(Ended(id: id, codes: [], isDelivered: true, until: now + DeliverySettings.grace), now)
+      return [.sent(id: id, code: nil, tries: message.item.tries, floods: message.item.floods)]
+    }
     if message.item.tries > 0 || !message.item.codes.isEmpty {
       remember(
         Ended(id: id, codes: message.item.codes, isDelivered: false, until: now + DeliverySettings.lateGrace), now)

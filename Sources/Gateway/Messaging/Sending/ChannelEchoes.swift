@@ -23,12 +23,18 @@ struct ChannelEchoes {
 
   private var expected: [Expected] = []
 
-  mutating func expect(_ id: Int64, text: Text, time: UInt32, name: Text, secret: ChannelSecret, now: MonotonicTime) {
+  /// False: the message is another packet than before.
+  mutating func expect(
+    _ id: Int64, text: Text, time: UInt32, name: Text, secret: ChannelSecret, now: MonotonicTime
+  ) -> Bool {
     let whole = Text(bytes: Array((name.bytes + Array(": ".utf8) + text.bytes).prefix(TextLimit.channelWithName)))
-    guard let envelope = GroupEnvelope.seal(GroupText(time: time, text: whole), with: secret) else { return }
+    guard let envelope = GroupEnvelope.seal(GroupText(time: time, text: whole), with: secret) else { return true }
+    let payload = envelope.encode()
+    let isOther = expected.contains { $0.id == id && $0.payload != payload }
     expected.removeAll { $0.until <= now || $0.id == id }
     if expected.count >= Self.most { expected.removeFirst() }
-    expected.append(Expected(id: id, payload: envelope.encode(), until: now + DeliverySettings.grace))
+    expected.append(Expected(id: id, payload: payload, until: now + DeliverySettings.grace))
+    return !isOther
   }
 
   /// The sent message whose repeat this packet is, unless that repeat was counted already.

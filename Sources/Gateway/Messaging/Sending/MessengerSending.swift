@@ -156,11 +156,12 @@ extension Messenger {
     save(message, unspent: unspent)
   }
 
-  /// Between two attempts it stays `sent`; what was never sent is pending again.
+  /// Between two attempts it stays `sent`; what was never sent is pending again, and so is what the radio has perhaps lost.
   private func waits(_ id: Int64, _ unspent: Int64) {
-    guard row(id)?.state == .sending else { return }
+    guard let row = row(id), row.state == .sending || row.state == .sent && row.kind == .channel else { return }
     change(id, unspent: unspent) { message in
       message.state = message.tries == 0 || message.kind == .channel ? .pending : .sent
+      if message.kind == .channel { message.endedAt = nil }
     }
   }
 
@@ -244,8 +245,10 @@ extension Messenger {
     // The radio was given a longer name since: it would cut the text, silently.
     guard message.text.bytes.count <= TextLimit.channel(ownName: ownName) else { throw NotHandedOver(answer: .refused) }
     if let name = ownName {
-      echoes.expect(
+      let isSame = echoes.expect(
         message.id, text: message.text, time: time, name: name, secret: channel.secret, now: loop.now)
+      // The radio has another name since: everybody would read it twice.
+      guard isSame || message.tries == 0 else { throw NotHandedOver(answer: .refused) }
     }
     let command = Command.sendChannelText(type: .plain, slot: channel.slot, time: time, text: message.text)
     if let region { try await hand(command, in: region, message) } else { try await hand(command, message) }
