@@ -127,8 +127,12 @@ extension GatewayConfiguration {
     messaging.routine.advert = advert
     section(&root, "contacts") { messaging.readContacts(&$0) }
     let exchange = section(&root, "relay") { table in
-      messaging.messenger.exchangeHold = .seconds(table.integer("hold_s", in: 0...120, default: 10))
-      return relay(&table)
+      let (settings, hold) = (relay(&table), table.integer("hold_s", in: 0...120, default: 10))
+      if .seconds(hold) >= settings.longestAge {
+        table.note("hold_s", "not below max_age_min: each message would be too old before it is sent")
+      }
+      messaging.messenger.exchangeHold = .seconds(hold)
+      return settings
     }
     let proxies = ProxyConfiguration.read(&root)
     let web = section(&root, "web", WebConfiguration.read)
