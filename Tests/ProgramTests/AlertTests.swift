@@ -130,7 +130,7 @@ extension WholeProgramTests {
             \(geteuid() == 0 ? "user = \"nobody\"" : "")
             [alerts]
             clock_wrong = false
-            backlogged_after_s = 1
+            backlogged_after_s = 5
             backlogged_over_s = 0
             disk_full_over_s = 0
             \(more)

@@ -140,18 +140,19 @@ extension WholeProgramTests {
     @Test func `killed and restarted, the hook gets each message once, in order; later means later`() throws {
       let scratch = Scratch()
       chmod(scratch.folder.path(), 0o777)
-      let (seen, once) = (scratch.location("seen"), scratch.location("once"))
+      let (seen, tried, go) = (scratch.location("seen"), scratch.location("tried"), scratch.location("go"))
       let program = script(
         scratch,
         """
         python3 -c 'import json, sys; print(json.load(sys.stdin)["body"]["text"])' > \(scratch.location("now"))
-        if grep -q 2 \(scratch.location("now")) && [ ! -e \(once) ]; then touch \(once); echo later >&2; exit 75; fi
+        if grep -q 2 \(scratch.location("now")) && [ ! -e \(go) ]; then echo x >> \(tried); echo later >&2; exit 75; fi
         cat \(scratch.location("now")) >> \(seen)
         """)
       let rig = try rig([program])
-      func texts() -> [String] {
-        ((try? String(contentsOfFile: seen, encoding: .utf8)) ?? "").split(separator: "\n").map(String.init)
+      func lines(_ file: String) -> [String] {
+        ((try? String(contentsOfFile: file, encoding: .utf8)) ?? "").split(separator: "\n").map(String.init)
       }
+      func texts() -> [String] { lines(seen) }
       for number in 1...3 {
         rig.radio?.write("chan r1 0 number \(number)")
         if number == 1 { try untilTrue("the first") { texts().count == 1 } }
@@ -163,7 +164,11 @@ extension WholeProgramTests {
       try untilTrue("three stored: \(rig.gateway?.lines ?? [])") {
         try rig.meshpost("messages", "--json").lines.count == 3
       }
+      // Just after a try: none is under way then.
+      let before = lines(tried).count
+      try untilTrue("another try") { lines(tried).count > before }
       rig.gateway?.kill9()
+      _ = scratch.write("go", "")
       rig.radio?.write("chan r1 0 number 4")
       try rig.startGateway()
       try untilTrue("all four: \(texts()) \(rig.gateway?.lines ?? [])") { texts().count >= 4 }

@@ -10,6 +10,11 @@ import Timing
 @testable import Store
 
 @Suite struct HookReplyTests {
+  init() {
+    // As the daemon does: who does not read what it is given must not end this process.
+    signal(SIGPIPE, SIG_IGN)
+  }
+
   @Test func `a program that prints without end is ended, and its event is refused`() throws {
     let (scratch, loop) = (Scratch(), EventLoop())
     chmod(scratch.folder.path(), 0o777)
