@@ -44,7 +44,9 @@ public struct StoreLoss: Equatable, Sendable, CustomStringConvertible {
     let much = atMost.map { "\($0) events at most" } ?? "nobody knows how many events"
     return
       "\(([what] + [known.compactMap(\.self).joined(separator: "; ")].filter { !$0.utf8.isEmpty }).joined(separator: ": "))"
-      + (atMost == 0 ? ". Every upstream had all of it" : ". What it had not sent to upstreams is lost: \(much)")
+      + (atMost == 0
+        ? ". Every upstream had all of it"
+        : ". \(cause == .conflict ? "If it is a copy, what" : "What") it had not sent to upstreams is lost: \(much)")
   }
 
   var body: [UInt8] {
@@ -100,14 +102,16 @@ extension Store {
   }
 
   /// A server has events under this gateway's numbers that are not here: a new epoch begins. `last`: its last one; `wasInStep`: it had none of them earlier
-  /// in this run of the program.
+  /// in this run of the program. Returns what upstreams are told.
   ///
   /// A copy that is older than the mark beside it is noticed at the start; a newer one shows only so. Whether anything is lost with it, nobody knows: the
   /// first time in a run, upstreams are told.
-  public func renewEpoch(afterConflict last: Int64?, wasInStep: Bool) throws(StoreError) {
+  public func renewEpoch(afterConflict last: Int64?, wasInStep: Bool) throws(StoreError) -> StoreLoss? {
     let isPerhapsCopy = !isNew && loss == nil && !wasInStep
-    if isPerhapsCopy { loss = StoreLoss(cause: .conflict, epoch: epoch, last: last) }
-    try renewEpoch(telling: isPerhapsCopy ? loss : nil)
+    let found = isPerhapsCopy ? StoreLoss(cause: .conflict, epoch: epoch, last: last) : nil
+    try renewEpoch(telling: found)
+    loss = loss ?? found
+    return found
   }
 
   /// Where the same is found in several ways, what says the most.
@@ -136,12 +140,14 @@ extension Store {
     let mark = mark
     if let epoch = mark?.epoch { try setMeta(Self.toldEpoch, .text(epoch)) }
     guard let loss, loss.atMost != 0 else { return }
-    let here = try database.value("SELECT value FROM meta WHERE name = ?", .text(Self.untoldLosses))?.text ?? ""
-    let before = (mark?.untold ?? []).filter { $0.epoch != loss.epoch && !here.contains($0.mark ?? "") }
+    let here = try untoldHere()
+    let before = (mark?.untold ?? []).filter { lost in
+      lost.epoch != loss.epoch && !here.contains { $0.epoch == lost.epoch }
+    }
     var told: Int64 = 0
     for loss in before + [loss] { told = try append(.gap, at: Moment(WallClock(clocks)), body: loss.body) }
-    let all = (before + [loss]).compactMap(\.mark) + here.split(separator: ",").dropFirst().map { String($0) }
-    try setMeta(Self.untoldLosses, .text((["\(told)"] + all.prefix(Self.maxUntold)).joined(separator: ",")))
+    let all = (before + [loss] + here).compactMap(\.mark).prefix(Self.maxUntold)
+    try setMeta(Self.untoldLosses, .text((["\(told)"] + all).joined(separator: ",")))
   }
 
   /// The number of the last event that tells of them, and the losses.
@@ -150,10 +156,14 @@ extension Store {
 
   /// What this database lost or those before it, as long as an upstream has not got the event that tells it.
   func untold() throws(StoreError) -> [StoreLoss] {
-    let marks = try meta(Self.untoldLosses)?.text?.split(separator: ",") ?? []
+    try translating { () throws(SQLiteError) in try untoldHere() }
+  }
+
+  private func untoldHere() throws(SQLiteError) -> [StoreLoss] {
+    let kept = try database.value("SELECT value FROM meta WHERE name = ?", .text(Self.untoldLosses))?.text ?? ""
+    let marks = kept.split(separator: ",")
     guard let told = marks.first.flatMap({ Int64($0) }) else { return [] }
-    let slowest = try translating { () throws(SQLiteError) in try slowestCursor() }
-    guard slowest.map({ $0.messages < told }) ?? true else { return [] }
+    guard try slowestCursor().map({ $0.messages < told }) ?? true else { return [] }
     return marks.dropFirst().compactMap { StoreLoss(mark: $0) }
   }
 

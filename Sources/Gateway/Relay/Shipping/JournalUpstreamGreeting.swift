@@ -245,7 +245,8 @@ extension JournalUpstream {
     starts.renewalsInARow += 1
     historyFound(.conflict(reason: reason, events: pendingEvents))
     do {
-      try store.renewEpoch(afterConflict: last, wasInStep: starts.wasInStep)
+      let loss = try store.renewEpoch(afterConflict: last, wasInStep: starts.wasInStep)
+      if let loss { log.warning("\(name): \(loss). Every upstream is told") }
       shipment.greetAgain()
       // Twice without anything taken between: the server must not make us spin.
       if starts.renewalsInARow > 1 {
