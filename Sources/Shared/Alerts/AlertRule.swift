@@ -63,8 +63,8 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
     }
   }
 
-  /// No state that is looked at: it begins with the first of what comes, and is over when none has come for its time.
-  public var isOfWhatComes: Bool { self == .gatewayConflict || self == .gatewaysRefused }
+  /// It begins with the first event of its kind, and is over when none has come for its time; no state is looked at.
+  public var isEventDriven: Bool { self == .gatewayConflict || self == .gatewaysRefused }
 
   /// Seconds that a configuration may say at least before it begins: who is silent for none is so as soon as he was heard.
   public var leastSeconds: Int64 { self == .nodeSilent || self == .gatewaySilent ? 1 : 0 }

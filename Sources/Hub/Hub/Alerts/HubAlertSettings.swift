@@ -16,7 +16,7 @@ public struct HubAlertSettings: Sendable, Equatable {
     for rule in AlertRule.ofHubs {
       let (name, usual) = (rule.rawValue, rule.usual)
       let begins =
-        rule.isOfWhatComes
+        rule.isEventDriven
         ? 0
         : table.integer(
           "\(name)_after_s", in: rule.leastSeconds...Self.longest, default: usual.begins.components.seconds)

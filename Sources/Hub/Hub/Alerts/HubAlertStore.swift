@@ -232,7 +232,7 @@ extension HubStore {
     }
   }
 
-  /// Alerts of what comes, of which nothing came since: over.
+  /// Event-driven alerts of which nothing came since: over.
   func endQuiet(_ rule: AlertRule, since time: Int64, at now: Int64) throws(HubDatabaseError) {
     let quiet = try database.rows(
       "SELECT id FROM alerts WHERE ended_at IS NULL AND rule = ?1 AND told_at <= ?2",
@@ -277,7 +277,7 @@ extension HubStore {
   private static func alert(_ row: any HubRow) -> HubAlert {
     func time(_ column: Int) -> Int64? { row.textIfAny(column).flatMap { Int64($0) } }
     var text = row.text(4)
-    if AlertRule(rawValue: row.text(2))?.isOfWhatComes == true, row.integer(10) > 1 {
+    if AlertRule(rawValue: row.text(2))?.isEventDriven == true, row.integer(10) > 1 {
       text += "; \(row.integer(10)) so far"
     }
     return HubAlert(

@@ -46,7 +46,7 @@ actor HubAlerts {
   private let mark: DatabaseMark?
   private let began = ContinuousClock.now
   private var board: AlertBoard
-  private var habits = ContactIntervals()
+  private var intervals = ContactIntervals()
   private var waiting: [Waiting] = []
   private var isRecalled = false
   private var retentionHeldAt: Int64?
@@ -108,7 +108,7 @@ actor HubAlerts {
         try await readGateways()
         try await readRetention()
         try await endLostAlerts()
-        try await readWhatComes()
+        try await readEventDriven()
         hasLooked = true
       } catch {
         // The probe says what is wrong with the database.
@@ -145,7 +145,7 @@ actor HubAlerts {
 
   private func restore(_ alert: HubAlert, _ now: Int64) {
     // What a gateway's batches show is written where they are taken.
-    guard let rule = AlertRule(rawValue: alert.rule), AlertRule.ofHubs.contains(rule), !rule.isOfWhatComes else {
+    guard let rule = AlertRule(rawValue: alert.rule), AlertRule.ofHubs.contains(rule), !rule.isEventDriven else {
       return
     }
     guard rule == .gatewaySilent || rule == .retentionHeld || alert.subject == name else {
@@ -183,12 +183,12 @@ actor HubAlerts {
     lostAt = now
   }
 
-  /// Two gateways that take one link from each other, and alerts of what comes that are over.
-  private func readWhatComes() async throws {
+  /// Two gateways that take one link from each other, and event-driven alerts that are over.
+  private func readEventDriven() async throws {
     for gateway in await registry.takeContested() {
       try await stores.writer.tellRivals(of: gateway, at: HubClock.now)
     }
-    for rule in AlertRule.ofHubs where rule.isOfWhatComes {
+    for rule in AlertRule.ofHubs where rule.isEventDriven {
       let over = settings.rules.times[rule]?.ends ?? .zero
       try await stores.writer.endQuiet(rule, since: HubClock.now - Int64(over.inSeconds * 1000), at: HubClock.now)
     }
@@ -240,7 +240,7 @@ actor HubAlerts {
       if after.isEmpty { passOver(times) }
       for one in page {
         all.insert(one.gateway)
-        habits.look(
+        intervals.look(
           one.gateway, seen: one.seen, hasLink: one.hasLink, isLinked: linked.contains(one.gateway),
           least: times.begins, now: now)
         read(one.gateway)
@@ -248,7 +248,7 @@ actor HubAlerts {
       guard page.count == Self.pageRows, let last = page.last else { break }
       after = last.gateway
     }
-    habits.keep(only: all)
+    intervals.keep(only: all)
     for subject in board.open where subject.rule == .gatewaySilent && !all.contains(subject.name) {
       if let change = board.drop(subject) { tell(change) }
     }
@@ -258,7 +258,7 @@ actor HubAlerts {
   private func passOver(_ times: AlertTimes) {
     let now = now
     guard let lookedAt, now - lookedAt > pause * 3 else { return }
-    habits.pass(from: lookedAt, to: now, least: times.begins)
+    intervals.pass(from: lookedAt, to: now, least: times.begins)
   }
 
   /// It is the database's matter: all hubs on it say the same.
@@ -271,13 +271,13 @@ actor HubAlerts {
 
   private func read(_ gateway: String) {
     let subject = AlertSubject(.gatewaySilent, gateway)
-    if habits.isLate(gateway, now: now), let heard = habits.heard(gateway) {
+    if intervals.isLate(gateway, now: now), let heard = intervals.heard(gateway) {
       let seconds = (now - heard).components.seconds
       let words = AlertRule.words(.seconds(seconds < 60 ? seconds : seconds / 60 * 60))
       let text = "nothing has come from \(gateway) for \(words)"
       // Its own pause is over: the board's time is that of gateways with a link.
       read(subject, .bad(text: text, since: heard))
-    } else if habits.wasHeard(gateway) {
+    } else if intervals.wasHeard(gateway) {
       read(subject, .well)
     }
   }
@@ -306,7 +306,7 @@ actor HubAlerts {
       beganAt = at - Int64((now - since).inSeconds * 1000)
       // All hubs on a server say the same, which knows of each contact.
       if subject.rule == .retentionHeld { beganAt = retentionHeldAt ?? beganAt }
-      if subject.rule == .gatewaySilent, location == nil { beganAt = habits.lastContact(subject.name) ?? beganAt }
+      if subject.rule == .gatewaySilent, location == nil { beganAt = intervals.lastContact(subject.name) ?? beganAt }
     case .ends(let subject): HubLog.write(.notice, "alert over: \(subject.rule.rawValue) \(subject.name)")
     }
     waiting.append(Waiting(change: change, beganAt: beganAt, at: at))

@@ -51,9 +51,10 @@ public struct ConsumeSettings: Sendable {
     if topics.isEmpty, table.errors.isEmpty { table.note("topics", "1 to \(Self.mostTopics) topic filters") }
     commandTopics = Self.topics("command_topics", default: [], &table)
     // What gateways publish by themselves would be passed over.
-    for topic in topics where commandTopics.contains(where: { $0.match(topic.example) != .elsewhere }) {
+    let (published, asked) = (topics.flatMap { $0.examples(KnownKinds.all.filter { $0 != "command" }) }, commandTopics)
+    if let covered = published.first(where: { topic in asked.contains { $0.match(topic) != .elsewhere } }) {
       table.note(
-        "command_topics", "covers the events' topics, such as \"\(topic.example)\": no event would be taken from there")
+        "command_topics", "covers the topics of events, such as \"\(covered)\": none would be taken from there")
     }
     group = table.string("group")
     if let group, !Name.isAllowed(group) { table.note("group", Name.allowed) }

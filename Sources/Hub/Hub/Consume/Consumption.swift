@@ -65,8 +65,6 @@ public final class Consumption: Sendable {
   private let refusals = RareLine(HubLog.write)
   private let questions: RareLine
   private let newcomers: Mutex<Newcomers>
-  /// Lines that name a gateway that is refused.
-  private let names = Mutex(Ration(most: 64, oneIn: .seconds(60)))
   private let log: HubLog.Write
   private let tellsRefused: Bool
   private let began = ContinuousClock.now
@@ -151,7 +149,8 @@ public final class Consumption: Sendable {
         if before > 0 {
           log(
             .warning,
-            "gateway \(gateway) is let in: \(before) of its publications were refused before, see \(refused.location)")
+            "gateway \(gateway) is let in: at least \(before) of its publications were refused before, see \(refused.location)"
+          )
         }
       }
       return refusals
@@ -168,10 +167,9 @@ public final class Consumption: Sendable {
   /// Of each gateway by its name: an honest new one must not vanish among those that somebody invents.
   private func noteStrangers(_ work: Work) {
     for (gateway, all) in Dictionary(grouping: work.strangers.values, by: \.gateway) {
-      let isTold = newcomers.withLock { newcomers in
-        newcomers.wasRefused(gateway, publications: all.count) && names.withLock { $0.take(at: now) }
-      }
-      if isTold { log(.warning, "gateway \(gateway) is refused: \(all[0].reason); see \(refused.location)") }
+      let now = now
+      let isNamed = newcomers.withLock { $0.wasRefused(gateway, publications: all.count, now: now) }
+      if isNamed { log(.warning, "gateway \(gateway) is refused: \(all[0].reason); see \(refused.location)") }
     }
   }
 

@@ -14,8 +14,9 @@ struct Newcomers {
   private var here: Set<String> = []
   private var (untold, reason) = (0, "")
   private var tellings = Ration(most: 1, oneIn: .seconds(60))
-  /// Publications that were refused, by gateway; of so many gateways.
+  /// Publications that were refused, by gateways that were named; begun anew when so many are.
   private var refused: [String: Int] = [:]
+  private var namings = Ration(most: 64, oneIn: .seconds(1))
   private static let mostRefused = 1024
 
   init(perDay: Int64, most: Int64) {
@@ -46,14 +47,20 @@ struct Newcomers {
     return nil
   }
 
-  /// So many of its publications were refused. True: they are the first of it.
-  mutating func wasRefused(_ gateway: String, publications: Int) -> Bool {
-    guard refused[gateway] != nil || refused.count < Self.mostRefused else { return false }
-    defer { refused[gateway, default: 0] += publications }
-    return refused[gateway] == nil
+  /// So many of its publications were refused. True: it is to be named, once, and not too many in a minute. Whom nobody has named yet has its turn with
+  /// a later publication.
+  mutating func wasRefused(_ gateway: String, publications: Int, now: MonotonicTime) -> Bool {
+    if refused[gateway] != nil {
+      refused[gateway, default: 0] += publications
+      return false
+    }
+    guard namings.take(at: now) else { return false }
+    if refused.count >= Self.mostRefused { refused = [:] }
+    refused[gateway] = publications
+    return true
   }
 
-  /// It is let in: how many of its publications were not taken before.
+  /// It is let in: how many of its publications, at least, were not taken before.
   mutating func letIn(_ gateway: String) -> Int { refused.removeValue(forKey: gateway) ?? 0 }
 
   /// How many publications are to be told of as refused, and why; `nil`: none now.

@@ -52,16 +52,17 @@ public struct TopicPattern: Sendable, Equatable {
     case gateway(String)
   }
 
-  /// A topic of it as gateways publish events to by themselves: `{gateway}/{kind}`.
-  var example: String {
-    let parts: [String] = levels.map { level in
-      switch level {
-      case .name(let name): String(decoding: Array(name), as: UTF8.self)
-      case .gateway: "hill"
-      case .any, .rest: "message"
-      }
+  /// Topics of it as gateways publish events to by themselves: `{gateway}/{kind}`.
+  func examples(_ kinds: some Sequence<String>) -> [String] {
+    func word(_ level: Level) -> String {
+      if case .name(let name) = level { String(decoding: name, as: UTF8.self) } else { "hill" }
     }
-    return parts.joined(separator: "/")
+    let head = levels.dropLast().map { word($0) + "/" }.joined()
+    return switch levels.last {
+    case .any: kinds.map { head + $0 }
+    case .rest: kinds.flatMap { [head + $0, head + "hill/" + $0] }
+    case .name, .gateway, nil: levels.last.map { [head + word($0)] } ?? []
+    }
   }
 
   func match(_ topic: String) -> Match {
