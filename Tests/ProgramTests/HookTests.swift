@@ -149,6 +149,7 @@ extension WholeProgramTests {
         cat \(scratch.location("now")) >> \(seen)
         """)
       let rig = try rig([program])
+      // `try?`: it may not be there yet.
       func lines(_ file: String) -> [String] {
         ((try? String(contentsOfFile: file, encoding: .utf8)) ?? "").split(separator: "\n").map(String.init)
       }

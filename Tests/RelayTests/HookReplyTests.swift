@@ -15,16 +15,22 @@ import Timing
     signal(SIGPIPE, SIG_IGN)
   }
 
-  @Test func `a program that prints without end is ended, and its event is refused`() throws {
-    let (scratch, loop) = (Scratch(), EventLoop())
+  private let scratch = Scratch()
+  private let loop = EventLoop()
+
+  private func hook(_ script: String, timeout: Duration, log: Log) throws -> HookCarrier {
     chmod(scratch.folder.path(), 0o777)
-    let program = scratch.write("hook.sh", "#!/bin/sh\nyes\n")
+    let program = scratch.write("hook.sh", "#!/bin/sh\n\(script)\n")
     chmod(program, 0o755)
-    let store = try Store(Store.Settings(location: scratch.location("gw.db")))
-    let hook = HookCarrier(
+    return HookCarrier(
       .init(
-        run: [program], user: geteuid() == 0 ? "nobody" : nil, timeout: .seconds(600), memory: 1 << 28, replies: true,
-        socket: ""), name: "h", takesGaps: true, store: store, on: loop, log: Log(level: .error, sink: { _, _ in }))
+        run: [program], user: geteuid() == 0 ? "nobody" : nil, timeout: timeout, memory: 1 << 28, replies: true,
+        socket: ""), name: "h", takesGaps: true,
+      store: try Store(Store.Settings(location: scratch.location("gw.db"))), on: loop, log: log)
+  }
+
+  @Test func `a program that prints without end is ended, and its event is refused`() throws {
+    let hook = try hook("yes", timeout: .seconds(600), log: Log(level: .error, sink: { _, _ in }))
     var verdict: Verdict?
     loop.begin { verdict = await hook.test() }
     #expect(turn(loop) { verdict != nil })
@@ -32,17 +38,9 @@ import Timing
   }
 
   @Test func `replies that are not sent are logged once, and not with each message`() throws {
-    let (scratch, loop) = (Scratch(), EventLoop())
-    chmod(scratch.folder.path(), 0o777)
-    let program = scratch.write("hook.sh", "#!/bin/sh\ncat >/dev/null\necho hello\n")
-    chmod(program, 0o755)
-    let store = try Store(Store.Settings(location: scratch.location("gw.db")))
     var lines: [String] = []
-    let hook = HookCarrier(
-      .init(
-        run: [program], user: geteuid() == 0 ? "nobody" : nil, timeout: .seconds(10), memory: 1 << 28, replies: true,
-        socket: ""), name: "h", takesGaps: true, store: store, on: loop,
-      log: Log(level: .warning, sink: { _, line in lines.append(line) }))
+    let log = Log(level: .warning, sink: { _, line in lines.append(line) })
+    let hook = try hook("cat >/dev/null\necho hello", timeout: .seconds(10), log: log)
     var taken = 0
     loop.begin {
       for seq in 1...3 {

@@ -159,7 +159,7 @@ public final class Synchronizer {
     } catch let failure as SyncFailure {
       if part == .messages {
         withheld = Withheld(why: failure.message, since: withheld?.since ?? loop.now)
-        _ = isHinted && mayAskForNothing()
+        if isHinted { _ = mayFollowHint() }
       }
       let isNews = plan.failed(part, failure, now: loop.now, using: &random)
       if isNews { log.warning("sync: \(failure.message); retrying automatically. \(failure.remedy)") }

@@ -53,14 +53,14 @@ extension Synchronizer {
           throw SyncFailure("the radio hands over the same messages again and again", remedy: "Restart the radio.")
         }
       } while true
-    } while isHinted && (messagesTaken > taken || mayAskForNothing())
+    } while isHinted && (messagesTaken > taken || mayFollowHint())
   }
 
   /// So many messages that are here already end a sync.
   private static let mostRepeats = 64
 
   /// The radio has hinted at a message, and had none, or no answer: one that does so without end would keep us asking. False: not for a second.
-  func mayAskForNothing() -> Bool {
+  func mayFollowHint() -> Bool {
     if fruitless.take(at: loop.now) { return true }
     let until = loop.now + .seconds(1)
     deafUntil = deafUntil.map { max($0, until) } ?? until

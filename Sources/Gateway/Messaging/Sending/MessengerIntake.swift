@@ -192,7 +192,8 @@ extension Messenger {
     let item = DeliveryItem(
       id: message.id, destination: destination, priority: DeliveryPriority(rawValue: message.priority) ?? .bulk,
       origin: message.origin, bytes: message.text.bytes.count + nameBytes, expires: expiry(of: message),
-      notBefore: message.key.hasPrefix(RelayMark.sign) ? loop.now + (settings.exchangeHold - age(of: message)) : nil,
+      notBefore: message.key.hasPrefix(RelayMark.sign)
+        ? loop.now + max(.zero, settings.exchangeHold - age(of: message)) : nil,
       attempt: message.attempt, tries: message.tries, floods: message.floods, codes: message.codes,
       progress: isInterrupted ? .interrupted : .pending)
     decide { $0.add(item, path: path, now: $1) }
