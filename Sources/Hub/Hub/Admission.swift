@@ -13,8 +13,9 @@ final class Admission: Sendable {
   /// Bytes that wait, of all gateways, and of one.
   static let mostBytes = 32 << 20
   static let mostOfOne = 4 << 20
-  /// While more than this waits, a transaction's worth, a link's next batch waits in the network.
-  static let crowd = 4 << 20
+  /// While more than this waits, a link's next batch waits in the network: what the transaction under way has, and as much again. With less a
+  /// link whose batch is in that transaction would miss the next one, too.
+  static let crowd = 8 << 20
 
   private let state = Mutex((batches: 0, bytes: 0, gateways: [String: Int]()))
 
