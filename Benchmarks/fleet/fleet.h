@@ -140,6 +140,7 @@ bool has_all(const struct gateway *gateway);
 void pause_for(struct gateway *gateway, double seconds);
 
 // pacer.c
+int64_t pacer_limit(const struct pacer *p, bool has_arrived);
 void pacer_reset(struct pacer *pacer);
 int pacer_parts(const struct pacer *pacer, int window);
 void pacer_answered(struct pacer *pacer, const struct batch *batch, int64_t now, int64_t limit, int parts);

@@ -3,8 +3,10 @@
 // What a gateway says and does: docs/hub-protocol.md, as Sources/Gateway/Relay does it. Every answer is judged: `wrong` counts what no hub may say.
 #include "fleet.h"
 
+#include <linux/sockios.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 
 static const int64_t OPEN_LIMIT = 20, PATIENCE = 15, ANSWER_LIMIT = 30, KEEP_ALIVE = 300;
 static const int MESSAGES_BEFORE_NODES = 8;
@@ -164,6 +166,12 @@ static void send_batch(struct gateway *g, int lane, size_t most) {
   send_text(g, text, (size_t)(p - text));
 }
 
+// Nothing that was sent is on the line any more.
+static bool has_arrived(const struct gateway *g) {
+  int left = 0;
+  return !g->out_used && !ioctl(g->fd, SIOCOUTQ, &left) && !left;
+}
+
 // Sends as long as more may be under way. Source: Sources/Gateway/Relay/Shipping/Shipment.swift.
 void ship(struct gateway *g) {
   while (g->phase == LINKED && !g->rests && g->fd >= 0 && g->batch_count < g->window) {
@@ -172,7 +180,7 @@ void ship(struct gateway *g) {
     int lane = has_messages && !(has_nodes && g->messages_in_row >= MESSAGES_BEFORE_NODES) ? MESSAGES : NODES;
     int64_t whole = g->pacer.window / pacer_parts(&g->pacer, g->window);
     if (whole > BATCH_BYTES) whole = BATCH_BYTES;
-    bool fits = !g->batch_count || g->bytes_under_way + whole <= g->pacer.window;
+    bool fits = !g->batch_count || g->bytes_under_way + whole <= pacer_limit(&g->pacer, has_arrived(g));
     if (!fits || g->batch_count >= (g->window > 1 ? g->window - 1 : 1)) {
       // A message does not wait behind what is below it.
       bool is_ahead = lane == MESSAGES;

@@ -10,6 +10,8 @@ static int64_t most_of(int64_t a, int64_t b) { return a > b ? a : b; }
 
 int pacer_parts(const struct pacer *p, int window) { return window == 1 ? 1 : window > 4 && p->window >= 6000 ? 4 : 2; }
 
+int64_t pacer_limit(const struct pacer *p, bool has_arrived) { return has_arrived ? most_of(p->window, most_of(p->known, MODEST)) : p->window; }
+
 void pacer_reset(struct pacer *p) {
   struct pacer next = {.window = 1, .base = -1, .proven_at = p->proven_at};
   next.known = most_of(p->known ? p->known : MODEST, most_of(p->window, p->doubt) / 2);

@@ -80,6 +80,34 @@ import Timing
     #expect(shipment.next(demand, now: MonotonicTime(seconds: 1), window: 4) == .nothing)
   }
 
+  @Test func `what has arrived leaves the line free, up to what any path takes`() {
+    var shipment = Shipment(maxEvents: 200)
+    shipment.greetingSent()
+    shipment.greeted()
+    let demand = Shipment.Demand(lanes: ByLane(all: true))
+    let now = MonotonicTime(seconds: 0)
+    for _ in 0..<13 {
+      #expect(
+        shipment.next(demand, now: now, window: 16, hasArrived: true)
+          == .send(Shipment.Portion(lane: .messages, events: 200, bytes: 1)))
+      #expect(shipment.flights.isEmpty || shipment.next(demand, now: now, window: 16, hasArrived: false) == .nothing)
+      shipment.sent(Shipment.Flight(lane: .messages, events: 1, bytes: 300), now: now)
+    }
+    shipment.sent(Shipment.Flight(lane: .messages, events: 1, bytes: 300), now: now)
+    #expect(shipment.next(demand, now: now, window: 16, hasArrived: true) == .nothing)
+  }
+
+  @Test(arguments: [Duration.seconds(1), .seconds(3)])
+  func `at a hub whose flushes take long no message waits for the answer to another`(_ commit: Duration) {
+    var line = SimulatedLine(rate: 10_000, delay: .milliseconds(20), window: 16)
+    line.commit = commit
+    let times = (0..<30).map { MonotonicTime(seconds: 0) + .milliseconds(Int64($0) * 310) }
+    line.run(until: MonotonicTime(seconds: 30), messagesAt: times)
+    let waits = zip(times, line.messagesAnsweredAt).map { $1 - $0 }
+    #expect(waits.count == 30)
+    #expect(waits.max()! < commit * 3 / 2, "\(waits)")
+  }
+
   @Test func `a refused batch makes only those of its lane void`() {
     var (shipment, random) = (Shipment(maxEvents: 200), SeededRandom(seed: 3))
     let now = MonotonicTime(seconds: 0)

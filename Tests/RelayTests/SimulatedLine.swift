@@ -27,6 +27,10 @@ struct SimulatedLine {
   private(set) var maxInFlight = 0
   private(set) var messagesAt: [MonotonicTime] = []
   let window: Int
+  /// From a batch's arrival until the hub has it on disk.
+  var commit: Duration = .zero
+  /// When each message was acknowledged, in order.
+  private(set) var messagesAnsweredAt: [MonotonicTime] = []
   /// When it is down: until TCP has tried again. In order.
   var cuts: [(begin: MonotonicTime, end: MonotonicTime)] = []
 
@@ -42,7 +46,10 @@ struct SimulatedLine {
   }
 
   private mutating func send() {
-    while case .send(let portion) = shipment.next(Shipment.Demand(lanes: lanes), now: now, window: window) {
+    while case .send(let portion) = shipment.next(
+      Shipment.Demand(lanes: lanes), now: now, window: window,
+      hasArrived: flights.allSatisfy { passed($0.arrives, delay) <= now })
+    {
       let count = max(1, min(portion.events, waiting[portion.lane], portion.bytes / eventSize))
       waiting[portion.lane] -= count
       let flight = Shipment.Flight(lane: portion.lane, events: count, bytes: count * eventSize)
@@ -52,7 +59,7 @@ struct SimulatedLine {
       free = passed(max(free, now), .seconds(Double(flight.bytes) / rate))
       let arrives = passed(free, delay)
       // Nothing overtakes.
-      let answered = max(passed(arrives, delay), flights.last?.answered ?? now)
+      let answered = max(passed(arrives + commit, delay), flights.last?.answered ?? now)
       flights.append((flight, arrives, answered))
     }
   }
@@ -80,7 +87,10 @@ struct SimulatedLine {
       acknowledged += 1
       arrived[first.flight.lane] += first.flight.events
       arrivedBytes += first.flight.bytes
-      if first.flight.lane == .messages { messagesAt += Array(repeating: first.arrives, count: first.flight.events) }
+      if first.flight.lane == .messages {
+        messagesAt += Array(repeating: first.arrives, count: first.flight.events)
+        messagesAnsweredAt += Array(repeating: now, count: first.flight.events)
+      }
       _ = shipment.answered(
         .acknowledged(through: acknowledged), after: acknowledged - 1, window: window, now: now, using: &random)
     }

@@ -116,6 +116,12 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
     return closedBytes &+ http.bytesSent
   }
 
+  /// The kernel of a proxy, which may be on this machine, says nothing of the line behind it.
+  var hasArrived: Bool {
+    guard settings.server.proxy == nil, case .live(let socket) = way else { return false }
+    return socket.acknowledgedBytes == socket.bytesSent
+  }
+
   /// `live` or `http`; `nil`: neither yet.
   var linkKind: String? {
     switch way {

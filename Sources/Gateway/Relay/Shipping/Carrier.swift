@@ -21,6 +21,8 @@ protocol Carrier: AnyObject {
   var keepsConnection: Bool { get }
   /// Who takes in what the server asks for.
   var commands: (any CommandTaker)? { get set }
+  /// The other end's kernel has all that was sent. False also where nobody can tell.
+  var hasArrived: Bool { get }
   /// Bytes handed to the network so far.
   var bytesSent: UInt64 { get }
   /// What the line was used for, both ways, with everything that goes over it.
@@ -61,6 +63,7 @@ protocol CommandTaker: AnyObject {
 
 extension Carrier {
   var keepsConnection: Bool { false }
+  var hasArrived: Bool { false }
   var lineBytes: UInt64 { bytesSent }
   func alarm(after bytes: Int64, _ call: @escaping () -> Void) {}
   var certificateExpiry: Int64? { nil }

@@ -206,7 +206,7 @@ public final class JournalUpstream: Upstream {
       lanes: isOutdated ? ByLane(all: false) : unsuspected(waiting.and(permitted)),
       other: hasMarkedDeadLetters && flights.isEmpty || wantsConnection)
     if mayRetryLetter, retryLetter(permitted) { return }
-    switch shipment.next(demand, now: loop.now, window: window) {
+    switch shipment.next(demand, now: loop.now, window: window, hasArrived: carrier.hasArrived) {
     case .nothing: try await pause()
     case .wake(let time): try await pause(until: time)
     case .greet: if mayConnect { try await greet() } else { try await pause() }

@@ -101,8 +101,10 @@ struct Shipment {
     limit = self.maxEvents
   }
 
-  /// `window`: batches that may be under way at once.
-  func next(_ demand: Demand, now: MonotonicTime, window: Int = 1) -> Next {
+  /// `window`: batches that may be under way at once. `hasArrived`: nothing of what was sent is on the line any more.
+  func next(
+    _ demand: Demand, now: MonotonicTime, window: Int = 1, hasArrived: @autoclosure () -> Bool = false
+  ) -> Next {
     switch state {
     case .asking: return .nothing
     case .waiting(let until, _), .stopped(let until, _):
@@ -110,19 +112,21 @@ struct Shipment {
       return demand.isSome ? .greet : .nothing
     case .greeting: return demand.isSome ? .greet : .nothing
     case .busy(let until, _): return .wake(at: until)
-    case .ready: return portion(demand.lanes, window).map { .send($0) } ?? .nothing
+    case .ready: return portion(demand.lanes, window, hasArrived).map { .send($0) } ?? .nothing
     }
   }
 
   private var bytesUnderWay: Int { flights.reduce(0) { $0 + $1.bytes } }
 
-  private func portion(_ lanes: ByLane<Bool>, _ window: Int) -> Portion? {
+  private func portion(_ lanes: ByLane<Bool>, _ window: Int, _ hasArrived: () -> Bool) -> Portion? {
     guard flights.count < window, !flights.contains(where: \.isDeadLetter) else { return nil }
     guard let (lane, credit) = shares.next(lanes) else { return nil }
     let whole = min(max(pacer.window / pacer.parts(window), 1), maxBytes)
     let bytes = credit.map { min(whole, $0) } ?? whole
     let portion = Portion(lane: lane, events: limit, bytes: bytes)
-    let fits = flights.isEmpty || bytesUnderWay + whole <= pacer.window
+    let fits =
+      flights.isEmpty || bytesUnderWay + whole <= pacer.window
+      || bytesUnderWay + whole <= pacer.limit(hasArrived: true) && hasArrived()
     if fits, flights.count < max(1, window - 1) { return portion }
     // What comes first does not wait for what is below it: one batch of it may always be under way.
     let isAhead = flights.allSatisfy { $0.lane.isBelow(lane) }
