@@ -109,6 +109,8 @@ final class ChannelExchange {
         text: Text(update.text))
       let key = RelayMark.sign + identity
       if try store.hasHeard(identity) { return .known }
+      // Another gateway on this mesh has heard our own radio, and told the hub.
+      if try store.hasSaid(Text(update.text), on: update.channel, senderTime: update.senderTime) { return .known }
       if try store.outgoing(key: key) != nil { return .known }
       guard mayHaveSent(update.gateway) else { return .leftOut(.tooMany) }
       return send(update, key, on: channel, within: settings.longestAge - min(age, settings.longestAge))

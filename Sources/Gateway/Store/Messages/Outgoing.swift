@@ -182,6 +182,21 @@ extension Store {
     try readOneOutgoing("key = ?", .text(key))
   }
 
+  /// Sent messages that are looked at when something comes back that we may have said ourselves: more than air time allows while it is new enough.
+  private static let maxSaid = 500
+
+  /// Whether this gateway has said that on the channel of this digest, itself or for a program that shares its radio, under whatever name the radio
+  /// had then. `senderTime`: the message's own, seconds since 1970.
+  public func hasSaid(_ text: Text, on channel: String, senderTime: UInt32) throws(StoreError) -> Bool {
+    try translating { () throws(SQLiteError) in
+      try database.value(
+        """
+        SELECT 1 FROM (SELECT kind, channel, sender_time, text FROM outgoing ORDER BY id DESC LIMIT \(Self.maxSaid))
+        WHERE sender_time = ? AND kind = 'channel' AND channel = ? AND text = ? LIMIT 1
+        """, .integer(Int64(senderTime)), .text(channel), .blob(text.bytes)) != nil
+    }
+  }
+
   /// The newest message of the attached radio with this ack code, among those that are not in memory: failed ones, and messages of programs that
   /// share the radio. Only the newest hundreds are searched.
   public func unacknowledgedOutgoing(with code: AckCode) throws(StoreError) -> OutgoingMessage? {
