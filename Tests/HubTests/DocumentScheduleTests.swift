@@ -176,8 +176,10 @@ private final class Pair {
       }
       try await pair.settle()
       let (here, there) = (try pair.store.document(key), try await pair.hub.document(key, of: "g"))
-      #expect(here == there, "seed \(seed), round \(round): \(edits)")
-      if here != there { break }
+      // The times may differ where the clocks do: of the same value neither end tells the other.
+      let isSame = here?.value == there?.value
+      #expect(isSame, "seed \(seed), round \(round): \(edits)")
+      if !isSame { break }
       guard pair.skew == 0, let winner = there else { continue }
       // With clocks that are right: nobody's edit is later than the winner.
       let late = edits.filter { $0.document.wins(over: winner) }

@@ -385,6 +385,29 @@ import Testing
     #expect(try shop.store.hasRoomForDocument(key(7)) && !shop.store.hasRoomForDocument("settings/log_level"))
     #expect(try apply(7, "\"another\""))
   }
+
+  @Test func `two hubs whose clocks differ do not hand one document to each other for ever`() throws {
+    let shop = try Shop()
+    let (key, ahead) = ("settings/log_level", Int64(1) << 45)
+    func apply(_ value: String, at time: Int64, via hub: String) throws -> Bool {
+      var isNew = false
+      shop.store.write { store throws(SQLiteError) in
+        isNew = try store.applyDocument(
+          Document(key: key, value: value, updatedAt: time, byHub: hub == "fast"), via: hub, acknowledged: .max,
+          at: Shop.moment)
+      }
+      try shop.store.commitNow()
+      return isNew
+    }
+    #expect(try apply("\"debug\"", at: ahead, via: "fast"))
+    let seq = shop.store.lastSeq
+    // The other one gives it a time of its own, and tells the gateway; then the first one tells its time again.
+    #expect(try !apply("\"debug\"", at: 1000, via: "slow") && !apply("\"debug\"", at: ahead, via: "fast"))
+    #expect(shop.store.lastSeq == seq, "nothing is told on")
+    shop.store.write { store throws(SQLiteError) in try store.editDocument(key, "\"info\"", at: Shop.moment) }
+    try shop.store.commitNow()
+    #expect(try shop.store.document(key)?.updatedAt == ahead + 1, "later than what either of them has")
+  }
 }
 
 extension Process {

@@ -73,6 +73,12 @@ extension Store {
     if let (mine, seq) = kept {
       if mine == document { return false }
       if seq > acknowledged, !document.wins(over: mine) { return false }
+      // The same value at another time is no news for other hubs: two whose clocks differ would hand it to each other for ever. The later time stays, so
+      // that the next edit is later for both.
+      if mine.hasSameValue(as: document) {
+        if document.updatedAt > mine.updatedAt { try keep(document, seq: seq) }
+        return false
+      }
     } else if try !hasRoom(for: document.key) {
       return false
     }

@@ -35,8 +35,8 @@ extension HubStore {
       key: key, value: value, updatedAt: updatedAt > now + Self.maxAhead ? now : updatedAt, byHub: false)
     let known = try document(key, of: gateway)
     if let known, !edit.wins(over: known) {
-      // Unchanged.
-      guard !known.hasSameValue(as: edit) || known.updatedAt != updatedAt else { return }
+      // The gateway has what is here, whenever it was written.
+      guard !known.hasSameValue(as: edit) else { return }
       return try announceDocument(known, of: gateway, now)
     }
     if known == nil, try !makesRoomForDocument(gateway) { return }
