@@ -127,7 +127,8 @@ let gateway: [Target] = [
     "Gateway", "Gateway",
     [
       "Alerts", "CLinux", "Companion", "Control", "Delivery", "Documents", "UntrustedText", "EventLoop", "HTTP", "JSON",
-      "Messaging", "ProxyTunnel", "RadioSharing", "Relay", "Release", "ServiceManager", "Store", "Sync", "Timing",
+      "MeshCrypto", "Messaging", "ProxyTunnel", "RadioSharing", "Relay", "Release", "ServiceManager", "Store", "Sync",
+      "Timing",
       "TOML",
       "Transport", "PageServer",
     ]),

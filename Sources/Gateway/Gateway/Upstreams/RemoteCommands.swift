@@ -3,6 +3,7 @@
 import Companion
 import Delivery
 import JSON
+import MeshCrypto
 import Messaging
 import Relay
 import Store
@@ -33,13 +34,22 @@ final class RemoteCommands {
     }
   }
 
+  /// The same id with the same words is one command, by whichever upstream it comes: two may lead to one hub or broker, and one may get another name.
+  private static func key(_ command: RemoteCommand, _ to: String, _ text: String) -> String {
+    let content = JSONWriter.object { json in
+      json.field("to", to)
+      json.field("text", text)
+    }
+    return "command/\(command.id)/\(Hex.string(Digest.sha256(content).prefix(8)))"
+  }
+
   /// As `POST /v1/send`, after what people send here.
   private func send(_ command: RemoteCommand) async -> CommandAnswer {
     guard let to = command.body["to"]?.string, let text = command.body["text"]?.string else {
       return .refused(code: "invalid", message: "\"to\" and \"text\" are required")
     }
     var request = SendRequest(
-      to: to, text: Text(text), key: "\(command.upstream)/\(command.id)", priority: .relayed, origin: command.upstream,
+      to: to, text: Text(text), key: Self.key(command, to, text), priority: .relayed, origin: command.upstream,
       splits: command.body["split"]?.bool ?? false)
     if let seconds = command.body["expires_s"]?.integer {
       guard (1...2_592_000).contains(seconds) else {
