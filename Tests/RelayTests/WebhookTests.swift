@@ -320,6 +320,18 @@ private final class Hook {
         == "hill message 1: \"q\"")
   }
 
+  @Test func `a template that has no words for a loss gets some`() throws {
+    let chat = try BodyTemplate("{{sender_name}}: {{text}}", isJSON: false)
+    for (count, words) in [
+      (2671, "2671 events are lost (quota)"), (0, "events are lost, and nobody knows how many (quota)"),
+    ] {
+      let gap = JournalEvent(
+        seq: 9, at: 1, trusted: true, kind: "gap",
+        body: Array(#"{"lane":"messages","first":1,"last":9,"count":\#(count),"reason":"quota"}"#.utf8))
+      #expect(String(decoding: chat.render(gap, gateway: "hill"), as: UTF8.self) == "gateway hill: \(words)")
+    }
+  }
+
   @Test(arguments: [
     ("{\"a\":{{text}", true), ("{{}}", false), ("{{a b!}}", false), ("{\"a\":{{text}}", true), ("hello {{text}}", true),
   ]) func `a template that cannot work is refused`(_ text: String, _ isJSON: Bool) {

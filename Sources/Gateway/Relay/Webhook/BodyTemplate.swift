@@ -71,9 +71,18 @@ public struct BodyTemplate: Equatable, Sendable {
       case "seq": "\(event.seq)"
       case "at": "\(event.at)"
       case "gateway": gateway
+      // A loss is told in words: a template for messages has no others for it.
+      case "text" where event.kind == EventKind.gap.rawValue: Self.words(ofGap: body)
+      case "sender_name" where event.kind == EventKind.gap.rawValue: "gateway \(gateway)"
       default: Self.text(body[name])
       }
     }
+  }
+
+  private static func words(ofGap body: JSONValue) -> String {
+    let count = body["count"]?.count ?? 0
+    let reason = body["reason"]?.string.map { " (\($0))" } ?? ""
+    return (count > 0 ? "\(count) events are lost" : "events are lost, and nobody knows how many") + reason
   }
 
   private static func text(_ value: JSONValue?) -> String {
