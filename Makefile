@@ -10,7 +10,7 @@ PYTHON_ENV := .build/python
 HOME_ASSISTANT := .build/home-assistant
 RELEASE = $(shell ./deploy/release-flags)
 
-.PHONY: run test test-arm64 build deb deb-arm64 container bench bench-fleet called-functions manual format lint packages test-packages bluez-bench machine clean
+.PHONY: run test quick test-arm64 build deb deb-arm64 container bench bench-fleet called-functions manual format lint packages test-packages bluez-bench machine clean
 
 ## run: the main job: a radio (an attached one, else the virtual one) → gateway → local hub
 run: packages
@@ -19,13 +19,17 @@ run: packages
 
 ## test: everything, with what it needs installed
 test: packages test-packages $(PYTHON_ENV)/ready $(HOME_ASSISTANT)/ready lint bluez-bench machine
-	$(SWIFT) build --build-tests --explicit-target-dependency-import-check error
+	./Tests/build
 	./Tests/run
+
+## quick: what has changed since the last commit, built, and tested by the suites that are about it: yes or no within a minute or two
+quick: packages
+	./Tests/quick
 
 ## test-arm64: the whole-program tests with what `make deb-arm64` has built, in an emulator
 test-arm64: packages test-packages $(PYTHON_ENV)/ready
 	$(call install_missing,qemu-user-static)
-	$(SWIFT) build --build-tests --explicit-target-dependency-import-check error
+	./Tests/build whole
 	programs=$$(./hardware/emulate-arm64) && \
 	  MESHPOST_PROGRAMS=$$programs MESHPOST_TEST_PATIENCE=120 ./Tests/run WholeProgramTests
 

@@ -24,11 +24,6 @@ func program(_ folder: String, _ name: String, _ needs: [Target.Dependency]) -> 
   .executableTarget(name: name, dependencies: needs, path: "Sources/\(folder)", swiftSettings: strict)
 }
 
-/// What a C library gives, behind one wall.
-func library(_ name: String, _ package: String? = nil, apt: String? = nil) -> Target {
-  .systemLibrary(name: name, path: "Sources/Loop/\(name)", pkgConfig: package, providers: apt.map { [.apt([$0])] })
-}
-
 func tests(_ name: String, _ needs: [Target.Dependency]) -> Target {
   .testTarget(name: name, dependencies: needs, swiftSettings: strict)
 }
@@ -41,41 +36,9 @@ extension Target.Dependency {
   static let arguments = of("swift-argument-parser", "ArgumentParser")
 }
 
-/// What others know of MeshCore: no input or output, no clock, no Foundation.
-let meshCore: [Target] = [
-  module("MeshCore", "Companion", ["Timing"]),
-  module("MeshCore", "RadioSession", ["Companion", "Timing"]),
-  module("MeshCore", "BluetoothSession", ["Timing"]),
-  module("MeshCore", "Delivery", ["Companion", "Timing"]),
-  module("MeshCore", "MeshCrypto", ["Companion", "COpenSSL"]),
-  module("MeshCore", "MeshIdentity", ["Companion", "CSodium", "MeshCrypto"]),
-]
-
-/// One thread, its tasks, what they read and write, and the languages that is in. Knows nothing of radios; no Foundation.
-let loop: [Target] = [
-  // Pure.
-  module("Loop", "Timing"), module("Loop", "UntrustedText"), module("Loop", "PrometheusText"), module("Loop", "JSON"),
-  module("Loop", "TOML"),
-
-  library("CLinux"), library("CSQLite", "sqlite3", apt: "libsqlite3-dev"),
-  library("COpenSSL", "openssl", apt: "libssl-dev"), library("CZlib", "zlib", apt: "zlib1g-dev"),
-  library("CSodium", "libsodium", apt: "libsodium-dev"), library("CPostgres", "libpq", apt: "libpq-dev"),
-  library("CBluetooth", apt: "libbluetooth-dev"),
-  // libdbus-1 and libcurl, loaded when they are first needed.
-  .target(name: "CDBus", path: "Sources/Loop/CDBus"), .target(name: "CCurl", path: "Sources/Loop/CCurl"),
-  module("Loop", "SQLite", ["CSQLite"]),
-  module("Loop", "Deflate", ["CZlib"]),
-
-  module("Loop", "Console", ["UntrustedText"]),
-  module("Loop", "EventLoop", ["CLinux", "UntrustedText", "Timing"]),
-  module("Loop", "ServiceManager", ["CLinux", "UntrustedText", "Timing"]),
-  module("Loop", "ProxyTunnel", ["CCurl", "UntrustedText", "EventLoop", "Timing"]),
-  module("Loop", "Sockets", ["COpenSSL", "EventLoop"]),
-  module(
-    "Loop", "HTTP",
-    ["CLinux", "COpenSSL", "Deflate", "UntrustedText", "EventLoop", "ProxyTunnel", "Sockets", "Timing"]),
-  module("Loop", "MQTT", ["UntrustedText", "EventLoop", "HTTP", "ProxyTunnel", "Sockets", "Timing"]),
-  module("Loop", "DBus", ["CDBus", "EventLoop", "Timing"]),
+/// Modules of the package in `Sources/MeshCore`. What is neither of it nor named here is of that in `Sources/Loop`.
+let meshCore: Set = [
+  "BluetoothSession", "Companion", "Delivery", "MeshCoreFixtures", "MeshCrypto", "MeshIdentity", "RadioSession",
 ]
 
 /// What gateways and hubs do alike: a hub imports nothing of a gateway.
@@ -183,9 +146,8 @@ let simulation: [Target] = [
 
 let trials: [Target] = [
   .target(
-    name: "TestSupport", dependencies: ["CLinux", "Companion", "EventLoop", "Store", "Timing"],
+    name: "TestSupport", dependencies: ["EventLoop", "LoopTestSupport", "MeshCoreFixtures", "Store"],
     path: "Tests/TestSupport", swiftSettings: strict),
-  tests("CompanionTests", ["Companion", "MeshCrypto", "TestSupport", "Timing"]),
   tests("StoreTests", ["Companion", "Documents", "JSON", "MeshCrypto", "SQLite", "Store", "TestSupport", "Timing"]),
   tests("PageServerTests", ["HTTP", "TestSupport", "Timing", "PageServer"]),
   tests(
@@ -202,17 +164,12 @@ let trials: [Target] = [
     ]),
   // What begins and ends a thousand times leaves nothing behind: in a process of their own, for they count what the process holds.
   tests("LifetimeTests", ["EventLoop", "HTTP", "Relay", "Store", "Sockets", "TestSupport", "Timing"]),
-  tests("EventLoopTests", ["CLinux", "EventLoop", "Sockets", "TestSupport", "Timing"]),
-  tests("HTTPTests", ["CLinux", "Deflate", "EventLoop", "HTTP", "Sockets", "TestSupport", "Timing"]),
-  tests("BluetoothSessionTests", ["BluetoothSession", "Timing"]),
-  tests("DeliveryTests", ["Companion", "Delivery", "Timing"]),
   tests(
     "MessagingTests",
     [
       "Companion", "Delivery", "EventLoop", "JSON", "MeshCrypto", "MeshIdentity", "Messaging", "SQLite", "Store",
       "Sync", "TestSupport", "Timing", "Transport", "UntrustedText", "VirtualRadio",
     ]),
-  tests("DBusTests", ["DBus", "EventLoop", "TestSupport"]),
   tests("FuzzTests", ["Companion", "Hub", "Messaging", "RadioSession", "Store", "TestSupport", "Timing", "TOML"]),
   tests(
     "SyncTests", ["Companion", "EventLoop", "Store", "Sync", "TestSupport", "Timing", "Transport", "VirtualRadio"]),
@@ -234,7 +191,6 @@ let trials: [Target] = [
   tests(
     "ControlTests",
     ["Control", "EventLoop", "JSON", "Messaging", "RadioSharing", "Relay", "Store", "Sync", "TestSupport", "Transport"]),
-  tests("ProxyTunnelTests", ["EventLoop", "ProxyTunnel", "TestSupport", "Timing"]),
   tests(
     "RadioSharingTests",
     [
@@ -242,13 +198,7 @@ let trials: [Target] = [
       "Transport",
       "VirtualRadio",
     ]),
-  tests("MQTTTests", ["EventLoop", "MQTT", "TestSupport", "Timing"]),
-  tests("ServiceManagerTests", ["CLinux", "ServiceManager", "TestSupport"]),
-  tests("TimingTests", ["Timing"]),
   tests("AlertsTests", ["Alerts", "Timing"]),
-  tests("RadioSessionTests", ["Companion", "MeshCrypto", "RadioSession", "TestSupport", "Timing"]),
-  tests("UntrustedTextTests", ["UntrustedText", "JSON"]),
-  tests("LanguageTests", ["JSON", "TOML"]),
   tests(
     "GatewayTests",
     [
@@ -256,8 +206,16 @@ let trials: [Target] = [
       "Timing",
       "Transport",
     ]),
-  tests("MeshCryptoTests", ["Companion", "MeshCrypto", "MeshIdentity", "TestSupport"]),
 ]
+
+let targets = shared + gateway + hub + tool + simulation + trials
+let here = Set(targets.map(\.name))
+for target in targets {
+  target.dependencies = target.dependencies.map { dependency in
+    guard case .byNameItem(let name, _) = dependency, !here.contains(name) else { return dependency }
+    return .of(meshCore.contains(name) ? "MeshCore" : "Loop", name)
+  }
+}
 
 let package = Package(
   name: "meshpost",
@@ -266,10 +224,9 @@ let package = Package(
     .executable(name: "meshpost", targets: ["meshpost"]),
     .executable(name: "meshpost-hub", targets: ["meshpost-hub"]),
     .executable(name: "meshpost-radio", targets: ["meshpost-radio"]),
-    // For whoever speaks to a MeshCore radio in Swift.
-    .library(name: "MeshCore", targets: meshCore.map(\.name)),
   ],
   dependencies: [
+    .package(path: "Sources/Loop"), .package(path: "Sources/MeshCore"),
     .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
     // Without what needs the whole of Foundation, or a configuration of its own.
     .package(url: "https://github.com/hummingbird-project/hummingbird", from: "2.28.1", traits: []),
@@ -279,6 +236,6 @@ let package = Package(
     .package(url: "https://github.com/apple/swift-nio-extras", from: "1.35.2"),
     .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
   ],
-  targets: meshCore + loop + shared + gateway + hub + tool + simulation + trials,
+  targets: targets,
   swiftLanguageModes: [.v6]
 )

@@ -124,7 +124,7 @@ import Transport
   }
 
   @Test func `every key of the shipped configuration is known to it`() throws {
-    let file = Fixtures.checkout.appending(path: "deploy/meshpostd.toml")
+    let file = Checkout.folder.appending(path: "deploy/meshpostd.toml")
     let text = try String(contentsOf: file, encoding: .utf8).split(separator: "\n").map { line in
       line.hasPrefix("#") && !line.hasPrefix("# ") ? String(line.dropFirst()) : String(line)
     }.joined(separator: "\n")

@@ -24,7 +24,7 @@ import Transport
   }
 
   @Test func `the shipped file, with everything commented out taken in, is right`() throws {
-    let file = Fixtures.checkout.appending(path: "deploy/meshpostd.toml")
+    let file = Checkout.folder.appending(path: "deploy/meshpostd.toml")
     let text = try String(contentsOf: file, encoding: .utf8)
     _ = try parse(text)
     let open = text.split(separator: "\n", omittingEmptySubsequences: false).map { line -> String in

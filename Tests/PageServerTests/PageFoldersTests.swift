@@ -5,7 +5,7 @@ import TestSupport
 import Testing
 
 @Suite struct PageFoldersTests {
-  private static let folder = Fixtures.checkout.appending(path: "Sources/Pages")
+  private static let folder = Checkout.folder.appending(path: "Sources/Pages")
 
   private func text(_ name: String) throws -> String {
     try String(contentsOf: Self.folder.appending(path: name), encoding: .utf8)

@@ -10,7 +10,7 @@ extension WholeProgramTests {
   @Suite struct Acceptance {
     private func accept(_ rig: Rig, _ arguments: [String]) throws -> (code: Int32, lines: [String]) {
       let program = try Program(
-        Fixtures.checkout.appending(path: "hardware/acceptance").path(),
+        Checkout.folder.appending(path: "hardware/acceptance").path(),
         ["--programs", Program.programs.path(), "--output", rig.scratch.location("out"), "--yes"] + arguments)
       return (try program.ended(), program.lines)
     }
@@ -56,7 +56,7 @@ extension WholeProgramTests {
         let scratch = Scratch()
         let file = scratch.write("pictures.json", "[\(picture(contact: node)),\(after)]")
         let program = try Program(
-          Fixtures.checkout.appending(path: "hardware/acceptance").path(), ["--output", scratch.location("out")],
+          Checkout.folder.appending(path: "hardware/acceptance").path(), ["--output", scratch.location("out")],
           environment: ["MESHPOST_COMPARE": file])
         _ = try program.ended()
         return program.lines.last ?? ""
@@ -73,7 +73,7 @@ extension WholeProgramTests {
     @Test func `what is no radio fails, and it is said why`() throws {
       let rig = try Rig()
       let program = try Program(
-        Fixtures.checkout.appending(path: "hardware/acceptance").path(),
+        Checkout.folder.appending(path: "hardware/acceptance").path(),
         [
           "--programs", Program.programs.path(), "--output", rig.scratch.location("out"), "--yes", "--link",
           "serial:\(rig.scratch.location("nothing"))",

@@ -6,9 +6,9 @@ import Testing
 
 /// A real BlueZ with a virtual radio, in an emulated machine: hardware/bluez-bench. It takes long and mostly waits, so it runs beside the others.
 @Suite(.serialized) struct BluetoothTests {
-  private static let bench = Fixtures.checkout.appending(path: "hardware/bluez-bench")
+  private static let bench = Checkout.folder.appending(path: "hardware/bluez-bench")
   private static let isReady = FileManager.default.fileExists(
-    atPath: Fixtures.checkout.appending(path: ".build/bluez-bench/initramfs.gz").path())
+    atPath: Checkout.folder.appending(path: ".build/bluez-bench/initramfs.gz").path())
 
   @Test(
     .enabled(if: isReady, "hardware/bluez-bench/setup could not prepare the emulated machine here"),

@@ -70,13 +70,13 @@ private final class BrokerSite {
 
   /// With the command of docs/mqtt.md, and the program that stands there.
   func subscriber() throws -> Subscriber {
-    let page = try String(contentsOf: Fixtures.checkout.appending(path: "docs/mqtt.md"), encoding: .utf8)
+    let page = try String(contentsOf: Checkout.folder.appending(path: "docs/mqtt.md"), encoding: .utf8)
     let listing = page.components(separatedBy: "\n\n    #!/usr/bin/env python3\n")[1].components(separatedBy: "\n\n`")[
       0]
     #expect(listing.contains("decompress"))
     let lines = listing.components(separatedBy: "\n").map { $0.hasPrefix("    ") ? String($0.dropFirst(4)) : $0 }
     _ = rig.scratch.write("decode.py", lines.joined(separator: "\n") + "\n")
-    let dictionary = try Data(contentsOf: Fixtures.checkout.appending(path: "docs/link-dictionary.md"))
+    let dictionary = try Data(contentsOf: Checkout.folder.appending(path: "docs/link-dictionary.md"))
     try dictionary.write(to: rig.scratch.folder.appending(path: "link-dictionary.md"))
     let printed = "mosquitto_sub -h broker.example.org -q 1 -t meshpost/+/compact -F %x | python3 decode.py"
     #expect(page.contains("`\(printed)`"))

@@ -14,7 +14,7 @@ extension WholeProgramTests {
     }
 
     private func steps() throws -> [Step] {
-      let file = Fixtures.checkout.appending(path: "docs/first-ten-minutes.md")
+      let file = Checkout.folder.appending(path: "docs/first-ten-minutes.md")
       var steps: [Step] = []
       for line in try String(contentsOf: file, encoding: .utf8).split(separator: "\n", omittingEmptySubsequences: false)
       {

@@ -9,7 +9,7 @@ import Testing
 extension WholeProgramTests {
   /// The load generator of Benchmarks/fleet: not how fast a hub is, but that what it measures is true.
   @Suite struct Fleets {
-    private static let sources = Fixtures.checkout.appending(path: "Benchmarks/fleet")
+    private static let sources = Checkout.folder.appending(path: "Benchmarks/fleet")
     private static let gateways = 50
 
     private let rig: Rig

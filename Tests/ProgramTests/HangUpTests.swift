@@ -51,7 +51,7 @@ extension WholeProgramTests {
           behind = try Program("/usr/sbin/mosquitto", ["-v", "-c", settings])
           try behind?.line(with: " running")
         }
-        let script = Fixtures.checkout.appending(path: "Tests/Doubles/hangup.py").path()
+        let script = Checkout.folder.appending(path: "Tests/Doubles/hangup.py").path()
         front = try Program(Program.python, [script, "\(port)", word])
         try configure(try HangUps.port(of: front))
       }

@@ -12,7 +12,7 @@ extension WholeProgramTests {
     @Test func `whatever is put back, cloned, emptied or forged, what a gateway holds is at its servers, or told`()
       throws
     {
-      let run = Fixtures.checkout.appending(path: "Tests/Histories/run").path()
+      let run = Checkout.folder.appending(path: "Tests/Histories/run").path()
       let program = try Program(
         Program.python, [run, "\(Self.count)", "--jobs", "4"],
         environment: ["MESHPOST_PROGRAMS": Program.programs.path()])

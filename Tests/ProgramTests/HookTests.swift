@@ -37,7 +37,7 @@ extension WholeProgramTests {
       return outbox["dead_letters"]?.array?.compactMap { $0["reason"]?.string } ?? []
     }
 
-    private static let folder = Fixtures.checkout.appending(path: "deploy/hooks").path()
+    private static let folder = Checkout.folder.appending(path: "deploy/hooks").path()
 
     @Test func `the ping bot answers who pinged, directly and on a channel, and nobody else`() throws {
       let rig = try rig(["\(Self.folder)/ping"], "reply = true")

@@ -38,7 +38,7 @@ extension WholeProgramTests {
         if let others {
           (provider, issuer) = (others.provider, others.issuer)
         } else {
-          let script = Fixtures.checkout.appending(path: "Tests/Fixtures/openid-provider.py").path()
+          let script = Checkout.folder.appending(path: "Tests/Doubles/openid-provider.py").path()
           provider = try Program(Program.python, [script, "mesh post", HubOpenID.secret] + certificate)
           issuer = try provider.line(with: "http")
         }

@@ -361,7 +361,7 @@ extension WholeProgramTests {
       let site = try Site(.sqlite)
       try site.take([message(1, "text")], from: "hill")
       let metrics = try String(decoding: #require(site.rig.askHub("GET", "/metrics")).body, as: UTF8.self)
-      let file = Fixtures.checkout.appending(path: "deploy/grafana/meshpost-hub.json")
+      let file = Checkout.folder.appending(path: "deploy/grafana/meshpost-hub.json")
       let panels = try JSONValue(parsing: String(contentsOf: file, encoding: .utf8))["panels"]?.array ?? []
       let questions = panels.flatMap { ($0["targets"]?.array ?? []).compactMap { $0["expr"]?.string } }
       #expect(questions.count >= panels.count && panels.count >= 10)

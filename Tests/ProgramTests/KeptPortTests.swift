@@ -18,7 +18,7 @@ extension WholeProgramTests {
       rig.writeGatewayConfiguration(extra: upstream, store: "profile = \"\(profile)\"")
       let command = watchdog.map { ["--watchdog", "\($0)"] } ?? []
       let keeper = try Program(
-        Fixtures.checkout.appending(path: "hardware/keeper").path(),
+        Checkout.folder.appending(path: "hardware/keeper").path(),
         command + [
           Program.programs.appending(path: "meshpostd").path(), "--config", rig.scratch.location("gw.toml"),
         ])

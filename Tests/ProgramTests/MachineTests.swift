@@ -7,7 +7,7 @@ import Testing
 /// The packages in an emulated Debian machine, with systemd as init: hardware/machine. It takes long and mostly waits, so it runs beside the others.
 @Suite struct MachineTests {
   private static let isReady = FileManager.default.fileExists(
-    atPath: Fixtures.checkout.appending(path: ".build/machine/disk.img").path())
+    atPath: Checkout.folder.appending(path: ".build/machine/disk.img").path())
 
   /// Some power cuts and kills; twenty and more are for `hardware/machine/exercise.py` by hand.
   @Test(
@@ -17,7 +17,7 @@ import Testing
     async throws
   {
     let run = try Program(
-      Fixtures.checkout.appending(path: "hardware/machine/exercise.py").path(),
+      Checkout.folder.appending(path: "hardware/machine/exercise.py").path(),
       [
         "--programs", Program.programs.path(), "--cuts", "2", "--kills", "5", "--moments", "60", "--seed",
         "20261121",

@@ -36,7 +36,7 @@ extension WholeProgramTests {
     }
 
     @Test func `the manual that is shipped is the one that the commands make`() throws {
-      let folder = Fixtures.checkout.appending(path: "docs/man")
+      let folder = Checkout.folder.appending(path: "docs/man")
       let names = try generate("man").split(separator: "\n").map(String.init)
       let shipped = try FileManager.default.contentsOfDirectory(atPath: folder.path()).filter { $0.hasSuffix(".1") }
       #expect(Set(shipped) == Set(names.map { $0 + ".1" }), "run `make manual`")
@@ -44,7 +44,7 @@ extension WholeProgramTests {
         let text = try String(contentsOf: folder.appending(path: name + ".1"), encoding: .utf8)
         #expect(try generate("man", name) == text, "\(name): run `make manual`")
       }
-      let shapes = Fixtures.checkout.appending(path: "docs/json.md")
+      let shapes = Checkout.folder.appending(path: "docs/json.md")
       #expect(try generate("shapes") == String(contentsOf: shapes, encoding: .utf8), "run `make manual`")
     }
 
@@ -65,7 +65,7 @@ extension WholeProgramTests {
     }
 
     private func rendered(_ command: String) throws -> String {
-      let file = Fixtures.checkout.appending(path: "docs/man/meshpost-\(command).1").path()
+      let file = Checkout.folder.appending(path: "docs/man/meshpost-\(command).1").path()
       let script = "MANWIDTH=1000 LC_ALL=C.UTF-8 groff -Kutf8 -man -ww -Tutf8 -rLL=1000n -P-cbou '\(file)'"
       let program = try Program("/bin/sh", ["-c", script])
       #expect(try program.ended() == 0)

@@ -13,7 +13,7 @@ extension WholeProgramTests {
       let port: Int
 
       init(to target: Int, rate: Int) throws {
-        let script = Fixtures.checkout.appending(path: "Tests/Doubles/narrowline.py").path()
+        let script = Checkout.folder.appending(path: "Tests/Doubles/narrowline.py").path()
         program = try Program(Program.python, [script, "\(target)", "\(rate)"])
         port = try program.line(with: "port ").split(separator: " ").last.flatMap { Int($0) } ?? 0
       }

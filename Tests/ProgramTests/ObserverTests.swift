@@ -7,10 +7,10 @@ import Testing
 extension WholeProgramTests {
   /// What analyzers and Home Assistant are told, judged by what they themselves are made of.
   @Suite struct Observers {
-    static let python = Fixtures.checkout.appending(path: ".build/home-assistant/bin/python").path()
+    static let python = Checkout.folder.appending(path: ".build/home-assistant/bin/python").path()
 
     static let isReady = FileManager.default.fileExists(
-      atPath: Fixtures.checkout.appending(path: ".build/home-assistant/ready").path())
+      atPath: Checkout.folder.appending(path: ".build/home-assistant/ready").path())
 
     /// A broker that shows what it is told: CONNECT's user and password, and each publication.
     private static let broker = """

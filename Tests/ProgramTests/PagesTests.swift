@@ -9,7 +9,7 @@ extension WholeProgramTests {
   /// The pages in a real browser: `Tests/pages/run`.
   @Suite struct Pages {
     private static func stage(_ arguments: [String]) throws -> Program {
-      let run = Fixtures.checkout.appending(path: "Tests/pages/run").path()
+      let run = Checkout.folder.appending(path: "Tests/pages/run").path()
       return try Program(Program.python, [run] + arguments)
     }
 
@@ -84,7 +84,7 @@ extension WholeProgramTests {
       try rig.waitForSync()
       let second = try Program.own("meshpostd", ["--config", Self.writeSecondGateway(rig)])
       try second.line(with: "synced with the radio")
-      let script = Fixtures.checkout.appending(path: "Tests/pages/hub").path()
+      let script = Checkout.folder.appending(path: "Tests/pages/hub").path()
       let folder = ProcessInfo.processInfo.environment["MESHPOST_HUB_PICTURES"].map { ["--pictures", $0] } ?? []
       let run = try Program(
         Program.python,

@@ -22,7 +22,7 @@ import Testing
   private static let exceptions: [String: String] = [:]
 
   private static func files() throws -> [String] {
-    let root = Fixtures.checkout
+    let root = Checkout.folder
     var files = ["README.md", "hardware/README.md"]
     for folder in ["docs", "deploy"] {
       let names = try FileManager.default.contentsOfDirectory(atPath: root.appending(path: folder).path())
@@ -34,7 +34,7 @@ import Testing
   private static func printed() throws -> [Printed] {
     var found: [Printed] = []
     for file in try files() {
-      let text = try String(contentsOf: Fixtures.checkout.appending(path: file), encoding: .utf8)
+      let text = try String(contentsOf: Checkout.folder.appending(path: file), encoding: .utf8)
       var saysPrompt = false
       for (number, line) in text.split(separator: "\n", omittingEmptySubsequences: false).enumerated() {
         let place = "\(file):\(number + 1)"

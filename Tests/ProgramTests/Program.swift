@@ -26,13 +26,13 @@ final class Program: Sendable {
   /// $MESHPOST_PROGRAMS: others than the debug builds, those of another machine in an emulator for instance.
   static let programs =
     ProcessInfo.processInfo.environment["MESHPOST_PROGRAMS"].map { URL(filePath: $0) }
-    ?? Fixtures.checkout.appending(path: ".build/debug")
+    ?? Checkout.folder.appending(path: ".build/debug")
   /// Python: prints a line at once. With `print` the lines of two threads come as pieces of each other.
   static let say = """
     import sys
     def say(line): sys.stdout.write(line + "\\n"); sys.stdout.flush()
     """
-  static let python = Fixtures.checkout.appending(path: ".build/python/bin/python").path()
+  static let python = Checkout.folder.appending(path: ".build/python/bin/python").path()
 
   /// Starts one of the project's own programs. `network`: the file of another network namespace.
   static func own(_ name: String, _ arguments: [String], in network: String? = nil) throws -> Program {
@@ -66,7 +66,7 @@ final class Program: Sendable {
     posix_spawn_file_actions_adddup2(&actions, output.write, 1)
     posix_spawn_file_actions_adddup2(&actions, output.write, 2)
     // `env --chdir` in place of a file action that not every libc header shows.
-    let place = (folder ?? Fixtures.checkout).path()
+    let place = (folder ?? Checkout.folder).path()
     let variables = environment.map { "\($0)=\($1)" }
     // Where whoever runs the tests is behind a proxy, the servers of the tests are not.
     let proxies = ["http_proxy", "https_proxy", "all_proxy", "no_proxy"].flatMap { ["-u", $0, "-u", $0.uppercased()] }

@@ -37,13 +37,13 @@ extension WholeProgramTests {
 
     /// Texts between backquotes in a document that look like questions.
     private func documented() throws -> [String] {
-      let file = Fixtures.checkout.appending(path: "docs/observability.md")
+      let file = Checkout.folder.appending(path: "docs/observability.md")
       let texts = try String(contentsOf: file, encoding: .utf8).matches(of: /`([^`\n]*meshpost_[^`\n]*[<>=] [^`\n]*)`/)
       return texts.map { String($0.output.1) }
     }
 
     private func dashboard() throws -> [String] {
-      let file = Fixtures.checkout.appending(path: "deploy/grafana/meshpost-hub.json")
+      let file = Checkout.folder.appending(path: "deploy/grafana/meshpost-hub.json")
       let panels = try JSONValue(parsing: String(contentsOf: file, encoding: .utf8))["panels"]?.array ?? []
       return panels.flatMap { ($0["targets"]?.array ?? []).compactMap { $0["expr"]?.string } }
         .map { $0.replacing("$job", with: "hub") }

@@ -103,7 +103,7 @@ final class Rig {
   /// The environment of a program whose wall clock the file `clock` sets: see `Doubles/clock.c`.
   func clockDouble() throws -> [String: String] {
     let library = scratch.location("clock.so")
-    let source = Fixtures.checkout.appending(path: "Tests/Doubles/clock.c").path()
+    let source = Checkout.folder.appending(path: "Tests/Doubles/clock.c").path()
     let compiler = try Program("/usr/bin/cc", ["-shared", "-fPIC", "-o", library, source])
     guard try compiler.ended() == 0 else { throw Program.Waited(description: "cc: \(compiler.lines)") }
     return ["LD_PRELOAD": library, "MESHPOST_TEST_CLOCK": scratch.location("clock")]

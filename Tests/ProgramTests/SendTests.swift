@@ -116,7 +116,7 @@ extension WholeProgramTests {
 
     /// Radios that others wrote, with losses: what is reported delivered has arrived, and nothing is shown twice.
     @Test func `over a mesh that loses packets it tells the truth`() throws {
-      let script = Fixtures.checkout.appending(path: "Benchmarks/delivery.py").path()
+      let script = Checkout.folder.appending(path: "Benchmarks/delivery.py").path()
       let program = try Program(
         Program.python, [script, Program.programs.path(), "--messages", "4", "--loss", "0", "0.3", "--no-cli"])
       let code = try program.ended()

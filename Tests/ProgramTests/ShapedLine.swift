@@ -40,7 +40,7 @@ final class ShapedLine {
 
   init(_ arguments: [String], door: String, to port: Int = 0) throws {
     self.door = door
-    let script = Fixtures.checkout.appending(path: "Tests/Doubles/shapedline.py").path()
+    let script = Checkout.folder.appending(path: "Tests/Doubles/shapedline.py").path()
     program = try Program(Program.python, [script] + arguments + ["--door", door, "\(port)"])
     let told = try JSONValue(parsing: try program.line(with: "{"))
     guard let near = told["near"]?.string, let far = told["far"]?.string, let address = told["far_address"]?.string
@@ -69,7 +69,7 @@ final class ShapedLine {
 
   /// What plain TCP and UDP make of it: Tests/Doubles/lineprobe.py.
   func probe(_ arguments: [String], in network: String? = nil) throws -> Program {
-    let script = Fixtures.checkout.appending(path: "Tests/Doubles/lineprobe.py").path()
+    let script = Checkout.folder.appending(path: "Tests/Doubles/lineprobe.py").path()
     return try Program.start(Program.python, [script] + arguments, in: network ?? near)
   }
 }

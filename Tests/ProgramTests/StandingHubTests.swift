@@ -11,7 +11,7 @@ extension WholeProgramTests {
       let rig = try Rig()
       let hub = try Program(
         "/usr/bin/python3",
-        [Fixtures.checkout.appending(path: "Tests/Doubles/pinghub.py").path(), rig.scratch.location("port"), "2"])
+        [Checkout.folder.appending(path: "Tests/Doubles/pinghub.py").path(), rig.scratch.location("port"), "2"])
       try hub.line(with: "listening")
       let port = try String(contentsOfFile: rig.scratch.location("port"), encoding: .utf8)
       rig.writeGatewayConfiguration(url: "http://127.0.0.1:\(port)", extra: "timeout_s = 5")

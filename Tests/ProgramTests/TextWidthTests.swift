@@ -8,13 +8,13 @@ import Testing
 
 @Suite struct TextWidthTests {
   private func widths(_ arguments: String...) throws -> [String] {
-    let script = Fixtures.checkout.appending(path: "Tests/widths").path()
+    let script = Checkout.folder.appending(path: "Tests/widths").path()
     let program = try Program("/usr/bin/python3", [script] + arguments)
     return try program.ended() == 0 ? program.lines : []
   }
 
   @Test func `every sign is as wide as wcwidth says`() throws {
-    let location = Fixtures.checkout.appending(path: "Sources/Tool/Terminal/WidthTable.swift")
+    let location = Checkout.folder.appending(path: "Sources/Tool/Terminal/WidthTable.swift")
     let table = try String(contentsOf: location, encoding: .utf8).split(
       separator: "\n", omittingEmptySubsequences: false)
     let made = try widths()

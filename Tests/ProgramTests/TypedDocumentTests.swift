@@ -8,7 +8,7 @@ extension WholeProgramTests {
   /// What README and docs print is typed as it is printed, on a machine of the document's own: `Tests/printed/run`.
   @Suite struct TypedDocuments {
     private static func stage(_ arguments: [String]) throws -> Program {
-      let run = Fixtures.checkout.appending(path: "Tests/printed/run").path()
+      let run = Checkout.folder.appending(path: "Tests/printed/run").path()
       return try Program(run, ["--programs", Program.programs.path(), "--python", Program.python] + arguments)
     }
 

@@ -88,7 +88,7 @@ final class PagesHost: Browser {
     super.init(port: try #require(UInt16(parts[0].components(separatedBy: ":").last ?? "")), way: "secret")
   }
 
-  static let pages = Fixtures.checkout.appending(path: "Sources/Pages").path()
+  static let pages = Checkout.folder.appending(path: "Sources/Pages").path()
 
   func signIn(_ given: String? = nil) -> HTTPResponse? { signIn(with: given ?? secret) }
 }

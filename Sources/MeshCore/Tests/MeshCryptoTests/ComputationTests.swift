@@ -4,7 +4,7 @@ import Companion
 import Foundation
 import MeshCrypto
 import MeshIdentity
-import TestSupport
+import MeshCoreFixtures
 import Testing
 
 @Suite struct ComputationTests {

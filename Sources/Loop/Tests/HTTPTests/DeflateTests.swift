@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Foundation
-import TestSupport
+import LoopTestSupport
 import Testing
 import Timing
 
@@ -330,7 +330,7 @@ import Timing
   }
 
   @Test func `the dictionaries are as documented`() throws {
-    let page = try String(contentsOf: Fixtures.checkout.appending(path: "docs/link-dictionary.md"), encoding: .utf8)
+    let page = try String(contentsOf: Checkout.folder.appending(path: "docs/link-dictionary.md"), encoding: .utf8)
     for dictionary in [LinkDictionary.fromGateway, LinkDictionary.fromHub] {
       #expect(page.contains("\n\(String(decoding: dictionary, as: UTF8.self))\n"))
     }

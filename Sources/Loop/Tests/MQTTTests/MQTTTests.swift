@@ -2,7 +2,7 @@
 
 import EventLoop
 import Glibc
-import TestSupport
+import LoopTestSupport
 import Testing
 import Timing
 

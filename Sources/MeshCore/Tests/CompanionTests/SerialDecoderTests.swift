@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Companion
-import TestSupport
+import MeshCoreFixtures
 import Testing
 import Timing
 

@@ -2,7 +2,7 @@
 
 import Companion
 import Foundation
-import TestSupport
+import MeshCoreFixtures
 import Testing
 
 /// Compares all that `expected` names; `actual` may say more.

@@ -2,7 +2,7 @@
 
 import EventLoop
 import Foundation
-import TestSupport
+import LoopTestSupport
 import Testing
 
 /// A proxy that others wrote: pproxy, from PyPI.
@@ -14,7 +14,7 @@ private final class RealProxy {
     let (listener, port) = try LoopbackSocket.listen(on: 0)
     Descriptor.close(listener)
     self.port = port
-    process.executableURL = Fixtures.checkout.appending(path: ".build/python/bin/python")
+    process.executableURL = Checkout.folder.appending(path: ".build/python/bin/python")
     let address = "\(kinds)://127.0.0.1:\(port)" + (login.map { "#\($0)" } ?? "")
     process.arguments = ["-W", "ignore", "-m", "pproxy", "-l", address]
     (process.standardOutput, process.standardError) = (FileHandle.nullDevice, FileHandle.nullDevice)

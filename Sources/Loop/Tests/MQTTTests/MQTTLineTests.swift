@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import EventLoop
-import TestSupport
+import LoopTestSupport
 import Testing
 import Timing
 

@@ -3,7 +3,7 @@
 import DBus
 @testable import EventLoop
 import Glibc
-import TestSupport
+import LoopTestSupport
 import Testing
 
 @Suite(.serialized) struct DBusTests {

@@ -4,7 +4,7 @@ import CLinux
 import EventLoop
 import Glibc
 import Sockets
-import TestSupport
+import LoopTestSupport
 import Testing
 import Timing
 

@@ -3,16 +3,13 @@
 import Companion
 import Foundation
 
-/// Captured frames and test vectors beside the tests (`Tests/Fixtures`).
+/// Captured frames and test vectors (`Sources/MeshCore/Tests/Fixtures`).
 public enum Fixtures {
-  public static let folder = URL(filePath: #filePath).deletingLastPathComponent()
+  private static let folder = URL(filePath: #filePath).deletingLastPathComponent()
     .deletingLastPathComponent().appending(path: "Fixtures")
 
-  /// The checkout that the tests were built from.
-  public static let checkout = folder.deletingLastPathComponent().deletingLastPathComponent()
-
   /// Never changed after it was read.
-  nonisolated(unsafe) public static let vectors: [String: Any] = {
+  nonisolated(unsafe) private static let vectors: [String: Any] = {
     let data = try! Data(contentsOf: folder.appending(path: "vectors.json"))
     return try! JSONSerialization.jsonObject(with: data) as! [String: Any]
   }()

@@ -3,7 +3,7 @@
 import CLinux
 import Foundation
 import Glibc
-import TestSupport
+import LoopTestSupport
 import Testing
 
 @testable import ServiceManager

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Glibc
-import TestSupport
+import LoopTestSupport
 import Testing
 
 @testable import EventLoop

@@ -2,7 +2,7 @@
 
 import Companion
 import RadioSession
-import TestSupport
+import MeshCoreFixtures
 import Testing
 import Timing
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 @testable import EventLoop
-import TestSupport
+import LoopTestSupport
 import Testing
 import Timing
 

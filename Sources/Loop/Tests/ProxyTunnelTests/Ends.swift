@@ -3,7 +3,7 @@
 import EventLoop
 import Foundation
 import Glibc
-import TestSupport
+import LoopTestSupport
 
 @testable import ProxyTunnel
 
@@ -94,7 +94,7 @@ extension EventLoop {
         result = .failure(error)
       }
     }
-    guard TestSupport.turn(self, until: { result != nil }), let result else { throw TimedOut() }
+    guard LoopTestSupport.turn(self, until: { result != nil }), let result else { throw TimedOut() }
     return result
   }
 
@@ -118,7 +118,7 @@ extension EventLoop {
     let question = Array("over and out".utf8)
     guard Descriptor.write(socket, question[...]) == .wrote(question.count) else { return false }
     var heard: [UInt8] = []
-    return TestSupport.turn(self) {
+    return LoopTestSupport.turn(self) {
       if case .bytes(let bytes) = Descriptor.read(socket) { heard += bytes }
       return heard == question
     }
