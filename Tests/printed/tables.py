@@ -69,6 +69,7 @@ DOCUMENTS[EVERYWHERE] = {
     "make test": {"elsewhere": "it is what runs this"},
     "make build": {"elsewhere": f"{BUILDS}: `make bench` and `make deb` do"},
     "make deb": {"elsewhere": f"{BUILDS}: `make machine` makes the packages, {MACHINE} installs them"},
+    "make site": {"elsewhere": f"{BUILDS}: it is part of `make test`"},
     "make container": {"elsewhere": f"{BUILDS}: by hand, and then deploy/container/try"},
     "make deb-arm64": {"elsewhere": f"{BUILDS}: by hand, before a release"},
     "make test-arm64": {"elsewhere": f"{BUILDS}: by hand, after `make deb-arm64`"},
@@ -86,7 +87,7 @@ DOCUMENTS[EVERYWHERE] = {
     "meshpostd --check --config FILE": {"put": {"FILE": "/etc/meshpost/meshpostd.toml"}},
     "meshpost messages --follow": {"before": "heard evening chan Birch 0 good evening", "ends": "good evening"},
     "meshpost backup": {"named": "docs/care.md has it whole, with the file"},
-    "meshpost export": {"named": "README.md has it whole"},
+    "meshpost export": {"named": "docs/README.md has it whole"},
     "meshpost setup": {
         "answers": [("Which radio|Keep the radio", "\n"), ("Forward|another server", "n\n"), ("neighbours|gateway is running", "\n")], "shows": "the radio is up"},
     "meshpost run": {
@@ -114,6 +115,8 @@ DOCUMENTS["README.md"] = {
 systemctl stop meshpost meshpost-hub; hardware/quickstart >/tmp/quickstart.log 2>&1 & quickstart=$!
 until_true 'grep "synced with the radio" /tmp/quickstart.log'""",
         "after": "kill $quickstart; wait $quickstart; systemctl start meshpost-hub meshpost; synced", "shows": "hub +(idle|sending|waiting)"},
+}
+DOCUMENTS["docs/README.md"] = {
     "meshpostd --config FILE": {
         "put": {"FILE": "/tmp/own.toml"},
         "before": r"""
@@ -125,7 +128,8 @@ printf '[store]\nlocation = "/tmp/own.db"\n[control]\nsocket = "/tmp/own.sock"\n
     "meshpost send '#channel' hello": {"before": "meshpost channel add '#channel'"},
     "meshpost node login NAME": {"put": {"NAME": "Ridge"}, "answers": [("assword", "password\n")]},
     "meshpost node status": {"named": "the node's name was said just before"},
-    "meshpost upstream test NAME": {"put": {"NAME": "hub"}},
+    "meshpost upstream test NAME": {
+        "before": "sudo meshpost setup --unattended --upstream hub=https://hub.example.org --token-file hub=/root/hub.token", "put": {"NAME": "hub"}},
     "meshpost journal --follow": {"ends": '"|advert|contact'},
     "meshpost-hub serve --config FILE": {
         "put": {"FILE": "/etc/meshpost-hub/hub.toml"}, "before": "systemctl stop meshpost-hub", "ends": "listening", "after": "systemctl start meshpost-hub"},
@@ -420,4 +424,4 @@ for folder in ("bluez-bench", "machine"):
             "machine": ("./setup", "./exercise.py", "./exercise.py --cuts 20 cuts"),
         }[folder]
     }
-LONG = ("docs/installation.md", "README.md", "docs/sending.md")
+LONG = ("docs/installation.md", "docs/README.md", "docs/sending.md")
