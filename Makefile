@@ -2,6 +2,7 @@
 
 PACKAGES := libsqlite3-dev libssl-dev libsodium-dev libdbus-1-3 libbluetooth-dev libpq-dev zlib1g-dev pkg-config ca-certificates
 DEB_PACKAGES := debhelper dpkg-dev lintian
+SITE_PACKAGES := mkdocs mkdocs-material mandoc
 TEST_PACKAGES := python3 python3-venv curl openssl dbus-daemon mosquitto mosquitto-clients nats-server postgresql iproute2 tshark \
   openssh-server openssh-client groff-base man-db adduser zsh fish tmux nginx certbot python3-certbot-nginx pebble sqlite3 \
   patroni etcd-server pgbouncer chromium chromium-driver prometheus
@@ -10,7 +11,7 @@ PYTHON_ENV := .build/python
 HOME_ASSISTANT := .build/home-assistant
 RELEASE = $(shell ./deploy/release-flags)
 
-.PHONY: run test quick test-arm64 build deb deb-arm64 container bench bench-fleet called-functions manual format lint packages test-packages bluez-bench machine clean
+.PHONY: run test quick test-arm64 build deb deb-arm64 container bench bench-fleet called-functions manual site format lint packages test-packages bluez-bench machine clean
 
 ## run: the main job: a radio (an attached one, else the virtual one) → gateway → local hub
 run: packages
@@ -77,6 +78,12 @@ manual:
 	mkdir -p docs/man
 	for page in $$(.build/debug/meshpost generate man); do .build/debug/meshpost generate man $$page >docs/man/$$page.1; done
 	.build/debug/meshpost generate shapes >docs/json.md
+
+## site: the documents as a site that can be searched, in .build/site; a link that leads nowhere fails it
+site:
+	$(call install_missing,$(SITE_PACKAGES))
+	mkdocs build --config-file deploy/site/mkdocs.yml
+	./deploy/site/check .build/site
 
 format:
 	$(SWIFT) format format --in-place --recursive Sources Tests Benchmarks Package.swift
