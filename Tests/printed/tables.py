@@ -67,9 +67,10 @@ def keys():
 DOCUMENTS[EVERYWHERE] = {
     "make run": {"elsewhere": f"{BUILDS}; what it runs then is hardware/quickstart, by MainJobTests"},
     "make test": {"elsewhere": "it is what runs this"},
+    "make quick": {"elsewhere": f"{BUILDS}: by hand"},
     "make build": {"elsewhere": f"{BUILDS}: `make bench` and `make deb` do"},
     "make deb": {"elsewhere": f"{BUILDS}: `make machine` makes the packages, {MACHINE} installs them"},
-    "make site": {"elsewhere": f"{BUILDS}: it is part of `make test`"},
+    "make site": {"elsewhere": f"{BUILDS}: it takes ten seconds, and installs what is missing"},
     "make container": {"elsewhere": f"{BUILDS}: by hand, and then deploy/container/try"},
     "make deb-arm64": {"elsewhere": f"{BUILDS}: by hand, before a release"},
     "make test-arm64": {"elsewhere": f"{BUILDS}: by hand, after `make deb-arm64`"},
