@@ -1,4 +1,4 @@
-// The pages' beginning: words, session, then the shell, and each view when it is first wanted.
+// The pages' beginning, for each host's own shell: words, session, then the shell, and each view when it is first wanted.
 import { loadWords, t } from "./parts/words.js";
 import { fill, make } from "./parts/page.js";
 import { ask, onSignedOut, order } from "./stores/api.js";
@@ -14,23 +14,30 @@ function takeSecret() {
   return secret;
 }
 
-/** The hub has a document of its own. */
-const isHub = document.documentElement.dataset.host === "hub";
-
-/** The service worker fetches all files: not while the first view needs the line. */
-function keepShell() {
+/** The service worker fetches all files: not while the first view needs the line. What the page has before it is there goes through it once more. */
+function keepShell(worker) {
   if (!("serviceWorker" in navigator)) return;
-  setTimeout(() => navigator.serviceWorker.register(isHub ? "/worker.js?host=hub" : "/worker.js", { scope: "/" }).catch(() => { /* it works without */ }), 3000);
+  navigator.serviceWorker.addEventListener("controllerchange", () => {
+    for (const { name } of performance.getEntriesByType("resource")) if (name.startsWith(`${location.origin}/pages/`)) fetch(name).catch(() => { /* not kept */ });
+  }, { once: true });
+  setTimeout(() => navigator.serviceWorker.register(worker, { scope: "/" }).catch(() => { /* it works without */ }), 3000);
 }
 
-async function begin() {
+/** `host`: its `live` stream, its `Shell`, and the address of its `worker`. */
+export function begin(host) {
+  show(host).catch((error) => {
+    fill(place, make("div", { class: "starting", role: "alert" }, make("p", { text: t("trouble.page") }), make("pre", { text: String(error) })));
+  });
+}
+
+async function show(host) {
   const secret = takeSecret();
   route.start();
   const [, session] = await Promise.all([loadWords(), findSession(secret)]);
-  keepShell();
-  onSignedOut(() => signIn({ signed_in: false }));
-  if (session.signed_in) await open(session);
-  else await signIn(session);
+  keepShell(host.worker);
+  onSignedOut(() => signIn(host, { signed_in: false }));
+  if (session.signed_in) await open(host, session);
+  else await signIn(host, session);
 }
 
 /** Without an answer the host is not reached: what was there is shown, and the bar says so. */
@@ -48,30 +55,18 @@ async function findSession(secret) {
 
 let isSigningIn = false;
 
-async function signIn(session) {
+async function signIn(host, session) {
   if (isSigningIn) return;
   isSigningIn = true;
-  const { live } = await (isHub ? import("./hub/live.js") : import("./stores/live.js"));
-  live.stop();
+  host.live.stop();
   if (!session.ways) {
     try { session = { ...session, ...(await ask("/session")) }; } catch { session = { ...session, ways: ["password"] }; }
   }
   const { showSignIn } = await styled("later", import("./views/signin.js"));
   showSignIn(place, session, async (signed) => {
     isSigningIn = false;
-    await open(signed);
+    await open(host, signed);
   });
 }
 
-async function open(session) {
-  if (isHub) {
-    const { HubShell } = await import("./hub/shell.js");
-    return new HubShell(place, session).start();
-  }
-  const { Shell } = await import("./shell/shell.js");
-  new Shell(place, session).start();
-}
-
-begin().catch((error) => {
-  fill(place, make("div", { class: "starting", role: "alert" }, make("p", { text: t("trouble.page") }), make("pre", { text: String(error) })));
-});
+function open({ Shell }, session) { return new Shell(place, session).start(); }

@@ -16,13 +16,14 @@ export const language = (() => {
 
 export function keepLanguage(code) { localStorage.setItem(KEPT, code); }
 
-/** What each view is made of, besides what all need. Without a prototype, as all tables in which words from outside are looked up: `/constructor` is no view. */
-const PARTS = {
-  __proto__: null,
-  conversations: ["views/conversations.js"], chat: ["views/chat.js", "stores/chat.js", "views/composer.js", "views/marks.js", "views/chat.css"],
-  nodes: ["views/nodes.js", "stores/nodes.js", "parts/kinds.js", "views/nodes.css", "views/table.css"], map: ["views/map.js", "stores/nodes.js", "parts/ground.js", "parts/tiles.js", "parts/kinds.js", "views/map.css"],
-  air: ["views/air.js", "views/nodes.js", "stores/nodes.js", "views/packet.js", "views/air.css"], gateway: ["views/gateway.js", "views/details.js", "views/marks.js", "views/gateway.css"],
-};
+/** Packed files have other names, and the page says which (`deploy/pages/pack`): each its own, then those of what it imports. */
+const packed = JSON.parse(document.querySelector("meta[name=files]")?.content ?? "{}");
+
+/** The addresses of a file of the pages, and of what it imports where that is known. */
+function filesOf(name) { return (packed[name] ?? [name]).map((one) => `/pages/${one}`); }
+
+/** The address of a file of the pages. */
+export function fileOf(name) { return filesOf(name)[0]; }
 
 const early = new Map();
 
@@ -37,9 +38,8 @@ export function earlyAnswer(path) {
 export function forgetEarly() { early.clear(); }
 
 function need(...names) {
-  for (const name of names) {
-    const isStyle = name.endsWith(".css");
-    document.head.append(Object.assign(document.createElement("link"), isStyle ? { rel: "preload", as: "style" } : { rel: "modulepreload" }, { href: `/pages/${name}` }));
+  for (const href of new Set(names.flatMap(filesOf))) {
+    document.head.append(Object.assign(document.createElement("link"), href.endsWith(".css") ? { rel: "preload", as: "style" } : { rel: "modulepreload" }, { href }));
   }
 }
 
@@ -49,23 +49,24 @@ function askEarly(...paths) {
 }
 
 const [view, ...rest] = location.pathname.split("/").filter(Boolean);
-need(`languages/${language}.js`);
+const words = (...ends) => ends.map((end) => `languages/${language}${end}.js`);
 if (document.documentElement.dataset.host === "hub") hubFirst();
 else gatewayFirst();
 
 function hubFirst() {
   // Its fleet is what most views are about.
   askEarly("/session", "/v1/fleet?limit=1000", "/v1/fleet/summary");
-  const parts = { __proto__: null, messages: ["hub/messages.js"], coverage: ["hub/coverage.js", "parts/ground.js", "parts/tiles.js", "parts/kinds.js", "views/map.css", `languages/${language}-views.js`], alerts: ["hub/alerts.js"], commands: ["hub/commands.js"], people: ["hub/people.js"] };
-  need(`languages/${language}-hub.js`, "hub/contact.js", ...(parts[view] ? [...parts[view], "hub/views.css", `languages/${language}-more.js`, `languages/${language}-hub-views.js`] : ["hub/fleet.js"]));
+  need(...words("", "-hub"));
+  if (!["messages", "coverage", "alerts", "commands", "people"].includes(view)) return;
+  need(`hub/${view}.js`, "later.css", "hub/views.css", ...words("-more", "-hub-views"));
+  if (view === "coverage") need("views/map.css", ...words("-views"));
 }
 
 function gatewayFirst() {
   if (!location.hash) askEarly("/session", "/v1/conversations");
+  need(...words(""));
   if (view === "conversations" && rest.length) {
-    need(...PARTS.chat, ...PARTS.conversations);
+    need("views/chat.js", "later.css", "views/chat.css", ...words("-more"));
     if (!location.hash && !location.search) askEarly(`/v1/messages?conversation=${rest[0].replaceAll(":", "%3A")}&direction=both&limit=${FIRST_ROWS}`);
-  } else need(...(PARTS[view] ?? PARTS.conversations));
-  if (view && view !== "conversations" || rest.length) need("later.css", `languages/${language}-more.js`);
-  if (view && view !== "conversations") need(`languages/${language}-views.js`);
+  } else if (["nodes", "map", "air", "gateway"].includes(view)) need(`views/${view}.js`, "later.css", `views/${view}.css`, ...(view === "nodes" && rest.length ? ["views/node.js"] : []), ...words("-more", "-views"));
 }

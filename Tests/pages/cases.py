@@ -302,7 +302,7 @@ def what_is_written_while_cut_off_goes_out_once(world):
     browser = chat(world)
     browser.find(".composer-field")
     browser.until("a line", lambda: browser.script("return import('/pages/stores/live.js').then(({live}) => live.isLinked)"))
-    browser.until("the service worker", lambda: browser.script("return navigator.serviceWorker.ready.then((one) => Boolean(one.active))"))
+    browser.until("what the service worker keeps", lambda: browser.script("return Promise.all(['/', '/pages/views/chat.js', '/pages/views/chat.css'].map((file) => caches.match(file))).then((found) => found.every(Boolean))"))
     texts = [fresh("first while cut"), fresh("second while cut")]
     world.host.kill()
     browser.shows("No connection since", ".bar")

@@ -4,12 +4,13 @@ import { clock, tellTimesAnew } from "../parts/numbers.js";
 import { needWords, t } from "../parts/words.js";
 import { onKeys, startKeys } from "../shell/keys.js";
 import { route } from "../shell/route.js";
-import { style, styled } from "../shell/styled.js";
+import { styled } from "../shell/styled.js";
+import * as fleetView from "./fleet.js";
 import { fleet, live, needs } from "./live.js";
 
 const TABS = [["fleet", "antenna", "f"], ["messages", "chats", "m"], ["coverage", "map", "c"], ["alerts", "bell", "a"], ["commands", "arrow", "k"], ["people", "nodes", "p"]];
 const views = {
-  fleet: () => import("./fleet.js"),
+  fleet: () => fleetView,
   messages: () => styled("hub", import("./messages.js")),
   coverage: () => styled("hub", styled("map", import("./coverage.js"))),
   alerts: () => styled("hub", import("./alerts.js")),
@@ -30,7 +31,7 @@ export class HubShell {
 
   async start() {
     fleet.load();
-    await Promise.all([...["views/table", "hub/hub"].map((name) => style(`/pages/${name}.css`)), needWords("hub")]);
+    await needWords("hub");
     this.#build();
     startKeys(Object.fromEntries(TABS.map(([view, , key]) => [key, view])), "hub");
     route.subscribe(() => this.#show());

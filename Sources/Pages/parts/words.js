@@ -1,6 +1,6 @@
 // What the pages say, in the reader's language. Catalogues are in languages/, listed in languages/index.js: for each language the words of the first
 // view, and those that are read with what needs them: LANGUAGE-more.js (chats, search, dialogs) and LANGUAGE-views.js (the other views).
-import { keepLanguage, language as chosen } from "../first.js";
+import { fileOf, keepLanguage, language as chosen } from "../first.js";
 
 let catalogue = { __proto__: null };
 let fallback = { __proto__: null };
@@ -9,12 +9,14 @@ let rules = new Intl.PluralRules("en");
 /** The language of numbers, times and words. */
 export let language = "en";
 
+const wordsIn = (name) => import(fileOf(`languages/${name}.js`));
+
 export async function loadWords() {
   language = chosen;
-  const own = await import(`../languages/${language}.js`);
+  const own = await wordsIn(language);
   catalogue = { __proto__: null, ...own.default.words };
   // A catalogue that does not say that it has all words has English ones behind it.
-  if (!own.default.isWhole) fallback = { __proto__: null, ...(await import("../languages/en.js")).default.words };
+  if (!own.default.isWhole) fallback = { __proto__: null, ...(await wordsIn("en")).default.words };
   // Numbers and times follow the region that the browser names, if it names one of this language.
   const region = (navigator.languages ?? []).find((one) => one.toLowerCase().split("-")[0] === language);
   locale = region ?? language;
@@ -29,8 +31,8 @@ const needed = new Map();
 export function needWords(name) {
   if (!needed.has(name)) {
     needed.set(name, (async () => {
-      Object.assign(catalogue, (await import(`../languages/${language}-${name}.js`)).default);
-      if (Object.keys(fallback).length) Object.assign(fallback, (await import(`../languages/en-${name}.js`)).default);
+      Object.assign(catalogue, (await wordsIn(`${language}-${name}`)).default);
+      if (Object.keys(fallback).length) Object.assign(fallback, (await wordsIn(`en-${name}`)).default);
     })());
   }
   return needed.get(name);

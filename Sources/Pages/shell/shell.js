@@ -1,4 +1,5 @@
 // What stays while views come and go: gateway's state, ways to the views, the conversations, the bar that says when the line is cut.
+import * as conversationsView from "../views/conversations.js";
 import { ConversationList } from "../views/list.js";
 import { fill, icon, iconButton, make } from "../parts/page.js";
 import { clock, tellTimesAnew } from "../parts/numbers.js";
@@ -14,7 +15,7 @@ import { styled } from "./styled.js";
 
 const TABS = [["conversations", "chats"], ["nodes", "nodes"], ["map", "map"], ["air", "air"], ["gateway", "gateway"]];
 const views = {
-  conversations: () => import("../views/conversations.js"),
+  conversations: () => conversationsView,
   nodes: () => styled("nodes", import("../views/nodes.js")),
   map: () => styled("map", import("../views/map.js")),
   air: () => styled("air", import("../views/air.js")),
