@@ -114,6 +114,23 @@ import Timing
     #expect(hub.file(for: "/fleet", acceptsGzip: true)?.size == 2)
   }
 
+  @Test func `what is named by what is in it is asked for once, anything else each time`() throws {
+    let scratch = Scratch()
+    scratch.makeFolder("pages")
+    scratch.makeFolder("pages/packed")
+    for name in ["index.html", "app.js", "packed/app-ABCDEFGH.js", "packed/app-ABCDEFGH.js.gz"] {
+      _ = scratch.write("pages/\(name)", "x")
+    }
+    let files = try #require(PageFiles(folder: scratch.location("pages")))
+    for path in ["/", "/pages/app.js"] {
+      #expect(files.file(for: path, acceptsGzip: true)?.cacheControl == "no-cache", "\(path)")
+    }
+    for acceptsGzip in [true, false] {
+      let file = files.file(for: "/pages/packed/app-ABCDEFGH.js", acceptsGzip: acceptsGzip)
+      #expect(file?.cacheControl.hasSuffix("immutable") == true && file?.isGzip == acceptsGzip)
+    }
+  }
+
   // MARK: Sessions
 
   private func isIn(_ sessions: inout WebSessions, _ token: String, _ now: MonotonicTime) -> Bool {

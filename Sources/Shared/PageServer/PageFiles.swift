@@ -29,9 +29,11 @@ public struct PageFiles: Sendable {
     public let isGzip: Bool
     /// A browser may show it by itself, or run it beside a page: then its own policy holds.
     public let isDocument: Bool
+    /// For `Cache-Control`. Packed files are named by what is in them (`deploy/pages/pack`): a browser that has one need not ask again.
+    public let cacheControl: String
     private let descriptor: Int32
 
-    fileprivate init?(_ location: String, type: String, isGzip: Bool, isDocument: Bool) {
+    fileprivate init?(_ location: String, type: String, isGzip: Bool, isDocument: Bool, isFixed: Bool) {
       let descriptor = open(location, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)
       guard descriptor >= 0 else { return nil }
       var facts = stat()
@@ -45,6 +47,7 @@ public struct PageFiles: Sendable {
       self.type = type
       self.isGzip = isGzip
       self.isDocument = isDocument
+      cacheControl = isFixed ? "public, max-age=31536000, immutable" : "no-cache"
       size = facts.st_size
       let parts = [Int(facts.st_mtim.tv_sec), Int(facts.st_mtim.tv_nsec), size].map { String($0, radix: 16) }
       tag = "\"\(parts.joined(separator: "-"))\(isGzip ? "-gz" : "")\""
@@ -70,8 +73,11 @@ public struct PageFiles: Sendable {
     guard let name = Self.name(for: path, page: page), let type = Self.type(of: name) else { return nil }
     let location = "\(folder)/\(name)"
     let isPart = name != "worker.js" && ["text/javascript", "text/css"].contains { type.begins(with: $0) }
-    if acceptsGzip, let file = File(location + ".gz", type: type, isGzip: true, isDocument: !isPart) { return file }
-    return File(location, type: type, isGzip: false, isDocument: !isPart)
+    let isFixed = name.begins(with: "packed/")
+    func opened(_ location: String, isGzip: Bool) -> File? {
+      File(location, type: type, isGzip: isGzip, isDocument: !isPart, isFixed: isFixed)
+    }
+    return (acceptsGzip ? opened(location + ".gz", isGzip: true) : nil) ?? opened(location, isGzip: false)
   }
 
   /// Relative to the folder; `nil`: no such file can be there.

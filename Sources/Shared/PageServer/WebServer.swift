@@ -101,7 +101,7 @@ public final class WebServer {
     else { throw WebGuard.Refusal(status: 404, message: "not found: \(request.path)") }
     var headers = file.isDocument ? WebGuard.headers(tiles: tiles) : WebGuard.partHeaders
     headers.add("ETag", file.tag)
-    headers.add("Cache-Control", "no-cache")
+    headers.add("Cache-Control", file.cacheControl)
     headers.add("Vary", "Accept-Encoding")
     if request.headers.hasToken(file.tag, in: "If-None-Match") {
       return responder.respond(HTTPResponse(status: 304, headers: headers))

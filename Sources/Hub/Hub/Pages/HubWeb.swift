@@ -279,7 +279,7 @@ final class HubWeb: Sendable {
     var response = Response(status: .ok)
     Self.secure(&response, isPart: !file.isDocument)
     response.headers[.eTag] = file.tag
-    response.headers[.cacheControl] = "no-cache"
+    response.headers[.cacheControl] = file.cacheControl
     response.headers[.vary] = "Accept-Encoding"
     if request.headers[.ifNoneMatch]?.contains(file.tag) == true {
       response.status = .notModified
