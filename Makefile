@@ -1,11 +1,13 @@
 # Meshpost: the words are the same at the desk and in CI.
 
 PACKAGES := libsqlite3-dev libssl-dev libsodium-dev libdbus-1-3 libbluetooth-dev libpq-dev zlib1g-dev pkg-config ca-certificates
-DEB_PACKAGES := debhelper dpkg-dev lintian
+# What deploy/pages/pack makes the pages with.
+PAGE_PACKAGES := esbuild python3
+DEB_PACKAGES := debhelper dpkg-dev lintian $(PAGE_PACKAGES)
 SITE_PACKAGES := mkdocs mkdocs-material mandoc
 TEST_PACKAGES := python3 python3-venv curl openssl dbus-daemon mosquitto mosquitto-clients nats-server postgresql iproute2 tshark \
   openssh-server openssh-client groff-base man-db adduser zsh fish tmux nginx certbot python3-certbot-nginx pebble sqlite3 \
-  patroni etcd-server pgbouncer chromium chromium-driver prometheus
+  patroni etcd-server pgbouncer chromium chromium-driver prometheus esbuild
 SWIFT ?= swift
 PYTHON_ENV := .build/python
 HOME_ASSISTANT := .build/home-assistant
@@ -92,7 +94,6 @@ format:
 lint:
 	$(SWIFT) format lint --strict --recursive Sources Tests Benchmarks Package.swift
 	./Tests/tidy
-	@find Sources/Pages -name '*.js' -o -name '*.css' | while read -r file; do awk -f deploy/pages/lean.awk "$$file" >/dev/null || exit 1; done
 
 # What is missing is installed by its Debian name; nothing is asked of the network when all is there.
 define install_missing
@@ -121,7 +122,7 @@ machine:
 	@if [ "$$(uname -m)" = x86_64 ]; then $(MAKE) --no-print-directory machine-x86_64; \
 	else echo "machine: needs an x86-64 machine; its tests are skipped"; fi
 machine-x86_64:
-	$(call install_missing,debhelper dpkg-dev)
+	$(call install_missing,debhelper dpkg-dev $(PAGE_PACKAGES))
 	$(SWIFT) build $(RELEASE) --product meshpostd
 	$(SWIFT) build $(RELEASE) --product meshpost
 	./deploy/package

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """firstview.py PROGRAMS: how soon the pages show something on a slow line, in a real browser, and how much that takes.
 
-Between the browser and `meshpost web` lies Tests/Doubles/shapedline.py with 50 KB/s and a round trip of 100 ms, so it needs root; the files are those of the package, with
-a .gz beside each. Two addresses, each by a browser that has been nowhere yet and is signed in: the list of conversations, until it shows one; and a chat,
+Between the browser and `meshpost web` lies Tests/Doubles/shapedline.py with 50 KB/s and a round trip of 100 ms, so it needs root; the files are those of the package
+(`deploy/pages/pack`). Two addresses, each by a browser that has been nowhere yet and is signed in: the list of conversations, until it shows one; and a chat,
 until it shows a message; and the list opened again, with what the browser has kept. Beside each: the bare transfer of as many bytes by one request on the same line, in the same run.
 
     --runs 5  --rate 50000  --delay 0.05  --pages FOLDER  --verbose
@@ -153,7 +153,6 @@ class Site:
         """As deploy/package lays them out."""
         if self.options.pages:
             return self.options.pages
-        shutil.copytree(ROOT / "Sources/Pages", self.folder / "pages")
         subprocess.run([ROOT / "deploy/pages/pack", self.folder / "pages"], check=True)
         return self.folder / "pages"
 
