@@ -83,6 +83,12 @@ extension WholeProgramTests {
       }
       try gateway(rig, upstreams: ways.joined(separator: "\n"))
       try rig.startRadio()
+      // So that the hub knows it.
+      try rig.startGateway()
+      try rig.waitForSync()
+      try untilTrue("the hub to know it") { rig.askHub("GET", "/v1/gateways/valley")?.status == 200 }
+      rig.gateway?.send(SIGTERM)
+      #expect(try rig.gateway?.ended() == 0)
       for number in 1...3 {
         let command = #"{"command":"send","to":"Public","text":"word \#(number)"}"#
         #expect(rig.askHub("POST", "/v1/gateways/valley/commands", body: command)?.status == 202)
