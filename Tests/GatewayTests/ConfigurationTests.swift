@@ -180,6 +180,21 @@ import Transport
   }
 
   @Test(arguments: [
+    ("", "", ["one status_topic"]), ("status_topic = \"a\"", "status_topic = \"b\"", []),
+    ("client_id = \"c\"", "client_id = \"c\"\nstatus_topic = \"b\"", ["one client_id"]),
+    ("client_id = \"c\"", "client_id = \"d\"", ["one status_topic"]),
+  ]) func `what two upstreams must not share at one broker is warned of`(
+    _ one: String, _ other: String, _ words: [String]
+  ) throws {
+    let text = [("a", one, "b.example"), ("b", other, "b.example:1883"), ("c", one, "elsewhere.example")].map {
+      "[[upstream]]\nname = \"\($0.0)\"\nkind = \"mqtt\"\nurl = \"mqtt://\($0.2)\"\n\($0.1)\n"
+    }.joined()
+    let warnings = try parse(text).warnings.filter { $0.contains("at one broker") }
+    #expect(warnings.count == words.count, "\(warnings)")
+    for word in words { #expect(warnings.contains { $0.contains(word) }, "\(word): \(warnings)") }
+  }
+
+  @Test(arguments: [
     ("url = \"http://hub.example\"\ntoken_file = \"t\"", "the token is sent over the network unencrypted"),
     ("url = \"http://127.0.0.1:8787\"\ntoken_file = \"t\"", ""), ("url = \"http://hub.example\"", ""),
     ("url = \"http://[::1]:8787\"\ntoken_file = \"t\"", ""),

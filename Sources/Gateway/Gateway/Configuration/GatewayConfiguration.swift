@@ -87,7 +87,7 @@ extension GatewayConfiguration {
         upstreams.append(added)
       }
       UpstreamSettings.separate(&upstreams)
-      warnings += rivals.map { "\(file): \($0)" }
+      warnings += (rivals + UpstreamSettings.sharedAtBrokers(upstreams)).map { "\(file): \($0)" }
       var relay = root.table("relay")
       warnIdle(&relay)
       warnings += lines(relay.warnings)

@@ -37,6 +37,29 @@ extension UpstreamSettings {
     return mqtt.publishes(to: read, takesCommands: !journal.allowed.isEmpty, gateway: gateway).map { ($0, read) }
   }
 
+  /// What two upstreams must not have in common at one broker, in words: a client's id, and the topic of their status.
+  public static func sharedAtBrokers(_ upstreams: [UpstreamSettings]) -> [String] {
+    var found: [String] = []
+    for (place, one) in upstreams.enumerated() {
+      guard case .mqtt(let mine) = one.kind, let broker = broker(one.url) else { continue }
+      for other in upstreams[..<place] {
+        guard case .mqtt(let theirs) = other.kind, let there = Self.broker(other.url), there.port == broker.port,
+          there.host.isExactly(broker.host)
+        else { continue }
+        let both = "the upstreams \"\(other.name)\" and \"\(one.name)\" have one"
+        if let id = mine.clientID, theirs.clientID?.isExactly(id) == true {
+          found.append("\(both) client_id at one broker, which disconnects each when the other comes: give one another")
+        }
+        if mine.observer == nil, theirs.observer == nil, mine.statusTopic == theirs.statusTopic {
+          found.append(
+            "\(both) status_topic at one broker: when either is cut off, it says \"offline\" for both: give one another"
+          )
+        }
+      }
+    }
+    return found
+  }
+
   /// Each knows where the others take commands.
   public static func separate(_ upstreams: inout [UpstreamSettings]) {
     let topics = upstreams.map(\.commandTopic)
