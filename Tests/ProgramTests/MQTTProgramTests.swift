@@ -134,7 +134,7 @@ extension WholeProgramTests {
       #expect(taken["ok"]?.bool == true && taken["id"]?.string == "a1", "\(taken)")
       try untilTrue("its delivery to be told: \(subscriber.lines.suffix(5))") {
         subscriber.lines.contains {
-          $0.hasPrefix("meshpost/hill/outgoing ") && $0.contains("broker/a1") && $0.contains("delivered")
+          $0.hasPrefix("meshpost/hill/outgoing ") && $0.contains("command/a1/") && $0.contains("delivered")
         }
       }
       #expect(try ask(#"{"id":"a1","command":"send","to":"r1","text":"again"}"#)["ok"]?.bool == true)
