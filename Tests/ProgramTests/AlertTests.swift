@@ -77,17 +77,20 @@ extension WholeProgramTests {
       try rig.waitForSync()
       rig.killRadio()
       try untilTrue("the alert: \(rig.gateway?.lines ?? [])") { try Self.open(rig) == ["radio_lost"] }
+      let posted = {
+        hook.lines.filter { $0.hasPrefix("got ") }.compactMap { try? JSONValue(parsing: String($0.dropFirst(4))) }
+      }
+      // Who was told of it has it from the disk: a kill before that commit is another case.
+      try untilTrue("it to be told: \(hook.lines)") { Self.told(posted()) == ["radio_lost begin"] }
       rig.gateway?.kill9()
       try rig.startGateway()
+      try untilTrue("the gateway to answer") { try rig.status() != nil }
       #expect(try Self.open(rig) == ["radio_lost"], "what was open is open")
       func events(_ topic: String) -> [JSONValue] {
         subscriber.lines.filter { $0.contains(topic) }.compactMap { line in
           // `try?`: other lines.
           try? JSONValue(parsing: String(line.split(separator: " ", maxSplits: 1).last ?? ""))
         }
-      }
-      let posted = {
-        hook.lines.filter { $0.hasPrefix("got ") }.compactMap { try? JSONValue(parsing: String($0.dropFirst(4))) }
       }
       try untilTrue("the begin everywhere: \(hook.lines) \(subscriber.lines.suffix(9))") {
         try Self.told(rig.hubRows("events")) == ["radio_lost begin"]
