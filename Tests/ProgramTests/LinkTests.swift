@@ -382,6 +382,7 @@ extension WholeProgramTests {
       }
       rig.gateway?.kill9()
       try rig.startGateway()
+      try untilTrue("the gateway to answer") { try rig.status() != nil }
       #expect(try late() != nil, "it is kept")
       let refused = try rig.meshpost("upstream", "remove", "hub")
       #expect(refused.code == 64 && refused.lines.joined().contains("gw.toml"), "\(refused.lines)")

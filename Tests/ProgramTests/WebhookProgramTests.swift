@@ -59,6 +59,7 @@ extension WholeProgramTests {
       try untilTrue("eight stored") { try rig.status()?["store"]?["messages"]?.integer == 8 }
       rig.gateway?.kill9()
       try rig.startGateway()
+      try untilTrue("the gateway to answer") { try rig.status() != nil }
       #expect(try rig.meshpost("upstream", "list").lines.first?.contains("paused") == true)
       #expect(hook.lines.count { $0.hasPrefix("got") } == 5)
       #expect(try rig.meshpost("upstream", "resume", "hook").code == 0)
