@@ -48,9 +48,9 @@ struct Pacer: Equatable {
   /// two do while the window is no longer than two.
   func parts(_ most: Int) -> Int { most == 1 ? 1 : most > 4 && window >= Self.dividedFrom ? 4 : 2 }
 
-  /// Bytes that may be under way. `hasArrived`: the other end's kernel has all that was sent, so the line is free, and only the answer is due. What any
-  /// path takes may follow then: while a hub's flush takes seconds, a message does not wait for the answer to the one before it.
-  func limit(hasArrived: Bool) -> Int { hasArrived ? max(window, known, Self.modest) : window }
+  /// Bytes that may be under way when the other end's kernel has all that was sent: the line is free, and only the answer is due. While a hub's flush
+  /// takes seconds, a message does not wait for the answer to the one before it.
+  var windowAfterArrival: Int { max(window, known, Self.modest) }
 
   /// A new connection: it begins with one event again, and is soon at half of what the one before had.
   mutating func reset() {

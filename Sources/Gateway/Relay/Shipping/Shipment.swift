@@ -124,9 +124,9 @@ struct Shipment {
     let whole = min(max(pacer.window / pacer.parts(window), 1), maxBytes)
     let bytes = credit.map { min(whole, $0) } ?? whole
     let portion = Portion(lane: lane, events: limit, bytes: bytes)
+    let then = bytesUnderWay + whole
     let fits =
-      flights.isEmpty || bytesUnderWay + whole <= pacer.window
-      || bytesUnderWay + whole <= pacer.limit(hasArrived: true) && hasArrived()
+      flights.isEmpty || then <= pacer.window || then <= pacer.windowAfterArrival && hasArrived()
     if fits, flights.count < max(1, window - 1) { return portion }
     // What comes first does not wait for what is below it: one batch of it may always be under way.
     let isAhead = flights.allSatisfy { $0.lane.isBelow(lane) }
