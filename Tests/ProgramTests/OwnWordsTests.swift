@@ -71,38 +71,33 @@ extension WholeProgramTests {
 
     @Test func `a command that comes by two upstreams is carried out once`() throws {
       let rig = try Rig()
+      let broker = try TestBroker(rig)
       try rig.startHub()
-      let ways = ["again", "third"].map { name in
-        """
-        [[upstream]]
-        name = "\(name)"
-        link = "\(name == "again" ? "http" : "live")"
-        url = "http://127.0.0.1:\(rig.hubPort)"
-        token_file = "\(rig.scratch.location("token"))"
-        """
+      // Both take commands on the default topic.
+      let ways = ["one", "other"].map {
+        "[[upstream]]\nname = \"\($0)\"\nkind = \"mqtt\"\nurl = \"mqtt://127.0.0.1:\(broker.port)\"\n"
       }
-      try gateway(rig, upstreams: ways.joined(separator: "\n"))
+      try gateway(rig, upstreams: ways.joined())
       try rig.startRadio()
-      // So that the hub knows it.
       try rig.startGateway()
       try rig.waitForSync()
-      try untilTrue("the hub to know it") { rig.askHub("GET", "/v1/gateways/valley")?.status == 200 }
-      rig.gateway?.send(SIGTERM)
-      #expect(try rig.gateway?.ended() == 0)
+      try untilTrue("both to have subscribed and published") {
+        let upstreams = try rig.status()?["upstreams"]?.array ?? []
+        return upstreams.count { $0["kind"]?.string == "mqtt" && $0["last_success"] != nil } == 2
+      }
       for number in 1...3 {
-        let command = #"{"command":"send","to":"Public","text":"word \#(number)"}"#
-        #expect(rig.askHub("POST", "/v1/gateways/valley/commands", body: command)?.status == 202)
+        let command = #"{"id":"c\#(number)","command":"send","to":"Public","text":"word \#(number)"}"#
+        let program = try Program(
+          "/usr/bin/mosquitto_pub", ["-p", "\(broker.port)", "-q", "1", "-t", "meshpost/valley/command", "-m", command])
+        #expect(try program.ended() == 0)
       }
-      try rig.startGateway()
-      try rig.waitForSync()
-      func done() throws -> [String] {
-        try rig.meshpost("journal", "--json").lines.map { try JSONValue(parsing: $0) }
-          .filter { $0["kind"]?.string == "command" && $0["body"]?["result"] != nil }
-          .compactMap { $0["body"]?["upstream"]?.string }
+      func done(_ upstream: String) throws -> Int {
+        try rig.meshpost("journal", "--json").lines.map { try JSONValue(parsing: $0) }.count {
+          $0["kind"]?.string == "command" && $0["body"]?["result"] != nil && $0["body"]?["upstream"]?.string == upstream
+        }
       }
-      try untilTrue("two upstreams to bring all three: \(try done())") {
-        let ways = try done()
-        return Set(ways).count(where: { way in ways.count(where: { $0 == way }) == 3 }) >= 2
+      try untilTrue("both to bring all three: \(try done("one")), \(try done("other"))") {
+        try done("one") == 3 && done("other") == 3
       }
       #expect(try sent(rig).compactMap { $0["text"]?.string }.sorted() == (1...3).map { "word \($0)" })
     }
