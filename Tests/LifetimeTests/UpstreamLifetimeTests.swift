@@ -85,7 +85,7 @@ import Timing
   }
 
   private func settings(_ kind: Int, _ port: UInt16, _ name: String) throws -> UpstreamSettings {
-    let journal = JournalUpstream.Settings(name: name, batchEvents: 4, fromStart: true)
+    let journal = Upstream.Settings(name: name, batchEvents: 4, fromStart: true)
     let url = "http://127.0.0.1:\(port)"
     switch kind {
     case 0:
@@ -119,7 +119,7 @@ import Timing
     let server = try Whim(on: loop, seed: seed)
     for round in 0..<1000 {
       let settings = try settings(Int.random(in: 0..<5, using: &random), server.port, "u\(round % 7)")
-      let upstream = try JournalUpstream(settings, store: store, on: loop, log: Log(level: .error, sink: { _, _ in }))
+      let upstream = try Upstream(settings, store: store, on: loop, log: Log(level: .error, sink: { _, _ in }))
       upstream.wake()
       for _ in 0..<Int.random(in: 0..<12, using: &random) {
         switch Int.random(in: 0..<14, using: &random) {

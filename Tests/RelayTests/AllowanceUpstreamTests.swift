@@ -15,6 +15,7 @@ private final class MeteredHub: Carrier {
   let kind = "hub"
   let place = "nowhere"
   let keepsConnection = true
+  let serverKeepsCount = true
   let window = 4
   let bytesSent: UInt64 = 0
   private(set) var lineBytes: UInt64 = 0
@@ -84,11 +85,11 @@ private final class MeteredHub: Carrier {
 
   private func upstream(
     daily: Int64? = 300_000, monthly: Int64? = nil, _ lines: @escaping (String) -> Void = { _ in }
-  ) throws -> JournalUpstream {
-    var settings = JournalUpstream.Settings(name: "hub", fromStart: true)
+  ) throws -> Upstream {
+    var settings = Upstream.Settings(name: "hub", fromStart: true)
     settings.filter = EventFilter(kinds: Set(EventKind.allCases.map(\.rawValue)))
     (settings.dailyBytes, settings.monthlyBytes) = (daily, monthly)
-    let upstream = try JournalUpstream(
+    let upstream = try Upstream(
       settings, carrier: hub, store: store, on: loop, log: Log(level: .info, sink: { _, line in lines(line) }))
     upstream.account?.zone = { _ in 0 }
     loop.afterTurn { [store, weak upstream] in

@@ -14,6 +14,7 @@ private final class Broker: Carrier {
   let kind = "mqtt"
   let place = "nowhere"
   let keepsConnection = true
+  let serverKeepsCount = false
   let bytesSent: UInt64 = 0
   var took: (JournalEvent) -> Void = { _ in }
 
@@ -42,7 +43,7 @@ private final class Hour {
   let loop: EventLoop
   let store: Store
   let broker = Broker()
-  private(set) var upstream: JournalUpstream?
+  private(set) var upstream: Upstream?
   private(set) var commits = 0
   private var timer: LoopTimer?
 
@@ -50,8 +51,8 @@ private final class Hour {
     loop = EventLoop(on: machine)
     store = try Store(Store.Settings(location: scratch.location("gw.db"), profile: profile), clocks: machine)
     let filter = EventFilter(kinds: ["message", "advert", "packet", "command"])
-    upstream = try JournalUpstream(
-      JournalUpstream.Settings(name: "analyzer", filter: filter, fromStart: true), carrier: broker, store: store,
+    upstream = try Upstream(
+      Upstream.Settings(name: "analyzer", filter: filter, fromStart: true), carrier: broker, store: store,
       on: loop, log: Log())
     loop.afterTurn { [weak self] in
       guard let self else { return }

@@ -14,7 +14,7 @@ import Timing
 @Suite struct HookGapTests {
   /// A hook whose program asks for a retry while a file is there, and a journal that holds hardly anything.
   private final class Bench {
-    let scratch = Scratch(), loop = EventLoop(), store: Store, upstream: JournalUpstream
+    let scratch = Scratch(), loop = EventLoop(), store: Store, upstream: Upstream
     private(set) var logged: [String] = []
 
     init(kinds: Set<String>) throws {
@@ -35,14 +35,14 @@ import Timing
       filter.age = AgeLimit(oldest: 300, isStrict: true)
       final class Lines { var all: [String] = [] }
       let lines = Lines()
-      upstream = try JournalUpstream(
+      upstream = try Upstream(
         UpstreamSettings(
           kind: .hook(
             // What gets data from the air is never run as root.
             .init(
               run: [program], user: geteuid() == 0 ? "nobody" : nil, timeout: .seconds(10), memory: 1 << 28,
               replies: false, socket: "")),
-          journal: JournalUpstream.Settings(name: "hook/h", batchEvents: 1, filter: filter), url: program),
+          journal: Upstream.Settings(name: "hook/h", batchEvents: 1, filter: filter), url: program),
         store: store, on: loop, log: Log(level: .warning, sink: { _, line in lines.all.append(line) }))
       try store.keepOnlyCursors(of: ["hook/h"])
       loop.afterTurn { [unowned self] in

@@ -13,6 +13,7 @@ private final class Unreachable: Carrier {
   let kind = "hub"
   let place = "nowhere"
   let keepsConnection = true
+  let serverKeepsCount = true
   let bytesSent: UInt64 = 0
   private let loop: EventLoop
   private let listener: Int32
@@ -51,8 +52,8 @@ private final class Unreachable: Carrier {
   func `a connection that is being made is tried again when the line is said to be up`(_ sign: String) throws {
     let (loop, scratch) = (EventLoop(), Scratch(inMemory: true))
     let store = try Store(Store.Settings(location: scratch.location("gw.db")))
-    let upstream = try JournalUpstream(
-      JournalUpstream.Settings(name: "hub"), carrier: Unreachable(on: loop), store: store, on: loop,
+    let upstream = try Upstream(
+      Upstream.Settings(name: "hub"), carrier: Unreachable(on: loop), store: store, on: loop,
       log: Log(level: .error, sink: { _, _ in }))
     let idle = loop.watchCount
     upstream.wake()

@@ -19,7 +19,7 @@ private final class LongOutage {
   let loop = EventLoop()
   let store: Store
   private var servers: [HTTPServer] = []
-  private(set) var upstreams: [JournalUpstream] = []
+  private(set) var upstreams: [Upstream] = []
   var isAway = true
   /// By upstream: what it was sent, in order.
   var seqs: [[Int64]] = [[], []]
@@ -31,10 +31,10 @@ private final class LongOutage {
       let server = try HTTPServer(loopbackPort: 0, on: loop) { [unowned self] in self.answer(index, $0, $1) }
       servers.append(server)
       upstreams.append(
-        try JournalUpstream(
+        try Upstream(
           UpstreamSettings(
             kind: .hub(isLive: false, keepAlive: 300),
-            journal: JournalUpstream.Settings(name: "hub\(index)", fromStart: true),
+            journal: Upstream.Settings(name: "hub\(index)", fromStart: true),
             url: "http://127.0.0.1:\(server.port)", timeout: .seconds(5)),
           store: store, on: loop, log: Log(level: .error, sink: { _, _ in })))
     }

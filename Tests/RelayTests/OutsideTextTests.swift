@@ -59,7 +59,7 @@ private final class SlowHost: RelayHost {
     let mqtt = UpstreamSettings.MQTTSettings(
       clientID: clientID, topic: try TopicTemplate(topic), statusTopic: try TopicTemplate("s"),
       homeAssistantNotify: notify)
-    return UpstreamSettings(kind: .mqtt(mqtt), journal: JournalUpstream.Settings(name: "b"), url: "mqtt://host")
+    return UpstreamSettings(kind: .mqtt(mqtt), journal: Upstream.Settings(name: "b"), url: "mqtt://host")
   }
 
   @Test func `a topic that is written with another é is another one when the configuration is read anew`() throws {

@@ -12,12 +12,22 @@ import Timing
 @testable import HTTP
 @testable import Relay
 
+/// Keeps what an upstream finds out.
+final class RecordingObserver: UpstreamObserver {
+  var findings: [HistoryFinding] = []
+  var uncountedUpstreams: [String] = []
+  func upstreamTroubleChanged() {}
+  func upstreamAcknowledged() {}
+  func upstream(_ name: String, found finding: HistoryFinding) { findings.append(finding) }
+}
+
 /// A store, an upstream and a hub that does what a test wants, on one loop.
 final class Bench {
   let scratch = Scratch()
   let loop = EventLoop()
   let store: Store
-  var upstream: JournalUpstream!
+  var upstream: Upstream!
+  let observer = RecordingObserver()
   var server: HTTPServer!
   /// What the hub has: by epoch, seqs in order of arrival, every copy.
   var received: [String: [Int64]] = [:]
@@ -42,12 +52,13 @@ final class Bench {
     store = try Store(Store.Settings(location: scratch.location("gw.db"), journalMaxSize: journalMaxSize))
     server = try HTTPServer(loopbackPort: 0, on: loop) { [unowned self] in self.handle($0, $1) }
     let token = scratch.write("token", "secret-token-of-16\n")
-    upstream = try JournalUpstream(
+    upstream = try Upstream(
       UpstreamSettings(
         kind: .hub(isLive: false, keepAlive: 300),
-        journal: JournalUpstream.Settings(name: "hub", batchEvents: batchEvents),
+        journal: Upstream.Settings(name: "hub", batchEvents: batchEvents),
         url: "http://127.0.0.1:\(server.port)", tokenFile: token, timeout: timeout),
       store: store, on: loop, log: Log(level: .error, sink: { _, _ in }))
+    upstream.health.observer = observer
     try store.keepOnlyCursors(of: ["hub"])
     loop.afterTurn { [unowned self] in
       store.commit()
@@ -171,7 +182,7 @@ final class Bench {
     bench.append(12)
     bench.run(until: { bench.upstream.status.state == .waiting }, "it is away")
     if other != "none" { bench.store.write { store throws(SQLiteError) in try store.setCursor(of: "other", to: 12) } }
-    if other == "a broker" { bench.upstream.unrelated = { ["other"] } }
+    if other == "a broker" { bench.observer.uncountedUpstreams = ["other"] }
     bench.greetings = [#"{"acknowledged":9,"lanes":{"messages":9}}"#]
     bench.run(impatiently: { bench.isDelivered }, "delivered")
     #expect(bench.here == (other == "a hub" ? Array(1...12) : Array(10...12)))

@@ -69,7 +69,7 @@ import Timing
 
   @Test func `the first batch has one event, and nothing else is under way`() {
     var shipment = Shipment(maxEvents: 200)
-    shipment.greetingSent()
+    shipment.asks()
     shipment.greeted()
     let demand = Shipment.Demand(lanes: ByLane(all: true))
     #expect(
@@ -82,7 +82,7 @@ import Timing
 
   @Test func `what has arrived leaves the line free, up to what any path takes`() {
     var shipment = Shipment(maxEvents: 200)
-    shipment.greetingSent()
+    shipment.asks()
     shipment.greeted()
     let demand = Shipment.Demand(lanes: ByLane(all: true))
     let now = MonotonicTime(seconds: 0)
@@ -109,18 +109,18 @@ import Timing
   }
 
   @Test func `a refused batch makes only those of its lane void`() {
-    var (shipment, random) = (Shipment(maxEvents: 200), SeededRandom(seed: 3))
+    var shipment = Shipment(maxEvents: 200)
     let now = MonotonicTime(seconds: 0)
-    shipment.greetingSent()
+    shipment.asks()
     shipment.greeted()
     for lane in [Lane.nodes, .messages, .nodes] {
       shipment.sent(Shipment.Flight(lane: lane, events: 2, bytes: 700), now: now)
     }
-    let answer = shipment.answered(.refused(status: 422, reason: "no"), after: 0, now: now, using: &random)
+    let answer = shipment.answered(.refused(status: 422, reason: "no"), after: 0, now: now)
     #expect(answer == .keep)
     #expect(shipment.flights.map(\.lane) == [.messages])
     #expect(shipment.limit == 1)
-    _ = shipment.answered(.retry(reason: "later", after: nil), after: 0, now: now, using: &random)
+    _ = shipment.answered(.retry(reason: "later", after: nil), after: 0, now: now)
     #expect(shipment.flights.isEmpty)
   }
 }

@@ -11,7 +11,6 @@ struct SimulatedLine {
   var rate: Double
   let delay: Duration
   var shipment: Shipment
-  var random = SeededRandom(seed: 1)
   var now = MonotonicTime(seconds: 0)
   /// Events of each lane that wait, and their size.
   var waiting = ByLane(all: 0)
@@ -37,7 +36,7 @@ struct SimulatedLine {
   init(rate: Double, delay: Duration = .milliseconds(300), window: Int = 4) {
     (self.rate, self.delay, self.window) = (rate, delay, window)
     shipment = Shipment(maxEvents: 200)
-    shipment.greetingSent()
+    shipment.asks()
     shipment.greeted()
   }
 
@@ -46,10 +45,10 @@ struct SimulatedLine {
   }
 
   private mutating func send() {
-    while case .send(let portion) = shipment.next(
-      Shipment.Demand(lanes: lanes), now: now, window: window,
-      hasArrived: flights.allSatisfy { passed($0.arrives, delay) <= now })
-    {
+    while true {
+      let hasArrived = flights.allSatisfy { passed($0.arrives, delay) <= now }
+      let next = shipment.next(Shipment.Demand(lanes: lanes), now: now, window: window, hasArrived: hasArrived)
+      guard case .send(let portion) = next else { break }
       let count = max(1, min(portion.events, waiting[portion.lane], portion.bytes / eventSize))
       waiting[portion.lane] -= count
       let flight = Shipment.Flight(lane: portion.lane, events: count, bytes: count * eventSize)
@@ -92,7 +91,7 @@ struct SimulatedLine {
         messagesAnsweredAt += Array(repeating: now, count: first.flight.events)
       }
       _ = shipment.answered(
-        .acknowledged(through: acknowledged), after: acknowledged - 1, window: window, now: now, using: &random)
+        .acknowledged(through: acknowledged), after: acknowledged - 1, window: window, now: now)
     }
   }
 }

@@ -18,7 +18,7 @@ import Timing
     let loop = EventLoop(on: InventedMachine())
     let store: Store
     let server: StandingServer
-    private(set) var upstream: JournalUpstream!
+    private(set) var upstream: Upstream!
     var lines: [String] = []
 
     init(_ way: Way, _ fault: StandingServer.Fault, isSecure: Bool = false, commands: Bool = false) throws {
@@ -35,9 +35,9 @@ import Timing
           (.webhook(secretFile: nil, template: nil, contentType: "application/json", batches: false), "http")
         case .mqtt5, .mqtt3: (.mqtt(mqtt), "mqtt")
         }
-      let journal = JournalUpstream.Settings(
+      let journal = Upstream.Settings(
         name: "up", batchEvents: 1, fromStart: true, allowed: commands ? ["send"] : [])
-      upstream = try JournalUpstream(
+      upstream = try Upstream(
         UpstreamSettings(
           kind: kind, journal: journal, url: "\(scheme)\(isSecure ? "s" : "")://127.0.0.1:\(server.port)",
           timeout: .seconds(10)),

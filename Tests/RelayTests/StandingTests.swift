@@ -32,7 +32,7 @@ import Testing
     return rows
   }
 
-  private func states(_ rows: [ConversationRow], _ upstream: JournalUpstream) throws -> [MessageStanding.State] {
+  private func states(_ rows: [ConversationRow], _ upstream: Upstream) throws -> [MessageStanding.State] {
     try rows.map { try upstream.standing(of: $0).state }
   }
 
@@ -78,8 +78,8 @@ import Testing
     #expect(try standing == MessageStanding(upstream: "hub", state: .acknowledged, isCurrent: true))
   }
 
-  private func upstream(_ bench: Bench, _ journal: JournalUpstream.Settings) throws -> JournalUpstream {
-    try JournalUpstream(
+  private func upstream(_ bench: Bench, _ journal: Upstream.Settings) throws -> Upstream {
+    try Upstream(
       UpstreamSettings(
         kind: .hub(isLive: false, keepAlive: 300), journal: journal, url: "http://127.0.0.1:\(bench.server.port)",
         tokenFile: bench.scratch.location("token"), timeout: .seconds(5)),

@@ -38,7 +38,7 @@ import Testing
       topic: try TopicTemplate(topic), statusTopic: try TopicTemplate("s"),
       commandTopic: try TopicTemplate(commands ?? "unused"))
     return UpstreamSettings(
-      kind: .mqtt(mqtt), journal: JournalUpstream.Settings(name: name, allowed: commands == nil ? [] : ["send"]),
+      kind: .mqtt(mqtt), journal: Upstream.Settings(name: name, allowed: commands == nil ? [] : ["send"]),
       url: "mqtt://host")
   }
 

@@ -11,10 +11,8 @@ import Testing
     #"{"acknowledged":12,"lanes":{"messages":12},"digests":{"messages":"0123456789abcdef"}}"#
 
   /// `had`: so many events were delivered here before the server went away, and the journal was trimmed.
-  private func bench(had: Int) throws -> (bench: Bench, findings: () -> [HistoryFinding]) {
+  private func bench(had: Int) throws -> Bench {
     let bench = try Bench(journalMaxSize: 2000)
-    var findings: [HistoryFinding] = []
-    bench.upstream.historyFound = { findings.append($0) }
     bench.append(had)
     bench.run(until: { bench.isDelivered }, "delivered")
     bench.answers = [bench.answer(503)]
@@ -28,25 +26,27 @@ import Testing
     }
     #expect(oldest > (had > 0 ? 13 : 1), "beyond what the server has")
     bench.greetings = [Self.welcome]
-    return (bench, { findings })
+    return bench
   }
 
   @Test func `of what is no longer here a conflict is taken for granted where nothing shows that there is none`() throws
   {
-    let (bench, findings) = try bench(had: 5)
+    let bench = try bench(had: 5)
     let (epoch, oldest) = (bench.store.epoch, bench.store.journalSize.oldest)
     bench.run(impatiently: { bench.upstream.status.pending == 0 }, "delivered")
     #expect(bench.store.epoch != epoch)
     #expect(bench.gaps.map(\.0) == [6] && bench.gaps.map(\.1) == [oldest - 1], "\(bench.gaps)")
-    guard case .conflict(_, let events) = findings().first else { return #expect(Bool(false), "\(findings())") }
-    #expect(findings().count == 1 && events == 66 - oldest)
+    guard case .conflict(_, let events) = bench.observer.findings.first else {
+      return #expect(Bool(false), "\(bench.observer.findings)")
+    }
+    #expect(bench.observer.findings.count == 1 && events == 66 - oldest)
   }
 
   @Test func `a server that was away for long, and has what it acknowledged, is not at odds`() throws {
-    let (bench, findings) = try bench(had: 12)
+    let bench = try bench(had: 12)
     let (epoch, oldest) = (bench.store.epoch, bench.store.journalSize.oldest)
     bench.run(impatiently: { bench.upstream.status.pending == 0 }, "delivered")
-    #expect(bench.store.epoch == epoch && findings().isEmpty)
+    #expect(bench.store.epoch == epoch && bench.observer.findings.isEmpty)
     #expect(bench.gaps.map(\.0) == [13] && bench.gaps.map(\.1) == [oldest - 1], "\(bench.gaps)")
   }
 
@@ -54,7 +54,7 @@ import Testing
   func `a server that is an older copy of itself is told of all that is gone, what it had acknowledged, too`(
     _ has: Int64
   ) throws {
-    let (bench, findings) = try bench(had: 12)
+    let bench = try bench(had: 12)
     let (epoch, oldest) = (bench.store.epoch, bench.store.journalSize.oldest)
     bench.greetings = [
       has == 0
@@ -63,13 +63,14 @@ import Testing
     ]
     bench.run(impatiently: { bench.upstream.status.pending == 0 }, "delivered")
     // What it never had was counted when it was deleted.
-    #expect(bench.store.epoch == epoch && findings() == [.lost(events: 12 - has)], "\(findings())")
+    #expect(
+      bench.store.epoch == epoch && bench.observer.findings == [.lost(events: 12 - has)], "\(bench.observer.findings)")
     #expect(bench.gaps.map(\.0) == [has + 1] && bench.gaps.map(\.1) == [oldest - 1], "\(bench.gaps)")
   }
 
   @Test(arguments: [12, 0])
   func `an upstream that comes later and asks for the whole journal is told of all that is gone`(_ had: Int) throws {
-    let (bench, _) = try bench(had: had)
+    let bench = try bench(had: had)
     let oldest = bench.store.journalSize.oldest
     let (cursor, _) = try bench.store.openCursor(of: "late", fromStart: true)
     let batch = try Batch(
@@ -86,8 +87,6 @@ import Testing
   @Test(arguments: [true, false])
   func `what was under way when the journal deleted it is not lost where it has arrived`(_ isAnswered: Bool) throws {
     let bench = try Bench(journalMaxSize: 2000)
-    var arrived: Int64 = 0
-    bench.upstream.historyFound = { if case .arrived(let events) = $0 { arrived += events } }
     var (deleted, doubtful): (Int64, Int64) = (0, 0)
     bench.answers = [
       { bench.take($0, $1) },
@@ -111,7 +110,7 @@ import Testing
     let told = bench.gaps.reduce(0) { $0 + $1.1 - $1.0 + 1 }
     let messages = Set(bench.received.values.joined()).subtracting(bench.gaps.map(\.1))
     #expect(told == 60 - messages.count && told == deleted - 4, "\(bench.gaps) \(bench.received)")
-    #expect(doubtful == 4 && arrived == 4)
+    #expect(doubtful == 4 && bench.observer.findings == [.arrived(events: 4)])
     #expect(bench.upstream.status.givenUp == told)
     #expect(try bench.store.givenUp()?.events == told)
   }
@@ -119,8 +118,6 @@ import Testing
   /// Of two hubs that a card which was put back is at odds with, the second answers when the first has had a new epoch begun.
   @Test func `what a server says of an epoch that has ended meanwhile is not judged, and it is asked anew`() throws {
     let bench = try Bench()
-    var findings: [HistoryFinding] = []
-    bench.upstream.historyFound = { findings.append($0) }
     bench.append(12)
     bench.run(until: { bench.isDelivered }, "delivered")
     bench.answers = [bench.answer(503)]
@@ -133,15 +130,13 @@ import Testing
       epoch = bench.store.epoch
     }
     bench.run(impatiently: { bench.upstream.status.pending == 0 }, "delivered")
-    #expect(bench.store.epoch == epoch && findings.isEmpty, "\(findings)")
+    #expect(bench.store.epoch == epoch && bench.observer.findings.isEmpty, "\(bench.observer.findings)")
     #expect(Set(bench.received.values.joined()).isSuperset(of: 1...72), "\(bench.received)")
   }
 
   /// As above, of a batch.
   @Test func `a conflict over an epoch that has ended meanwhile begins no other`() throws {
     let bench = try Bench()
-    var findings: [HistoryFinding] = []
-    bench.upstream.historyFound = { findings.append($0) }
     bench.append(12)
     bench.run(until: { bench.isDelivered }, "delivered")
     var epoch = ""
@@ -154,15 +149,13 @@ import Testing
     ]
     bench.append(60)
     bench.run(impatiently: { bench.isDelivered }, "delivered")
-    #expect(bench.store.epoch == epoch && findings.isEmpty, "\(findings)")
+    #expect(bench.store.epoch == epoch && bench.observer.findings.isEmpty, "\(bench.observer.findings)")
     #expect(Set(bench.received.values.joined()).isSuperset(of: 1...72), "\(bench.received)")
   }
 
   @Test(arguments: [5, 12])
   func `a server that has deleted the event at its position has ours only if it acknowledged it`(_ had: Int) throws {
     let bench = try Bench()
-    var findings: [HistoryFinding] = []
-    bench.upstream.historyFound = { findings.append($0) }
     bench.append(had)
     bench.run(until: { bench.isDelivered }, "delivered")
     let epoch = bench.store.epoch
@@ -171,7 +164,9 @@ import Testing
     bench.run(until: { bench.upstream.status.state == .waiting }, "it is away")
     bench.greetings = [#"{"acknowledged":12,"lanes":{"messages":12},"digests":{"messages":""}}"#]
     bench.run(impatiently: { bench.upstream.status.pending == 0 }, "delivered")
-    #expect((bench.store.epoch == epoch) == (had == 12) && findings.isEmpty == (had == 12), "\(findings)")
+    #expect(
+      (bench.store.epoch == epoch) == (had == 12) && bench.observer.findings.isEmpty == (had == 12),
+      "\(bench.observer.findings)")
     #expect(bench.gaps.isEmpty)
   }
 }

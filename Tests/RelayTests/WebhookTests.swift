@@ -25,7 +25,7 @@ private final class Hook {
   let loop = EventLoop()
   let store: Store
   private var server: HTTPServer!
-  private(set) var upstream: JournalUpstream!
+  private(set) var upstream: Upstream!
   private(set) var got: [Got] = []
   /// Statuses of the next answers; then 200.
   var statuses: [Int] = []
@@ -49,11 +49,11 @@ private final class Hook {
       responder.respond(HTTPResponse(status: status, body: []))
     }
     let secretFile = secret.map { scratch.write("secret", $0 + "\n") }
-    upstream = try JournalUpstream(
+    upstream = try Upstream(
       UpstreamSettings(
         kind: .webhook(
           secretFile: secretFile, template: template, contentType: "application/json", batches: batches),
-        journal: JournalUpstream.Settings(name: "hook", batchEvents: batches ? 100 : 1, filter: filter),
+        journal: Upstream.Settings(name: "hook", batchEvents: batches ? 100 : 1, filter: filter),
         url: "http://127.0.0.1:\(server.port)/hooks/secret-path", timeout: .seconds(5)),
       store: store, on: loop, log: Log(level: .notice, sink: { [weak self] in self?.logged.append($1) }))
     try store.keepOnlyCursors(of: ["hook"])

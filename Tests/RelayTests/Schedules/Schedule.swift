@@ -36,7 +36,7 @@ final class Schedule {
   private(set) var store: Store
   let hub: ScheduledServer
   let kind: Kind
-  private(set) var upstream: JournalUpstream?
+  private(set) var upstream: Upstream?
   private var random: SeededRandom
   private let seed: UInt64
   private var files = 0
@@ -69,13 +69,13 @@ final class Schedule {
   }
 
   func start() throws {
-    var settings = JournalUpstream.Settings(
+    var settings = Upstream.Settings(
       name: "hub", batchEvents: kind.batchEvents, batchBytes: 4096, fromStart: true, folds: kind.folds)
     settings.filter = EventFilter(kinds: Set(EventKind.allCases.map(\.rawValue)))
     settings.dailyBytes = kind.dailyBytes
-    upstream = try JournalUpstream(
+    upstream = try Upstream(
       settings, carrier: hub, store: store, on: loop, log: Log(level: .error, sink: { _, _ in }))
-    upstream?.random = SeededRandom(seed: seed &+ 2)
+    upstream?.shipment.random = SeededRandom(seed: seed &+ 2)
     upstream?.account?.zone = { _ in 0 }
     upstream?.wake()
   }

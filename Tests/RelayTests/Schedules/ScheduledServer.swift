@@ -44,6 +44,7 @@ final class ScheduledServer: Carrier {
   }
 
   let kind: String
+  var serverKeepsCount: Bool { kind == "hub" }
   let place = "nowhere"
   let window: Int
   /// A broker says of each event whether it takes it, and has those behind one that it does not take.

@@ -45,7 +45,7 @@ struct RelayAPI {
     return .done
   }
 
-  private func upstream(_ request: HTTPRequest) throws(Refusal) -> any Upstream {
+  private func upstream(_ request: HTTPRequest) throws(Refusal) -> Upstream {
     let name = request.query["upstream"] ?? ""
     if let found = relay.upstreams.first(where: { $0.name.isExactly(name) }) { return found }
     throw .notFound(.upstream(name, known: relay.upstreams.map(\.name)))
@@ -131,7 +131,7 @@ struct RelayAPI {
     return .json { $0.field("retried", count) }
   }
 
-  private func noLetter(_ seq: Int64, of upstream: any Upstream) -> Refusal {
+  private func noLetter(_ seq: Int64, of upstream: Upstream) -> Refusal {
     .notFound(.deadLetter(seq, upstream: upstream.name))
   }
 

@@ -47,7 +47,7 @@ enum HookConfiguration {
       kind: .hook(
         .init(
           run: run, user: user, timeout: .seconds(seconds), memory: memory, replies: replies, socket: socket)),
-      journal: JournalUpstream.Settings(
+      journal: Upstream.Settings(
         name: UpstreamSettings.hookPrefix + name, batchEvents: 1, filter: filter, fromStart: fromStart,
         allowed: replies ? ["send"] : [], commandsPerMinute: Int(perMinute)), url: program)
     hook.journal.commandsPerHour = Int(perHour)

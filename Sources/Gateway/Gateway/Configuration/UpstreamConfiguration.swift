@@ -60,7 +60,7 @@ enum UpstreamConfiguration {
     let batches = if case .webhook(_, _, _, let batches) = details { batches } else { true }
     var upstream = UpstreamSettings(
       kind: details,
-      journal: JournalUpstream.Settings(
+      journal: Upstream.Settings(
         name: name, batchEvents: batches ? Int(events) : 1, batchBytes: Int(bytes), filter: kept,
         fromStart: fromStart, allowed: allowed, commandsPerMinute: Int(perMinute), folds: folds),
       url: url, tokenFile: token, authorities: authorities, timeout: .seconds(timeout))
@@ -138,8 +138,8 @@ enum UpstreamConfiguration {
 
   private static func allowed(_ table: inout TOMLReader) -> Set<String> {
     guard let words = table.optionalStrings("allow") else { return ["send"] }
-    for word in words where !JournalUpstream.Settings.knownRights.contains(word) {
-      let known = JournalUpstream.Settings.knownRights.joined(separator: ", ")
+    for word in words where !Upstream.Settings.knownRights.contains(word) {
+      let known = Upstream.Settings.knownRights.joined(separator: ", ")
       table.note("allow", "\"\(word)\" is not allowed: expected \(known)")
     }
     return Set(words)

@@ -44,7 +44,7 @@ struct UpstreamFolder {
         let words = error.description
         lacks += words.split(separator: "\n").map(String.init)
         upstreams.append(
-          UpstreamSettings(kind: .unreadable(reason: words), journal: JournalUpstream.Settings(name: name), url: ""))
+          UpstreamSettings(kind: .unreadable(reason: words), journal: Upstream.Settings(name: name), url: ""))
       }
     }
     return (upstreams, lacks, warnings)

@@ -33,6 +33,8 @@ final class AllowanceAccount {
   /// What was written for an earlier period does not count.
   private var keeper: LoopTask?
   private var isTroubled = false
+  /// The next batch is larger than what is left.
+  var isShort = false
   /// Something was written down.
   var changed: () -> Void = {}
 

@@ -45,6 +45,7 @@ final class MQTTCarrier: MeteredCarrier {
   private static let maxLabel = 1024
 
   let kind = "mqtt"
+  let serverKeepsCount = false
   let keepsConnection = true
   let settings: Settings
   let client: MQTTClient
@@ -122,9 +123,11 @@ final class MQTTCarrier: MeteredCarrier {
 
   // MARK: Connecting
 
+  var needsRadio: Bool { settings.observer != nil || settings.token != nil }
+
   func greet() async -> Greeting {
     if client.isUp { client.close() }
-    if settings.observer != nil || settings.token != nil, radio?.facts == nil {
+    if needsRadio, radio?.facts == nil {
       return .failed(.retry(reason: "the feed's radio is unknown: no radio has been connected yet", after: nil))
     }
     if settings.token != nil, let problem = await obtainToken() { return .failed(.retry(reason: problem, after: nil)) }

@@ -14,6 +14,7 @@ import Timing
 /// crash. One at a time, so that order is kept.
 final class HookCarrier: Carrier {
   let kind = "hook"
+  let serverKeepsCount = false
   weak var commands: (any CommandTaker)?
   private let settings: UpstreamSettings.HookSettings
   private let name: String

@@ -92,7 +92,7 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
     guard let (endpoint, base) = HTTPEndpoint.parse(settings.server.url),
       case .tcp(let host, let port, let tls) = endpoint
     else {
-      throw JournalUpstream.SetupError(
+      throw Upstream.SetupError(
         description: "\(ServerAddress.shown(settings.server.url)) is not an http:// or https:// URL")
     }
     self.settings = settings
@@ -108,6 +108,10 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
   }
 
   var keepsConnection: Bool { true }
+  var serverKeepsCount: Bool { true }
+  var updatesSource: (any UpdatesSource)? { self }
+  /// Questions and states may not get through although events do.
+  var minorTrouble: String? { http.trouble ?? linkTrouble }
   var certificateExpiry: Int64? { tls?.peerExpiry ?? http.certificateExpiry }
   var window: Int { if case .live = way { hubWindow } else { 1 } }
 
@@ -123,7 +127,7 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
   }
 
   /// `live` or `http`; `nil`: neither yet.
-  var linkKind: String? {
+  var link: String? {
     switch way {
     case .live: "live"
     case .http: "http"

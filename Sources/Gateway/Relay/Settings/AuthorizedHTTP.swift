@@ -28,7 +28,7 @@ final class AuthorizedHTTP {
 
   init(_ settings: Settings, meter: TrafficMeter, on loop: EventLoop) throws {
     guard let (endpoint, path) = HTTPEndpoint.parse(settings.url, allowsQuery: settings.allowsQuery) else {
-      throw JournalUpstream.SetupError(
+      throw Upstream.SetupError(
         description: "\(ServerAddress.shown(settings.url)) is not an http:// or https:// URL")
     }
     var tls: TLSContext?

@@ -142,7 +142,7 @@ public struct UpstreamSettings: Equatable, Sendable {
   public static func broker(_ url: String) -> BrokerAddress? { BrokerAddress(url) }
 
   public var kind: Kind
-  public var journal: JournalUpstream.Settings
+  public var journal: Upstream.Settings
   public var url: String
   public var tokenFile: String?
   public var authorities: String?
@@ -153,7 +153,7 @@ public struct UpstreamSettings: Equatable, Sendable {
   public var version = ""
 
   public init(
-    kind: Kind, journal: JournalUpstream.Settings, url: String, tokenFile: String? = nil, authorities: String? = nil,
+    kind: Kind, journal: Upstream.Settings, url: String, tokenFile: String? = nil, authorities: String? = nil,
     timeout: Duration = .seconds(30)
   ) {
     self.kind = kind
@@ -223,10 +223,9 @@ extension UpstreamSettings {
   }
 }
 
-extension JournalUpstream {
+extension Upstream {
   /// Where the carrier cannot be built, the upstream is there and stopped: one bad file must not hold up the others.
   public convenience init(_ settings: UpstreamSettings, store: Store, on loop: EventLoop, log: Log) throws(StoreError) {
-    let stamps = settings.fileStamps()
     let build = { try Self.carrier(settings, store, loop, log) }
     let carrier: any Carrier
     do {
@@ -235,12 +234,6 @@ extension JournalUpstream {
       carrier = StoppedCarrier(settings, reason: "\(error)", build: build)
     }
     try self.init(settings.journal, carrier: carrier, store: store, on: loop, log: log)
-    built = (settings, stamps)
-  }
-
-  /// It is what these settings and the files that they name make of it: it need not be rebuilt.
-  func isBuilt(from settings: UpstreamSettings) -> Bool {
-    !isClosed && built.map { $0.settings.isExactly(settings) && $0.stamps == settings.fileStamps() } ?? false
   }
 
   private static func carrier(

@@ -4,7 +4,7 @@ import EventLoop
 import Sockets
 import Store
 
-/// How batches get to one kind of server. What is sent, when, and what becomes of it, is `JournalUpstream`'s.
+/// How batches get to one kind of server. What is sent, when, and what becomes of it, is `Upstream`'s.
 ///
 /// One thing at a time: the next `greet` comes when everything else was answered, and up to `window` calls of `carry` may be
 /// under way, which are answered in order. A batch that is refused makes those of its lane behind it void, and anything else but an acknowledgement
@@ -19,6 +19,18 @@ protocol Carrier: AnyObject {
   var mayTakeInPart: Bool { get }
   /// The connection is kept while there is nothing to send, and opened again when it is lost.
   var keepsConnection: Bool { get }
+  /// The server counts what it has, and says so when it is greeted (`Greeting.has`): its cursor need not be on disk at once.
+  var serverKeepsCount: Bool { get }
+  /// What the server has for gateways beside acknowledgements; `nil`: nothing.
+  var updatesSource: (any UpdatesSource)? { get }
+  /// The radio, for a carrier that tells of it or has it sign.
+  var radio: (any RadioAccess)? { get set }
+  /// A greeting fails until a radio was connected.
+  var needsRadio: Bool { get }
+  /// How it is connected, for people: `live` or `http`; `nil`: there is one way.
+  var link: String? { get }
+  /// What is wrong beside the events, which are delivered; `nil`: nothing.
+  var minorTrouble: String? { get }
   /// Who takes in what the server asks for.
   var commands: (any CommandTaker)? { get set }
   /// The other end's kernel has all that was sent. False also where nobody can tell.
@@ -39,6 +51,12 @@ protocol Carrier: AnyObject {
   /// After a greeting: takes what comes, until the connection is lost or should be made anew. Where nothing is kept, it waits for ever.
   func hold() async throws(CancellationError) -> ConnectionEnd
   func carry(_ batch: Batch) async -> Verdict
+  /// The newest state of its name, for a server that shows it.
+  func setState(_ name: String, _ body: [UInt8])
+  /// The network has changed: a kept connection has to show that it still works.
+  func probe()
+  /// The carrier that is to take the place of this one; `nil`: none.
+  func replacement() -> (any Carrier)?
   /// Sends a test that is not an event.
   func test() async -> Verdict
   func close()
@@ -63,6 +81,13 @@ protocol CommandTaker: AnyObject {
 
 extension Carrier {
   var keepsConnection: Bool { false }
+  var updatesSource: (any UpdatesSource)? { nil }
+  var needsRadio: Bool { false }
+  var link: String? { nil }
+  var minorTrouble: String? { nil }
+  func setState(_ name: String, _ body: [UInt8]) {}
+  func probe() {}
+  func replacement() -> (any Carrier)? { nil }
   var hasArrived: Bool { false }
   var lineBytes: UInt64 { bytesSent }
   func alarm(after bytes: Int64, _ call: @escaping () -> Void) {}
@@ -72,6 +97,11 @@ extension Carrier {
   var commands: (any CommandTaker)? {
     get { nil }
     // Nothing comes this way.
+    set {}
+  }
+  var radio: (any RadioAccess)? {
+    get { nil }
+    // It says nothing of a radio.
     set {}
   }
 

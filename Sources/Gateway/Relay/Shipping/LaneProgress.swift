@@ -10,6 +10,8 @@ struct LaneProgress {
   var taken: Int64
   /// The server has taken some since the cursor was written last.
   var isAhead = false
+  /// Read and under way up to here; 0: nothing is.
+  var underWay: Int64 = 0
   /// The last event that the server has by its own count, and the last one that it was sent.
   var serverHas: Int64 = 0
   var lastSent: Int64 = 0
@@ -31,4 +33,7 @@ struct LaneProgress {
   var countedFrom: Int64 = 0
 
   init(cursor: Int64) { (self.cursor, taken) = (cursor, cursor) }
+
+  /// The journal was read up to here.
+  var readThrough: Int64 { max(taken, underWay) }
 }

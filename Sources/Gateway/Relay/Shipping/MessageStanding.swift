@@ -40,8 +40,15 @@ extension Relay {
   }
 }
 
-extension JournalUpstream {
+extension Upstream {
+  /// What it has of a message.
   public func standing(of message: ConversationRow) throws(StoreError) -> MessageStanding {
+    try journal.standing(of: message)
+  }
+}
+
+extension JournalReader {
+  fileprivate func standing(of message: ConversationRow) throws(StoreError) -> MessageStanding {
     let events =
       switch message {
       case .received(let stored): try store.events(ofMessage: stored.id)
@@ -50,7 +57,7 @@ extension JournalUpstream {
     var standing = MessageStanding(upstream: name, state: .unknown)
     guard let events else { return standing }
     guard let text = textEvent(events, of: message) else {
-      var filter = settings.filter
+      var filter = filter
       filter.endsOnly = false
       standing.state = try filter.passes(event(events.text, of: message), store) ? .waiting : .filtered
       return standing
@@ -70,7 +77,7 @@ extension JournalUpstream {
 
   /// The event by which this server gets the text; `nil`: there is none yet, as the message has not ended.
   private func textEvent(_ events: MessageEvents, of message: ConversationRow) -> Int64? {
-    guard case .sent = message, settings.filter.endsOnly, events.text > store.wholeEndsFrom else { return events.text }
+    guard case .sent = message, filter.endsOnly, events.text > store.wholeEndsFrom else { return events.text }
     return events.ended
   }
 
@@ -82,14 +89,14 @@ extension JournalUpstream {
     }
     let isTaken = seq <= lanes.messages.taken
     if seq <= beginning { return .filtered }
-    if !settings.filter.passesAll || !isTaken && settings.filter.age != nil {
+    if !filter.passesAll || !isTaken && filter.age != nil {
       let event = try event(seq, of: message)
-      guard try settings.filter.passes(event, store) else { return .filtered }
-      if !isTaken, let present, settings.filter.age?.passes(event, present) == false { return .filtered }
+      guard try filter.passes(event, store) else { return .filtered }
+      if !isTaken, let present, filter.age?.passes(event, present) == false { return .filtered }
     }
     guard isTaken else { return seq <= store.deletedThrough.messages ? .lost : .waiting }
     if seq <= (try store.missedThrough(name)) { return .unknown }
-    return settings.filter.age == nil ? .acknowledged : .passed
+    return filter.age == nil ? .acknowledged : .passed
   }
 
   /// The event as it is, or was, in the journal.

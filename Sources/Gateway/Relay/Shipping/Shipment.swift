@@ -11,17 +11,36 @@ import Timing
 ///        └───────── waiting (1 s … 5 min, or what Retry-After says)
 ///      busy: as waiting, but the connection stays; then ready
 ///      stopped: 401, 403; asked again every 5 min, or when told
+///      testing: an operator has the server asked; nothing else ends it
+///
+/// A `Hold` keeps back what the state would permit.
 struct Shipment {
   enum State: Equatable {
     /// What the server has is not known yet: ask it.
     case greeting
-    /// The server is being asked what it has, or tested.
+    /// The server is being asked what it has.
     case asking
+    /// An operator has the server asked, and nothing else is said to it meanwhile.
+    case testing
     case ready
     case waiting(until: MonotonicTime, reason: String)
     /// As `waiting`, and then as `ready`: the server keeps the connection, and said when to come back.
     case busy(until: MonotonicTime, reason: String)
     case stopped(until: MonotonicTime, reason: String)
+  }
+
+  /// Why nothing is sent although the server takes events.
+  enum Hold: Hashable {
+    /// An operator has paused the upstream.
+    case paused
+    /// A dead letter is on its way to disk: the cursor must be behind it first.
+    case burying
+    /// The cursor is on its way to disk, and events that could be folded wait for that.
+    case keepingCursor
+    /// The allowance permits nothing: the connection is closed.
+    case resting
+    /// The connection is to be made anew once nothing is under way.
+    case outdated
   }
 
   /// What there is to do.
@@ -81,6 +100,7 @@ struct Shipment {
   static let soon: Duration = .seconds(10)
 
   private(set) var state: State = .greeting
+  private(set) var holds: Set<Hold> = []
   /// In the order in which they were sent, and are answered.
   private(set) var flights: [Flight] = []
   /// Events of a batch: fewer after one that was refused or over which the server hung up.
@@ -93,6 +113,8 @@ struct Shipment {
   private var backoff = Backoff(first: RetryPolicy.first, limit: RetryPolicy.limit)
   /// Connections that ended: what each took sets `backoff` back, and each costs a greeting.
   private var ends = Ration(most: 32, oneIn: .seconds(10))
+  /// Randomness of the pauses between attempts.
+  var random = SeededRandom(seed: .random(in: .min ... .max))
 
   /// `maxEvents`, `maxBytes`: of a batch.
   init(maxEvents: Int, maxBytes: Int = 65536) {
@@ -102,11 +124,15 @@ struct Shipment {
   }
 
   /// `window`: batches that may be under way at once. `hasArrived`: nothing of what was sent is on the line any more.
-  func next(
+  mutating func next(
     _ demand: Demand, now: MonotonicTime, window: Int = 1, hasArrived: @autoclosure () -> Bool = false
   ) -> Next {
+    if isHeld { return .nothing }
+    came(to: now)
+    var demand = demand
+    if holds.contains(.outdated) { demand.lanes = ByLane(all: false) }
     switch state {
-    case .asking: return .nothing
+    case .asking, .testing: return .nothing
     case .waiting(let until, _), .stopped(let until, _):
       if now < until { return .wake(at: until) }
       return demand.isSome ? .greet : .nothing
@@ -137,22 +163,36 @@ struct Shipment {
   func isResting(now: MonotonicTime) -> Bool {
     switch state {
     case .waiting(let until, _), .busy(let until, _), .stopped(let until, _): now < until
-    case .greeting, .asking, .ready: false
+    case .greeting, .asking, .testing, .ready: false
     }
   }
+
+  /// A dead letter may be sent again: nothing is under way, and nothing holds it back.
+  var mayRetryLetter: Bool {
+    state == .ready && flights.isEmpty && !isHeld && !holds.contains(.outdated)
+  }
+
+  /// A pause of a server that keeps its connection may have ended; one that is outdated ends when nothing is under way.
+  mutating func came(to now: MonotonicTime) {
+    if case .busy(let until, _) = state, now >= until { state = .ready }
+    if holds.contains(.outdated), flights.isEmpty { greetAgain() }
+  }
+
+  /// Nothing is done before something else happens.
+  var isHeld: Bool { state == .testing || holds.contains(.paused) || holds.contains(.burying) }
 
   /// No connection is known to work, and none is being opened.
   var isDisconnected: Bool {
     switch state {
     case .greeting, .waiting, .stopped: true
-    case .asking, .ready, .busy: false
+    case .asking, .testing, .ready, .busy: false
     }
   }
 
-  /// A pause of a server that keeps its connection may have ended.
-  mutating func came(to now: MonotonicTime) {
-    if case .busy(let until, _) = state, now >= until { state = .ready }
-  }
+  // MARK: Holds
+
+  mutating func hold(_ hold: Hold) { holds.insert(hold) }
+  mutating func release(_ released: Set<Hold>) { holds.subtract(released) }
 
   /// `waiting`: lanes that have more.
   mutating func sent(_ flight: Flight, waiting: ByLane<Bool> = ByLane(all: false), now: MonotonicTime) {
@@ -162,8 +202,10 @@ struct Shipment {
     if !flight.isDeadLetter { shares.sent(flight.bytes, in: flight.lane, waiting: waiting) }
   }
 
-  mutating func greetingSent() {
-    state = .asking
+  /// The server is asked what it has, or is tested for an operator: on a new connection.
+  mutating func asks(isTest: Bool = false) {
+    state = isTest ? .testing : .asking
+    holds.subtract([.resting, .outdated])
     flights = []
   }
 
@@ -173,19 +215,31 @@ struct Shipment {
     pacer.reset()
   }
 
+  /// The test has ended.
+  mutating func tested() {
+    if state == .testing { greetAgain() }
+  }
+
+  /// A greeting, the connection or the disk failed, and with it all that was under way.
+  mutating func failed(_ verdict: Verdict, now: MonotonicTime) {
+    // What a test finds is told by its own answer; the server is asked anew after it.
+    guard state != .testing else { return }
+    flights = []
+    _ = answered(verdict, after: .max, now: now)
+  }
+
   /// The batch that was sent first is answered; without one, a greeting. With anything but an acknowledgement those of its lane behind it
   /// are void; with anything but an acknowledgement or a refusal, all of them: they are sent again.
   ///
   /// `cursor`: what the server had before. `isUrgent`: it is looked into over which event the server hangs up; the next try comes soon.
   mutating func answered(
-    _ verdict: Verdict, after cursor: Int64, isUrgent: Bool = false, window: Int = 1, now: MonotonicTime,
-    using random: inout some RandomNumberGenerator
+    _ verdict: Verdict, after cursor: Int64, isUrgent: Bool = false, window: Int = 1, now: MonotonicTime
   ) -> Consequence {
     let flight = flights.isEmpty ? nil : flights.removeFirst()
     switch verdict {
     case .acknowledged(let through):
       guard through > cursor || flight?.isDeadLetter ?? true else {
-        return wait("the server acknowledges nothing new (\(through))", nil, now: now, using: &random)
+        return wait("the server acknowledges nothing new (\(through))", nil, now: now)
       }
       backoff.reset()
       if state == .asking { state = .ready }
@@ -199,13 +253,13 @@ struct Shipment {
       }
       return .advance(to: through)
     case .refused(let status, let reason):
-      guard let flight else { return wait(reason, nil, now: now, using: &random) }
+      guard let flight else { return wait(reason, nil, now: now) }
       flights.removeAll { $0.lane == flight.lane }
       guard flight.events > 1 else { return .bury(status: status, reason: reason) }
       limit = max(1, flight.events / 2)
       return .keep
-    case .diverged(let reason): return wait(reason, nil, now: now, using: &random)
-    case .retry(let reason, let after): return wait(reason, after, now: now, using: &random)
+    case .diverged(let reason): return wait(reason, nil, now: now)
+    case .retry(let reason, let after): return wait(reason, after, now: now)
     case .busy(let reason, let after):
       flights = []
       state = .busy(until: now + max(backoff.next(using: &random), after ?? .zero), reason: reason)
@@ -213,7 +267,7 @@ struct Shipment {
     case .hungUp(let reason):
       // Too much for the line, or for the server: less of it.
       if let flight, !flight.isDeadLetter { limit = max(1, min(limit, flight.events) / 4) }
-      return wait(reason, nil, most: isUrgent ? Self.soon : RetryPolicy.limit, now: now, using: &random)
+      return wait(reason, nil, most: isUrgent ? Self.soon : RetryPolicy.limit, now: now)
     case .stopped(let reason):
       state = .stopped(until: now + Self.stoppedFor, reason: reason)
       flights = []
@@ -228,8 +282,7 @@ struct Shipment {
   }
 
   private mutating func wait(
-    _ reason: String, _ after: Duration?, most: Duration = RetryPolicy.limit, now: MonotonicTime,
-    using random: inout some RandomNumberGenerator
+    _ reason: String, _ after: Duration?, most: Duration = RetryPolicy.limit, now: MonotonicTime
   ) -> Consequence {
     let pause = max(min(backoff.next(using: &random), most), ends.wait(at: now))
     flights = []
@@ -242,13 +295,14 @@ struct Shipment {
     switch state {
     case .waiting, .stopped: state = .greeting
     case .busy: state = .ready
-    case .greeting, .asking, .ready: break
+    case .greeting, .asking, .testing, .ready: break
     }
   }
 
   /// The store changed under us, or the server did: ask what it has before anything is sent.
   mutating func greetAgain() {
     state = .greeting
+    holds.remove(.outdated)
     flights = []
   }
 }

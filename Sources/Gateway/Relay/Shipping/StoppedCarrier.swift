@@ -7,23 +7,29 @@ final class StoppedCarrier: Carrier {
   let place: String
   /// So that it is greeted, and its reason shown, before there is anything to send.
   let keepsConnection = true
+  let serverKeepsCount: Bool
+  weak var radio: (any RadioAccess)?
   let bytesSent: UInt64 = 0
   private var reason: String
   private let build: () throws -> any Carrier
   /// What a hub is to be told once it is there: the newest of each name.
-  private(set) var states: [(name: String, body: [UInt8])] = []
+  private var states: [(name: String, body: [UInt8])] = []
 
   init(_ settings: UpstreamSettings, reason: String, build: @escaping () throws -> any Carrier) {
     kind = settings.kindName
     place = settings.place
+    serverKeepsCount = if case .hub = settings.kind { true } else { false }
     self.reason = reason
     self.build = build
   }
 
   /// The carrier that should be there; `nil`: it still cannot be built.
-  func mended() -> (any Carrier)? {
+  func replacement() -> (any Carrier)? {
     do {
-      return try build()
+      let carrier = try build()
+      carrier.radio = radio
+      for state in states { carrier.setState(state.name, state.body) }
+      return carrier
     } catch {
       reason = "\(error)"
       return nil
@@ -39,15 +45,4 @@ final class StoppedCarrier: Carrier {
   func greet() async -> Greeting { .failed(.stopped(reason: reason)) }
   func carry(_ batch: Batch) async -> Verdict { .stopped(reason: reason) }
   func close() {}
-}
-
-extension JournalUpstream {
-  /// What kept the carrier from being built may be mended by now.
-  func mend() {
-    guard let stopped = carrier as? StoppedCarrier, let mended = stopped.mended() else { return }
-    carrier = mended
-    connect()
-    (carrier as? MQTTCarrier)?.radio = radio
-    for state in stopped.states { setState(state.name, state.body) }
-  }
 }

@@ -15,7 +15,7 @@ struct Unrest {
   enum Saying: Equatable { case first, again, often(Int), untold }
 
   /// What ended before a connection that has taken nothing yet.
-  var fruitless: JournalUpstream.Trouble?
+  var fruitless: UpstreamTrouble?
   /// It came back on that connection, which was logged: what comes and goes like that is not, until events are taken.
   var isFruitless = false
   /// Until it has held for a while.

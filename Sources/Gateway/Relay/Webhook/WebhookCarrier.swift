@@ -23,6 +23,7 @@ final class WebhookCarrier: MeteredCarrier {
   }
 
   let kind = "webhook"
+  let serverKeepsCount = false
   private let settings: Settings
   private let server: AuthorizedHTTP
   let meter = TrafficMeter()

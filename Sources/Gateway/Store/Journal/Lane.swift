@@ -77,6 +77,10 @@ public struct ByLane<Value> {
 
   public init(all value: Value) { self.init(messages: value, nodes: value, packets: value) }
 
+  public func map<Other>(_ change: (Value) -> Other) -> ByLane<Other> {
+    ByLane<Other>(messages: change(messages), nodes: change(nodes), packets: change(packets))
+  }
+
   public subscript(lane: Lane) -> Value {
     get {
       switch lane {

@@ -20,7 +20,7 @@ public struct AllowanceStatus: Equatable, Sendable {
 }
 
 /// What may be sent of an allowance.
-extension JournalUpstream {
+extension Upstream {
   /// The clock may be set meanwhile.
   private static let longestPause: Int64 = 3600
 
@@ -50,13 +50,13 @@ extension JournalUpstream {
   /// Nothing may be sent: what is under way may still be answered, then nobody keeps the connection, which would cost bytes.
   func rest() async throws(CancellationError) {
     let isUsedUp = account.map { $0.allowance.isUsedUp } ?? false
-    if !isResting, flights.isEmpty || isUsedUp { hangUp() }
+    if !shipment.holds.contains(.resting), underWay.flights.isEmpty || isUsedUp { hangUp() }
     try await pause()
   }
 
   private func hangUp() {
-    isResting = true
-    release()
+    shipment.hold(.resting)
+    underWay.release()
     forgetFlights()
     if !shipment.isDisconnected { shipment.greetAgain() }
     carrier.close()
@@ -68,7 +68,7 @@ extension JournalUpstream {
   func pause(until time: MonotonicTime? = nil) async throws(CancellationError) {
     guard let account else { return try await woken.wait(until: time, on: loop) }
     var seconds = account.allowance.changesIn
-    if isShort { seconds = min(seconds ?? .max, account.allowance.dayEndsIn) }
+    if account.isShort { seconds = min(seconds ?? .max, account.allowance.dayEndsIn) }
     let due = seconds.map { loop.now + .seconds(min($0 + 1, Self.longestPause)) }
     try await woken.wait(until: [time, due].compactMap { $0 }.min(), on: loop)
   }
@@ -83,7 +83,7 @@ extension JournalUpstream {
 
   /// What a lane may still use, beside what is under way.
   private func room(_ lane: Lane, _ account: AllowanceAccount) -> Int64 {
-    flights.reduce(account.allowance.forBatch(lane)) { $0 - Self.cost($1.batch) }
+    underWay.flights.reduce(account.allowance.forBatch(lane)) { $0 - Self.cost($1.batch) }
   }
 
   /// Bytes of the next batch of a lane, at most.
@@ -96,10 +96,10 @@ extension JournalUpstream {
   func mayUse(_ batch: Batch, _ lane: Lane) -> Bool {
     guard let account else { return true }
     guard Self.cost(batch) <= room(lane, account) else {
-      isShort = true
+      account.isShort = true
       return false
     }
-    return account.isKept(flights.reduce(Self.cost(batch)) { $0 + Self.cost($1.batch) })
+    return account.isKept(underWay.flights.reduce(Self.cost(batch)) { $0 + Self.cost($1.batch) })
   }
 
   // MARK: Telling
@@ -124,7 +124,7 @@ extension JournalUpstream {
       json.field("month_bytes", allowance.month.bytes)
       json.field("monthly_bytes", allowance.limits.monthly)
     }
-    account.tell(Moment(clock), body: body)
+    account.tell(Moment(loop.wallClock), body: body)
   }
 
   private static func words(_ allowance: Allowance) -> String {
@@ -137,7 +137,7 @@ extension JournalUpstream {
   var allowanceStatus: AllowanceStatus? {
     guard let account else { return nil }
     let allowance = account.allowance
-    let until = allowance.changesIn.map { clock.milliseconds + $0 * 1000 }
+    let until = allowance.changesIn.map { loop.wallClock.milliseconds + $0 * 1000 }
     return AllowanceStatus(
       dayBytes: allowance.day.bytes, monthBytes: allowance.month.bytes, dailyBytes: allowance.limits.daily,
       monthlyBytes: allowance.limits.monthly, spent: Lane.allCases.filter { allowance.isSpent($0) },

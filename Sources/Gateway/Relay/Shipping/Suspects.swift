@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT
+
+import Store
+
+/// Which event is at fault when a server hangs up or refuses: `Suspicion` decides, and these events are sent to find out.
+extension JournalReader {
+  /// Whether the verdict proves which event is at fault: the batch had only one.
+  func isProven(_ verdict: Verdict, _ batch: Batch, _ lane: Lane) -> Bool {
+    guard let first = batch.events.first else { return false }
+    switch verdict {
+    case .hungUp: return lanes[lane].suspicion.hungUp(first: first.seq, count: batch.events.count)
+    case .refused where batch.events.count == 1: return lanes[lane].suspicion.refused(first.seq)
+    default: return false
+    }
+  }
+
+  /// A refusal that proves nothing, with nothing there to prove it: the same goes again later. `permitted`: lanes that may be sent.
+  func isUndecided(_ verdict: Verdict, _ batch: Batch, _ lane: Lane, permitted: ByLane<Bool>) -> Bool {
+    guard case .refused = verdict, batch.events.count == 1, lanes[lane].suspicion.isActive else { return false }
+    let others = unsuspected(waiting.and(permitted))
+    guard !Lane.allCases.contains(where: { $0 != lane && others[$0] }) else { return false }
+    // `try?`: what cannot be read now is no proof now.
+    return ((try? proof(lane)) ?? nil) == nil
+  }
+
+  /// Of lanes that may send, those without a refused event, where there are any: what they send in their turn shows whether the server
+  /// takes any.
+  func unsuspected(_ lanes: ByLane<Bool>) -> ByLane<Bool> {
+    var others = lanes
+    for lane in Lane.allCases {
+      let suspicion = self.lanes[lane].suspicion
+      if !serverKeepsCount, suspicion.wantsProof, !suspicion.isHangUp { others[lane] = false }
+    }
+    return Lane.allCases.contains { others[$0] } ? others : lanes
+  }
+
+  /// A batch of a lane was taken: the server takes some.
+  func someWasTaken(in lane: Lane) {
+    for other in Lane.allCases where other != lane && lanes[other].suspicion.wantsProof {
+      guard !lanes[other].suspicion.isHangUp else { continue }
+      lanes[other].suspicion.anotherPassed()
+    }
+  }
+
+  /// The event that is to show that the server takes any. To one that keeps count an empty batch, over a hang-up the event before the
+  /// suspect, which it has had and knows again: of a later one it would believe to have what is before. To others one of those that come
+  /// after: whatever is taken is not sent again in its turn. Over a hang-up the one before, too, where nothing comes after. `nil`: there is none.
+  func proof(_ lane: Lane) throws(StoreError) -> Batch? {
+    let suspicion = lanes[lane].suspicion
+    guard let suspect = suspicion.seq else { return nil }
+    if serverKeepsCount {
+      let known = suspicion.isHangUp ? try lastEvent(before: suspect, lane) : nil
+      return known.map { Batch($0, lane: laneSent(lane)) } ?? Batch(empty: laneSent(lane))
+    }
+    let had = ahead(lane)
+    let later = try Batch(
+      after: suspect, of: store, lane: laneSent(lane),
+      limits: Batch.Limits(events: had.count + Self.maxProofs, bytes: .max), filter: filter, present: present
+    ).events.filter { $0.kind != EventKind.gap.rawValue && !had.contains($0.seq) }
+    // Another one each time: it may be refused itself.
+    if !later.isEmpty { return Batch(later[suspicion.failedProofs % later.count], lane: laneSent(lane)) }
+    guard suspicion.isHangUp else { return nil }
+    return try lastEvent(before: suspect, lane).map { Batch($0, lane: laneSent(lane)) }
+  }
+
+  /// Events after the suspect that are tried in turn.
+  private static let maxProofs = 8
+
+  /// Events of the lane that were taken out of turn.
+  func ahead(_ lane: Lane) -> Set<Int64> { lanes[lane].ahead.epoch == store.epoch ? lanes[lane].ahead.seqs : [] }
+
+  /// The server took an event that was sent as a proof.
+  func tookAhead(_ batch: Batch, _ lane: Lane) {
+    guard !serverKeepsCount, let seq = batch.events.first?.seq, seq > lanes[lane].taken else { return }
+    let taken = lanes[lane].taken
+    lanes[lane].ahead = (ahead(lane).filter { $0 > taken }.union([seq]), store.epoch)
+  }
+
+  /// Events before the suspect that are looked at.
+  private static let maxBefore = 500
+
+  private func lastEvent(before suspect: Int64, _ lane: Lane) throws(StoreError) -> JournalEvent? {
+    // An event of an earlier epoch would be new to a hub, once more.
+    let first = max(beginning, store.epochFirst - 1, suspect - 1 - Int64(Self.maxBefore))
+    let taken = lanes[lane].taken
+    guard first < taken else { return nil }
+    let limits = Batch.Limits(events: Self.maxBefore, bytes: .max)
+    let before = try Batch(after: first, of: store, lane: laneSent(lane), limits: limits, filter: filter)
+    let isKnown = { (event: JournalEvent) in
+      event.seq < suspect && event.seq <= taken && event.kind != EventKind.gap.rawValue
+    }
+    // One that was folded into a newer one was never sent.
+    var newer: Set<Folding.Key> = []
+    for event in before.events.reversed() {
+      if folds, let key = Folding.Key(event) {
+        guard newer.insert(key).inserted, folding?.place(of: event) != .folded else { continue }
+      }
+      if isKnown(event), try !store.isDeadLetter(event.seq, of: name) { return event }
+    }
+    return nil
+  }
+}

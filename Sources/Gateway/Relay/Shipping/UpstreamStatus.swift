@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: MIT
+
+import EventLoop
+import Store
+import Timing
+
+/// What `meshpost status` shows of an upstream.
+public struct UpstreamStatus: Equatable, Sendable {
+  public enum State: String, Sendable { case idle, sending, waiting, stopped, paused }
+
+  public var name: String
+  public var kind: String
+  public var url: String
+  /// How a hub is connected: `live` or `http`.
+  public var link: String?
+  public var state: State
+  /// Every lane is acknowledged up to here.
+  public var cursor: Int64
+  /// Each lane by itself; `nil`: the server knows none, and gets the whole journal in order.
+  public var lanes: ByLane<LaneStatus>?
+  /// Not acknowledged; of these, sent.
+  public var pending: Int64
+  public var inFlight: Int
+  public var deadLetters: Int64
+  /// Events that were given up before it had them, and how old its oldest pending one is (seconds).
+  public var lost: Int64
+  public var age: Int64?
+  /// The same since it was added, and events that were older than `max_age_s` when their turn came.
+  public var givenUp: Int64 = 0
+  public var tooOld: Int64 = 0
+  /// Why it waits or is stopped.
+  public var reason: String?
+  /// Milliseconds since 1970 of the last acknowledgement of an event, or when it was said first, since the start, that it has all.
+  public var lastSuccess: Int64?
+  public var batches: UInt64
+  public var bytesSent: UInt64
+  /// Until when its certificate is good, seconds since 1970.
+  public var certificateExpiry: Int64?
+  /// Bytes of events that it acknowledges a second, before compression; `nil`: not known.
+  public var rate: Int64?
+  /// `nil`: it may use any number of bytes at any hour.
+  public var allowance: AllowanceStatus?
+  /// Commands of the server, since the start, that were refused without an event.
+  public var refusedCommands: Int64 = 0
+}
+
+/// How far a lane is at an upstream, and what waits in it.
+public struct LaneStatus: Equatable, Sendable {
+  public var acknowledged: Int64
+  public var pending: LaneAmount
+  /// Seconds until it has what waits here, at the present rate: what waits in the lanes before goes first. `nil`: not known, or nothing waits.
+  public var seconds: Int64?
+}
+
+/// What comes from the server besides acknowledgements, and what changes around it.
+extension Upstream {
+  /// How far the server's buckets are known; `nil`: it has none.
+  public var updates: UpdatesReport? { bucketSync?.report }
+  /// Channels were joined or left, or may now be exchanged.
+  public func channelsChanged() { bucketSync?.wantsChanged() }
+  /// The radio has no more messages.
+  public func radioWasRead() { bucketSync?.radioWasRead() }
+  /// Asks the server for updates at once.
+  public func refresh() { bucketSync?.refresh() }
+  /// The newest state of its name, for servers that show it.
+  public func setState(_ name: String, _ body: [UInt8]) { carrier.setState(name, body) }
+
+  /// Greeting, or sending.
+  var isBusy: Bool { !isClosed && (shipment.state == .asking || !shipment.flights.isEmpty) }
+
+  var wantsPackets: Bool { settings.filter.kinds.contains(EventKind.packet.rawValue) }
+
+  var radio: (any RadioAccess)? {
+    get { carrier.radio }
+    set { carrier.radio = newValue }
+  }
+
+  func radioIsUp() {
+    if carrier.needsRadio { retryNow() }
+  }
+
+  /// The network is another than before: what waits is tried at once, what is connected has to show it.
+  public func networkChanged() {
+    carrier.probe()
+    hurry()
+    retryNow()
+  }
+
+  private func retryNow() {
+    guard case .waiting = shipment.state else { return }
+    shipment.resume()
+    wake()
+  }
+
+  /// The line may be up: a connection that is being made does not wait until the kernel asks again.
+  func hurry() {
+    // By HTTP a batch makes its connection, too.
+    if shipment.state == .asking || !underWay.flights.isEmpty { loop.hurryConnections() }
+  }
+}
+
+extension Upstream {
+  public var status: UpstreamStatus {
+    // The count is for people.
+    let deadLetters = store.ifReadable { try store.deadLetterCount(of: name) } ?? 0
+    let backlog = store.ifReadable { try store.backlog(after: journal.cursor) }
+    let age = backlog?.oldest.map { max(0, (loop.wallClock.milliseconds - max(0, $0)) / 1000) }
+    let (state, reason) = stateForPeople
+    let counted = store.ifReadable { try store.leftOut(of: name).givenUp } ?? 0
+    let givenUp = max(0, counted - Lane.allCases.reduce(0) { $0 + journal.doubtful($1) })
+    return UpstreamStatus(
+      name: name, kind: carrier.kind, url: carrier.place, link: carrier.link, state: state,
+      cursor: journal.cursor.lowest, lanes: laneStatus,
+      pending: pendingEvents, inFlight: underWay.flights.reduce(0) { $0 + $1.batch.events.count },
+      deadLetters: deadLetters,
+      lost: backlog?.lost ?? 0, age: age, givenUp: givenUp, tooOld: journal.tooOld.all,
+      reason: reason, lastSuccess: health.lastSuccess, batches: health.batches, bytesSent: carrier.bytesSent,
+      certificateExpiry: carrier.certificateExpiry, rate: rate.map { Int64(min($0, Self.longest)) },
+      allowance: allowanceStatus, refusedCommands: commands.refused)
+  }
+
+  private var laneStatus: ByLane<LaneStatus>? {
+    guard journal.knowsLanes else { return nil }
+    var status = ByLane(all: LaneStatus(acknowledged: 0, pending: LaneAmount()))
+    var bytes = 0.0
+    for lane in Lane.allCases {
+      status[lane] = LaneStatus(acknowledged: journal.lanes[lane].taken, pending: journal.pending(lane))
+      let pending = status[lane].pending
+      // What may not be sent now takes no time.
+      guard pending.events > 0, account?.allowance.allows(lane) ?? true else { continue }
+      bytes += Double(pending.bytes) + Double(pending.events) * Double(Batch.envelope)
+      status[lane].seconds = rate.map { Int64(min((bytes / $0).rounded(.up), Self.longest)) }
+    }
+    return status
+  }
+
+  /// Seconds, and bytes a second, that are for ever.
+  private static let longest = 1e12
+
+  /// What is not sent has no rate.
+  private var rate: Double? {
+    if isPaused { return nil }
+    if case .stopped = shipment.state { return nil }
+    return shipment.rate.bytesPerSecond(now: loop.now)
+  }
+
+  /// Events that wait for it.
+  var pendingEvents: Int64 { journal.pendingEvents }
+
+  var progress: Relay.Progress {
+    let pending = pendingEvents
+    if isPaused || pending == 0 { return .fine }
+    return shipment.holds.contains(.resting) ? .unknown : health.progress(pending: pending)
+  }
+
+  private var stateForPeople: (UpstreamStatus.State, String?) {
+    if isPaused { return (.paused, nil) }
+    if shipment.holds.contains(.resting) { return (.waiting, "its allowance is used up") }
+    switch shipment.state {
+    // A try is not a success: until one is, the trouble stands.
+    case .greeting, .asking, .testing, .ready:
+      if let trouble = health.trouble { return (trouble.isStopped ? .stopped : .waiting, trouble.reason) }
+    case .waiting, .busy, .stopped: break
+    }
+    switch shipment.state {
+    case .asking, .testing: return (.sending, carrier.minorTrouble)
+    case .greeting, .ready: return (underWay.flights.isEmpty ? .idle : .sending, carrier.minorTrouble)
+    case .waiting(_, let reason), .busy(_, let reason): return (.waiting, reason)
+    case .stopped(_, let reason): return (.stopped, reason)
+    }
+  }
+}
