@@ -12,12 +12,14 @@ public struct MQTTOptions: Equatable, Sendable {
   public var will: MQTTMessage?
   /// Maximum number of messages that wait for our acknowledgement.
   public var receiveMaximum: UInt16 = 16
-  /// Nothing is read while the owner has as much in hand, in bytes. It goes beyond the receive maximum, which brokers of version 3.1.1 are not
-  /// told, and to which mosquitto 2.0.11 does not keep.
+  /// While the owner has messages of so many bytes in hand, nothing is read. The receive maximum alone does not bound that: version 3.1.1 does
+  /// not have it, and mosquitto 2.0.11 exceeds it.
   public var maxHeldBytes = 1 << 20
-  /// Maximum packet size. MQTT 5 brokers are told, and leave out larger ones; larger messages of version 3.1.1 brokers are
-  /// skipped and reported without their payload.
+  /// Maximum packet size. CONNECT of version 5 states it, and the broker leaves out larger messages; the decoder skips larger messages of
+  /// version 3.1.1 and reports them without their payload.
   public var maxBytes = UInt32(MQTTDecoder.maxBytes)
+  /// A subscription with less than QoS 1 ends the connection.
+  public var needsQuality1 = false
 
   public init(
     clientID: String, user: String? = nil, password: [UInt8]? = nil, keepAlive: UInt16 = 300,
@@ -43,6 +45,21 @@ public enum MQTTFailure: Error, Equatable, Sendable, CustomStringConvertible {
     switch self {
     case .unreachable(let message), .refused(let message): message
     }
+  }
+
+  /// The connection was lost before the broker accepted the client.
+  static func early(_ words: String) -> MQTTFailure {
+    .unreachable(words + " before it accepted this client: does it require TLS, or a client certificate?")
+  }
+
+  static func nonsense(_ error: MQTTError) -> MQTTFailure {
+    .unreachable("the broker sends data that is not MQTT: \(error)")
+  }
+
+  /// The broker has sent DISCONNECT.
+  static func ended(_ code: UInt8, _ reason: String?, _ server: String?) -> MQTTFailure {
+    let words = "the broker ends the connection: \(MQTTReason.words(code, reason, server: server))"
+    return MQTTReason.stopsConnection(code) ? .refused(words) : .unreachable(words)
   }
 }
 

@@ -165,7 +165,6 @@ final class BrokerConsumer {
     let client = MQTTClient(
       host: address.host, port: address.port, path: address.path, tls: tls, version: versions[settings.version],
       on: loop)
-    client.needsQuality1 = true
     client.onMessage = { [weak self] message, acknowledge in self?.came(message, acknowledge) }
     return client
   }
@@ -177,6 +176,7 @@ final class BrokerConsumer {
     options.receiveMaximum = UInt16(clamping: settings.window)
     // The topic and the packet's own fields beside the payload.
     options.maxBytes = UInt32(Publication.maxBytes + 4096)
+    options.needsQuality1 = true
     // NATS has a thousand under way, and repeats all of them when a node is gone; here the bytes are bounded.
     options.maxHeldBytes = .max
     return options

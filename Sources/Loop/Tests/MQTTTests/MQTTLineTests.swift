@@ -120,13 +120,13 @@ import Timing
     var taken = 0
     while taken < 500 {
       // As many as there is room for, or the last ones.
-      try until(loop) { client.heldBytes >= options.maxHeldBytes || taken + inHand.count == 500 }
+      try until(loop) { client.budget.heldBytes >= options.maxHeldBytes || taken + inHand.count == 500 }
       taken += inHand.count
       for acknowledge in inHand { acknowledge() }
       inHand = []
     }
     try until(loop) { broker.received.flatMap(\.self).count == 500 * 4 }
-    #expect(most > 16 && most <= 40 && client.heldBytes == 0, "\(most) in hand")
+    #expect(most > 16 && most <= 40 && client.budget.heldBytes == 0, "\(most) in hand")
     client.close()
   }
 

@@ -269,8 +269,9 @@ final class ScriptedBroker {
   private func client(
     _ broker: ScriptedBroker, _ loop: EventLoop, version: MQTTVersion? = nil, guess: Duration = .milliseconds(200)
   ) -> MQTTClient {
-    MQTTClient(
-      host: "127.0.0.1", port: broker.port, tls: nil, version: version, patience: (.seconds(20), guess), on: loop)
+    let client = MQTTClient(host: "127.0.0.1", port: broker.port, tls: nil, version: version, on: loop)
+    client.session.guessPatience = guess
+    return client
   }
 
   @Test(arguments: [true, false])
