@@ -3,15 +3,15 @@
 import HTTP
 import UntrustedText
 
-/// Where a broker is.
+/// The address of a broker.
 public struct BrokerAddress: Equatable, Sendable {
   public var host: String
   public var port: UInt16
   public var tls: Bool
-  /// Of a WebSocket; `nil`: plain MQTT.
+  /// The path of a WebSocket; `nil`: plain MQTT.
   public var path: String?
 
-  /// The broker that a URL names: `mqtt://HOST[:1883]`, `mqtts://HOST[:8883]`, or `ws://…` and `wss://HOST[:443]/PATH`;
+  /// Reads `mqtt://HOST[:1883]`, `mqtts://HOST[:8883]`, or `ws://…` and `wss://HOST[:443]/PATH`;
   /// `nil` for anything else.
   public init?(_ url: String) {
     let ports: [String: UInt16] = ["mqtt": 1883, "mqtts": 8883, "ws": 80, "wss": 443]
@@ -19,7 +19,7 @@ public struct BrokerAddress: Equatable, Sendable {
       return nil
     }
     let isWebSocket = scheme == "ws" || scheme == "wss"
-    // Host and port are written as in other URLs.
+    // The syntax of host and port is that of HTTP URLs.
     let rest = String(decoding: url.utf8.dropFirst(scheme.utf8.count + 3), as: UTF8.self)
     guard case .tcp(let host, let port, _)? = HTTPEndpoint.parse("http://\(rest)")?.endpoint else { return nil }
     let place = rest.pieces(at: "/", most: 2)

@@ -13,7 +13,7 @@ public final class MQTTClient {
   private static let patience: Duration = .seconds(20)
   /// More collected output than this is sent at once.
   private static let maxGathered = 16384
-  /// While more output than this waits, no message is taken: a broker that reads no answers gets no further commands in.
+  /// While more output than this waits, the client handles no packets: a broker that reads no answers cannot send more commands.
   private static let maxUnsent = 256 * 1024
 
   private let transport: MQTTTransport
@@ -56,7 +56,7 @@ public final class MQTTClient {
 
   // MARK: Connecting
 
-  /// Connects; tries again at once without what the broker does not support: version 5, a retained will. Then call `run`.
+  /// Connects; if the broker supports no version 5, or no retained will, connects again without that. Then call `run`.
   public func connect(_ options: MQTTOptions) async throws(MQTTFailure) {
     close()
     session.begin(options, now: loop.now)

@@ -4,13 +4,13 @@ import Timing
 
 /// An open connection: which publications, subscriptions and messages wait for their acknowledgement. Pure.
 struct MQTTConnection {
-  /// What becomes of a publication.
+  /// The state of a publication.
   enum Publication: Equatable {
     case waits(id: UInt16)
     case settled(MQTTAnswer)
   }
 
-  /// What the client does next.
+  /// The next step of the client.
   enum Action: Equatable {
     case settle(id: UInt16, MQTTAnswer)
     /// `id`: for the acknowledgement; `nil`: it needs none.
@@ -23,7 +23,7 @@ struct MQTTConnection {
   /// Maximum number of publications in flight; a broker of version 3.1.1 does not state its limit.
   private static let maxWindow = (v5: 256, v3: 64)
 
-  /// What the broker supports.
+  /// The broker's capabilities.
   let greeting: MQTTGreeting
   private let window: Int
   private let needsQuality1: Bool

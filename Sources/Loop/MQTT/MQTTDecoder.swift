@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 
-/// Decodes a broker's bytes. Total: any input gives events or an error, with bounded memory. What a broker
-/// must not send is an error. Source: OASIS MQTT 5.0, and 3.1.1.
+/// Decodes a broker's bytes. Total: any input gives events or an error, with bounded memory. A packet that a broker must not send
+/// is an error. Source: OASIS MQTT 5.0, and 3.1.1.
 struct MQTTDecoder {
-  /// Maximum packet size unless the owner sets another: commands are small. MQTT 5 brokers are told; larger messages of others are
-  /// skipped and reported without their payload, so that they can be acknowledged: otherwise they would be redelivered for ever.
+  /// Maximum packet size unless the owner sets another: commands are small. CONNECT of version 5 states it. A larger message of version
+  /// 3.1.1 is reported without its payload, so that the owner acknowledges it: otherwise the broker would send it again for ever.
   static let maxBytes = 64 * 1024
   private static let longestTopic = 1024
 
@@ -91,7 +91,7 @@ struct MQTTDecoder {
     guard flags < 2 else { throw .malformed("a CONNACK with reserved flags") }
     var greeting = MQTTGreeting(code: try body.byte(), hasSession: flags == 1)
     guard greeting.code == 0 || !greeting.hasSession else { throw .protocolError("a refusal with a session") }
-    // A broker that does not know version 5 answers as of 3.1.1.
+    // A broker that does not know version 5 sends a CONNACK of 3.1.1.
     if version == .v5, !body.isAtEnd {
       let properties = try MQTTProperties(&body, of: .connack)
       greeting.receiveMaximum = properties.number(0x21) ?? greeting.receiveMaximum
@@ -109,7 +109,7 @@ struct MQTTDecoder {
     return .connected(greeting)
   }
 
-  /// The rest of an acknowledgement or DISCONNECT: it may be absent, which means success.
+  /// The rest of an acknowledgement. If it is absent, the code is 0.
   private func verdict(_ body: inout MQTTBody) throws(MQTTError) -> (code: UInt8, reason: String?) {
     guard version == .v5, !body.isAtEnd else {
       try body.end()
@@ -124,7 +124,7 @@ struct MQTTDecoder {
   private func subscribed(_ body: inout MQTTBody) throws(MQTTError) -> MQTTEvent {
     let id = try body.identifier()
     let properties = version == .v5 ? try MQTTProperties(&body, of: .acknowledgement) : MQTTProperties()
-    // One topic is subscribed to at a time.
+    // Each SUBSCRIBE has one topic, so there is one code.
     let code = try body.byte()
     guard code < 3 || code >= 0x80 else { throw .malformed("a subscription with the code \(code)") }
     try body.end()

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: MIT
 
-/// The two versions that brokers speak. Source: OASIS MQTT 5.0, and 3.1.1.
+/// The protocol level in CONNECT. Source: OASIS MQTT 5.0, and 3.1.1.
 public enum MQTTVersion: UInt8, Sendable {
   case v3 = 4
   case v5 = 5
 }
 
-/// A message as it is published.
+/// An application message.
 public struct MQTTMessage: Equatable, Sendable {
   public var topic: String
   public var payload: [UInt8]
   public var retain: Bool
-  /// MQTT 5, requests: where the answer is wanted, and what is to stand beside it.
+  /// The topic for the answer to a request (MQTT 5).
   public var responseTopic: String?
+  /// Data that the answer repeats (MQTT 5).
   public var correlation: [UInt8]?
-  /// More is to come on this topic: where the broker takes numbers for topics, it gets one.
+  /// More messages follow on this topic: it gets an alias if the broker supports that.
   public var recurs = false
 
   public init(
@@ -28,16 +29,16 @@ public struct MQTTMessage: Equatable, Sendable {
   }
 }
 
-/// What a client sends.
+/// A packet of a client.
 enum MQTTCommand: Equatable {
   case connect(MQTTOptions, MQTTVersion)
   /// QoS 1, with an identifier from 1 to 65535.
   case publish(MQTTMessage, id: UInt16, isRepeated: Bool, MQTTVersion, alias: TopicAliases.Alias? = nil)
   case acknowledge(id: UInt16)
-  /// `isOthers`: what this client publishes itself does not come back (version 5).
+  /// `isOthers`: messages that this client publishes do not come back (version 5).
   case subscribe(topic: String, id: UInt16, MQTTVersion, isOthers: Bool = false)
   case ping
-  /// 0: in order. Another code, of version 5: why.
+  /// 0: a normal end. Other codes exist in version 5 only.
   case disconnect(code: UInt8)
 
   func encode() -> [UInt8] {
@@ -76,14 +77,14 @@ enum MQTTCommand: Equatable {
     }
     let body = string("MQTT") + [version.rawValue, flags] + word(options.keepAlive)
     guard version == .v5 else { return body + payload }
-    // The session lasts a while, for what comes down meanwhile; the other two bound what may come.
-    var bounds: [UInt8] = [0x11]
-    bounds += long(options.sessionExpiry)
-    bounds += [0x21]
-    bounds += word(options.receiveMaximum)
-    bounds += [0x27]
-    bounds += long(options.maxBytes)
-    return body + properties(bounds) + payload
+    // Session expiry, receive maximum, maximum packet size.
+    var fields: [UInt8] = [0x11]
+    fields += long(options.sessionExpiry)
+    fields += [0x21]
+    fields += word(options.receiveMaximum)
+    fields += [0x27]
+    fields += long(options.maxBytes)
+    return body + properties(fields) + payload
   }
 
   private static func properties(of message: MQTTMessage, _ alias: TopicAliases.Alias?) -> [UInt8] {
@@ -94,11 +95,11 @@ enum MQTTCommand: Equatable {
     return bytes
   }
 
-  // MARK: Pieces
+  // MARK: Fields
 
   private static func packet(_ first: UInt8, _ body: [UInt8]) -> [UInt8] { [first] + length(body.count) + body }
 
-  /// 7 bits a byte, the last without the top bit; up to 268,435,455.
+  /// A variable byte integer: 7 bits a byte, the last without the top bit; up to 268,435,455.
   static func length(_ count: Int) -> [UInt8] {
     var bytes: [UInt8] = []
     var rest = min(max(0, count), 268_435_455)
@@ -122,45 +123,46 @@ enum MQTTCommand: Equatable {
   private static func string(_ text: String) -> [UInt8] { binary(Array(text.utf8)) }
 }
 
-/// How a broker begins. What it does not say is as the standard has it.
+/// The content of CONNACK. The defaults are those of the standard.
 struct MQTTGreeting: Equatable {
-  /// 0: taken.
+  /// 0: accepted.
   var code: UInt8
   var hasSession = false
-  /// Publications that may wait for their acknowledgement.
+  /// Maximum number of publications without an acknowledgement.
   var receiveMaximum = 65535
-  /// Numbers for topics that it takes.
+  /// Maximum number of topic aliases.
   var topicAliases = 0
-  /// Seconds, in place of those that we said.
+  /// Seconds that replace those of CONNECT.
   var keepAlive: Int?
-  /// The largest packet that it takes.
+  /// Maximum packet size.
   var maxBytes: Int?
   var takesQuality1 = true
   var retains = true
-  /// Whether it deals publications of `$share/GROUP/…` out; `nil`: it does not say, as version 3.1.1 cannot.
+  /// Whether the broker supports `$share/GROUP/…`; `nil`: unknown, as with version 3.1.1.
   var sharesSubscriptions: Bool?
-  /// Given to us where we had none.
+  /// The client id that the broker assigned, because CONNECT had none.
   var clientID: String?
-  /// For people, and the server that it points to.
+  /// A reason for people.
   var reason: String?
+  /// Another server to use.
   var server: String?
 }
 
-/// What a broker sends.
+/// A packet of a broker.
 enum MQTTEvent: Equatable {
   case connected(MQTTGreeting)
-  /// 0 or below 0x80: taken.
+  /// Below 0x80: accepted.
   case acknowledged(id: UInt16, code: UInt8, reason: String?)
-  /// `isRepeated`: it came before, on this connection or an earlier one.
+  /// `isRepeated`: the broker has sent it before, on this connection or an earlier one.
   case message(MQTTMessage, id: UInt16?, isRepeated: Bool)
   case subscribed(id: UInt16, code: UInt8, reason: String?)
   case pong
   case disconnected(code: UInt8, reason: String?, server: String?)
 }
 
-/// What a broker must not send.
+/// A broker breaks the protocol.
 struct MQTTError: Error, Equatable, CustomStringConvertible {
-  /// As a client of version 5 says it when it ends the connection.
+  /// The reason code for DISCONNECT of version 5.
   let code: UInt8
   let description: String
 

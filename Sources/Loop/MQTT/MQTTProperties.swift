@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-/// One packet's bytes, read from the front.
+/// Reads the fields of one packet.
 struct MQTTBody {
   var bytes: ArraySlice<UInt8>
   var isAtEnd: Bool { bytes.isEmpty }
@@ -13,7 +13,7 @@ struct MQTTBody {
   mutating func word() throws(MQTTError) -> UInt16 { UInt16(try byte()) << 8 | UInt16(try byte()) }
   mutating func long() throws(MQTTError) -> UInt32 { UInt32(try word()) << 16 | UInt32(try word()) }
 
-  /// An identifier of a packet: never 0.
+  /// A packet identifier: never 0.
   mutating func identifier() throws(MQTTError) -> UInt16 {
     let id = try word()
     guard id > 0 else { throw .malformed("a packet identifier is 0") }
@@ -36,7 +36,7 @@ struct MQTTBody {
     return text
   }
 
-  /// A topic to which something was published.
+  /// The topic of a message.
   mutating func topic() throws(MQTTError) -> String {
     let topic = try string()
     guard !topic.isEmpty, !topic.utf8.contains(UInt8(ascii: "+")), !topic.utf8.contains(UInt8(ascii: "#")) else {
@@ -69,7 +69,7 @@ struct MQTTBody {
   }
 }
 
-/// What stands beside the content of a packet of version 5. Source: MQTT 5.0 § 2.2.2.
+/// The properties of a packet of version 5. Source: MQTT 5.0 § 2.2.2.
 struct MQTTProperties {
   enum Value: Equatable {
     case number(Int)
@@ -78,10 +78,11 @@ struct MQTTProperties {
     case pair
   }
 
-  /// Packets that come with properties, and which they may have.
+  /// The packets that have properties.
   enum Packet {
     case connack, publish, acknowledgement, disconnect
 
+    /// The properties that the packet may have.
     var allowed: Set<UInt8> {
       switch self {
       case .connack:
@@ -106,7 +107,7 @@ struct MQTTProperties {
       let id = try own.byte()
       guard packet.allowed.contains(id) else { throw .malformed("a property \(id) where none is allowed") }
       let value = try Self.value(id, &own)
-      // Users' pairs may repeat, and whose subscription a message is for.
+      // User properties and subscription identifiers may repeat.
       guard values[id] == nil || id == 0x26 || id == 0x0B else { throw .protocolError("a property \(id) twice") }
       values[id] = value
     }

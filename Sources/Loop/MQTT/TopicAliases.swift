@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-/// Topic aliases of one connection: the first topics, up to the broker's limit, are sent once. Pure.
+/// The topic aliases of one connection: the first topics, up to the broker's limit, go out once. Pure.
 /// Source: MQTT 5.0 § 3.3.2.3.4.
 struct TopicAliases: Equatable {
   struct Alias: Equatable {
@@ -13,7 +13,7 @@ struct TopicAliases: Equatable {
   private static let longestTopic = 256
 
   private let most: Int
-  /// Compared by bytes: brokers distinguish é from e with an accent.
+  /// By the topic's bytes: brokers distinguish é from e with an accent.
   private var numbers: [[UInt8]: UInt16] = [:]
 
   /// `most`: the broker's limit.

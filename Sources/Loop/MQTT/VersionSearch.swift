@@ -3,7 +3,7 @@
 import Timing
 
 /// Finds the MQTT version of a broker: 5 first, 3.1.1 if the broker does not support 5. Some brokers say so; others hang up
-/// on a CONNECT that they do not understand, or keep silent. A version that worked is kept.
+/// on a CONNECT that they do not understand, or keep silent. A version that worked stays.
 struct VersionSearch: Equatable {
   /// Why CONNECT failed.
   enum Failure: Equatable {
@@ -13,12 +13,12 @@ struct VersionSearch: Equatable {
     case silent
   }
 
-  /// Failures after which a version that worked is doubted.
+  /// After so many failures in a row a version that worked is in doubt.
   private static let patience = 3
-  /// Time after which a broker that seemed not to support 5 is tried again.
+  /// Pause before version 5 is tried again at a broker that seemed not to support it.
   private static let askAgain: Duration = .seconds(86_400)
 
-  /// `nil`: not known yet.
+  /// The only version to use; `nil`: there is a choice.
   let wish: MQTTVersion?
   private(set) var version: MQTTVersion
   private var isProven = false
@@ -39,7 +39,7 @@ struct VersionSearch: Equatable {
     self = VersionSearch(nil)
   }
 
-  /// The broker accepted us, or refused for another reason: it supports this version.
+  /// The broker accepted the client, or refused it for another reason: it supports this version.
   mutating func answered() {
     isProven = true
     failures = 0
