@@ -3,17 +3,17 @@
 import FoundationEssentials
 import Glibc
 
-/// Which gateways are linked to any hub on the database, for readers.
+/// The gateways that are linked to any hub on the database, for readers.
 ///
-/// A hub knows its own links. Where several share a database, each keeps a list of them there: a new one at most every two seconds when links
-/// came or went, and every ten a sign that it still runs. Readers are told of a hub that gave none for half a minute nothing more. A hub that
-/// is alone writes nothing.
+/// A hub knows its own links. Hubs that share a database each keep a list of their links there. A hub writes its list at most every two seconds, when
+/// links opened or closed, and a sign of life every ten seconds. A list without a sign of life for half a minute does not count. A hub that is alone
+/// writes nothing.
 actor FleetLinks {
   /// Pause between two looks at this hub's links, and at other hubs' lists.
   static let pause: Duration = .seconds(2)
   /// Looks from one sign of life to the next.
   static let looksPerSign = 5
-  /// The list of a hub without a sign of life for so long does not count, in milliseconds. All times of lists are the server's.
+  /// A list without a sign of life for this many milliseconds does not count. The database server's clock sets all times of lists.
   static let validity: Int64 = 30_000
 
   /// A list that another hub keeps.
@@ -28,7 +28,7 @@ actor FleetLinks {
   private let hub = UUID().uuidString
   private var others: [String: Known] = [:]
   private var lookedAt: ContinuousClock.Instant?
-  /// Of the list that was written last; `nil`: it is to be written whole.
+  /// The version of the list that was written last; `nil`: the whole list has to be written.
   private var written: Int64?
 
   /// `isShared`: other hubs may use the database.
@@ -36,7 +36,7 @@ actor FleetLinks {
     (self.registry, self.stores, self.isShared) = (registry, stores, isShared)
   }
 
-  /// Since when each link is open, milliseconds since 1970. Links of other hubs are seen some seconds later.
+  /// When each link opened, milliseconds since 1970. Links of other hubs appear some seconds late.
   func times() async -> [String: Int64] {
     let own = await registry.linkTimes()
     guard isShared else { return own }
@@ -62,13 +62,13 @@ actor FleetLinks {
       others = others.filter { versions[$0.key] == $0.value.version }
       for list in fresh { others[list.hub] = Known(version: list.version, links: list.links) }
     } catch {
-      // What was known stays; the database's probe says what is wrong with it.
+      // The last known lists stay; the database probe reports the error.
     }
   }
 
   // MARK: Telling others
 
-  /// Until it is cancelled; then the own list goes.
+  /// Runs until cancelled; then removes this hub's list.
   func run() async {
     guard isShared else { return }
     var (look, hasOthers) = (0, false)
@@ -80,7 +80,7 @@ actor FleetLinks {
         written = nil
       }
       look += 1
-      // `try?`: cancelled is the end.
+      // `try?`: cancellation ends the loop.
       try? await Task.sleep(for: Self.pause)
     }
     guard written != nil else { return }
@@ -92,7 +92,7 @@ actor FleetLinks {
     let version = await registry.changes
     if written == version {
       guard isSign, try await !stores.writer.confirmLinks(of: hub, version: version) else { return }
-      // A server that crashed begins with an empty table.
+      // After a crash of the server the table is empty.
     }
     let links = await registry.linkTimes()
     try await stores.writer.keepLinks(links, version: version, of: hub)

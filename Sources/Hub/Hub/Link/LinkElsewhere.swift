@@ -4,20 +4,20 @@ import FoundationEssentials
 import Glibc
 import JSON
 
-/// Requests for gateways that are linked to another hub on the same database. What refers to the present is not queued: it goes from hub to
-/// hub by notifications, and leaves nothing behind.
+/// Requests for gateways that are linked to another hub on the same database. Such a request is about the present and is not queued: it goes from hub
+/// to hub as notifications, and leaves no row behind.
 ///
-/// A request is an *ask*, in pieces that fit a notification. The hub that has the link says *taken* at once, and then the *answer*, in
-/// pieces. A hub of an older version ignores them.
+/// A request is an *ask*, in pieces that fit a notification. The hub that has the link says *taken* at once, and later sends the *answer*, in pieces.
+/// A hub of an older version ignores them.
 actor LinkElsewhere {
-  /// So long for a hub to say that the link is its own. It only has to look, but its database may be slow.
+  /// How long a hub has to say that the link is its own. It only looks at its memory, but its database may be slow.
   static let patience: Duration = .seconds(3)
-  /// Bytes of a piece: with Base64 and its address it is below 8,000, which a notification may have.
+  /// Bytes of a piece: with Base64 and its address it stays below 8,000, the limit of a notification.
   static let pieceBytes = 5400
   static let maxPieces = 64
-  /// Requests under way, and of others' requests so many that are not complete.
+  /// Most own requests in flight, most requests of others served at a time, and most texts of which pieces are missing.
   static let maxOpen = 256
-  /// The prefix of buckets.
+  /// What the bucket names of these notifications begin with.
   static let prefix = "live/"
 
   private struct Waiting {
@@ -26,7 +26,7 @@ actor LinkElsewhere {
     var isTaken = false
   }
 
-  /// A text whose pieces come one by one.
+  /// A text that arrives in pieces.
   private struct Pieces {
     var known: [Int: [UInt8]] = [:]
     var count: Int
@@ -39,10 +39,10 @@ actor LinkElsewhere {
   private var waiting: [String: Waiting] = [:]
   private var incomplete: [String: Pieces] = [:]
   private var order: [String] = []
-  /// Requests of others that are answered here.
+  /// Requests of other hubs that this hub is answering.
   private var served: Set<String> = []
 
-  /// `tell` reaches all hubs, this one too; `hasOthers`: whether there are any besides this one.
+  /// `tell` notifies all hubs, this one too; `hasOthers`: whether another hub uses the database.
   init(
     _ registry: LinkRegistry, patience: Duration = LinkElsewhere.patience,
     hasOthers: @escaping @Sendable () async throws -> Bool,
@@ -51,7 +51,7 @@ actor LinkElsewhere {
     (self.registry, self.patience, self.hasOthers, self.tell) = (registry, patience, hasOthers, tell)
   }
 
-  /// As `LinkRegistry.request`.
+  /// Sends a request to the gateway, as `LinkRegistry.request` does.
   func request(_ gateway: String, id: String, command: JSONValue) async throws -> JSONValue {
     guard try await hasOthers(), waiting.count < Self.maxOpen else { throw LinkRegistry.Failure.away }
     let number = UUID().uuidString
@@ -69,7 +69,7 @@ actor LinkElsewhere {
           try await Task.sleep(for: LinkRegistry.patience)
           self.end(number, .failure(LinkRegistry.Failure.timedOut))
         } catch {
-          // Cancelled: it has ended. Otherwise the database is away.
+          // Either this task was cancelled because the request has ended, or the database is unavailable.
           self.end(number, .failure(error))
         }
       }
@@ -87,14 +87,14 @@ actor LinkElsewhere {
 
   // MARK: What comes
 
-  /// From any hub; what is not for this one is ignored.
+  /// A notification of any hub; one for another hub is ignored.
   func heard(_ news: HubNews) async {
     guard let part = Part(news.bucket) else { return }
     switch part.kind {
     case "taken": waiting[part.number]?.isTaken = true
     case "answer":
       guard waiting[part.number] != nil, let whole = complete(part, as: "answer") else { return }
-      // `try?`: only another hub writes it; what makes no sense is no answer.
+      // `try?`: only another hub writes it; invalid JSON counts as no answer.
       guard let answer = (try? JSONValue(parsing: whole))?["answer"] else {
         return end(part.number, .failure(LinkRegistry.Failure.timedOut))
       }
@@ -112,7 +112,7 @@ actor LinkElsewhere {
   private func serve(_ gateway: String, _ number: String, _ id: String, _ command: JSONValue) async {
     guard served.count < Self.maxOpen, served.insert(number).inserted else { return }
     defer { served.remove(number) }
-    // `try?`: without a database nobody can be told; whoever asked gives up after a while.
+    // `try?`: without a database no hub can be notified; the asking hub gives up after a while.
     try? await tell(Self.news(gateway, "taken", number, []) ?? [])
     let answer = try? await registry.request(gateway, id: id, command: command)
     let body = JSONWriter.object { json in if let answer { json.field("answer", answer) } }
@@ -121,7 +121,7 @@ actor LinkElsewhere {
 
   // MARK: Pieces
 
-  /// `nil` until all of it is here. The oldest that is not complete gives way.
+  /// The whole text; `nil`: pieces are missing. At the limit the oldest incomplete text is dropped.
   private func complete(_ part: Part, as kind: String) -> [UInt8]? {
     guard part.count > 1 else { return part.bytes }
     let key = "\(kind)/\(part.number)"
@@ -138,7 +138,7 @@ actor LinkElsewhere {
     return (0..<pieces.count).flatMap { pieces.known[$0] ?? [] }
   }
 
-  /// `nil`: it is too long.
+  /// `nil`: the body is too long.
   private static func news(_ gateway: String, _ kind: String, _ number: String, _ body: [UInt8]) -> [HubNews]? {
     let count = max(1, (body.count + pieceBytes - 1) / pieceBytes)
     guard count <= maxPieces else { return nil }

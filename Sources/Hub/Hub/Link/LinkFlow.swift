@@ -4,9 +4,9 @@ import NIOCore
 import NIOWebSocket
 import Synchronization
 
-/// A link's batches that are not answered yet, each a task that writes its answer behind those of the ones before.
+/// A link's unanswered batches. Each is a task that writes its answer after the answers of the batches before it.
 struct LinkFlow {
-  /// Of a batch, when it is stored or refused.
+  /// The answer to a batch, once the batch is stored or refused.
   typealias Answer = @Sendable () async -> [UInt8]
 
   let outbound: NIOAsyncChannelOutboundWriter<WebSocketFrame>
@@ -19,7 +19,7 @@ struct LinkFlow {
 
   init(_ outbound: NIOAsyncChannelOutboundWriter<WebSocketFrame>) { self.outbound = outbound }
 
-  /// Returns when one more may be taken.
+  /// Waits for the batches in flight if the window is full or the hub is crowded.
   func hasRoom(_ admission: Admission) async {
     if count.value.withLock({ $0 }) >= LinkSession.window || admission.isCrowded { await last?.value }
   }
@@ -29,7 +29,7 @@ struct LinkFlow {
     last = Task { [last, count, outbound] in
       let bytes = await answer()
       await last?.value
-      // `try?`: a link that is gone takes nothing.
+      // `try?`: a closed link takes no answer.
       try? await outbound.write(LinkSession.text(bytes))
       count.value.withLock { $0 -= 1 }
     }

@@ -5,8 +5,8 @@ import NIOCore
 import NIOWebSocket
 import Synchronization
 
-/// Makes whole messages of a link's frames, and decompresses them, one at a time: of what has come, only the message that is being dealt
-/// with takes more memory than it took on the wire. Between messages it keeps what the next may refer to. Total.
+/// Assembles a link's frames into messages and decompresses them, one at a time: only the message in hand takes more memory than it took on the wire.
+/// Between messages it keeps the context that later messages may refer to. Any input is safe.
 struct LinkMessages {
   enum Message: Equatable {
     case text([UInt8])
@@ -15,7 +15,7 @@ struct LinkMessages {
     case other
   }
 
-  /// Why a link ends: a WebSocket's close code.
+  /// Why a link ends, as the WebSocket's close code.
   struct Failure: Error, Equatable {
     let code: WebSocketErrorCode
     static let malformed = Failure(code: .protocolError)
@@ -24,13 +24,13 @@ struct LinkMessages {
     static let noMemory = Failure(code: .unexpectedServerError)
   }
 
-  /// Pieces of one message.
+  /// Most frames of one message.
   private static let maxPieces = 1024
 
   private let most: Int
   private let place = LinkCoding.place()
   private let keepsContext: Bool
-  /// What the gateway has said; `nil`: nothing is compressed.
+  /// What the gateway has sent so far; `nil`: nothing is compressed.
   private var context: LinkContext?
   private var opcode: WebSocketOpcode?
   private var isCompressed = false
@@ -38,7 +38,7 @@ struct LinkMessages {
   /// The message as received.
   private var message: [UInt8] = []
 
-  /// `most`: bytes of a message.
+  /// `most`: the largest message in bytes.
   init(most: Int, _ compression: PerMessageDeflate?) {
     self.most = most
     keepsContext = compression?.clientKeepsContext ?? true
@@ -47,7 +47,7 @@ struct LinkMessages {
     }
   }
 
-  /// `nil`: more frames belong to it.
+  /// Adds a frame; `nil`: the message is not complete.
   mutating func take(_ frame: WebSocketFrame) throws(Failure) -> Message? {
     guard !frame.rsv2, !frame.rsv3 else { throw .malformed }
     switch frame.opcode {
@@ -78,7 +78,7 @@ struct LinkMessages {
     return opcode == .text ? .text(whole) : .other
   }
 
-  /// What cannot be compressed grows by some bytes for each of its blocks.
+  /// Incompressible data grows by some bytes for each of its blocks.
   private var mostOnWire: Int { isCompressed ? most + most / 256 + 64 : most }
 
   private mutating func decompressed() throws(Failure) -> [UInt8] {
@@ -95,14 +95,14 @@ struct LinkMessages {
   }
 }
 
-/// Compresses what the hub sends over a link, in the order in which it goes out.
+/// Compresses what the hub sends over a link, in the order of sending.
 final class LinkCompressor: ChannelOutboundHandler {
   typealias OutboundIn = WebSocketFrame
   typealias OutboundOut = WebSocketFrame
 
   /// 1 KiB of context, for messages that are alike.
   static let windowBits = 10
-  /// Window for what gateways send, which is more than what they receive.
+  /// The window for what gateways send, which is more than they receive.
   static let gatewayWindowBits = 12
   /// Shorter messages go out as they are.
   private static let compressedFrom = 16
@@ -110,7 +110,7 @@ final class LinkCompressor: ChannelOutboundHandler {
   private let place = LinkCoding.place()
   private let windowBits: Int
   private let keepsContext: Bool
-  /// What the hub has said.
+  /// What the hub has sent so far.
   private var context: LinkContext
 
   init(_ compression: PerMessageDeflate) {
@@ -125,7 +125,7 @@ final class LinkCompressor: ChannelOutboundHandler {
     var frame = unwrapOutboundIn(data)
     if frame.opcode == .text, frame.fin, frame.data.readableBytes >= Self.compressedFrom {
       let plain = Array(frame.data.readableBytesView)
-      // Without memory a message goes out as it is, which is always allowed.
+      // Without memory the message goes out uncompressed, which is always allowed.
       if let packed = LinkCoding.deflated(plain, behind: context, windowBits: windowBits, place) {
         frame.data = ByteBuffer(bytes: packed)
         frame.rsv1 = true
@@ -136,7 +136,7 @@ final class LinkCompressor: ChannelOutboundHandler {
   }
 }
 
-/// zlib's state, which some links share: it is needed only while a message is compressed or decompressed. Some places, so that they seldom
+/// zlib's state, which links share: it is needed only while a message is compressed or decompressed. There are several copies, so that links seldom
 /// wait for each other.
 enum LinkCoding {
   private static let memoryLevel = 2

@@ -8,10 +8,10 @@ actor LinkRegistry {
   /// Sends one message; `false`: the link is gone.
   typealias Send = @Sendable ([UInt8]) async -> Bool
 
-  /// What a gateway with several live links says of one, and how that is tried.
+  /// The upstream that holds a link, of a gateway with several live links, and how to test that link.
   struct Holder: Sendable {
     let origin: LinkProtocol.Origin
-    /// When it was heard last.
+    /// When the hub last heard from the link.
     let heard: @Sendable () -> ContinuousClock.Instant
     let ping: @Sendable () -> Void
   }
@@ -25,21 +25,21 @@ actor LinkRegistry {
     /// Milliseconds since 1970.
     let since = HubClock.now
     let began = ContinuousClock.now
-    /// Links of this gateway that each took the place of a young one that was heard, in a row up to this one.
+    /// How many links of this gateway in a row, up to this one, replaced a link that was young and alive.
     var contested = 0
     var buckets: Set<String> = []
-    /// Buckets with changes that the gateway was not notified of yet.
+    /// Buckets with changes that the gateway does not know of yet.
     var unsaid: [String: Int64] = [:]
     var isSaying = false
   }
 
-  /// A command of a gateway, by the bytes of its id: two that look the same are two.
+  /// A command of a gateway. Ids are compared by their bytes: two that look the same are two commands.
   private struct Key: Hashable {
     let gateway: String
     let command: [UInt8]
   }
 
-  /// The prefix of notifications of a command's result.
+  /// What the bucket names of notifications about a command's result begin with.
   static let results = "result/"
 
   enum Failure: Error, Equatable {
@@ -47,31 +47,31 @@ actor LinkRegistry {
     case timedOut
   }
 
-  /// So often all links are asked whether their gateways are still there.
+  /// Pause between two rounds that close silent links.
   private static let round: Duration = .seconds(5)
-  /// Buckets that one question to the database is about.
+  /// Buckets in one query.
   private static let askedAtOnce = 1000
-  /// A link younger than this whose place is taken is contested; so many in a row are no bad line any more.
+  /// A link that is replaced before this age is contested; `contests` of them in a row are no bad line any more.
   private static let young: Duration = .seconds(30)
   private static let contests = 5
-  /// A gateway that only polls sends so seldom.
+  /// The longest pause of a gateway that only polls.
   private static let returnsWithin: Duration = .seconds(86_400)
-  /// Gateways over HTTP whose epochs are remembered.
+  /// Most gateways over HTTP whose epochs are remembered.
   private static let maxEpochs = 10_000
-  /// A link that was heard so lately need not be tried; one that is tried has so long to answer, less than a connection has for its first request.
+  /// A link that was heard within `lively` needs no test; a tested one has `answerLimit`, which is shorter than a connection's time for its first
+  /// request.
   private static let lively: Duration = .seconds(3)
   static let answerLimit: Duration = .seconds(5)
   private static let glance: Duration = .milliseconds(50)
-  /// A live request gets so long.
+  /// How long a live request waits for its answer.
   static let patience: Duration = .seconds(15)
 
   private var links: [String: Link] = [:]
   private let rivals: RareLine
   private var contested: Set<String> = []
-  /// Of gateways that send over HTTP: the epoch, the one before it, and how often in a row that one came back, last when.
+  /// For each gateway that sends over HTTP: its epoch, the epoch before, how often in a row an epoch came back, and when it last changed.
   private var epochs: [String: (now: String, before: String?, returns: Int, at: ContinuousClock.Instant)] = [:]
 
-  /// How long an answer to a request is waited for.
   private let patience: Duration
   private let answerLimit: Duration
 
@@ -83,16 +83,17 @@ actor LinkRegistry {
     rivals = RareLine(log)
   }
 
-  /// Grows with each link that comes or goes.
+  /// Increases when a link opens or closes.
   private(set) var changes: Int64 = 0
-  /// The gateways whose links listen to a bucket that all share.
+  /// The gateways whose links listen to a shared bucket.
   private var listeners: [String: Set<String>] = [:]
   private var lastID = 0
   private var isWatching = false
   private var requests: [Key: CheckedContinuation<JSONValue, any Error>] = [:]
   private var results: [Key: [Int: CheckedContinuation<Void, Never>]] = [:]
 
-  /// A gateway has one link: the newest, for an older one may be half-open. `isSilent`: nothing came for too long, so it is closed.
+  /// Makes this the gateway's one link: the newest, for an older one may be half-open. `isSilent`: nothing came for too long, so the registry closes
+  /// it.
   func open(
     _ gateway: String, _ send: @escaping Send, isSilent: @escaping @Sendable () -> Bool = { false },
     holder: Holder? = nil, close: @escaping @Sendable () -> Void
@@ -115,8 +116,8 @@ actor LinkRegistry {
     return lastID
   }
 
-  /// The upstream that has the gateway's link, if that is alive and `origin` another one of the same gateway: those two would take it from each other for
-  /// ever. An upstream that comes again has lost its link, and gets the place at once.
+  /// The upstream that holds the gateway's link, if that link is alive and `origin` is another upstream of the same gateway: without this check the
+  /// two would take the link from each other for ever. An upstream that reconnects has lost its link, and is let in at once.
   func holder(_ gateway: String, against origin: LinkProtocol.Origin?) async -> String? {
     guard let origin, let link = links[gateway], let holder = link.holder, holder.origin.epoch == origin.epoch,
       holder.origin.upstream != origin.upstream
@@ -125,7 +126,7 @@ actor LinkRegistry {
     if asked - holder.heard() < Self.lively { return holder.origin.upstream }
     holder.ping()
     while ContinuousClock.now - asked < answerLimit {
-      // `try?`: who asks may be gone, and needs no answer.
+      // `try?`: cancelled, the new connection is gone and needs no answer.
       guard (try? await Task.sleep(for: Self.glance)) != nil, links[gateway]?.id == link.id else { return nil }
       if holder.heard() > asked { return holder.origin.upstream }
     }
@@ -139,7 +140,7 @@ actor LinkRegistry {
         + "\"One identity, two histories\" in docs/hub.md")
   }
 
-  /// A batch came over HTTP. An epoch that has ended does not come back: where it does again and again, somebody else writes in it.
+  /// Notes the epoch of a batch that came over HTTP. An ended epoch does not come back; if it does again and again, two gateways have one id.
   func sent(_ gateway: String, epoch: String, now: ContinuousClock.Instant = .now) {
     let known = epochs[gateway]
     if known == nil, epochs.count >= Self.maxEpochs { forgetEpochs(now) }
@@ -151,22 +152,22 @@ actor LinkRegistry {
     if returns >= Self.contests { contest(gateway, "send in turn, each its own epoch") }
   }
 
-  /// Of gateways that were one epoch all along little is lost: the next batch says it again. Those that had another lately stay, if there is room.
+  /// Makes room. A gateway with one epoch all along loses nothing: its next batch names the epoch again. Gateways that changed epoch lately stay, if
+  /// there is room.
   private func forgetEpochs(_ now: ContinuousClock.Instant) {
     epochs = epochs.filter { $0.value.before != nil && now - $0.value.at < Self.returnsWithin }
     if epochs.count >= Self.maxEpochs { epochs = [:] }
   }
 
-  /// How many gateways' epochs are remembered.
   var epochsKept: Int { epochs.count }
 
-  /// Gateways of which two seem to have one id, since this was asked last.
+  /// The gateways whose id two gateways seem to have, since the last call.
   func takeContested() -> Set<String> {
     defer { contested = [] }
     return contested
   }
 
-  /// One for all links: a task of its own would be an eighth of what an idle link takes. It ends with the last link.
+  /// One task for all links: a task for each would be an eighth of the memory of an idle link. It ends with the last link.
   private func watch() async {
     while !links.isEmpty {
       // `try?`: nobody cancels it.
@@ -188,7 +189,7 @@ actor LinkRegistry {
 
   func isOpen(_ gateway: String) -> Bool { links[gateway] != nil }
   var count: Int { links.count }
-  /// Since when each link is open, milliseconds since 1970.
+  /// When each link opened, milliseconds since 1970.
   func linkTimes() -> [String: Int64] { links.mapValues(\.since) }
 
   func subscribe(_ gateway: String, _ buckets: Set<String>) {
@@ -219,14 +220,15 @@ actor LinkRegistry {
     }
     let concerned = news.gateway.isEmpty ? listeners[news.bucket] ?? [] : [news.gateway]
     for gateway in concerned where links[gateway]?.buckets.contains(news.bucket) == true {
-      // News may overtake each other.
+      // Notifications may overtake each other.
       let known = links[gateway]?.unsaid[news.bucket] ?? 0
       links[gateway]?.unsaid[news.bucket] = max(known, news.seq)
       say(gateway)
     }
   }
 
-  /// Notifications may have been missed: sends every gateway the state of its buckets. What many listen to is asked for once.
+  /// After notifications may have been missed: sends every gateway the state of its buckets. The database is asked once for a bucket that many listen
+  /// to.
   func tellAll(from store: HubStore) async {
     let places = Set(
       links.flatMap { gateway, link in link.buckets.map { HubStore.BucketPlace($0, of: gateway) } })
@@ -238,7 +240,7 @@ actor LinkRegistry {
     }
   }
 
-  /// One notification in flight for each link; later ones are combined.
+  /// Sends one notification at a time on each link, and combines those that follow.
   private func say(_ gateway: String) {
     guard let link = links[gateway], !link.isSaying, !link.unsaid.isEmpty else { return }
     links[gateway]?.isSaying = true
@@ -264,7 +266,7 @@ actor LinkRegistry {
 
   // MARK: Requests
 
-  /// Sends a request to the gateway; throws if it is not connected or does not answer in time.
+  /// Sends a request to the gateway; throws if the gateway is not connected or does not answer in time.
   func request(_ gateway: String, id: String, command: JSONValue) async throws -> JSONValue {
     guard let link = links[gateway] else { throw Failure.away }
     let key = Key(gateway: gateway, command: Array(id.utf8))

@@ -9,19 +9,18 @@ import Synchronization
 
 /// One gateway's link, from hello to the end. Source: docs/hub-protocol.md.
 struct LinkSession: Sendable {
-  /// The newest version of the protocol that is spoken here: with lanes.
+  /// The newest version of the protocol that this hub speaks: with lanes.
   private static let version: Int64 = 2
-  /// Batches that a gateway may have under way. They go into one transaction; of a crowd the others wait in the network.
+  /// Most batches of one gateway in flight. They share a transaction; when the hub is crowded, further ones wait in the network.
   static let window = 16
-  /// A gateway that was silent for this many of its own intervals is lost.
+  /// A gateway that is silent for this many of its own intervals is lost.
   fileprivate static let silences = 2.5
   /// Seconds until the hello is required; earlier pings do not count.
   fileprivate static let helloLimit = 10.0
-  /// A hello is answered within this time, if only by a word that it will take longer; and such a word comes again before a gateway has
-  /// waited for 15 s.
+  /// The hub answers a hello within this time, if only with `busy`, and repeats that before a gateway has waited for 15 s.
   private static let firstWord: Duration = .milliseconds(1500)
   private static let nextWord: Duration = .seconds(8)
-  /// Longest time that a gateway is asked to wait while the database is away.
+  /// How long a gateway may wait while the database is unavailable.
   private static let greetingLimit: Duration = .seconds(90)
 
   let gateway: String
@@ -30,12 +29,12 @@ struct LinkSession: Sendable {
   let limiter: RateLimiter
   let maxMessage: Int
   var origin: LinkProtocol.Origin?
-  /// What both ends have agreed on; `nil`: nothing is compressed.
+  /// The agreed compression; `nil`: nothing is compressed.
   let compression: PerMessageDeflate?
-  /// Whether the token that opened it still allows it: what came before the connection was closed may wait here.
+  /// Whether the token that opened the link still allows it: frames that came before the connection was closed may wait here.
   let isAllowed: @Sendable () -> Bool
 
-  /// When the gateway was last heard, how often it speaks at least, and its epoch.
+  /// When the gateway was last heard, its longest pause between messages, and its epoch.
   final class Pulse: Sendable {
     private let opened = ContinuousClock.now
     let state = Mutex(
@@ -62,14 +61,14 @@ struct LinkSession: Sendable {
       stores.metrics.linkEnded(encoding)
       HubLog.debug("link of \(gateway) ended")
     }
-    // `try?`: the reason for the end of a link does not matter.
+    // `try?`: why a link ended does not matter.
     try? await withGracefulShutdownHandler {
       try await channel.executeThenClose { inbound, outbound in
         let close: @Sendable () -> Void = { channel.channel.close(promise: nil) }
         let id = await registry.open(
           gateway,
           { bytes in
-            // `try?`: a link that is gone takes nothing.
+            // `try?`: a closed link takes nothing.
             (try? await outbound.write(Self.text(bytes))) != nil
           }, isSilent: { pulse.left <= 0 }, holder: holder(pulse, outbound), close: close)
         do {
@@ -82,10 +81,9 @@ struct LinkSession: Sendable {
             guard try await take(message, &flow, pulse) else { break }
           }
         } catch let failure as LinkMessages.Failure {
-          // `try?`: a link that is gone takes nothing.
+          // `try?`: a closed link takes nothing.
           try? await outbound.write(Self.close(failure.code))
         } catch {
-          // The link is over either way.
         }
         await registry.ended(gateway, id)
       }
@@ -100,7 +98,7 @@ struct LinkSession: Sendable {
     origin.map { origin in
       LinkRegistry.Holder(
         origin: origin, heard: { pulse.state.withLock { $0.heard } },
-        // `try?`: a link that is gone answers nothing.
+        // `try?`: a closed link answers nothing.
         ping: { Task { try? await outbound.write(WebSocketFrame(fin: true, opcode: .ping, data: ByteBuffer())) } })
     }
   }
@@ -115,7 +113,7 @@ struct LinkSession: Sendable {
     return WebSocketFrame(fin: true, opcode: .connectionClose, data: data)
   }
 
-  /// False: the end.
+  /// Handles a message; `false`: the link ends.
   private func take(
     _ message: LinkMessages.Message, _ flow: inout LinkFlow, _ pulse: Pulse
   ) async throws -> Bool {
@@ -128,7 +126,7 @@ struct LinkSession: Sendable {
       try await outbound.write(WebSocketFrame(fin: true, opcode: .connectionClose, data: ByteBuffer()))
       return false
     case .text(let bytes):
-      // `try?`: invalid JSON ends the link; only a batch can be answered.
+      // `try?`: invalid JSON ends the link, except in a batch, which is refused.
       guard let message = try? JSONValue(parsing: bytes), let type = message["type"]?.string else {
         guard let number = Self.batch(of: bytes) else {
           HubLog.debug("link of \(gateway): a message that is not JSON ends it")
@@ -150,8 +148,8 @@ struct LinkSession: Sendable {
     return true
   }
 
-  /// The number of a batch that cannot be read. It is refused as by HTTP, and the gateway finds the event that spoils it; if the
-  /// link ended, the same batch would come again for ever.
+  /// The number of a batch that is not valid JSON. The hub refuses it as over HTTP, and the gateway finds the event that spoils it; if the link ended
+  /// instead, the same batch would come again for ever.
   static func batch(of bytes: [UInt8]) -> Int64? {
     let beginning = Array(#"{"type":"events","n":"#.utf8)
     guard bytes.starts(with: beginning) else { return nil }
@@ -159,11 +157,11 @@ struct LinkSession: Sendable {
       String(decoding: bytes.dropFirst(beginning.count).prefix(20).prefix { $0 != UInt8(ascii: ",") }, as: UTF8.self))
   }
 
-  /// Takes one message; `nil`: there is nothing to answer.
+  /// Handles one message; `nil`: there is no answer.
   func answer(
     _ type: String, _ message: JSONValue, _ bytes: [UInt8], _ pulse: Pulse
   ) async throws -> [UInt8]? {
-    // Batches and states are refused where there are too many.
+    // Batches and states have rate limits of their own.
     if type != "events", type != "state" { await limiter.count(gateway, bytes: bytes.count) }
     switch type {
     case "hello": return try await welcome(message, pulse)
@@ -190,14 +188,14 @@ struct LinkSession: Sendable {
     do {
       try await stores.setState(name, state, of: gateway, at: HubClock.now)
     } catch {
-      // A value that cannot be stored would be sent again on the next link, and end that, too.
+      // The gateway would send the same value on its next link, and end that link, too.
       let failure: any Error = error
       guard (failure as? HubDatabaseError)?.kind == .unfit else { throw failure }
     }
   }
 
-  /// While the database takes its time over a hello the gateway hears now and then that somebody is there: it would hang up, and a whole
-  /// fleet come again.
+  /// Sends `busy` now and then while the database is slow to answer a hello: a gateway without a sign of life would hang up, and a whole fleet would
+  /// reconnect.
   private static func asksForPatience(
     on outbound: NIOAsyncChannelOutboundWriter<WebSocketFrame>
   ) -> Task<Void, any Error> {
@@ -215,14 +213,14 @@ struct LinkSession: Sendable {
     }
   }
 
-  /// How much of the epoch is here. A database that is away may come back: gateways wait here, rather than to come again and again.
+  /// How much of the epoch is stored. The gateway waits here while the database is unavailable, rather than reconnect again and again.
   private func progress(_ epoch: String) async throws -> HubStore.Progress? {
     let end = ContinuousClock.now + Self.greetingLimit
     while true {
       do {
         return try await stores.progress(gateway: gateway, epoch: epoch)
       } catch let error as HubDatabaseError where error.kind == .unavailable && ContinuousClock.now < end {
-        // A hub that is to stop waits for no database.
+        // A hub that is stopping does not wait for its database.
         if Task.isShuttingDownGracefully { throw error }
         try await Task.sleep(for: .seconds(Double.random(in: 1...5)))
       }
@@ -256,7 +254,7 @@ struct LinkSession: Sendable {
 
   // MARK: Events
 
-  /// Gives a batch its place among those that wait.
+  /// Queues a batch; the answer comes when it is stored or refused.
   private func events(_ message: JSONValue, _ bytes: Int, _ pulse: Pulse) async -> LinkFlow.Answer {
     let (epoch, isBrief, takesConflicts) = pulse.state.withLock { ($0.epoch, $0.isBrief, $0.takesConflicts) }
     let number = message["n"]?.integer ?? 0
@@ -284,7 +282,7 @@ struct LinkSession: Sendable {
       do {
         switch try await waiting.answer() {
         case .acknowledged(let through):
-          // Most answers say no more than this.
+          // Most answers are this short.
           if isBrief, through == last { return Array("\(number)".utf8) }
           return Self.answer("taken", number) { $0.field("acknowledged", through) }
         case .outOfOrder(let through): return Self.answer("out_of_order", number) { $0.field("acknowledged", through) }
@@ -306,7 +304,7 @@ struct LinkSession: Sendable {
       return refusal(number, .badEvent(seq: nil, reason: refused.message))
     }
     metrics.wasBusy(.database)
-    // The gateway keeps everything and tries again, not all of them at once.
+    // The gateway keeps its events and tries again; a random pause spreads the fleet.
     return busy(number, "\(error)", Int.random(in: 5...15))
   }
 
@@ -370,7 +368,7 @@ struct LinkSession: Sendable {
     }
   }
 
-  /// A request subscribes the link to notifications of these buckets.
+  /// The states of the named buckets; also subscribes the link to their notifications.
   private func updatesState(_ parameters: JSONValue) async throws -> [UInt8] {
     let names = (parameters["buckets"]?.array ?? []).compactMap(\.string)
     await registry.subscribe(gateway, Set(names.prefix(64).filter(HubStore.isBucket)))

@@ -12,7 +12,7 @@ import NIOWebSocket
 
 typealias FrameChannel = NIOAsyncChannel<WebSocketFrame, WebSocketFrame>
 
-/// Connections to the hub: HTTP/1.1, and from it gateways' links, which are WebSockets.
+/// A connection to the hub: HTTP/1.1, which a gateway upgrades to its link, a WebSocket.
 struct LinkUpgradeChannel: ServerChildChannel, HTTPChannelHandler {
   typealias HTTPChannel = NIOAsyncChannel<HTTPRequestPart, HTTPResponsePart>
 
@@ -26,7 +26,7 @@ struct LinkUpgradeChannel: ServerChildChannel, HTTPChannelHandler {
     let negotiated: EventLoopFuture<Negotiated>
   }
 
-  /// What is known of a link when it opens.
+  /// What the hub knows about a link that opens.
   struct Link: Sendable {
     let gateway: String
     let grant: HubAccess.Grant
@@ -38,7 +38,7 @@ struct LinkUpgradeChannel: ServerChildChannel, HTTPChannelHandler {
   private static let asksEvenly = ChannelOptions.Types.SocketOption(level: .tcp, name: .init(rawValue: 16))
 
   let responder: HTTPChannelHandler.Responder
-  /// Bytes of a message at most.
+  /// The largest message in bytes.
   let maxMessage: Int
   let places: Places
   let admit: LinkGate.Admit
@@ -63,7 +63,7 @@ struct LinkUpgradeChannel: ServerChildChannel, HTTPChannelHandler {
     try operations.addHandler(UndecidedConnection())
     let upgrader = NIOTypedWebSocketServerUpgrader<Negotiated>(
       maxFrameSize: maxMessage,
-      // The gate has let through what may be one.
+      // The gate lets only handshakes through.
       shouldUpgrade: { channel, head in channel.eventLoop.makeSucceededFuture(LinkProtocol.answer(head)) },
       upgradePipelineHandler: { [self] channel, head in
         channel.eventLoop.makeCompletedFuture { try link(channel, LinkProtocol.compression(head)?.agreed) }
@@ -72,7 +72,7 @@ struct LinkUpgradeChannel: ServerChildChannel, HTTPChannelHandler {
       channel.eventLoop.makeCompletedFuture { try requests(channel, logger) }
     }
     var pipeline = NIOUpgradableHTTPServerPipelineConfiguration(upgradeConfiguration: configuration)
-    // As Hummingbird has it: requests are taken one after another, and errors are answered above.
+    // As in Hummingbird: requests are handled one after another, and the handlers above answer errors.
     pipeline.enablePipelining = false
     pipeline.enableErrorHandling = false
     pipeline.enableResponseHeaderValidation = false
@@ -85,7 +85,7 @@ struct LinkUpgradeChannel: ServerChildChannel, HTTPChannelHandler {
   private func link(_ channel: any Channel, _ compression: PerMessageDeflate?) throws -> Negotiated {
     let operations = channel.pipeline.syncOperations
     try UndecidedConnection.decided(channel)
-    // After a cut of some seconds TCP sends an answer again that much sooner; a kernel without it goes on as ever.
+    // Retransmits at even intervals, so that an answer arrives soon after a cut of some seconds; a kernel without the option behaves as usual.
     channel.setOption(Self.asksEvenly, value: 1).whenFailure { _ in }
     let gate = try operations.handler(type: LinkGate.self)
     operations.removeHandler(gate, promise: nil)
@@ -105,17 +105,17 @@ struct LinkUpgradeChannel: ServerChildChannel, HTTPChannelHandler {
     operations.removeHandler(try operations.handler(type: LinkGate.self), promise: nil)
     try operations.addHandler(HTTP1ToHTTPServerCodec(secure: false))
     try operations.addHandler(RequestClock(places))
-    // Closes it when the hub ends: at once while it is idle, else after the answer.
+    // Closes the connection when the hub stops: at once while idle, otherwise after the answer.
     try operations.addHandler(HTTPConnectionStateHandler(idleTimeout: nil, logger: logger))
     return .http(
       try HTTPChannel(wrappingChannelSynchronously: channel, configuration: .init(isOutboundHalfClosureEnabled: true)))
   }
 
   func handle(value: Value, logger: Logger) async {
-    // `try?`: a connection that ended before its first request asks for nothing.
+    // `try?`: a connection that ended before its first request needs nothing.
     switch try? await value.negotiated.get() {
     case .http(let channel):
-      // Who is gone needs no answer: what they have asked ends.
+      // A client that has disconnected needs no answer: its requests are cancelled.
       let requests = Task { await handleHTTP(asyncChannel: channel, logger: logger) }
       channel.channel.closeFuture.whenComplete { _ in requests.cancel() }
       await withTaskCancellationHandler {
@@ -133,7 +133,7 @@ struct LinkUpgradeChannel: ServerChildChannel, HTTPChannelHandler {
 enum LinkProtocol {
   static let name = "meshpost.v1"
 
-  /// Beside what every WebSocket's handshake has.
+  /// Headers besides those of every WebSocket handshake.
   static func answer(_ head: HTTPRequestHead) -> HTTPHeaders {
     var headers: HTTPHeaders = ["Sec-WebSocket-Protocol": name]
     if let answer = compression(head)?.answer { headers.add(name: "Sec-WebSocket-Extensions", value: answer) }
@@ -153,7 +153,7 @@ enum LinkProtocol {
     var origin: Origin?
   }
 
-  /// Which of its upstreams opens a link, and of which database: a gateway that has several live links says so.
+  /// The upstream that opens a link, and the epoch of its database: a gateway with several live links sends both.
   struct Origin: Sendable {
     static let field = "Meshpost-Upstream"
     static let name = HTTPField.Name(field)!
@@ -171,16 +171,16 @@ enum LinkProtocol {
     }
   }
 
-  /// Whether somebody may open a link.
+  /// Whether a request may open a link.
   enum Entry: Sendable {
     case open(Visitor)
-    /// It is none, or not allowed, and HTTP answers.
+    /// The request opens no link, or is not allowed to: HTTP answers it.
     case closed
-    /// The database has to be asked, the folder of tokens looked at, or the link that is there tried.
+    /// The answer needs the database, the folder of tokens, or a test of the open link.
     case undecided
   }
 
-  /// The headers required by RFC 6455; NIO closes a connection without them.
+  /// Whether the headers that RFC 6455 requires are there; NIO closes a connection without them.
   static func isHandshake(_ head: HTTPRequestHead) -> Bool {
     head.method == .GET && head.headers["Sec-WebSocket-Key"].count == 1
       && head.headers["Sec-WebSocket-Version"] == ["13"]
@@ -188,7 +188,7 @@ enum LinkProtocol {
       && head.headers[canonicalForm: "Connection"].contains { $0.lowercased() == "upgrade" }
   }
 
-  /// The gateway that a link's address names.
+  /// The gateway in the address of a link.
   static func gateway(in target: String) -> String? {
     let path = target.prefix { $0 != "?" }
     let parts = path.split(separator: "/", omittingEmptySubsequences: false)
