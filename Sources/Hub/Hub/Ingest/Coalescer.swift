@@ -3,27 +3,27 @@
 import ServiceLifecycle
 import Synchronization
 
-/// What was not done in time, and may have been done all the same.
+/// A request was not done in time. It may have been done all the same.
 struct WaitedTooLong: Error, CustomStringConvertible {
-  /// What the database said last, if that was the reason.
+  /// The database's last error, if that was the reason.
   let failure: String?
-  /// Others were done meanwhile: there is too much of it, and not a stall.
+  /// Other requests were done meanwhile: there are too many of them, rather than a stall.
   let isCrowd: Bool
 
   var description: String { failure ?? Admission.message }
-  /// Seconds until it is to come again. A stall is waited for here, so whoever comes again at once meets its end; of a crowd not all at once.
+  /// Seconds until the client should retry. After a stall it may retry at once, since the hub itself waits for the database; a crowd is spread.
   var retryAfter: Int { isCrowd ? .random(in: 1...20) : 1 }
 }
 
-/// Work on the database for many who ask at the same time: whatever waits is done together, and the longer that takes, the more is in
-/// the next group. Items are done in the order in which they came.
+/// Groups database work of many callers: everything that waits is done together, and the longer a group takes, the larger is the next. Items are done
+/// in the order in which they came.
 ///
-/// If a group fails on what is in it, its halves are tried, until only those fail that cannot be done. With `patience` a database that is away is waited
-/// for, and whoever has waited for so long is told.
+/// If an item makes its group fail, the halves are tried, until only the items fail that cannot be done. With `patience` the work is retried while
+/// the database is unavailable, and an item that has waited for that long fails.
 final class Coalescer<Item: Sendable, Answer: Sendable>: Sendable {
   typealias Work = @Sendable ([Item]) async throws(HubDatabaseError) -> [Answer]
 
-  /// One item, which has its place in the order.
+  /// An item with its place in the order.
   final class Waiting: Sendable {
     private enum State {
       case waits(CheckedContinuation<Answer, any Error>?)
@@ -31,7 +31,7 @@ final class Coalescer<Item: Sendable, Answer: Sendable>: Sendable {
     }
 
     fileprivate let item: Item
-    /// Groups that were done before it came.
+    /// Groups that were done before the item came.
     fileprivate let groups: Int
     fileprivate let since = ContinuousClock.now
     private let state = Mutex(State.waits(nil))
@@ -49,7 +49,7 @@ final class Coalescer<Item: Sendable, Answer: Sendable>: Sendable {
       continuation?.resume(with: result)
     }
 
-    /// For one who asks.
+    /// Waits for the answer; for one caller only.
     func answer() async throws -> Answer {
       try await withCheckedThrowingContinuation { continuation in
         let result = state.withLock { state -> Result<Answer, any Error>? in
@@ -64,16 +64,16 @@ final class Coalescer<Item: Sendable, Answer: Sendable>: Sendable {
 
   private struct Queue {
     var waiting: [Waiting] = []
-    /// Under way.
+    /// The group that is being done.
     var group: [Waiting] = []
     var isBusy = false
     var isWatched = false
-    /// Done so far.
+    /// Groups done so far.
     var groups = 0
     var failure: String?
   }
 
-  /// Pause of a database that is away, and between two looks for those who have waited too long.
+  /// Pause before a retry while the database is unavailable, and between two checks for items that have waited too long.
   private static var pause: Duration { .milliseconds(500) }
 
   private let weight: @Sendable (Item) -> Double
@@ -81,15 +81,15 @@ final class Coalescer<Item: Sendable, Answer: Sendable>: Sendable {
   private let work: Work
   private let queue = Mutex(Queue())
 
-  /// `weight`: a group has at most 1 of it, or one item. `work`: as many answers as items, in order.
+  /// `weight`: a group weighs at most 1, or is one item. `work`: returns an answer for each item, in order.
   init(patience: Duration? = nil, weight: @escaping @Sendable (Item) -> Double, _ work: @escaping Work) {
     (self.patience, self.weight, self.work) = (patience, weight, work)
   }
 
-  /// Returns when it is done. With `patience` it may throw `WaitedTooLong`.
+  /// Returns when the item is done. With `patience` it may throw `WaitedTooLong`.
   func ask(_ item: Item) async throws -> Answer { try await begin(item).answer() }
 
-  /// From now on it has its place.
+  /// Queues the item: its place is now fixed.
   func begin(_ item: Item) -> Waiting {
     let (waiting, begins, watches) = queue.withLock { queue in
       let waiting = Waiting(item, groups: queue.groups)
@@ -137,7 +137,7 @@ final class Coalescer<Item: Sendable, Answer: Sendable>: Sendable {
     }
   }
 
-  /// What is to be done again, when the database is back.
+  /// Does a group; returns the items to retry when the database is back.
   private func finish(_ group: [Waiting]) async -> (again: [Waiting], HubDatabaseError?) {
     do throws(HubDatabaseError) {
       let answers = try await work(group.map(\.item))
@@ -156,12 +156,12 @@ final class Coalescer<Item: Sendable, Answer: Sendable>: Sendable {
     }
   }
 
-  /// Tells those who have waited for too long; what is under way goes on. False: there is nothing to do.
+  /// Fails the items that have waited too long; the group under way continues. `false`: nothing is left to do.
   private func tellLate() -> Bool {
     let now = ContinuousClock.now
     let (late, goesOn) = queue.withLock { queue in
       queue.isWatched = queue.isBusy
-      // A hub that is to end waits for no database.
+      // A hub that is stopping does not wait for its database.
       let isEnding = queue.failure != nil && Task.isShuttingDownGracefully
       func isLate(_ waiting: Waiting) -> Bool { isEnding || now - waiting.since >= patience ?? .zero }
       let late = (queue.group + queue.waiting).filter(isLate)

@@ -3,8 +3,8 @@
 import JSON
 import SQLite
 
-/// A number of an epoch that stands for two events: a gateway's database is an older copy, two gateways have one identity, or somebody
-/// else has written in its name.
+/// An event that came with other content than the stored event of the same number: a gateway's database is an older copy, two gateways have one id,
+/// or somebody else wrote in its name.
 struct Divergence: Hashable, Sendable {
   let gateway: String
   let epoch: String
@@ -21,7 +21,7 @@ struct Divergence: Hashable, Sendable {
 }
 
 extension HubStore {
-  /// What is here in the place of an event.
+  /// A stored event.
   struct StoredEvent {
     let at: Int64
     let kind: String
@@ -33,7 +33,7 @@ extension HubStore {
       self.init(at: event.event.at, kind: event.event.kind, body: PostgresHubDatabase.withoutNul(event.body))
     }
 
-    /// A gap that comes for an event that is here takes nothing away: what is here is better.
+    /// Whether both events are the same. A gap counts as the same as any stored event: the stored one is better.
     func isSame(as event: PreparedEvent) -> Bool {
       if event.event.kind == EventContent.gap { return true }
       let other = StoredEvent(event)
@@ -41,13 +41,14 @@ extension HubStore {
       return body == other.body || canonical == other.canonical
     }
 
-    /// As `isSame`, in another epoch. What has a gap's number there may be of another history, and says nothing of what is missing in this one.
+    /// As `isSame`, across epochs. A gap is the same only as a gap: a stored event of its number may be of another history, and does not show what is
+    /// missing in this one.
     func isMoved(as event: PreparedEvent) -> Bool {
       event.event.kind == EventContent.gap && kind != EventContent.gap ? false : isSame(as: event)
     }
 
     private var canonical: [UInt8]? {
-      // `try?`: stored values were valid JSON when they arrived; what is none is the same as nothing.
+      // `try?`: stored values were valid JSON when they arrived; an invalid one equals nothing.
       (try? JSONValue(parsing: Array(body.utf8))).map { EventContent.canonical(at: at, kind: kind, body: $0) }
     }
 
@@ -58,7 +59,7 @@ extension HubStore {
     }
   }
 
-  /// A question, within a transaction or outside, for what is here under these numbers.
+  /// A query for the stored events with these numbers, within a transaction or outside.
   static func storedCall(
     _ places: [(gateway: String, epoch: String, seq: Int64)],
     _ found: @escaping (_ gateway: String, _ epoch: String, _ seq: Int64, StoredEvent) -> Void
@@ -81,7 +82,7 @@ extension HubStore {
 
   // MARK: Within a transaction of batches
 
-  /// An alert for each gateway that says other things under numbers that are here: of what comes again nothing is told.
+  /// Raises an alert for each gateway whose events conflict with stored ones. A conflicting event that comes again raises no alert.
   func tellConflicts(_ work: Work) throws(HubDatabaseError) {
     guard !work.divergent.isEmpty else { return }
     var found: [String: (seqs: Set<Int64>, epoch: String, at: Int64)] = [:]
@@ -101,13 +102,13 @@ extension HubStore {
     }
   }
 
-  /// What is here in the place of events whose senders are told so.
+  /// The stored events in conflict with those of senders that handle conflicts.
   func refusals(_ work: Work) -> [EventKey: StoredEvent] {
     let keys = Set(work.accepted.filter(\.takesConflicts).flatMap { batch in batch.events.map(batch.key) })
     return work.divergent.filter { keys.contains($0.key) }
   }
 
-  /// Takes back what was to be acknowledged of, and behind, a number that stands for another event here.
+  /// Takes back the acknowledgements of conflicting events, and of the batches behind them.
   func withdraw(_ known: [Epoch: Progress], _ work: inout Work) {
     var broken: Set<Epoch> = []
     work.progress = known
@@ -119,21 +120,22 @@ extension HubStore {
         broken.insert(epoch)
         work.answers[place] = .conflict(event.event.seq)
       } else if broken.contains(epoch) || batch.events.contains(where: { work.expected.contains(batch.key($0)) }) {
-        // What it stands for may be what was not taken.
+        // The event that this one repeats may be among those that were not stored.
         work.answers[place] = .outOfOrder(before)
       } else {
         if batch.isOrdered { progress.took(batch) }
         work.progress[epoch] = progress
       }
     }
-    // Of an epoch that is known events are found again.
+    // An epoch that has a row is searched when its events come again.
     for batch in work.kept {
       let epoch = Epoch(gateway: batch.gateway, name: batch.epoch)
       if work.progress[epoch] == nil { work.progress[epoch] = Progress() }
     }
   }
 
-  /// Events that were here before: of those whose content is another one, none is taken for what came.
+  /// Finds the events whose number another event has, which is stored already or came in the same transaction. A conflicting event is not stored in
+  /// its place.
   func findDivergent(_ work: inout Work) throws(HubDatabaseError) {
     var counts: [EventKey: Int] = [:]
     for batch in work.accepted { for event in batch.events { counts[batch.key(event), default: 0] += 1 } }
@@ -159,11 +161,11 @@ extension HubStore {
     return stored
   }
 
-  /// A gateway that goes on in a new epoch sends again what the hub may have of those before, and what was on its way in an old one may come
-  /// after that: what is here stays as it is.
+  /// Finds the events that are stored under another epoch: a gateway that begins a new epoch sends again events that the hub may have of earlier
+  /// ones, and events on their way in an old epoch may arrive later. The stored ones stay as they are.
   func findMoved(_ work: inout Work) throws(HubDatabaseError) {
     let found = work.accepted.filter(work.mayBeElsewhere)
-    // The number that an event had first is its name.
+    // The epoch in which an event came first counts.
     let renewed = found.filter { $0.before == nil } + found.filter { $0.before != nil }
     guard !renewed.isEmpty else { return }
     var stored: [EventPlace: [StoredEvent]] = [:]
@@ -178,7 +180,7 @@ extension HubStore {
       stored[EventPlace(row.text(0), row.integer(1)), default: []].append(event)
     }
     try database.perform([call], begins: false, ends: false)
-    // What comes in the same transaction is not here yet. What comes twice in one epoch has one place, and keeps it.
+    // Events of the same transaction are not stored yet. An event that comes twice in one epoch has one place, and keeps it.
     var coming: [EventPlace: [(epoch: String, event: StoredEvent)]] = [:]
     for batch in work.accepted where !work.mayBeElsewhere(batch) {
       for event in batch.events {
@@ -200,7 +202,7 @@ extension HubStore {
     }
   }
 
-  /// A number of a gateway, in any epoch.
+  /// A gateway's number, in any epoch.
   private struct EventPlace: Hashable {
     let gateway: String
     let seq: Int64
@@ -208,8 +210,8 @@ extension HubStore {
     init(_ gateway: String, _ seq: Int64) { (self.gateway, self.seq) = (gateway, seq) }
   }
 
-  /// Of senders that know of no conflicts, an event that diverges is kept in another history: once, however often it comes, and in the place
-  /// where it came.
+  /// Moves conflicting events of senders that do not handle conflicts to another history: once, however often they come, and at their place in the
+  /// batch.
   func setBeside(_ work: inout Work) throws(HubDatabaseError) {
     work.kept = work.accepted
     let unaware = work.accepted.filter { !$0.takesConflicts }
@@ -232,7 +234,7 @@ extension HubStore {
     work.kept = work.accepted.flatMap { batch in batch.takesConflicts ? [batch] : parts(batch, work) }
   }
 
-  /// A batch, and between its events those of it that are kept beside.
+  /// Splits a batch where its events belong to different epochs.
   private func parts(_ batch: PreparedBatch, _ work: Work) -> [PreparedBatch] {
     var parts: [PreparedBatch] = []
     for event in batch.events {

@@ -2,14 +2,14 @@
 
 import JSON
 
-/// Numbers of what gateways tell. A field with one that cannot be, which no gateway sends, is left out: it would be shown with all its digits.
+/// The numbers in gateways' events. A field with an impossible number is left out: no gateway sends one, and a page would show all of its digits.
 enum EventNumbers {
-  /// By what the radio's frames have room for. Where a node is, is looked at where it is shown: a node may say anything of that.
+  /// The ranges of the radio's frames. Coordinates are checked where they are shown: a node may send any.
   private static let ranges: [String: ClosedRange<Double>] = [
     "snr": -32...31.75, "rssi": -128...127, "hops": 0...63, "battery_mv": 0...65_535, "waited_s": 0...longestAge,
     "age_s": 0...longestAge,
   ]
-  /// A hundred years are for ever: seconds.
+  /// Seconds in about a hundred years, which is as good as for ever.
   private static let longestAge = 3_200_000_000.0
   private static let others = Double(JSONValue.wholeNumbers.lowerBound)...Double(JSONValue.wholeNumbers.upperBound)
 

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT
 
-/// Messages, each once, and who heard them. The first report of a message does not say for ever when that was: one that knows better takes its
-/// place, so that no gateway whose clock is wrong, or that lies, hides from readers and from other gateways what others heard in time.
+/// Messages, each stored once, and the gateways that heard them. A later report with a better time replaces the first one, so that a gateway with a
+/// wrong clock, or one that lies, does not hide from readers and other gateways what others heard in time.
 extension HubStore {
-  /// What is told later by less changes nothing: milliseconds.
+  /// A report is better only if its time is later by more than this many milliseconds.
   static let better: Int64 = 60_000
 
-  /// A message as one gateway heard it, and when that came.
+  /// A message as one gateway heard it, and when the report arrived.
   struct OneHearing {
     let heard: PreparedEvent.Heard
     let gateway: String
     let arrived: Int64
 
-    /// Never later than it came, whatever a clock says.
+    /// Never later than the arrival, whatever the gateway's clock says.
     var at: Int64 { min(heard.at ?? arrived, arrived) }
     var sent: Int64 { min(heard.sent, arrived) }
     var hearer: HearerOfMessage { HearerOfMessage(identity: heard.identity, gateway: gateway) }
@@ -22,14 +22,14 @@ extension HubStore {
     }
   }
 
-  /// Who heard which message.
+  /// A message and a gateway that heard it.
   struct HearerOfMessage: Hashable {
     let identity: String
     let gateway: String
   }
 
-  /// Of each message the report that tells best when it was sent: the first one, unless another has it later by more than a little. In the order in
-  /// which the messages came.
+  /// For each message its best report: the first one, unless another one's sending time is later by more than `better`. In the order of the messages'
+  /// arrival.
   struct HeardBest {
     private(set) var hearings: [OneHearing] = []
     private var places: [String: Int] = [:]
@@ -46,8 +46,8 @@ extension HubStore {
     }
   }
 
-  /// `row` gets the identity of each message that was not here, or that is told better now; `hearer` the messages that a gateway had not
-  /// told of whose messages some take alone; `unsettled` is as of `unsettledCall`.
+  /// The calls that store messages and their hearers. `row` gets the identity of each message that is new, or that now has a better time; `hearer`
+  /// gets the new reports of gateways whose messages some gateways take alone; `unsettled`: see `unsettledCall`.
   func heardCalls(
     _ work: Work, hearer: @escaping (HearerOfMessage) -> Void,
     unsettled: @escaping (HearerOfMessage, _ isFirst: Bool, ToldBefore) -> Void, _ row: @escaping (any HubRow) -> Void
@@ -63,7 +63,7 @@ extension HubStore {
     let messages = best.hearings
     let ofWanted = hearers.filter { work.wanted[$0.gateway] != nil }
     let isNew = "NOT EXISTS (SELECT 1 FROM heard h WHERE h.message = m.position AND h.gateway = v.gateway)"
-    // Who knows nothing better than others is not asked about.
+    // A report without a sending time is never better.
     let knowing = messages.filter { $0.sent > 0 }
     func least(_ value: String) -> String { "CASE WHEN \(value) < arrived THEN \(value) ELSE arrived END" }
     let (change, condition) = (
@@ -117,7 +117,7 @@ extension HubStore {
     ]
   }
 
-  /// Of the gateways that take what wanted ones hear: which of these messages' channels they know.
+  /// Finds the channels of these messages that are known to the gateways which take them from named hearers.
   func knownChannelsCall(_ work: Work, _ row: @escaping (GatewayChannel) -> Void) -> HubCall {
     var asked: Set<GatewayChannel> = []
     for batch in work.accepted {

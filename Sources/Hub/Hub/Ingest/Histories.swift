@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: MIT
 
-/// Histories beside the one of an epoch, of senders that know of no conflicts: each has an epoch of its own, whose name is the epoch's, a dot, and
-/// the digest of its first event.
+/// Further histories of an epoch, of senders that do not handle conflicts. Each has an epoch of its own, named by the first epoch, a dot, and the
+/// digest of its first event.
 extension HubStore {
-  /// Beside one epoch. Whoever brings more is refused.
+  /// Most further histories of an epoch; an event of one more is refused.
   static let mostHistories = 16
 
   private struct History {
     let name: String
     var last: Int64
-    /// Events under the numbers that are asked for.
+    /// Its events under the numbers in question.
     var events: [Int64: StoredEvent] = [:]
   }
 
-  /// Gives each event that diverges its place: where it is already; else in the history that goes on nearest below it, of those that have nothing
-  /// under its number; else in a new one. So two clones that share a broker are two epochs, and not one for each event.
+  /// Chooses the history of each conflicting event: the one that has the event; otherwise, of those without its number, the one whose last event is
+  /// nearest below it; otherwise a new one. So two clones that share a broker make two epochs, and not one for each event.
   func findHistories(_ work: inout Work) throws(HubDatabaseError) {
     let found = work.accepted.filter { !$0.takesConflicts }.flatMap { batch in
       batch.events.filter { work.diverges($0, of: batch) }.map { (batch: batch, event: $0) }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 
-/// Batches on their way to the database: whatever waits, of all gateways, goes into one transaction. A gateway's batches are stored in the
-/// order in which they came.
+/// Batches on their way to the database: all batches that wait, of all gateways, go into one transaction. A gateway's batches are stored in the order
+/// of their arrival.
 final class Ingest: Sendable {
-  /// Events of one transaction.
+  /// Limits of one transaction.
   private static let maxEvents = 4000.0
   private static let maxBytes = Double(4 << 20)
 
@@ -32,10 +32,10 @@ final class Ingest: Sendable {
     }
   }
 
-  /// Returns when the batch is on disk, or was not taken. `patience`: longer than that, its gateway would take the link for dead.
+  /// Returns when the batch is on disk or was refused. `patience` is the wait after which its gateway would give up the link.
   func take(_ batch: PreparedBatch) async throws -> HubStore.IngestAnswer { try await begin(batch).answer() }
 
-  /// From now on it has its place, behind the gateway's others.
+  /// Queues the batch behind the gateway's others.
   func begin(_ batch: PreparedBatch) -> Coalescer<PreparedBatch, HubStore.IngestAnswer>.Waiting {
     writers[Self.place(batch.gateway, of: writers.count)].begin(batch)
   }
@@ -44,7 +44,7 @@ final class Ingest: Sendable {
     for store in stores { await store.listen(listener) }
   }
 
-  /// A gateway's connection: the same for all of its batches.
+  /// The connection of a gateway: the same for all of its batches.
   private static func place(_ gateway: String, of count: Int) -> Int {
     Int(gateway.utf8.reduce(UInt32(2_166_136_261)) { ($0 ^ UInt32($1)) &* 16_777_619 } % UInt32(count))
   }

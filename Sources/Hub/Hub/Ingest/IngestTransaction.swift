@@ -3,15 +3,15 @@
 import JSON
 import SQLite
 
-/// Batches of any gateways in one transaction, table by table: however many they are, a server is asked four times.
+/// Stores batches of any gateways in one transaction, table by table: a server is asked four times, however many batches there are.
 extension HubStore {
-  /// Stores the new events of the batches, and answers each, in order. A batch behind a gap is left out.
+  /// Stores the new events of the batches, and returns an answer to each, in order. A batch behind a gap is not stored.
   func take(_ batches: [PreparedBatch], now: ContinuousClock.Instant = .now) throws(HubDatabaseError) -> [IngestAnswer]
   {
     try keep(batches, now).answers
   }
 
-  /// Stores the new events of batches that are not in order, and returns how many those are. Gateways' positions stay as they are.
+  /// Stores the new events of batches without an order, and returns their number. The gateways' positions stay as they are.
   func keepUnordered(_ batches: [PreparedBatch]) throws(HubDatabaseError) -> Int { try keep(batches, .now).added.count }
 
   private func keep(_ batches: [PreparedBatch], _ now: ContinuousClock.Instant) throws(HubDatabaseError) -> Work {
@@ -30,7 +30,8 @@ extension HubStore {
       if !work.divergent.isEmpty {
         let unknown = refusals(work).filter { refused[$0.key] == nil }
         refused.merge(unknown) { _, new in new }
-        // Once more, without what they say: a message of theirs would be known, and nobody told of it, whoever else hears it.
+        // Repeats the transaction without the conflicting events: otherwise their messages would count as known, and no gateway would hear of them,
+        // whoever reports them next.
         if !unknown.isEmpty { throw HubDatabaseError(kind: .conflict, message: "events are here with other content") }
         withdraw(known, &work)
       }
@@ -45,9 +46,9 @@ extension HubStore {
 
   // MARK: What is there
 
-  /// How far the batches' epochs are.
+  /// Reads how far the batches' epochs are.
   private func begin(_ batches: [PreparedBatch], _ work: inout Work) throws(HubDatabaseError) -> [Epoch: Progress] {
-    // In one order everywhere, so that no two hubs wait for each other.
+    // Locked in one order, so that no two hubs wait for each other.
     let gateways = Set(batches.map(\.gateway)).sorted()
     let epochs = Array(Set(batches.map { Epoch(gateway: $0.gateway, name: $0.epoch) }))
     var (known, newest) = ([Epoch: Progress](), [String: String]())
@@ -84,7 +85,7 @@ extension HubStore {
     return known
   }
 
-  /// Which batches are taken, and what each is answered.
+  /// Decides which batches are stored, and how each is answered.
   private func settle(_ batches: [PreparedBatch], _ known: [Epoch: Progress], _ work: inout Work) {
     work.progress = known
     for (place, batch) in batches.enumerated() {
@@ -99,7 +100,7 @@ extension HubStore {
       work.progress[epoch] = progress
       work.accepted.append(batch)
       work.places.append(place)
-      // A lane that begins with an old event lowers the smallest; what was acknowledged stays so.
+      // A lane that begins with an old event lowers the smallest position; an acknowledgement never goes back.
       work.answers.append(.acknowledged(max(before, progress.position(of: batch.lane))))
     }
   }
@@ -118,7 +119,7 @@ extension HubStore {
     ]
     var (known, listed): (Set<GatewayChannel>, [HearerOfMessage: ToldBefore]) = ([], [:])
     if !work.wanted.isEmpty {
-      // Another transaction may be about the same message, heard by another one.
+      // Another transaction may store the same message, heard by another gateway.
       let lists = Set(work.wanted.values.flatMap(\.self)).sorted().map { "\(Self.heardBucket) \($0)" }
       calls = database.locking(lists) + calls
       calls.append(
@@ -171,12 +172,12 @@ extension HubStore {
       ], row: row)
   }
 
-  /// Columns that the set and the table both have.
+  /// Columns with the same name in the set and in the table.
   static func same(_ names: String...) -> [(name: String, value: String)] { names.map { ($0, "v.\($0)") } }
 
   // MARK: What follows
 
-  /// Batches that were not accepted leave a trace, too: their gateways were there.
+  /// Stores what follows from the events. A batch that was not accepted updates its gateway's last contact, too.
   private func finish(_ batches: [PreparedBatch], _ work: Work) throws(HubDatabaseError) {
     var contacts: [ContactPlace: KeptContact] = [:]
     var radios: [String: String] = [:]
@@ -223,7 +224,7 @@ extension HubStore {
       guard let channel = telling.hearing.heard.channel, let update = telling.update else { continue }
       updates[BucketPlace(scope: "", name: "channel/\(channel)"), default: []].append(update)
     }
-    // What those who take it alone may have left out, each in a list of its own: the others pay nothing for it.
+    // Gateways that take messages of named hearers have lists of their own: the others pay nothing for them.
     for (place, list) in heardLists(heardByWanted, work) { updates[place] = list }
     try tellConflicts(work)
     var numbered: [BucketPlace: (last: Int64, at: Int64)] = [:]
@@ -297,7 +298,7 @@ extension HubStore {
     ]
   }
 
-  /// Of what is not in order, what is older than what is here stays away.
+  /// Stores contacts. If batches are unordered, a contact that is older than the stored one is left out.
   private func contactsCall(_ contacts: [ContactPlace: KeptContact], areOrdered: Bool) -> HubCall {
     let rows = Array(contacts)
     return HubCall(
@@ -315,14 +316,14 @@ extension HubStore {
 
   // MARK: Channels
 
-  /// Of one gateway; a radio has some dozens. On a server what comes at once may go beyond it.
+  /// Most channels of a gateway; a radio has some dozens. Concurrent transactions on a server may exceed it.
   private static let mostChannels = 1000
 
-  /// In one order: several hubs do not wait for each other in a ring.
+  /// Sorted, so that several hubs do not wait for each other in a ring.
   private func channelsCalls(_ joined: Set<GatewayChannel>) -> [HubCall] {
     guard !joined.isEmpty else { return [] }
     let rows = joined.sorted { ($0.gateway, $0.channel) < ($1.gateway, $1.channel) }
-    // They are counted only where one is new.
+    // The gateway's channels are counted only if one is new.
     let condition = """
       NOT EXISTS (SELECT 1 FROM gateway_channels c WHERE c.gateway = v.gateway AND c.channel = v.channel)
       AND (SELECT count(*) FROM gateway_channels c WHERE c.gateway = v.gateway) < \(Self.mostChannels)
@@ -337,8 +338,8 @@ extension HubStore {
     ]
   }
 
-  /// So many numbers for each list, and a time for each of them that is later than all before. Others on the same channel wait from
-  /// here to the commit, and no longer.
+  /// Reserves numbers in each list, and for each number a time later than all before. Other transactions on the same channel wait from here to the
+  /// commit, and no longer.
   private func bucketsCall(
     _ updates: [BucketPlace: [Update]], now: Int64, _ row: @escaping (any HubRow) -> Void
   ) -> HubCall {
@@ -358,7 +359,7 @@ extension HubStore {
       ], row: row)
   }
 
-  /// Lists that may have more than they keep, and how much that is. They are looked at now and then.
+  /// The lists that may exceed their limit, and that limit. A list is checked once in 256 numbers.
   private func fullLists(
     _ updates: [BucketPlace: [Update]], _ numbered: [BucketPlace: (last: Int64, at: Int64)]
   ) -> [(place: BucketPlace, most: Int64)] {

@@ -5,23 +5,23 @@ import JSON
 import MeshCrypto
 import UntrustedText
 
-/// An event with all that is derived from it alone, made before the database has its turn: pure.
+/// An event with all that follows from it alone, computed before the database has its turn: pure.
 struct PreparedEvent: Sendable {
-  /// A message as all who hear it have it, and as this gateway heard it.
+  /// A message as all hearers have it, and as this gateway heard it.
   struct Heard: Sendable {
     var identity: String
     var channel: String?
     var body: String
     var report: String
-    /// When its gateway got it; `nil`: its clock is not to be trusted.
+    /// When the gateway received it; `nil`: the gateway's clock is not trusted.
     var at: Int64?
-    /// The earliest time at which it may have been sent, by that gateway; 0: nobody knows.
+    /// The earliest time at which it may have been sent, as far as the gateway knows; 0: unknown.
     var sent: Int64
-    /// For the other gateways on its channel; `nil`: it is not passed on.
+    /// The update for the other gateways on its channel; `nil`: there is none.
     var update: String?
   }
 
-  /// What it changes besides the journal.
+  /// What the event changes besides the journal.
   enum Effect: Sendable {
     case none
     case heard(Heard)
@@ -33,12 +33,12 @@ struct PreparedEvent: Sendable {
     case alert(AlertReport)
   }
 
-  /// Its body only where something is still to be read from it.
+  /// Keeps its body only if the transaction still reads it.
   var event: HubEvent
   /// The body as JSON text.
   var body: String
   var effect: Effect
-  /// The digest of the channel that it shows its gateway to know.
+  /// The digest of a channel that the gateway knows, as the event shows.
   let channel: String?
 
   init(_ event: HubEvent, from gateway: String, epoch: String) {
@@ -70,14 +70,14 @@ struct PreparedEvent: Sendable {
     return .contact(key: key)
   }
 
-  /// As databases have it: two keys that they hold for one must not be two rows of one statement.
+  /// Without NUL, as in the database: two keys that a database takes for one must not be two rows of one statement.
   private static func key(_ event: HubEvent) -> String? {
     (event.body["key"]?.string).map(PostgresHubDatabase.withoutNul)
   }
 }
 
 extension PreparedEvent.Heard {
-  /// What differs from one hearer to the next.
+  /// Fields that differ from hearer to hearer.
   private static let own: Set = ["id", "snr", "hops", "direct", "slot", "received_at", "waited", "waited_s", "age_s"]
 
   init(_ event: HubEvent, from gateway: String, epoch: String) {
@@ -88,7 +88,7 @@ extension PreparedEvent.Heard {
       json.field("gateway", gateway)
       json.field("at", event.at)
       json.field("seq", event.seq)
-      // Numbers and truth values: nothing else grows a list of hearers.
+      // Numbers and truth values only: no other value may lengthen a list of hearers.
       for name in ["snr", "hops", "direct", "waited", "waited_s", "age_s"] {
         if let value = event.body[name], value.number != nil || value.bool != nil { json.field(name, value) }
       }
@@ -98,14 +98,14 @@ extension PreparedEvent.Heard {
     update = Self.update(event, channel, from: gateway)
   }
 
-  /// A gateway that forwards it goes by the same: docs/hub-protocol.md, "Messages of other places".
+  /// Gateways that forward the message compute the same: docs/hub-protocol.md, "Messages of other places".
   private static func sent(_ body: JSONValue, at: Int64, trusted: Bool) -> Int64 {
     let (waited, age) = (body["waited_s"]?.integer, body["age_s"]?.integer)
     if !trusted || (body["waited"]?.bool == true && waited == nil && age == nil) { return 0 }
     return max(0, max(at, 0) - min(max(waited ?? 0, age ?? 0, 0), longestAge) * 1000)
   }
 
-  /// The same by what others were told of it.
+  /// The same, from the update that other gateways got.
   static func sent(byUpdate body: String) -> Int64? {
     // `try?`: stored values were valid JSON when they arrived.
     (try? JSONValue(parsing: body)).map {
@@ -113,12 +113,12 @@ extension PreparedEvent.Heard {
     }
   }
 
-  /// A hundred years are for ever: seconds.
+  /// Seconds in about a hundred years, which is as good as for ever.
   private static let longestAge: Int64 = 3_200_000_000
 
-  /// Channel, sender, sender time and text: the same for all receivers. Without these, the event's identity.
+  /// The hash of channel, sender, sender time and text, which is the same for all receivers. Without time or text, the event's identity.
   ///
-  /// It begins with the sender's time: what comes at about the same time is close together in the index, and a page of it has many new ones.
+  /// It begins with the sender's time: messages of about the same time are neighbours in the index, and one index page takes many new ones.
   private static func identity(_ event: HubEvent, gateway: String, epoch: String) -> String {
     let body = event.body
     guard let time = body["sender_time"]?.integer, let text = body["text"]?.string ?? body["data"]?.string else {
@@ -136,7 +136,7 @@ extension PreparedEvent.Heard {
     return String(decoding: bytes.flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }, as: UTF8.self)
   }
 
-  /// What the other gateways that have joined the channel get.
+  /// The update for the other gateways on the channel.
   private static func update(_ event: HubEvent, _ channel: String?, from gateway: String) -> String? {
     guard let channel, HubStore.isBucket("channel/\(channel)"), let text = event.body["text"]?.string,
       !RelayMark.isIn(text, from: event.body["sender_name"]?.string ?? ""), text.utf8.count <= HubBounds.textBytes
@@ -149,7 +149,7 @@ extension PreparedEvent.Heard {
       json.field("sender_time", event.body["sender_time"]?.integer)
       json.field("at", event.at)
       json.field("trusted", event.trusted)
-      // Gateways that forward it need to know that it is not new.
+      // A gateway that forwards the message needs to know that it is not new.
       json.field("waited", event.body["waited"]?.bool)
       json.field("waited_s", event.body["waited_s"]?.integer)
       json.field("age_s", event.body["age_s"]?.integer)
@@ -163,22 +163,24 @@ struct PreparedBatch: Sendable {
   var gateway: String
   var epoch: String
   var lane: EventBatch.Lane?
-  /// The event of its lane before it that the sender assumes acknowledged.
+  /// The event of its lane before it, which the sender takes for acknowledged.
   var after: Int64?
-  /// When it came, milliseconds since 1970.
+  /// When it arrived, milliseconds since 1970.
   var at: Int64
   var events: [PreparedEvent]
-  /// About as many as the database gets.
+  /// About as many bytes as the database gets.
   var bytes: Int
-  /// What is before its events in their lane is here, too: so the gateway's position moves. Of what came by way of a broker nobody knows.
+  /// Whether all events of its lane before it are stored or come with it, so that the gateway's position moves. For events from a broker nobody
+  /// knows.
   var isOrdered = true
-  /// The epoch before this one, or this one. Those of the batch had their numbers before this one began, or were sent before: they may be
-  /// here under another one.
+  /// Set if the events may be stored under another epoch: they got their numbers before this epoch began, or were sent before. Its value is the epoch
+  /// before this one, or this one.
   var before: String?
-  /// The sender is told of an event whose number stands for another one here, and sends it again in a new epoch. Of others it is kept beside.
+  /// Whether the sender handles conflicts: it sends a refused event again in a new epoch. A conflicting event of another sender goes into a further
+  /// history.
   var takesConflicts = false
 
-  /// Which event that is.
+  /// The identity of an event in this batch.
   func key(_ event: PreparedEvent) -> Divergence {
     Divergence(gateway: gateway, epoch: epoch, seq: event.event.seq)
   }

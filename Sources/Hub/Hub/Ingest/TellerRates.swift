@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: MIT
 
-/// How much each gateway has told each list of messages in the last minute, by the steady clock. In memory: who was told of before a restart, or at another
-/// hub of the same database, is not counted here.
+/// How many messages each gateway has put into each list in the last minute, by the steady clock. It is in memory: a restart forgets the counts, and
+/// other hubs of the same database do not share them.
 struct TellerRates {
-  /// What a gateway that sends messages of other places takes of each other one unless its operator says otherwise (`relay.messages_per_minute`). What is told
-  /// beyond that it leaves out: so such a word must not hide what somebody else says.
+  /// The messages a minute that a gateway takes from each other one, unless its operator changes that (`relay.messages_per_minute`). A gateway leaves
+  /// out what exceeds this, so an excess message must not hide another gateway's report.
   static let perMinute = 6
-  /// Counts at a time; then the half that was silent for longer begins anew.
+  /// Most counts; beyond it, the half that was silent for longer is forgotten.
   private static let most = 16_384
 
-  /// Who tells, of one channel or of all.
+  /// A gateway that puts messages into a list, for one channel or for all.
   private struct Count: Hashable {
     let list: String
     let gateway: String
     let channel: String?
   }
 
-  /// When the last messages were told, no more than count.
+  /// The times of the last messages, `perMinute` at most.
   private var times: [Count: [ContinuousClock.Instant]] = [:]
-  /// Of the transaction, which may be done again.
+  /// The counts of this transaction, which may be repeated.
   private var open: [Count: [ContinuousClock.Instant]] = [:]
   private var now = ContinuousClock.now
 
@@ -34,12 +34,13 @@ struct TellerRates {
     times = times.filter { $0.value.last.map { $0 > newest[newest.count / 2] } ?? false }
   }
 
-  /// Whether it has told as much as counts of that channel. What it tells of others makes its word here no worse than it would be without anybody else's.
+  /// Whether a gateway has reached the limit for a channel. Its messages on other channels do not count here.
   func isFull(_ list: String, _ gateway: String, channel: String) -> Bool {
     isFull(Count(list: list, gateway: gateway, channel: channel))
   }
 
-  /// One more; true: it is beyond what counts, of all channels together, as those who take several of them leave out what is beyond.
+  /// Counts a message; `true`: the gateway exceeds the limit for all channels together, since a gateway that takes several of them leaves out the
+  /// excess.
   mutating func tell(_ list: String, _ gateway: String, channel: String) -> Bool {
     let all = Count(list: list, gateway: gateway, channel: nil)
     let isBeyond = isFull(all)

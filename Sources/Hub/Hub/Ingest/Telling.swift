@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
 
-/// What the lists of messages are told: each message by the first who reports it, and again by one that has it later by more than a little. What a gateway tells
-/// beyond what others take of it, they may have left out: so that counts for nothing where another one reports the same, as if it had not been told. Otherwise a
-/// stolen token floods, and then has nobody hear of what it reports a moment before an honest gateway does.
+/// Updates about messages, for the lists that gateways read. A list gets each message from the gateway that reports it first, and again from one
+/// whose report has a better time. Readers may leave out a gateway's updates beyond its rate limit, so an excess update does not count once another
+/// gateway reports the same message. Otherwise a stolen token could flood, and hide each message that it reports a moment before an honest gateway
+/// does.
 extension HubStore {
-  /// What a list was told of a message, as the latest time at which it may have been sent.
+  /// The latest sending time that a list has of a message.
   struct ToldBefore {
-    /// By all that was told.
+    /// Of all updates.
     var sent: Int64
-    /// By what others take of those who told it; `nil`: nothing was.
+    /// Of the updates within rate limits; `nil`: there is none.
     var settled: Int64?
 
     mutating func add(_ sent: Int64, isBeyond: Bool) {
@@ -17,9 +18,9 @@ extension HubStore {
     }
   }
 
-  /// What a transaction tells a list.
+  /// The updates that a transaction adds to a list.
   struct Tellings {
-    /// The gateway whose list it is; empty: those of channels.
+    /// The gateway whose list it is; empty: the lists of channels.
     let list: String
     private(set) var all: [Telling] = []
     private(set) var states: [String: ToldBefore] = [:]
@@ -28,7 +29,7 @@ extension HubStore {
 
     init(of list: String) { self.list = list }
 
-    /// `isFirst`: its gateway had not reported that message before this transaction.
+    /// `isFirst`: the gateway had not reported that message before this transaction.
     mutating func add(
       _ hearing: OneHearing, isFirst: Bool, after before: ToldBefore?, _ rates: inout TellerRates
     ) {
@@ -37,7 +38,7 @@ extension HubStore {
       let (state, place) = (states[identity] ?? before, places[identity])
       let isBetter = state.map { Self.isLater(sent, than: $0.sent) } ?? true
       let isOpen = state.map { $0.settled.map { Self.isLater(sent, than: $0) } ?? true } ?? true
-      // Once by each, and by nobody of whom others take no more.
+      // Once for each gateway, and within its rate limit.
       let mayTell = isFirst && !tellers.contains(hearing.hearer) && !rates.isFull(list, gateway, channel: channel)
       guard isBetter || isOpen && mayTell else { return }
       let isBeyond = rates.tell(list, gateway, channel: channel)
@@ -70,7 +71,8 @@ extension HubStore {
 
   // MARK: For all on a channel
 
-  /// Messages that are not settled as they were told, and whether a gateway had reported them. On a server others wait from here to the commit.
+  /// Reads the messages whose updates exceed a rate limit, and whether this is a gateway's first report of each. On a server other transactions wait
+  /// from here to the commit.
   func unsettledCall(
     _ hearers: [OneHearing], _ row: @escaping (HearerOfMessage, _ isFirst: Bool, ToldBefore) -> Void
   ) -> HubCall {
@@ -91,7 +93,7 @@ extension HubStore {
     }
   }
 
-  /// As far as that has changed.
+  /// Stores the settled times that have changed.
   func settledCall(_ tellings: Tellings, _ before: [String: ToldBefore]) -> HubCall {
     var rows: [(identity: String, settled: Int64?)] = []
     for (identity, state) in tellings.states.sorted(by: { $0.key < $1.key }) {
@@ -110,8 +112,8 @@ extension HubStore {
 
   // MARK: For those who take what some heard
 
-  /// Each message once, by whichever of those that a gateway named told of it first; and again like what is told to all. However many heard it, the list
-  /// holds as many messages.
+  /// The updates for gateways that take messages of named hearers: each message from the first named hearer that reports it, and again as in the
+  /// channels' lists. However many hear a message, the list holds it about once.
   func heardLists(_ hearings: [OneHearing], _ work: Work) -> [BucketPlace: [Update]] {
     var lists: [String: Tellings] = [:]
     for hearing in hearings {
@@ -129,8 +131,8 @@ extension HubStore {
     return updates
   }
 
-  /// Which of these messages one of those that a gateway named has told of before, and what its list was told. What has left that since, such as by a flood of
-  /// the same gateway, is not settled.
+  /// Reads which of these messages a named hearer has reported before, and the update that is in the list. A message whose update has left the list,
+  /// such as after a flood by the same gateway, is not settled.
   func listedCall(_ work: Work, _ row: @escaping (HearerOfMessage, _ sent: Int64, _ isBeyond: Bool) -> Void) -> HubCall
   {
     var asked: Set<HearerOfMessage> = []
@@ -146,7 +148,7 @@ extension HubStore {
       LEFT JOIN updates u ON u.gateway = v.gateway AND u.gateway <> '' AND u.bucket = '\(Self.heardBucket)'
       AND u.id = v.identity AND u.body <> ''
       """
-    // Those whom a gateway named are few; those who heard a message may be many.
+    // A gateway names few hearers; many may have heard a message.
     let isHeard = """
       EXISTS (SELECT 1 FROM wanted_hearers w CROSS JOIN heard h
       WHERE w.gateway = v.gateway AND h.message = m.position AND h.gateway = w.hearer)
@@ -159,7 +161,7 @@ extension HubStore {
     ) {
       let place = HearerOfMessage(identity: $0.text(0), gateway: $0.text(1))
       guard let body = $0.textIfAny(3) else { return row(place, .max, true) }
-      // Never later than it came, whatever a clock says.
+      // Never later than the arrival, whatever the gateway's clock says.
       let sent = PreparedEvent.Heard.sent(byUpdate: body).map { [came = $0.integer(2)] in min($0, came) } ?? .max
       row(place, sent, $0.integer(4) == 1)
     }

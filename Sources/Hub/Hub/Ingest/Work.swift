@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 
-/// What one transaction of batches is about, and has found out so far.
+/// What one transaction of batches is about, and what it has found so far.
 extension HubStore {
   struct Epoch: Hashable {
     let gateway: String
     let name: String
   }
 
-  /// A contact of a gateway. By its key's bytes, as databases compare: texts that look the same are two contacts.
+  /// A contact of a gateway. Keys are compared by their bytes, as in databases: two that look the same are two contacts.
   struct ContactPlace: Hashable {
     let gateway: String
     let key: [UInt8]
@@ -17,7 +17,7 @@ extension HubStore {
     var text: String { String(decoding: key, as: UTF8.self) }
   }
 
-  /// What a gateway knows of a contact, and when: by its own clock, but never later than that came.
+  /// A gateway's state of a contact, and its time by the gateway's clock, but never later than the arrival.
   struct KeptContact {
     let body: String
     let at: Int64
@@ -30,13 +30,13 @@ extension HubStore {
 
   typealias EventKey = Divergence
 
-  /// A message for the others on its channel.
+  /// A message for the other gateways on its channel.
   struct Update {
     let identity: String
     let body: String
-    /// The gateway that told of it.
+    /// The gateway that reported it.
     let source: String
-    /// Whether that one tells more than others take of it.
+    /// Whether that gateway exceeds its rate limit.
     let isBeyond: Bool
   }
 
@@ -46,78 +46,78 @@ extension HubStore {
     let channel: String
   }
 
-  /// What one transaction has found out so far.
+  /// What one transaction has found so far.
   struct Work {
     var progress: [Epoch: Progress] = [:]
-    /// Of each gateway the epoch that began last.
+    /// For each gateway the epoch that began last.
     var newest: [String: String] = [:]
-    /// Epochs of which nothing was here.
+    /// Epochs without a row.
     var unknown: Set<Epoch> = []
     var accepted: [PreparedBatch] = []
-    /// The same as they are stored: events that diverge, of senders that know of no conflicts, under another epoch.
+    /// The accepted batches as they are stored: conflicting events of senders that do not handle conflicts are under another epoch.
     var kept: [PreparedBatch] = []
-    /// Which of the batches the accepted ones are.
+    /// For each accepted batch its index among all batches.
     var places: [Int] = []
     var answers: [IngestAnswer] = []
-    /// Events that were not here.
+    /// Events that were not stored before.
     var added: Set<EventKey> = []
-    /// Identities of messages that were not here, or of which a gateway tells better when they were sent: for the others on their channels.
+    /// Identities of messages that are new, or whose time a report improves: the gateways on their channels get updates.
     var told: Set<String> = []
-    /// Of gateways whose messages others take: those others.
+    /// For each named hearer the gateways that take its messages.
     var wanted: [String: [String]] = [:]
-    /// The channels that those others know, of the messages that came.
+    /// The channels of these messages that those gateways know.
     var known: Set<GatewayChannel> = []
-    /// Messages that such a gateway has not told of before.
+    /// The new reports of named hearers.
     var heardByWanted: Set<HearerOfMessage> = []
-    /// Of those that a gateway has, or had, in its list of what wanted ones heard, by that gateway: what it was told.
+    /// By message and reading gateway, for messages that a named hearer had reported: the time in the gateway's list.
     var listed: [HearerOfMessage: ToldBefore] = [:]
-    /// Identities of messages that are not settled as they were told.
+    /// Messages whose updates exceed a rate limit, by identity.
     var unsettled: [String: ToldBefore] = [:]
-    /// Who had not reported those before.
+    /// The first reports of those messages.
     var reportFirst: Set<HearerOfMessage> = []
     var removed: [ContactPlace: String] = [:]
-    /// What is here under a number that also came for another event.
+    /// The stored events whose number another event came with.
     var divergent: [EventKey: StoredEvent] = [:]
-    /// That of events that are not taken, as was found out before this transaction was begun once more.
+    /// Of those, the ones whose new event is not stored, as an earlier attempt of this transaction found.
     var refused: [EventKey: StoredEvent] = [:]
-    /// Under which epoch each of those events is kept, by the place that it would have alone.
+    /// The epoch under which each conflicting event is kept, by the place that it would have alone.
     var beside: [EventKey: String] = [:]
-    /// Events that are here under the number that they had in the epoch before.
+    /// Events that are stored, under the same number, in another epoch.
     var moved: Set<EventKey> = []
-    /// Those of them that are in the same transaction.
+    /// Those of them whose other copy comes in this transaction.
     var expected: Set<EventKey> = []
   }
 }
 
 extension HubStore.Work {
-  /// Whether its number stands for another event here.
+  /// Whether a stored event has the number of this one, and other content.
   func diverges(_ event: PreparedEvent, of batch: PreparedBatch) -> Bool {
     divergent[batch.key(event)].map { !$0.isSame(as: event) } ?? false
   }
 
-  /// Whether what it says is nothing new, or is not taken.
+  /// Whether the event is stored already, or is refused.
   func isLeftOut(_ event: PreparedEvent, of batch: PreparedBatch) -> Bool {
     let key = batch.key(event)
     return moved.contains(key) || batch.takesConflicts && refused[key].map { !$0.isSame(as: event) } ?? false
   }
 
-  /// Whether its events may be here under other epochs.
+  /// Whether its events may be stored under other epochs.
   func mayBeElsewhere(_ batch: PreparedBatch) -> Bool {
     batch.before != nil || newest[batch.gateway].map { $0 != batch.epoch } ?? false
-      // A copy of the gateway may have brought them in an epoch that began later.
+      // A copy of the gateway may have sent them in an epoch that began later.
       || unknown.contains(HubStore.Epoch(gateway: batch.gateway, name: batch.epoch))
   }
 
-  /// What the names of an epoch's other histories begin with.
+  /// What the names of an epoch's further histories begin with.
   static func stem(_ batch: PreparedBatch) -> String { "\(batch.epoch.prefix(47))." }
 
-  /// Where it is kept if it begins a history.
+  /// The place of an event that begins a history.
   static func ownPlace(_ event: PreparedEvent, of batch: PreparedBatch) -> Divergence {
     let epoch = stem(batch) + (HubStore.StoredEvent(event).digest ?? "gap")
     return Divergence(gateway: batch.gateway, epoch: epoch, seq: event.event.seq)
   }
 
-  /// Where it is kept in place of that.
+  /// The place of a conflicting event in its history.
   func placeBeside(_ event: PreparedEvent, of batch: PreparedBatch) -> Divergence {
     let own = Self.ownPlace(event, of: batch)
     return Divergence(gateway: own.gateway, epoch: beside[own] ?? own.epoch, seq: own.seq)
