@@ -18,7 +18,7 @@ struct HubAPI: Sendable {
   let figures: FleetFigures
   let live: LiveFeed
   let watch: HubAlerts
-  /// How many alerts are open, of each of these gateways that has any.
+  /// The number of open alerts of each of these gateways that has any; of all gateways for an empty list.
   var alerts: @Sendable ([String]) async -> [String: Int64] = { _ in [:] }
   /// `nil`: no other hub can share the database.
   let elsewhere: LinkElsewhere?
@@ -28,40 +28,40 @@ struct HubAPI: Sendable {
   let refused: RefusedLogins
   let maxBody: Int
   let short = ShortPosts()
-  /// `nil`: there is no folder of gateways' tokens.
+  /// `nil`: the hub has no folder of gateways' tokens.
   var newTokens: TokenLook?
-  /// `nil`: there are no pages.
+  /// `nil`: the hub has no pages.
   var web: HubWeb?
 
   typealias Handler = @Sendable (Call) async throws -> Response
 
-  /// A request that may be answered: whose it is has been looked at.
+  /// An authorized request.
   struct Call: Sendable {
     let request: Request
-    /// Empty for what concerns all of them.
+    /// Empty in requests about all gateways.
     let gateway: String
     let grant: HubAccess.Grant
-    /// The token's name, or the person's.
+    /// The name of the token or the person.
     var author: String { grant.name }
     var way: HubDeed.SignInMethod = .token
-    /// Who takes turns with others.
+    /// The name under which readers take turns.
     var holder: String { "\(way.rawValue) \(author)" }
     let parameters: Parameters
-    /// The key's, of a short post.
+    /// The session of a short post, with the post's key.
     var short: ShortPosts.Session?
 
     func query(_ name: String) -> String? { request.values[name] }
-    /// 0 to 2⁵³; what lies outside counts as the bound.
+    /// 0 to 2⁵³; a number outside counts as the nearest bound.
     func number(_ name: String) -> Int64? {
       query(name).flatMap { Int64($0) }.map { min(max($0, 0), JSONValue.wholeNumbers.upperBound) }
     }
-    /// How the body is compressed; `nil`: it is not.
+    /// The compression of the body; `nil`: none.
     var coding: String? {
       if short != nil { return LinkDictionary.contentEncoding }
       let coding = request.headers[.contentEncoding]?.lowercased()
       return coding == "identity" ? nil : coding
     }
-    /// 100 rows a page unless asked for less or more, 1000 at most.
+    /// Rows of a page: 1 to 1000, 100 by default.
     var limit: Int { min(max(query("limit").flatMap { Int($0) } ?? 100, 1), 1000) }
   }
 
@@ -71,7 +71,7 @@ struct HubAPI: Sendable {
     router.get("/healthz") { _, _ in Self.json(Array("{\"ok\":true}".utf8)) }
     router.get("/readyz") { _, _ in ready() }
     router.get("/metrics") { request, context in try await answer(request, context, .measure, metrics) }
-    // What is said of a route is said where it is declared: `routes`.
+    // Each route is documented where it is declared: `routes`.
     for route in routes {
       router.on(RouterPath(route.path), method: route.method) { request, context in
         try await answer(request, context, route.deed, route.handler)
@@ -84,7 +84,7 @@ struct HubAPI: Sendable {
     return router
   }
 
-  /// A token that was added a moment ago is as good as any.
+  /// Checks a token. An unknown one is checked once more after the folder was read again: it may have been added a moment ago.
   private func check(_ authorization: String?, gateway: String?, _ deed: HubAccess.Deed) async -> HubAccess.Verdict {
     let verdict = access.check(authorization, gateway: gateway, deed)
     guard verdict == HubAccess.unknownToken, let newTokens else { return verdict }
@@ -92,7 +92,7 @@ struct HubAPI: Sendable {
     return access.check(authorization, gateway: gateway, deed)
   }
 
-  /// Answers a request with a token, or with the cookie of a signed-in person.
+  /// Answers a request that has a token, or the cookie of a signed-in person.
   func answer(
     _ request: Request, _ context: HubContext, _ deed: HubAccess.Deed, _ handler: Handler
   ) async throws -> Response {
@@ -175,7 +175,7 @@ struct HubAPI: Sendable {
       } catch let error as HubDatabaseError where error.kind == .unfit {
         return Self.refusal(.unprocessableContent, error.message)
       } catch let error as HubDatabaseError {
-        // Disk full or database unreachable: the client keeps its data and retries.
+        // The disk is full or the database is unavailable: the client keeps its data and retries.
         stores.metrics.wasBusy(.database)
         return Self.refusal(.serviceUnavailable, error.message, retryAfter: 10)
       }
@@ -184,11 +184,11 @@ struct HubAPI: Sendable {
 
   private static var invalidID: Response { refusal(.badRequest, "a gateway's id must be \(Name.allowed)") }
 
-  /// Reserves memory for large data until it is consumed: a body before it is read, an answer before it is sent.
+  /// Reserves memory for large data until it is consumed: for a body before it is read, for an answer before it is sent.
   private func handled(_ call: Call, _ handler: Handler) async throws -> Response {
     let holder = call.grant.holder
     let isAsking = [.get, .head, .delete].contains(call.request.method)
-    // Of what is compressed it is not known how large it will be.
+    // The size of a compressed body is unknown until it is unpacked.
     let isPlain = call.request.headers[.contentEncoding] == nil
     let length = isPlain ? call.request.headers[.contentLength].flatMap { Int($0) } ?? maxBody : maxBody
     let body = isAsking || length <= HubMemory.small ? 0 : min(max(length, 0), maxBody)
@@ -212,7 +212,7 @@ struct HubAPI: Sendable {
     return Self.refusal(.serviceUnavailable, "too many large requests in progress", retryAfter: 2)
   }
 
-  /// HTTP, and what becomes of it where a gateway opens its link.
+  /// HTTP connections, and their upgrade to a gateway's link.
   func connections(_ responder: @escaping HTTPChannelHandler.Responder) -> LinkUpgradeChannel {
     LinkUpgradeChannel(
       responder: responder, maxMessage: maxBody, places: places,
@@ -248,7 +248,7 @@ struct HubAPI: Sendable {
 
   // MARK: Answers
 
-  /// `headers`: besides those of a body.
+  /// `headers`: besides the content type.
   static func json(_ body: [UInt8], status: HTTPResponse.Status = .ok, headers: HTTPFields = [:]) -> Response {
     var headers = headers
     headers[.contentType] = "application/json"
@@ -256,7 +256,7 @@ struct HubAPI: Sendable {
     guard body.count > HubMemory.small else {
       return Response(status: status, headers: headers, body: .init(byteBuffer: buffer))
     }
-    // In pieces: each waits until the one before is on its way.
+    // Sends pieces: each waits until the one before is on its way.
     let pieces = ResponseBody(contentLength: body.count) { writer in
       var rest = buffer
       while let piece = rest.readSlice(length: min(HubMemory.small, rest.readableBytes)), piece.readableBytes > 0 {
@@ -271,19 +271,19 @@ struct HubAPI: Sendable {
     json(JSONWriter.object(body), status: status)
   }
 
-  /// In answers to greetings: how bodies may be compressed.
+  /// For answers to greetings: the encodings that bodies may have.
   static func writePacking(to json: inout JSONWriter) {
     json.field("gzip", true)
     json.field("deflate", LinkDictionary.name)
   }
 
-  /// To gateways that know what it is and pay for each byte: no type, and no date (`RequestClock` takes it away), which a client that forwards
+  /// A short answer for gateways that pay for each byte: it has neither a type nor a date (`RequestClock` removes it), which a client that forwards
   /// or keeps an answer adds itself (RFC 9110 § 6.6.1).
   static func brief(_ text: String) -> Response {
     Response(status: .ok, headers: [RequestClock.isBrief: ""], body: .init(byteBuffer: ByteBuffer(string: text)))
   }
 
-  /// `more`: further fields.
+  /// `more`: adds further fields.
   static func refusal(
     _ status: HTTPResponse.Status, _ reason: String, seq: Int64? = nil, retryAfter: Int? = nil,
     _ more: (inout JSONWriter) -> Void = { _ in }
@@ -299,7 +299,7 @@ struct HubAPI: Sendable {
     return response
   }
 
-  /// The body; `nil`: it is larger than anybody's need be.
+  /// The body; `nil`: it is larger than any body may be.
   func body(of call: Call) async -> [UInt8]? {
     do {
       return Array(buffer: try await call.request.body.collect(upTo: maxBody))
@@ -308,7 +308,7 @@ struct HubAPI: Sendable {
     }
   }
 
-  /// The body, which may be compressed. Throws what is to be answered where it cannot be had.
+  /// The body, decompressed if need be. The error is the answer to the client.
   func plainBody(of call: Call) async throws(Unreadable) -> [UInt8] {
     let tooLarge = Unreadable(status: .contentTooLarge, message: "a batch may have at most \(maxBody) bytes")
     guard let bytes = await body(of: call) else { throw tooLarge }
@@ -346,11 +346,10 @@ struct HubAPI: Sendable {
 }
 
 extension Request {
-  /// What its query says. Hummingbird's own leaves a `+` as it is, which browsers write for a space.
+  /// The parameters of the query. Unlike Hummingbird's, a `+` is a space, as browsers write it.
   var values: [String: String] { PercentCoding.query(uri.query ?? "") }
 }
 
-/// The context of a request.
 struct HubContext: RequestContext {
   var coreContext: CoreRequestContextStorage
   let channel: any Channel
@@ -361,7 +360,7 @@ struct HubContext: RequestContext {
   }
 }
 
-/// What no route answers is refused as everything else is, with a body.
+/// Refuses requests without a route as other requests are refused: with a body.
 private struct WordsForNothing: RouterMiddleware {
   @concurrent func handle(
     _ request: Request, context: HubContext, next: @concurrent (Request, HubContext) async throws -> Response

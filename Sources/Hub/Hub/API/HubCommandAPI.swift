@@ -7,14 +7,14 @@ import Hummingbird
 import JSON
 import UntrustedText
 
-/// Commands for gateways, and documents.
+/// Requests for commands and documents.
 extension HubAPI {
-  /// Commands that can be queued for a disconnected gateway; others refer to the present.
+  /// Commands that can be queued for a disconnected gateway; other commands are about the present.
   private static let queueable: Set = ["send"]
-  /// Seconds that a request may wait for a command's end.
+  /// Seconds that a request may wait for the end of a command.
   private static let longestWait: Int64 = 60
 
-  /// Live where the gateway is linked, else queued where the command allows it.
+  /// Sends the command over the gateway's link, or queues it if the command allows that.
   func command(_ call: Call) async throws -> Response {
     guard let body = await object(of: call), let name = body["command"]?.string else {
       return Self.refusal(.badRequest, "expected a JSON object with \"command\"")
@@ -36,7 +36,7 @@ extension HubAPI {
     let isQueueable = body["queue"]?.bool ?? Self.queueable.contains(name)
     do {
       let answer = try await ask(call.gateway, id: id, request, isQueueable: isQueueable)
-      // Queue the command if the gateway could not store it, or if it came too early.
+      // Queue the command if the gateway could not store it, or asks for a retry.
       if answer["code"]?.string != "store", answer["retry"]?.bool != true {
         return try await record(answer, request, id, call, keep: name != "status")
       }
@@ -58,13 +58,13 @@ extension HubAPI {
     }
   }
 
-  /// Whether it was ever here, or a token waits for it.
+  /// Whether the gateway was ever here, or a token is for it.
   private func isKnown(_ gateway: String) async throws -> Bool {
     if await links.isLinked(gateway) { return true }
     return try await !stores.greeter.gateways(gateway).isEmpty || access.expects(gateway)
   }
 
-  /// Of a gateway that nobody knows there is no list, not even an empty one, and nothing to edit: its id is misspelt.
+  /// Refuses requests about an unknown gateway, whose id is misspelt: it has no lists, not even empty ones, and nothing to edit.
   func ofKnown(_ call: Call, _ handler: Handler) async throws -> Response {
     guard try await isKnown(call.gateway) else { return Self.neverHere(call.gateway) }
     return try await handler(call)
@@ -84,7 +84,7 @@ extension HubAPI {
       })
   }
 
-  /// By the link, here or at another hub; what can be queued reaches another hub by the queue.
+  /// Sends a request over the gateway's link, at this hub or another one. A command that can be queued reaches the other hub through the queue.
   private func ask(_ gateway: String, id: String, _ request: JSONValue, isQueueable: Bool) async throws -> JSONValue {
     do {
       return try await registry.request(gateway, id: id, command: request)
@@ -112,12 +112,12 @@ extension HubAPI {
       })
   }
 
-  /// 200 with its end, or 202 when it has not come within the wait.
+  /// Answers 200 when the command has ended, or 202 if it has not ended within the wait.
   private func ended(_ command: HubStore.Command, _ call: Call, wait: Int64) async -> Response {
     var command = command
     if command.state == .queued, wait > 0 {
       await registry.waitForResult(call.gateway, command.id, limit: .seconds(wait))
-      // `try?`: answer with the known state.
+      // `try?`: if the database fails, the answer is the known state.
       command = (try? await stores.writer.command(command.id, of: call.gateway)) ?? command
     }
     return Self.json(
@@ -136,7 +136,7 @@ extension HubAPI {
 
   func commands(_ call: Call) async throws -> Response {
     let found = try await stores.readers.ask(call.holder) { try $0.commands(of: call.gateway, limit: call.limit) }
-    // What waits for one that never was here is told.
+    // A gateway that never was here may have queued commands.
     if found.isEmpty, try await !isKnown(call.gateway) { return Self.neverHere(call.gateway) }
     return Self.json(
       JSONWriter.object { json in
@@ -169,7 +169,7 @@ extension HubAPI {
       })
   }
 
-  /// `PUT` with `{"value": …}`; `DELETE` leaves a tombstone.
+  /// Handles `PUT` with `{"value": …}`, and `DELETE`, which leaves a tombstone.
   func editDocument(_ call: Call) async throws -> Response {
     let key = call.parameters.getCatchAll().joined(separator: "/")
     guard let kind = DocumentKey(key) else { return Self.refusal(.badRequest, "\(DocumentKey.allowed)") }

@@ -26,7 +26,7 @@ extension HubAPI {
       return Self.refusal(.tooManyRequests, RateLimiter.message, retryAfter: wait)
     }
     var prepared = PreparedBatch(batch, from: call.gateway, after: batch.after, at: HubClock.now)
-    // Who says what a batch follows knows of conflicts, too.
+    // A sender that gives the batch's predecessor handles conflicts, too.
     prepared.takesConflicts = batch.after != nil
     if let wait = stores.ingest.admission.enter(call.gateway, bytes: prepared.bytes) {
       stores.metrics.wasBusy(.queue)
@@ -41,7 +41,7 @@ extension HubAPI {
         return Self.brief("\(through)")
       }
       var response = Self.json { $0.field("acknowledged", through) }
-      // A gateway, which pays for each byte, and knows what this is.
+      // Only gateways use this encoding: they pay for each byte and need no type.
       if call.coding == LinkDictionary.contentEncoding { response.headers[.contentType] = nil }
       return response
     case .conflict(let seq):
@@ -75,7 +75,7 @@ extension HubAPI {
     }
   }
 
-  /// What a request for a link gets that is none, or is not to be one.
+  /// Answers a request that did not open a link: it is no WebSocket handshake, or another upstream holds the link.
   func noLink(_ call: Call) async -> Response {
     let field = LinkProtocol.Origin.name
     let origin = LinkProtocol.Origin(call.request.headers[field])
@@ -116,7 +116,7 @@ extension HubAPI {
       })
   }
 
-  /// With `buckets`: how far each is; with `bucket` and `after`: a page of one.
+  /// With `buckets`: their states; with `bucket` and `after`: a page of one bucket.
   func updates(_ call: Call) async throws -> Response {
     if let names = call.query("buckets") {
       let buckets = names.split(separator: ",").map(String.init)

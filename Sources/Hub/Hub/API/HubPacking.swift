@@ -5,11 +5,11 @@ import Glibc
 import Hummingbird
 import NIOCore
 
-/// Answers as gzip, for clients that take it: a list of 500 gateways gets a quarter as long.
+/// Compresses answers with gzip, for clients that accept it: a list of 500 gateways becomes four times shorter.
 enum HubPacking {
-  /// Shorter answers go as they are.
+  /// Shorter answers are not compressed.
   private static let least = 1024
-  /// Longer ones, too: what is compressed is in memory twice.
+  /// Neither are longer ones: compression holds an answer in memory twice.
   private static let most = 8 << 20
 
   static func packed(_ response: Response, for request: Request) async throws -> Response {
@@ -20,7 +20,7 @@ enum HubPacking {
     let gathered = Gathering()
     try await response.body.write(Writer(gathered: gathered))
     var headers = response.headers
-    // It is of the body so far.
+    // It is the length before compression.
     headers[.contentLength] = nil
     guard let bytes = Deflater.gzip(gathered.bytes), bytes.count < gathered.bytes.count else {
       return HubAPI.json(gathered.bytes, status: response.status, headers: headers)
@@ -30,7 +30,7 @@ enum HubPacking {
     return HubAPI.json(bytes, status: response.status, headers: headers)
   }
 
-  /// Source: RFC 9110 § 12.5.3. A weight of 0 refuses it.
+  /// Whether a client accepts gzip. Source: RFC 9110 § 12.5.3. A weight of 0 refuses it.
   static func accepts(_ fields: [String]) -> Bool {
     for part in fields.joined(separator: ",").lowercased().utf8.split(separator: UInt8(ascii: ",")) {
       let pieces = part.split(separator: UInt8(ascii: ";")).map { $0.filter { $0 > 0x20 } }

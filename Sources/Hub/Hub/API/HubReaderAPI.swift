@@ -3,10 +3,10 @@
 import Hummingbird
 import JSON
 
-/// Lists over all gateways, for pages and programs that read.
+/// Lists over all gateways, for pages and for programs.
 extension HubAPI {
-  /// What a list is asked for: `after` begins at the old end, `before` or `order=newest` at the new one. The old end is what programs asked for before
-  /// there was another, and stays so.
+  /// The query of a list: `after` begins at the oldest row, `before` or `order=newest` at the newest. The default is the oldest, because programs
+  /// asked so before there was a choice.
   private func query(_ call: Call) throws(BadQuery) -> ListQuery {
     let (after, before) = (try call.bound("after"), try call.bound("before"))
     guard after == nil || before == nil else { throw BadQuery("after and before exclude each other") }
@@ -89,7 +89,7 @@ extension HubAPI {
     }
   }
 
-  /// A gateway without a link counts as silent when nothing came for so long, in milliseconds.
+  /// A gateway without a link counts as silent after this many milliseconds without events.
   private static let silence: Int64 = 900_000
 
   func fleetSummary(_ call: Call) async throws -> Response {
@@ -154,7 +154,7 @@ extension HubAPI {
     }
   }
 
-  /// `next` of the page before.
+  /// Parses a page's `next`.
   private static func commandPlace(_ text: String?) throws(BadQuery) -> (at: Int64, gateway: String, id: String)? {
     guard let text else { return nil }
     let parts = text.split(separator: "/", maxSplits: 2, omittingEmptySubsequences: false).map(String.init)
@@ -177,7 +177,7 @@ extension HubAPI {
 }
 
 extension HubAPI.Call {
-  /// 0 to 2⁵³: a whole number beyond counts as the bound, anything else is refused.
+  /// 0 to 2⁵³: a whole number outside counts as the nearest bound; anything else is refused.
   func bound(_ name: String) throws(BadQuery) -> Int64? {
     guard let text = query(name) else { return nil }
     let digits = text.utf8.drop { $0 == UInt8(ascii: "-") }

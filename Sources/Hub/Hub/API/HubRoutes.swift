@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-/// Every request of the API but those without a token, with what it takes and answers: `/openapi.json` is made of it.
+/// All requests of the API that need a token or a session, with their parameters and answers; `/openapi.json` is made from them.
 extension HubAPI {
   var routes: [HubRoute] { readers + gatewayReaders + operators + ofGateways + (web == nil ? [] : ofPages) }
 

@@ -25,7 +25,7 @@ enum HubUpdates {
     }
   }
 
-  /// `more`: what else the answer has.
+  /// `more`: adds further fields to the answer.
   static func states(_ states: [HubStore.BucketState], _ more: (inout JSONWriter) -> Void = { _ in }) -> [UInt8] {
     JSONWriter.object { json in
       more(&json)

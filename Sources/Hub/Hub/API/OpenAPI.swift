@@ -3,18 +3,18 @@
 import HTTPTypes
 import JSON
 
-/// A request that the hub answers: how it is served and how it is described, in one place.
+/// A request that the hub answers: its handler and its description in one place.
 struct HubRoute: Sendable {
   let method: HTTPRequest.Method
-  /// As the router has it: `/v1/gateways/{id}`, `**` for the rest of a path.
+  /// In the router's syntax: `/v1/gateways/{id}`, `**` for the rest of a path.
   let path: String
   let deed: HubAccess.Deed
-  /// A sentence.
+  /// One sentence.
   let summary: String
   var parameters: [Parameter] = []
   var body: Shape?
   var answers: [Int: Shape] = [:]
-  /// Refusals besides 401, 403 and 503, which any request may get.
+  /// Refusals besides 400, 401, 403, 429 and 503, which any request may get.
   var refusals: [Int] = []
   var isStream = false
   let handler: HubAPI.Handler
@@ -32,7 +32,7 @@ struct HubRoute: Sendable {
   }
 }
 
-/// The shape of JSON, as far as readers may count on it: objects may have more fields.
+/// The shape of JSON as far as it is promised: objects may have more fields.
 indirect enum Shape: Sendable {
   case text(most: Int?)
   case oneOf([String])
@@ -41,7 +41,7 @@ indirect enum Shape: Sendable {
   case truth
   case any
   case list(Shape)
-  /// Names that end in `?` may be absent.
+  /// Fields whose names end in `?` are optional.
   case object([(String, Shape)])
 
   static var text: Shape { .text(most: nil) }
@@ -69,7 +69,7 @@ indirect enum Shape: Sendable {
   private static func name(_ name: String) -> String { isOptional(name) ? String(name.dropLast()) : name }
 }
 
-/// The description of the API, made from what serves it. Source: OpenAPI 3.1.
+/// The OpenAPI 3.1 description of the API, made from the routes themselves.
 enum OpenAPI {
   static func document(_ routes: [HubRoute]) -> [UInt8] {
     var paths: [(String, JSONValue)] = []

@@ -6,14 +6,14 @@ import JSON
 import NIOCore
 import Synchronization
 
-/// Keys by which gateways on HTTP post small batches without the headers that say the same each time: a greeting gives one, and it stands for
-/// the token, the gateway and the epoch of that greeting. They are in memory alone: who has one that is not known here posts as ever, and greets
-/// again after its next failure. Source: docs/hub-protocol.md.
+/// Keys with which gateways on HTTP post small batches without repeated headers: a greeting's answer has a key, which replaces the token, the gateway
+/// and the epoch of that greeting. Keys are in memory only: a gateway whose key is unknown posts with all headers, and greets again after its next
+/// failure. Source: docs/hub-protocol.md.
 final class ShortPosts: Sendable {
   static let keyBytes = 9
-  /// Of a body, its key included. Longer ones gain nothing.
+  /// Largest body with its key. A longer one gains nothing.
   static let maxBody = 8192
-  /// Beyond it all begin anew.
+  /// Most keys; beyond it all are forgotten.
   private static let most = 16_384
 
   struct Session: Sendable, Equatable {
@@ -21,9 +21,9 @@ final class ShortPosts: Sendable {
     let gateway: String
     let epoch: String
     var key: [UInt8] = []
-    /// The end of what was posted last: behind the dictionary, the next is compressed with it.
+    /// The end of the last post: the next one is compressed with the dictionary and this.
     var last: [UInt8] = []
-    /// Of the batch at hand: the beginning of its digest. With another `last` than the sender's it would unpack to something else.
+    /// The beginning of the digest of the batch in hand. If `last` differs from the sender's, the batch would unpack to something else.
     var check: [UInt8] = []
   }
 
@@ -31,7 +31,7 @@ final class ShortPosts: Sendable {
 
   private let known = Mutex((keys: [String: [UInt8]](), sessions: [[UInt8]: Session]()))
 
-  /// The gateway's new key; that of its last greeting counts no more.
+  /// The gateway's new key; its earlier key ends.
   func key(for session: Session) -> [UInt8] {
     let key = (0..<Self.keyBytes).map { _ in UInt8.random(in: .min ... .max) }
     known.withLock { known in
@@ -43,7 +43,7 @@ final class ShortPosts: Sendable {
     return key
   }
 
-  /// What was posted is stored, and the sender will hear so.
+  /// Notes a stored post, once the sender is about to learn of it.
   func took(_ bytes: [UInt8], by session: Session) {
     known.withLock { $0.sessions[session.key]?.last = LinkDictionary.last(of: bytes) }
   }
@@ -52,7 +52,7 @@ final class ShortPosts: Sendable {
 }
 
 extension HubAPI {
-  /// A small batch behind its key. Whether the key's token still allows it is looked at each time.
+  /// Takes a small batch with a key. Each time it checks whether the key's token still allows it.
   func takeShort(_ request: Request, _ context: HubContext) async throws -> Response {
     var request = request
     let bytes: [UInt8]
@@ -71,7 +71,7 @@ extension HubAPI {
     return try await answer(request, context, verdict, by: .token, short: session) { try await take($0) }
   }
 
-  /// In answers to greetings that ask for it, of those who may post.
+  /// Adds a key to the answer to a greeting that asks for one and may post.
   func writeShort(_ call: Call, epoch: String, to json: inout JSONWriter) {
     guard call.query("short") != nil, let authorization = call.request.headers[.authorization],
       case .allowed = access.check(authorization, gateway: call.gateway, .write)
