@@ -2,12 +2,12 @@
 
 import FoundationEssentials
 
-/// Unicode's compatibility decomposition (NFKD): UAX #15, and the core specification, 3.12, for Hangul. Foundation's brings 34 MB of ICU.
+/// Unicode's compatibility decomposition (NFKD): UAX #15, and for Hangul the core specification, 3.12. Foundation's would bring 34 MB of ICU.
 enum Decomposition {
-  /// What each scalar becomes that is not itself, Hangul aside.
+  /// The decomposition of each scalar that has one, except Hangul.
   private static let mappings: [UInt32: [Unicode.Scalar]] = read(DecompositionTable.packed)
 
-  /// Ordered as canonical equivalence has it: two texts that are equivalent have the same.
+  /// The decomposition in canonical order: equivalent texts have equal ones.
   static func compatible(_ text: some Sequence<Unicode.Scalar>) -> [Unicode.Scalar] {
     var scalars: [Unicode.Scalar] = []
     for scalar in text {
@@ -30,7 +30,7 @@ enum Decomposition {
     return parts.compactMap { Unicode.Scalar($0) }
   }
 
-  /// Marks behind each other by their classes; those of one class stay as they are.
+  /// Sorts successive marks by their combining classes; marks of one class keep their order.
   private static func order(_ scalars: inout [Unicode.Scalar]) {
     var from = 0
     while from < scalars.count {
@@ -39,7 +39,7 @@ enum Decomposition {
         continue
       }
       let end = scalars[from...].firstIndex { $0.properties.canonicalCombiningClass == .notReordered } ?? scalars.count
-      // `sort` keeps the order of equals, which its documentation does not promise: the place decides.
+      // `sort` keeps the order of equal elements, but its documentation does not promise it: the offset decides.
       let marks = scalars[from..<end].enumerated().sorted {
         ($0.element.properties.canonicalCombiningClass.rawValue, $0.offset)
           < ($1.element.properties.canonicalCombiningClass.rawValue, $1.offset)
@@ -49,8 +49,9 @@ enum Decomposition {
     }
   }
 
-  /// Runs: how many scalars lie between the last one and it, the number of what each becomes, twice, and one more where a length follows, of a run
-  /// whose scalars become ones that follow each other; then each of these, as its distance from the one before. Tests/decompositions makes it.
+  /// Reads the packed table, a list of runs. A run has: the number of scalars between the last run and this one; twice the number of targets, plus
+  /// one if a length follows, for a run whose targets count upwards; the length; and each target as its distance from the one before.
+  /// Tests/decompositions writes it.
   private static func read(_ packed: String) -> [UInt32: [Unicode.Scalar]] {
     guard let data = Data(base64Encoded: packed) else { return [:] }
     var bytes = Array(data)[...]

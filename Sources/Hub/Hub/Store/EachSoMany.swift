@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 
-/// What is done for a gateway each time that it has brought so many rows: by a count of its own, for numbers of rows are used up by updates, too, and
-/// may never be the ones that are waited for.
+/// Triggers work for a gateway once in so many of its rows. It counts by itself: updates use up row numbers too, so the number that one waits for may
+/// never come.
 struct EachSoMany {
-  /// Gateways whose rows are counted; then all begin anew.
+  /// Most gateways whose rows are counted; beyond it all counts begin anew.
   private static let mostGateways = 10_000
 
   private let many: Int
@@ -11,7 +11,7 @@ struct EachSoMany {
 
   init(_ many: Int) { self.many = many }
 
-  /// One more; true each `many` times.
+  /// Counts a row; true once in `many` calls.
   mutating func isDue(_ gateway: String) -> Bool {
     let count = counts[gateway, default: 0] + 1
     if count >= many {

@@ -2,14 +2,14 @@
 
 import SQLite
 
-/// Counts over the fleet, which take a walk over a day's messages: made at most once a minute, however many readers ask.
+/// Counts over the fleet, which need a walk over a day's messages: made at most once a minute, however many readers ask.
 actor FleetFigures {
   struct Figures: Sendable, Equatable {
     /// Messages of the last 24 hours, by gateway.
     var messages: [String: Int64] = [:]
     /// Contacts, by gateway.
     var nodes: [String: Int64] = [:]
-    /// Messages of the last 24 hours, each once, and by the hour that began then.
+    /// Messages of the last 24 hours, each counted once: all, and by the start of the hour.
     var total: Int64 = 0
     var hours: [Int64: Int64] = [:]
   }
@@ -19,7 +19,7 @@ actor FleetFigures {
   private var known: (at: Int64, figures: Figures)?
   private var asking: Task<Figures, any Error>?
 
-  /// `count`: since a day before then.
+  /// `count`: the figures of the day before that time.
   init(_ count: @escaping @Sendable (Int64) async throws -> Figures) { self.count = count }
 
   func now(_ now: Int64 = HubClock.now) async throws -> Figures {
@@ -36,13 +36,13 @@ actor FleetFigures {
 
 extension HubStore {
   private static let hour: Int64 = 3_600_000
-  /// Messages that are looked at together, and how often: beyond it a day is counted in part.
+  /// Messages in one step, and most steps: of a day with more messages only the newest count.
   private static let counted: Int64 = 20_000
   private static let mostSteps = 50
 
   func figures(now: Int64) throws(HubDatabaseError) -> FleetFigures.Figures {
     var figures = FleetFigures.Figures()
-    // Whole hours, so that the oldest is one, too.
+    // Whole hours, so that the oldest hour is complete, too.
     let since = (now / Self.hour - 23) * Self.hour
     var top = Int64.max
     for _ in 0..<Self.mostSteps {

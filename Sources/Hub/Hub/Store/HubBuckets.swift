@@ -6,31 +6,31 @@ import UntrustedText
 
 /// Buckets: numbered lists of updates that gateways catch up on. Source: docs/hub-protocol.md.
 extension HubStore {
-  /// Number of updates that are kept of a shared bucket; a gateway further behind learns how many of whose it lacks.
+  /// Updates that a shared bucket keeps; a gateway further behind learns how many it lacks, by sender.
   static let maxShared: Int64 = 10_000
-  /// Of a gateway's own list of what those heard whose messages alone it takes: a gateway further behind gives those up in any case.
+  /// Updates that a gateway's own list of messages of named hearers keeps; a gateway further behind gives up those in any case.
   static let mostHeardForOne: Int64 = 1000
   static let heardBucket = "heard"
-  /// Bytes of one page's updates, about.
+  /// Approximate size of a page's updates.
   private static let bucketPageBytes: Int64 = 256 * 1024
 
   public struct BucketState: Sendable, Equatable {
     public var bucket: String
     public var seq: Int64
-    /// Time of its newest update, in milliseconds since 1970; grows with seq.
+    /// The time of its newest update, in milliseconds since 1970; it grows with seq.
     public var at: Int64
   }
 
   /// A gateway's position in a bucket.
   public struct Position: Sendable, Equatable {
     public var after: Int64
-    /// When that update was made; another update with its number means that the hub is an older copy of itself.
+    /// When the update `after` was made; if the hub's update of that number has another time, the hub is an older copy of itself.
     public var at: Int64?
-    /// Everything made before this is known.
+    /// The gateway has all updates made before this.
     public var since: Int64?
   }
 
-  /// The gateway whose list it is; empty for channels, which all share.
+  /// The gateway whose list it is; empty for channels, which all gateways share.
   static func scope(_ bucket: String, _ gateway: String) -> String { isShared(bucket) ? "" : gateway }
   static func isShared(_ bucket: String) -> Bool { bucket.begins(with: "channel/") }
 
@@ -41,14 +41,14 @@ extension HubStore {
       && digest.allSatisfy { (0x30...0x39).contains($0) || (0x61...0x66).contains($0 | 0x20) }
   }
 
-  /// Within a transaction: adds an update; it replaces older ones of the same id.
+  /// Within a transaction: adds an update, which replaces older ones of the same id.
   @discardableResult
   func push(
     _ bucket: String, of gateway: String, id: String, body: String, now: Int64
   ) throws(HubDatabaseError) -> Int64 {
     let scope = Self.scope(bucket, gateway)
     guard let (seq, at) = try next(bucket, scope, now) else { return 0 }
-    // A message is one update for ever.
+    // A message has only one update.
     if !scope.isEmpty { try supersede(bucket, of: gateway, id: id) }
     try database.run(
       "INSERT INTO updates(gateway, bucket, seq, id, at, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6)", .text(scope),
@@ -58,7 +58,7 @@ extension HubStore {
     return seq
   }
 
-  /// The next number of a bucket, and a time that is later than that of the one before.
+  /// The next number of a bucket, with a time later than the previous one.
   func next(_ bucket: String, _ scope: String, _ now: Int64) throws(HubDatabaseError) -> (seq: Int64, at: Int64)? {
     try database.first(
       """
@@ -77,7 +77,7 @@ extension HubStore {
       .text(Self.scope(bucket, gateway)), .text(bucket), .text(id))
   }
 
-  /// Trims the oldest updates of a shared bucket; of a gateway's own only replaced ones.
+  /// Deletes the oldest updates of a shared bucket; of a gateway's own bucket only replaced ones.
   private func trim(_ bucket: String, _ scope: String, upTo seq: Int64) throws(HubDatabaseError) {
     guard seq > 0 else { return }
     try database.run(
@@ -92,7 +92,7 @@ extension HubStore {
 
   // MARK: What gateways ask
 
-  /// What one gateway asks: how far each of these buckets is. Names that are none, and those beyond the first 64, are left out.
+  /// A gateway's question for the states of these buckets. Invalid names, and names after the first 64, are left out.
   struct BucketQuestion: Sendable {
     let places: [BucketPlace]
     let gateway: String
@@ -103,13 +103,13 @@ extension HubStore {
     }
   }
 
-  /// What one gateway is answered: how far its buckets are; and whose messages alone it takes, as far as the hub knows.
+  /// The states of a gateway's buckets, and the named hearers that the hub knows.
   struct BucketAnswer: Sendable {
     var states: [BucketState]
     var hearers: Set<String>
   }
 
-  /// Whose messages alone a gateway takes; none: everybody's.
+  /// The hearers whose messages a gateway takes; empty: it takes all messages.
   struct WantedHearers: Sendable {
     let gateway: String
     let hearers: [String]
@@ -129,8 +129,8 @@ extension HubStore {
     }
   }
 
-  /// Forgets whose messages gateways take that have no token of their own any more and were not there since then, with their lists: what is heard for them
-  /// nobody asks for. One that comes again says it again.
+  /// Forgets the named hearers and the lists of gateways that have no token any more and were not seen since: nobody reads these lists. A gateway
+  /// that returns names its hearers again.
   func forgetHearers(
     of holders: (own: Set<String>, tokens: Set<String>), unseenSince: Int64
   ) throws(HubDatabaseError) -> [String] {
@@ -159,7 +159,7 @@ extension HubStore {
     return gone
   }
 
-  /// How far the buckets are, of many gateways at once: after a restart the whole fleet asks.
+  /// The states of many gateways' buckets in one query: after a restart the whole fleet asks.
   func states(of questions: [BucketQuestion]) throws(HubDatabaseError) -> [BucketAnswer] {
     var found: [BucketPlace: BucketState] = [:]
     var hearers: [String: Set<String>] = [:]
@@ -187,7 +187,7 @@ extension HubStore {
     }
   }
 
-  /// A list's place: its gateway, or an empty text for what all share, and its name.
+  /// The place of a list: its gateway, or an empty text for a shared list, and its name.
   struct BucketPlace: Hashable, Sendable {
     let scope: String
     let name: String
@@ -208,7 +208,7 @@ extension HubStore {
     }
   }
 
-  /// How far these buckets are, those that have anything: asked for at once.
+  /// The states of these buckets, in one query; empty buckets are left out.
   func standing(of places: [BucketPlace]) throws(HubDatabaseError) -> [HubNews] {
     var found: [HubNews] = []
     let call = HubCall(
@@ -221,10 +221,10 @@ extension HubStore {
     return found
   }
 
-  /// `{"bucket", "first", "last", "last_at", "more", "updates": [{"seq", "at", "id", "age_ms", "body"}]}`, or, if the
-  /// gateway has other updates, `{"bucket", "diverged": true, "resume", "resume_at"}`. `most`: all pages up to the end are to have about so many
-  /// messages, each gateway its share; what is left out in a page is told as `left_out`, there, and where a list has lost some. `"joined": false`: the
-  /// gateway has not told of that channel, and gets nothing of it.
+  /// `{"bucket", "first", "last", "last_at", "more", "updates": [{"seq", "at", "id", "age_ms", "body"}]}`, or, if the gateway has other updates,
+  /// `{"bucket", "diverged": true, "resume", "resume_at"}`. `most`: about how many messages all pages up to the end may have, shared among their
+  /// gateways; `left_out` in a page reports those that exceed it, and those that the list has lost. `"joined": false`: the gateway has not reported
+  /// that channel, and gets no messages of it.
   public func updates(
     _ bucket: String, of gateway: String, from position: Position, until: Int64?, limit: Int, most: Int64? = nil,
     clocks: ClockReading = .now
@@ -238,7 +238,7 @@ extension HubStore {
       ? most.flatMap { (most) throws(HubDatabaseError) in
         try self.share(of: most, list, after: position.after, until: until ?? .max, of: gateway)
       } : nil
-    // Messages that the gateway itself received are left out, and those of channels that it does not know.
+    // Leaves out messages that the gateway itself received, and messages of channels that it does not know.
     let filter = """
       FROM updates u
       WHERE gateway = @1 AND bucket = @2 AND seq > @3 AND seq <= @4 AND body <> '' AND (@1 <> '' OR NOT EXISTS (
@@ -250,7 +250,7 @@ extension HubStore {
       place + [.integer(position.after), .integer(until), .text(gateway), .integer(Int64(limit))]
         + (share.map { [.integer($0)] } ?? [])
     }
-    // Two questions, whatever there is: each is a way to a server and back.
+    // Two queries in any case: each is a round trip to the server.
     var (seq, first) = (Int64(0), Int64(1))
     var known: Int64?
     var isJoined = !Self.isShared(bucket)
@@ -264,7 +264,7 @@ extension HubStore {
         },
         HubCall(Self.dateOfUpdate, values: place + [.integer(position.after)]) { known = $0.integer(0) },
         HubCall("SELECT seq, \(bytes("body")) \(filter)", values: rows(until: until ?? .max, limit: limit)) {
-          // One that came after the number of the bucket was read is on the next page.
+          // An update that came after the bucket's number was read is on the next page.
           if $0.integer(0) <= seq { fit.add($0.integer(1)) }
         },
       ] + (isJoined ? [] : [joinedCall(bucket, gateway) { isJoined = true }])
@@ -296,7 +296,7 @@ extension HubStore {
       }
       try database.read(calls)
     }
-    // Those behind the last one that fits are on the next page; without one, all is known up to the end.
+    // Updates behind the last that fits are on the next page; without such a limit the page reaches the end.
     let last: (seq: Int64, at: Int64?) = fit.rows >= limit || fit.isCut ? reached : (end, endDate)
     let leftOut = try self.leftOut(
       of: list, after: position.after, first: first, last: last.seq, end: end, share: share, lost: lost)
@@ -312,7 +312,7 @@ extension HubStore {
     }
   }
 
-  /// Whether the gateway has told of the channel. A hub that was put back, or is a new one, may have forgotten that.
+  /// Whether the gateway has reported the channel. A restored hub, or a new one, may not know that.
   private func joinedCall(_ bucket: String, _ gateway: String, _ row: @escaping () -> Void) -> HubCall {
     HubCall(
       "SELECT 1 FROM gateway_channels WHERE gateway = @1 AND channel = substr(@2, 9)",

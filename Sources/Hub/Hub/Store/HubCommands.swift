@@ -3,9 +3,9 @@
 import JSON
 import SQLite
 
-/// Commands for gateways: queued on disk until the gateway's journal has their result.
+/// Commands for gateways, queued on disk until the gateway's journal has their result.
 extension HubStore {
-  /// Maximum commands waiting for one gateway.
+  /// Most commands that wait for one gateway.
   static let maxWaiting: Int64 = 1000
   /// Default lifetime of a command.
   private static let lifetime: Int64 = 7 * 86_400
@@ -19,7 +19,7 @@ extension HubStore {
     /// JSON: the request, and the gateway's answer to it.
     public var body: String
     public var answer: String?
-    /// The sender: the token's name.
+    /// The name of the token or person that sent it.
     public var author: String
     public var createdAt: Int64
     public var endedAt: Int64?
@@ -27,11 +27,11 @@ extension HubStore {
 
   public enum Queued: Sendable, Equatable {
     case taken(Command)
-    /// Too many wait already.
+    /// Too many commands wait already.
     case full
   }
 
-  /// The same id twice is one command: the first counts.
+  /// Queues a command. A second command with the same id is ignored.
   public func enqueue(
     _ body: JSONValue, id: String, for gateway: String, by author: String, at now: Int64,
     clocks: ClockReading = .now
@@ -61,7 +61,7 @@ extension HubStore {
       .text(gateway), .text(id), read: Self.command)
   }
 
-  /// The newest first, as many as fit a page.
+  /// The newest commands first, as many as fit a page.
   public func commands(of gateway: String, limit: Int) throws(HubDatabaseError) -> [Command] {
     let filter = "FROM commands WHERE gateway = ?1 ORDER BY created_at DESC, id LIMIT ?2"
     let fit = try fitting(
@@ -84,7 +84,7 @@ extension HubStore {
       answer: row.textIfAny(3), author: row.text(4), createdAt: row.integer(5), endedAt: ended)
   }
 
-  /// A live request was carried out: there is nothing to queue, and the same id must not be queued later.
+  /// Stores a live request that was carried out: the same id must not be queued later.
   public func record(
     _ body: JSONValue, answer: JSONValue, id: String, for gateway: String, by author: String, at now: Int64
   ) throws(HubDatabaseError) {
@@ -115,7 +115,7 @@ extension HubStore {
     announce(HubNews(gateway: gateway, bucket: "result/\(id)", seq: 0))
   }
 
-  /// The answer, or that it was too large to be kept.
+  /// The answer, or a note that it was too large to be stored.
   private static func kept(_ answer: JSONValue) -> String {
     let text = JSONWriterText.text(answer)
     guard text.utf8.count > HubBounds.answerBytes else { return text }
@@ -126,7 +126,7 @@ extension HubStore {
     }
   }
 
-  /// Within a transaction, now and then: the oldest of those that have ended.
+  /// Within a transaction, now and then: deletes the oldest ended commands.
   private func forget(_ gateway: String) throws(HubDatabaseError) {
     guard ended.isDue(gateway) else { return }
     try database.run(
@@ -136,7 +136,8 @@ extension HubStore {
       """, .text(gateway), .integer(HubBounds.endedCommands))
   }
 
-  /// `time`: by the queues' clock, so that no clock makes a command old, neither one that is ahead now nor one that was not set when it came.
+  /// `time` is by the queues' clock, so that no wrong clock makes a command old, be it one that is ahead now or one that was not set when the command
+  /// came.
   private func expire(_ gateway: String, _ time: Int64, _ now: Int64) throws(HubDatabaseError) {
     var old: [String] = []
     try database.each(

@@ -6,10 +6,10 @@ import SQLite
 
 /// Documents that gateways and the hub both edit: the last writer wins, the hub at a tie. Source: docs/documents.md.
 extension HubStore {
-  /// Milliseconds that a gateway's clock may be ahead of ours; beyond it an edit counts as made now.
+  /// Milliseconds that a gateway's clock may be ahead of the hub's; an edit further ahead counts as made now.
   static let maxAhead: Int64 = 60_000
 
-  /// An edit at the hub. It is later than the version that it replaces, regardless of clocks. `nil`: too many documents.
+  /// An edit at the hub. It is later than the version that it replaces, regardless of clocks. `nil`: the gateway has too many documents.
   public func editDocument(
     _ key: String, _ value: String?, of gateway: String, at now: Int64
   ) throws(HubDatabaseError) -> Document? {
@@ -23,7 +23,7 @@ extension HubStore {
     }
   }
 
-  /// Within a transaction: an edit at the gateway. The winning version is always sent back to it.
+  /// Within a transaction: merges an edit of the gateway. If another version wins, the gateway gets it back.
   func mergeDocument(_ event: HubEvent, from gateway: String, now: Int64) throws(HubDatabaseError) {
     guard let key = event.body["key"]?.string, (1...200).contains(key.utf8.count),
       let updatedAt = event.body["updated_at"]?.integer
@@ -35,7 +35,7 @@ extension HubStore {
       key: key, value: value, updatedAt: updatedAt > now + Self.maxAhead ? now : updatedAt, byHub: false)
     let known = try document(key, of: gateway)
     if let known, !edit.wins(over: known) {
-      // The gateway has what is here, whenever it was written.
+      // The gateway has the same value, whenever it was written.
       guard !known.hasSameValue(as: edit) else { return }
       return try announceDocument(known, of: gateway, now)
     }
@@ -43,7 +43,7 @@ extension HubStore {
     try keep(edit, of: gateway, now)
   }
 
-  /// Within a transaction: false at the bound; else one more is counted.
+  /// Within a transaction: counts one more document; `false` at the limit.
   private func makesRoomForDocument(_ gateway: String) throws(HubDatabaseError) -> Bool {
     var count = documents[gateway] ?? 0
     if documents[gateway] == nil {
@@ -86,7 +86,7 @@ extension HubStore {
       read: Self.document)
   }
 
-  /// A page of them, and whether there are more.
+  /// A page of documents, and whether there are more.
   public func documents(
     of gateway: String, after: String, limit: Int
   ) throws(HubDatabaseError) -> (found: [Document], hasMore: Bool) {

@@ -3,17 +3,17 @@
 import JSON
 import SQLite
 
-/// What a fleet's readers see of each gateway: what it last said of itself, and what is noted of it.
+/// A gateway in the fleet, as readers see it: its last state, and an operator's notes.
 struct FleetRow: Sendable {
   var gateway: String
   var lastSeen: Int64
   var events: Int64
-  /// What its radio is called.
+  /// The name of its radio.
   var radio: String?
   var radioKey: String?
   var model: String?
   var position: (lat: Double, lon: Double)?
-  /// The state `gateway`, and when it came.
+  /// When its state `gateway` came; the fields down to `pending` are from it.
   var stateAt: Int64?
   var version: String?
   var link: String?
@@ -22,9 +22,9 @@ struct FleetRow: Sendable {
   var clockTrusted: Bool?
   var batteryMillivolts: Int64?
   var pending: Int64?
-  /// `low` where a battery or a supply is.
+  /// `low` or `ok`, by its last power event.
   var power: String?
-  /// Why it has no radio; why its disk takes nothing.
+  /// Why it has no radio, and why its disk fails.
   var error: String?
   var storeError: String?
   var alias: String?
@@ -32,10 +32,10 @@ struct FleetRow: Sendable {
   var tags: [String] = []
   var lastMessage: (at: Int64, text: String?, sender: String?, channel: String?)?
 
-  /// What people call it.
+  /// The name to show.
   var name: String { alias ?? radio ?? gateway }
 
-  /// `linkedAt`: since when its link is open; `nil`: none is.
+  /// `linkedAt`: when its link opened; `nil`: it has none.
   func write(linkedAt: Int64?, _ figures: FleetFigures.Figures, alerts: Int64, to json: inout JSONWriter) {
     json.field("gateway", gateway)
     json.field("radio", radio)
@@ -80,11 +80,11 @@ struct FleetRow: Sendable {
 }
 
 extension HubStore {
-  /// Bytes of a body that is looked into for a row of the fleet; of what it shows of a text.
+  /// Largest body that is parsed for a row, and the longest text that a row shows, in bytes.
   private static let fleetBody = 8192
   private static let fleetText = 512
 
-  /// Rows of gateways, by id, in three questions however many they are. `only`: these.
+  /// Rows of gateways, by id, in three queries for any number of them. `only`: the rows of these gateways.
   func fleet(after: String = "", limit: Int = 1000, only: [String]? = nil) throws(HubDatabaseError) -> [FleetRow] {
     var rows: [FleetRow] = []
     let columns = "g.id, g.last_seen, g.events, g.radio"
@@ -110,7 +110,7 @@ extension HubStore {
     let places = Dictionary(rows.enumerated().map { ($0.element.gateway, $0.offset) }) { first, _ in first }
     let ids: [(name: String, column: HubColumn)] = [("id", .texts(rows.map(\.gateway)))]
     let small = "CASE WHEN \(bytes("e.body")) <= \(Self.fleetBody) THEN e.body ELSE '{}' END"
-    // The index of kinds has the newest of each at its end.
+    // The index of kinds has the newest event of each kind at its end.
     func newest(_ kind: String, _ use: @escaping (inout FleetRow, Int64, JSONValue) -> Void) -> HubCall {
       HubCall(
         """
@@ -163,7 +163,7 @@ extension HubStore {
     return rows
   }
 
-  /// How many gateways there are, and how many of those without a link were not heard since.
+  /// The number of gateways, and of those without a link that were not heard since.
   func fleetCounts(heardSince: Int64, linked: [String]) throws(HubDatabaseError) -> (gateways: Int64, silent: Int64) {
     let all = try database.first("SELECT count(*) FROM gateways") { $0.integer(0) } ?? 0
     var silent =
@@ -178,7 +178,7 @@ extension HubStore {
     return (all, max(0, silent))
   }
 
-  /// Gateways, and when each last sent something or told a state, if that was at this time or later.
+  /// For gateways that sent events or a state at this time or later: when each last did. 0: not since then.
   func seen(since: Int64) throws(HubDatabaseError) -> [String: (seen: Int64, state: Int64)] {
     var found: [String: (seen: Int64, state: Int64)] = [:]
     try database.every(
@@ -203,7 +203,7 @@ extension FleetRow {
     if let lat = body["lat"]?.number, let lon = body["lon"]?.number { position = Self.place(lat, lon) }
   }
 
-  /// `nil`: none on Earth, or the one of who has none.
+  /// A position; `nil`: it is invalid, or the 0, 0 of a radio without a position.
   static func place(_ lat: Double, _ lon: Double) -> (lat: Double, lon: Double)? {
     guard (-90...90).contains(lat), (-180...180).contains(lon), lat != 0 || lon != 0 else { return nil }
     return (lat, lon)

@@ -2,18 +2,18 @@
 
 import JSON
 
-/// Lists of the gateways that are linked to each hub on a server: what `FleetLinks` keeps. An SQLite file has one hub, and none of them.
+/// Lists of the gateways that are linked to each hub on a server, for `FleetLinks`. An SQLite file has one hub and no lists.
 extension HubStore {
   struct LinkList: Sendable {
     let hub: String
     let version: Int64
-    /// Since when each link is open, milliseconds since 1970.
+    /// When each link opened, milliseconds since 1970.
     let links: [String: Int64]
   }
 
-  /// Lists of hubs that are gone are deleted after so long, in milliseconds.
+  /// Lists without a sign of life for so long are deleted, in milliseconds.
   private static let linkMemory: Int64 = 3_600_000
-  /// Milliseconds since 1970 by the server's clock: those of several hubs differ.
+  /// Milliseconds since 1970 by the server's clock, because hubs' clocks differ.
   private static let serverClock = "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)"
 
   /// Replaces the list of this hub.
@@ -32,7 +32,7 @@ extension HubStore {
     ])
   }
 
-  /// The list still holds. False: it is not there.
+  /// Notes a sign of life. `false`: the list is missing, or is of another version.
   func confirmLinks(of hub: String, version: Int64) throws(HubDatabaseError) -> Bool {
     var isThere = false
     try write([
@@ -52,7 +52,7 @@ extension HubStore {
     try database.retrying { () throws(HubDatabaseError) in try database.perform(calls, begins: true, ends: true) }
   }
 
-  /// Hubs whose lists are not older than this, in milliseconds, and the version of each.
+  /// The other hubs with a sign of life within `validity` milliseconds, and the version of each list.
   func linkLists(besides hub: String, validity: Int64) throws(HubDatabaseError) -> [String: Int64] {
     var versions: [String: Int64] = [:]
     try database.every(

@@ -3,13 +3,13 @@
 import JSON
 import SQLite
 
-/// Which rows of a list a reader wants, and from which end.
+/// The query of a list: which rows, and from which end.
 struct ListQuery: Sendable {
-  /// In ascending order, behind this; `nil` with `before`: the newest first, below that.
+  /// Ascending, behind this row; `nil`: descending, from `before` or from the newest.
   var after: Int64?
   var before: Int64?
   var limit = 100
-  /// Milliseconds since 1970: only what is as new, and not newer.
+  /// Milliseconds since 1970, both inclusive.
   var since: Int64?
   var until: Int64?
   var words: SearchedWords?
@@ -21,9 +21,9 @@ struct ListQuery: Sendable {
   var isNewestFirst: Bool { after == nil }
   fileprivate var order: String { isNewestFirst ? "DESC" : "ASC" }
   fileprivate var beyond: String { isNewestFirst ? "<" : ">" }
-  /// Where it begins; the largest number of all: at the newest.
+  /// The row before the first; the largest number of all: it begins at the newest.
   fileprivate var start: Int64 { after ?? before ?? .max }
-  /// Whether a body has what is looked for in it.
+  /// Whether a body has the words, and an event the channel.
   fileprivate func isIn(_ body: String, ofEvent: Bool) -> Bool {
     // `try?`: stored values were valid JSON when they arrived.
     guard let body = try? JSONValue(parsing: body) else { return false }
@@ -35,31 +35,31 @@ struct ListQuery: Sendable {
   }
 }
 
-/// Pages of messages and events from either end, filtered. One answer looks at a bounded number of rows: then it has what was found, and
-/// `next` to go on from.
+/// Pages of messages and events from either end, filtered. An answer looks at a bounded number of rows, and has those it found, and `next` to
+/// continue from.
 extension HubStore {
-  /// Rows that one answer looks at, and for how long it looks for words.
+  /// Rows that one answer looks at, and the time that it searches for words.
   private static let lookedAt: Int64 = 10_000
   private static let longestLook: Duration = .milliseconds(400)
-  /// Rows whose texts are in memory at once, and bytes of a body that is searched.
+  /// Rows whose texts are in memory at once, and the largest body that is searched.
   private static let searchedAtOnce = 64
   private static let searchedBytes = 16 * 1024
-  /// A gateway's clock is thought to be wrong by less.
+  /// A gateway's clock is assumed to be wrong by less than this.
   private static let clockError: Int64 = 86_400_000
 
   private struct Found {
     var rows: [Int64] = []
-    /// Where to go on; `nil`: this was the end.
+    /// Where the next page begins; `nil`: this was the last.
     var next: Int64?
   }
 
-  /// Joined messages: `{"messages": [{"position", "body", "heard"}], "next"}`.
+  /// Messages of all gateways: `{"messages": [{"position", "body", "heard"}], "next"}`.
   func messages(_ query: ListQuery) throws(HubDatabaseError) -> [UInt8] {
     let settled = database.unsettledPosition.map { "AND position < \($0)" } ?? ""
     let isHearer = "EXISTS (SELECT 1 FROM heard h WHERE h.message = m.position AND h.gateway = ?6)"
     let gateway = "(CAST(?6 AS TEXT) IS NULL OR \(isHearer))"
     let heard = "(SELECT sum(\(bytes("h.body"))) FROM heard h WHERE h.message = m.position)"
-    // What one gateway heard, by its own report.
+    // The time by the gateway's own report.
     let own = "(SELECT h.at FROM heard h WHERE h.message = messages.position AND h.gateway = ?6)"
     let at = query.gateway == nil ? "at" : "coalesce(\(own), at) AS at"
     let came = "CASE WHEN arrived = 0 THEN at ELSE arrived END AS came"
@@ -104,7 +104,7 @@ extension HubStore {
     }
   }
 
-  /// A gateway's events lie by their kinds: as many as are wanted of each, kind after kind.
+  /// Takes the rows from each kind in turn, as the index orders a gateway's events by kind.
   private func eventsOfAllKinds(_ query: ListQuery) -> String {
     let each =
       "FROM events x WHERE x.gateway = ?5 AND x.kind = k.kind AND x.id \(query.beyond) ?1 ORDER BY x.id \(query.order) LIMIT ?2"
@@ -118,8 +118,8 @@ extension HubStore {
       """
   }
 
-  /// The keys of a page's rows. `looked` are the rows that are looked at, `filter` those that count; `?1` is where it begins, `?2` how many are looked
-  /// at, `?3` and `?4` the times; `values` are those from `?5` on. `came`: what tells when a row came.
+  /// The keys of a page's rows. `looked` selects the rows to look at, `filter` those that count; `?1` is the start, `?2` the number of rows to look
+  /// at, `?3` and `?4` the times; `values` begin at `?5`. `came`: the column with a row's arrival.
   private func find(
     _ query: ListQuery, from table: String, key: String, looked rows: String, came: String = "at", filter: String,
     values: [SQLiteValue], size: String
@@ -129,9 +129,9 @@ extension HubStore {
     let window = query.isFiltered ? Self.lookedAt : Int64(query.limit)
     let all: [SQLiteValue] =
       [.integer(query.start), .integer(window), .optional(query.since), .optional(query.until)] + values
-    // Without bodies: a database may write down what it looks at.
+    // Without bodies, which a database might write to a temporary file.
     let looked = "(\(rows) ORDER BY \(key) \(order) LIMIT ?2) m"
-    // Each statement names each parameter: a server wants to know the type of all.
+    // Each statement names each parameter: a server needs the type of all.
     let named = [("?3", "BIGINT"), ("?4", "BIGINT"), ("?5", "TEXT"), ("?6", "TEXT")].map { name, type in
       "coalesce(CAST(\(name) AS \(type)) = CAST(\(name) AS \(type)), TRUE)"
     }.joined(separator: " AND ")
@@ -147,7 +147,7 @@ extension HubStore {
     }
     var found = Found(next: reached.count < window ? nil : reached.last)
     guard reached.count > 0 else { return found }
-    // What is as old as this came long before; behind it there is nothing newer.
+    // Rows so much older than `since` end the list: behind them no row is newer.
     if query.isNewestFirst, let since = query.since, reached.newest + Self.clockError < since { found.next = nil }
     var (candidates, bytes, last) = ([Int64](), Int64(0), query.start)
     var isFull = false
@@ -177,7 +177,7 @@ extension HubStore {
     return found
   }
 
-  /// Those of the rows that have the words. `isFull`: the answer is, or its time is over; `last`: looked at until there.
+  /// The rows that have the words. `isFull`: the page is full, or the time is over; `last`: the last row that was searched.
   private func search(
     _ query: ListQuery, _ candidates: [Int64], _ table: String, _ key: String,
     _ begun: ContinuousClock.Instant
@@ -189,7 +189,7 @@ extension HubStore {
       rest = rest.dropFirst(piece.count)
       var sizes: [Int64: Int64] = [:]
       let size = self.bytes("m.body")
-      // What is larger is no message that a radio carries.
+      // A larger body is no message that a radio carries.
       try database.read([
         HubCall(
           """
@@ -200,7 +200,7 @@ extension HubStore {
       ])
       for key in piece {
         if let size = sizes[key] {
-          // A few hearers, too.
+          // Allows for a few hearers.
           bytes += size + 2048
           guard rows.isEmpty || bytes <= Self.pageBytes else { return (rows, last, true) }
           rows.append(key)
@@ -215,7 +215,7 @@ extension HubStore {
 
   struct JoinedMessage: Sendable {
     let position: Int64
-    /// When it came to the hub, which tells it from another one with its number; 0: it is from before that was stored.
+    /// When it came to the hub, which distinguishes it from another message with its position; 0: stored before arrivals were.
     let arrived: Int64
     let hearers: Int
     let json: [UInt8]
@@ -248,13 +248,13 @@ extension HubStore {
 
   // MARK: What is new
 
-  /// The newest message that may be read; 0: there is none.
+  /// The newest readable message; 0: there is none.
   func newestPosition() throws(HubDatabaseError) -> Int64 {
     let settled = database.unsettledPosition.map { "WHERE position < \($0)" } ?? ""
     return try database.first("SELECT coalesce(max(position), 0) FROM messages \(settled)") { $0.integer(0) } ?? 0
   }
 
-  /// When the message with this position came; `nil`: there is none, or it is from before that was stored.
+  /// When the message with this position came; `nil`: there is none, or it was stored before arrivals were.
   func arrived(_ position: Int64) throws(HubDatabaseError) -> Int64? {
     let found = try database.first("SELECT arrived FROM messages WHERE position = ?1", .integer(position)) {
       $0.integer(0)
@@ -262,7 +262,7 @@ extension HubStore {
     return found.flatMap { $0 > 0 ? $0 : nil }
   }
 
-  /// Positions behind this one, as many as may be read now, and of so many bytes that they fit a page.
+  /// The readable positions behind this one, as many as fit a page.
   func positions(after: Int64, limit: Int) throws(HubDatabaseError) -> [Int64] {
     let settled = database.unsettledPosition.map { "AND position < \($0)" } ?? ""
     var (found, bytes) = ([Int64](), Int64(0))
@@ -278,14 +278,14 @@ extension HubStore {
     return found
   }
 
-  /// What a reader who knew the messages up to a position has missed.
+  /// What a reader has missed since a position.
   struct Missed: Sendable {
     let count: Int64
-    /// When the message with that position came.
+    /// When the message at that position came.
     let arrived: Int64?
   }
 
-  /// Messages behind a position are counted up to so many.
+  /// Counts the messages behind a position, up to `most`.
   func missed(after: Int64, upTo most: Int64) throws(HubDatabaseError) -> Missed {
     let count = try database.first(
       "SELECT count(*) FROM (SELECT position FROM messages WHERE position > ?1 ORDER BY position LIMIT ?2) m",
@@ -294,7 +294,7 @@ extension HubStore {
     return Missed(count: count ?? 0, arrived: try arrived(after))
   }
 
-  /// How many heard each of the messages from this one on.
+  /// The number of hearers of each message from this one on.
   func hearerCounts(from position: Int64) throws(HubDatabaseError) -> [Int64: Int] {
     var found: [Int64: Int] = [:]
     try database.every(

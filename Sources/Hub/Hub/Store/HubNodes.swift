@@ -5,15 +5,15 @@ import SQLite
 
 /// Nodes, channels and commands over all gateways.
 extension HubStore {
-  /// Nodes that one answer looks at where it looks for words.
+  /// Nodes that one answer looks at when it searches for words.
   private static let nodesLookedAt = 5000
   private static let nodesAtOnce = 100
-  /// Channels of one gateway whose events are looked at for names, and that are shown where it alone has them and there are too many; all
-  /// that are shown, and looked at.
+  /// Channels of one gateway whose names are read, and its channels that a full list shows if no other gateway has them; most channels that the list
+  /// shows, and that are looked at.
   private static let channelsOfOne = 64
   private static let channelsShown = 1000
   private static let channelsLookedAt = 20_000
-  /// Gateways that are named for one node, the latest to hear it first, and bytes of a record that is looked into.
+  /// Gateways that are named for one node, the latest to hear it first; and the largest record that is parsed, in bytes.
   private static let maxHearers = 100
   private static let recordBytes = 8192
 
@@ -63,7 +63,7 @@ extension HubStore {
 
   private func nodeKeys(after: String, _ limit: Int) throws(HubDatabaseError) -> [String] {
     try database.rows(
-      // From key to key, and not over all who have heard it.
+      // From key to key, and not over all gateways that heard a node.
       """
       WITH RECURSIVE k(key) AS (SELECT min(key) FROM contacts WHERE key > ?1 UNION ALL
       SELECT (SELECT min(c.key) FROM contacts c WHERE c.key > k.key) FROM k WHERE k.key IS NOT NULL)
@@ -121,8 +121,8 @@ extension HubStore {
     }
   }
 
-  /// Channels that any gateway has or had messages of: `{"channels": [{"channel", "name", "gateways", "newest_at"}], "more"}`, by the newest
-  /// message. Where there are too many, those that most gateways have are shown, and of what one alone has only its newest.
+  /// The channels of all gateways: `{"channels": [{"channel", "name", "gateways", "newest_at"}], "more"}`, by the newest message. A full list has the
+  /// channels that most gateways have; of those that only one gateway has, it has that gateway's newest.
   func channels() throws(HubDatabaseError) -> [UInt8] {
     var found: [String: FoundChannel] = [:]
     try database.every(
@@ -131,7 +131,7 @@ extension HubStore {
       ORDER BY number DESC, channel LIMIT \(Self.channelsLookedAt)
       """
     ) { found[$0.text(0)] = FoundChannel(gateways: $0.integer(1), one: $0.text(2)) }
-    // What is exchanged has a list of its own, with the time of its newest.
+    // A shared channel has a bucket, with the time of its newest update.
     try database.read([
       HubCall(
         "SELECT v.channel, b.at FROM @rows JOIN buckets b ON b.gateway = '' AND b.name = 'channel/' || v.channel",
@@ -143,7 +143,7 @@ extension HubStore {
     let isCut = shown.count < found.count
     found = shown
     for (digest, name) in try channelNames() { found[digest]?.name = name }
-    // A channel that no gateway told of has its name from its newest message.
+    // A channel without a name event has its name from its newest message.
     for (digest, channel) in found where channel.name == nil {
       found[digest]?.name =
         try database.first(
@@ -173,12 +173,12 @@ extension HubStore {
   private struct FoundChannel {
     var name: String?
     var gateways: Int64
-    /// One of those.
+    /// One of those gateways.
     var one: String
     var newest: Int64?
   }
 
-  /// No gateway's inventions push out what others have.
+  /// Limits a full list, so that channels that one gateway invented do not displace those of others.
   private static func shown(_ all: [String: FoundChannel]) -> [String: FoundChannel] {
     guard all.count > channelsShown else { return all }
     var own: [String: Int] = [:]
@@ -192,7 +192,7 @@ extension HubStore {
     return Dictionary(uniqueKeysWithValues: best.prefix(channelsShown).map { ($0.key, $0.value) })
   }
 
-  /// What gateways have called their channels last.
+  /// The last names that gateways gave their channels.
   private func channelNames() throws(HubDatabaseError) -> [String: String] {
     var names: [String: (id: Int64, name: String)] = [:]
     let newest =
@@ -212,13 +212,13 @@ extension HubStore {
     return names.mapValues(\.name)
   }
 
-  /// A command, and whose it is.
+  /// A command and its gateway.
   struct OwnedCommand: Sendable {
     var gateway: String
     var command: Command
   }
 
-  /// Over all gateways, the newest first, those before a time in milliseconds and an id; as many as fit a page.
+  /// Commands of all gateways, the newest first, before a time in milliseconds, a gateway and an id; as many as fit a page.
   func allCommands(
     before: (at: Int64, gateway: String, id: String)?, limit: Int
   ) throws(HubDatabaseError) -> (rows: [OwnedCommand], hasMore: Bool) {
@@ -237,7 +237,7 @@ extension HubStore {
     return (found, fit.isCut || fit.rows == limit)
   }
 
-  /// Commands of a gateway that were made lately.
+  /// Recent commands of a gateway.
   func commands(of gateway: String, since: Int64) throws(HubDatabaseError) -> [Command] {
     try commands(of: gateway, limit: 20).filter { $0.createdAt >= since }
   }
@@ -249,8 +249,8 @@ extension HubStore {
   /// Records that one answer looks at.
   private static let linksLookedAt = 5000
 
-  /// Which gateway heard which node, by gateway and node: `{"gateways": […], "links": [{"gateway", "node", "name", "kind", "lat", "lon", "at", "snr", "hops"}],
-  /// "next"}`. `since`: only what was heard as late, milliseconds since 1970.
+  /// Which gateway heard which node, by gateway and node: `{"gateways": […], "links": [{"gateway", "node", "name", "kind", "lat", "lon", "at", "snr",
+  /// "hops"}], "next"}`. `since`: only nodes that were heard at this time or later, milliseconds since 1970.
   func coverage(
     after place: (gateway: String, node: String), since: Int64, limit: Int, gateways: [UInt8]
   ) throws(HubDatabaseError) -> [UInt8] {
@@ -287,7 +287,7 @@ extension HubStore {
     }
   }
 
-  /// When it was heard: not later than that came, whatever the gateway's clock says.
+  /// When the node was heard: never later than the record's arrival, whatever the gateway's clock says.
   fileprivate static func heardAt(_ record: JSONValue, _ at: Int64) -> Int64 {
     min(record["last_heard"]?.count ?? at, at)
   }

@@ -4,11 +4,11 @@ import SQLite
 
 /// The size of one page of a list.
 extension HubStore {
-  /// Maximum bytes of a page, so that a whole answer has at most 1 MiB, the limit of clients. The first row is included
-  /// regardless of its size, so that every list can be read to its end.
+  /// Most bytes of a page, so that a whole answer has at most 1 MiB, the limit of clients. The first row is included whatever its size, so that every
+  /// list can be read to its end.
   static let pageBytes: Int64 = (1 << 20) - 1024
-  /// The number of rows that fit a page, and whether the limit allows more. `sizes` selects the bytes of each row, in the order
-  /// of the page, so that neither database reads or sends unused rows.
+  /// The number of rows that fit a page, and whether more rows exist that do not fit. `sizes` selects the bytes of each row, in the order of the
+  /// page, so that neither database reads or sends unused rows.
   func fitting(
     _ sizes: String, _ values: [SQLiteValue], most: Int64 = pageBytes
   ) throws(HubDatabaseError) -> (rows: Int, isCut: Bool) {
@@ -21,20 +21,20 @@ extension HubStore {
   func bytes(_ column: String) -> String { "coalesce(\(database.bytes(column)), 0)" }
 }
 
-/// The rows that fit a page, counted by their bytes in the page's order. The first one fits whatever its size.
+/// Counts the rows that fit a page, by their bytes in the page's order. The first one fits whatever its size.
 struct PageFit {
-  /// Bytes around a row's own: names, numbers, punctuation.
+  /// Bytes around the content of a row: names, numbers, punctuation.
   private static let rowBytes: Int64 = 256
 
   let most: Int64
   private(set) var rows = 0
-  /// There are more than fit.
+  /// Whether a row did not fit.
   private(set) var isCut = false
   private var bytes: Int64 = 0
 
   init(most: Int64) { self.most = most }
 
-  /// False: neither this one nor those behind it.
+  /// `false`: neither this row nor any later one fits.
   @discardableResult
   mutating func add(_ size: Int64) -> Bool {
     guard !isCut else { return false }
@@ -53,15 +53,15 @@ enum HubBounds {
   /// Named states, and bytes of each.
   static let states: Int64 = 32
   static let stateBytes = 32 * 1024
-  /// Documents, tombstones among them, and bytes of a value.
+  /// Documents, with tombstones, and bytes of a value.
   static let documents: Int64 = 10_000
   static let documentBytes = 8 * 1024
-  /// Bytes of a command, and of the answer that is kept.
+  /// Bytes of a command, and of the answer that is stored.
   static let commandBytes = 16 * 1024
   static let answerBytes = 64 * 1024
-  /// Commands that have ended and are remembered.
+  /// Ended commands that are stored.
   static let endedCommands: Int64 = 1000
-  /// Bytes of a name, of a key, of a text that is passed on to other gateways.
+  /// Bytes of a name, of a key, and of a text that goes to other gateways.
   static let nameBytes = 256
   static let keyBytes = 128
   static let textBytes = 1024

@@ -9,13 +9,13 @@ struct GatewayEpoch: Hashable, Sendable {
 }
 
 extension HubStore {
-  /// How far an epoch of a gateway's journal is on disk, by lane. Source: docs/hub-protocol.md.
+  /// How much of an epoch of a gateway's journal is on disk, by lane. Source: docs/hub-protocol.md.
   public struct Progress: Equatable, Sendable {
     static let columns = EventBatch.Lane.allCases.map(\.rawValue)
 
-    /// Highest seq of each lane; a lane of which nothing is here is absent.
+    /// The highest seq of each lane; a lane without events is absent.
     public private(set) var lanes: [EventBatch.Lane: Int64] = [:]
-    /// What the event of that seq says; only where a gateway asks for its position. Absent: it is a gap. Empty: it was deleted since.
+    /// The digest of the event of that seq, for a gateway that asks for its position. Absent: the event is a gap. Empty: it has been deleted.
     var digests: [EventBatch.Lane: String] = [:]
 
     public init() {}
@@ -32,19 +32,19 @@ extension HubStore {
       for lane in EventBatch.Lane.allCases { lanes[lane] = seq(lane) }
     }
 
-    /// Before it is known which of the events are still here.
+    /// Assumes that the events were deleted, until they are found.
     mutating func expectDigests() { digests = lanes.mapValues { _ in "" } }
 
-    /// For those who do not know lanes: the smallest of the lanes of which there is anything.
+    /// The position for gateways without lanes: the smallest of the lanes with events.
     public var acknowledged: Int64 { lanes.values.min() ?? 0 }
 
-    /// The last event before the next batch of this lane, or of one without a lane.
+    /// The last event before the next batch of this lane, or of a batch without a lane.
     func position(of lane: EventBatch.Lane?) -> Int64 {
       guard let lane else { return acknowledged }
       return lanes[lane] ?? 0
     }
 
-    /// A batch without a lane is in the order of the whole journal: it counts for all of them.
+    /// Counts a batch. One without a lane is in the order of the whole journal, and counts for all lanes.
     mutating func took(_ batch: PreparedBatch) {
       guard let last = batch.events.last?.event.seq else { return }
       for lane in batch.lane.map({ [$0] }) ?? EventBatch.Lane.allCases { lanes[lane] = max(lanes[lane] ?? 0, last) }
@@ -61,12 +61,12 @@ extension HubStore {
     }
   }
 
-  /// `nil` for a gateway or an epoch that is not known.
+  /// How much is stored of an epoch; `nil`: the gateway or the epoch is unknown.
   public func progress(gateway: String, epoch: String) throws(HubDatabaseError) -> Progress? {
     try progress(of: [GatewayEpoch(gateway: gateway, epoch: epoch)]).first ?? nil
   }
 
-  /// The same of the lanes that are named, and of none farther than is named.
+  /// The same for the lanes in `ends`, and of each no more than up to that seq.
   func progress(
     gateway: String, epoch: String, through ends: Progress
   ) throws(HubDatabaseError) -> Progress? {
@@ -82,7 +82,7 @@ extension HubStore {
     return found
   }
 
-  /// How much the hub has of each epoch, in the same order.
+  /// How much is stored of each epoch, in the same order.
   func progress(of epochs: [GatewayEpoch]) throws(HubDatabaseError) -> [Progress?] {
     var found: [GatewayEpoch: Progress] = [:]
     let columns = Progress.columns.map { "e.\($0)" }.joined(separator: ", ")

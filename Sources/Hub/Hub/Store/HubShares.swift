@@ -2,17 +2,17 @@
 
 import JSON
 
-/// Lists of messages are bounded, and so is what a gateway fetches of them that was away. Each gateway that told of some has a share of both: those
-/// that told of least keep all, and of the others each keeps as many, its newest. So one that tells of thousands, or a stolen token, pushes out its own
-/// messages, and no others'.
+/// Lists of messages are bounded, and so is the number that a returning gateway fetches. The gateways that report messages share both: those with the
+/// fewest keep all, and the others keep equally many, the newest of each. So a gateway that reports thousands, or a stolen token, displaces its own
+/// messages and no others.
 extension HubStore {
-  /// Gateways of which it is told, or kept, that messages of theirs were left out.
+  /// Gateways that an answer names, and that the database remembers, as having lost messages.
   private static let mostNamed: Int64 = 16
   private static let mostKept: Int64 = 64
 
   static func isOfMessages(_ bucket: String) -> Bool { isShared(bucket) || bucket.utf8.elementsEqual(heardBucket.utf8) }
 
-  /// How many each may have at most, where there is room for `most`; `nil`: there is room for all.
+  /// The most that each may have if there is room for `most`; `nil`: there is room for all.
   static func share(of most: Int64, _ counts: [Int64]) -> Int64? {
     var left = most
     for (place, count) in counts.sorted().enumerated() {
@@ -24,7 +24,8 @@ extension HubStore {
     return nil
   }
 
-  /// SQL: the numbers of a list's updates, and how many newer ones the same gateway told of, from 1. `@1`, `@2`: the list; `range`: more.
+  /// SQL: the numbers of a list's updates, and the rank of each among those of the same gateway, 1 for the newest. `@1`, `@2`: the list; `range`:
+  /// further conditions.
   private static func ranked(_ range: String = "") -> String {
     """
     (SELECT source, seq, row_number() OVER (PARTITION BY source ORDER BY seq DESC) AS nth FROM updates
@@ -34,7 +35,7 @@ extension HubStore {
 
   // MARK: What is kept
 
-  /// How many updates each gateway has in a list.
+  /// Counts each gateway's updates in a list.
   func countsCall(_ place: BucketPlace, _ row: @escaping (Int64) -> Void) -> HubCall {
     HubCall(
       "SELECT count(*) FROM updates WHERE gateway = @1 AND bucket = @2 AND source <> '' GROUP BY source",
@@ -42,7 +43,7 @@ extension HubStore {
     ) { row($0.integer(0)) }
   }
 
-  /// Deletes what is beyond a share, and notes whose that was.
+  /// Deletes the updates beyond a share, and remembers whose they were.
   func trimCalls(_ place: BucketPlace, to share: Int64) -> [HubCall] {
     let list = place.values
     return [
@@ -52,7 +53,7 @@ extension HubStore {
         SELECT @1, @2, source, max(seq) FROM \(Self.ranked()) WHERE nth > @3 GROUP BY source
         ON CONFLICT(gateway, bucket, source) DO UPDATE SET through = excluded.through
         """, values: list + [.integer(share)]),
-      // By what was noted: a server that knows nothing of the table yet compares each number with each otherwise.
+      // By the remembered numbers: a server without statistics of the table would compare each number with each other.
       HubCall(
         """
         DELETE FROM updates WHERE gateway = @1 AND bucket = @2 AND source <> '' AND seq <= (
@@ -74,7 +75,7 @@ extension HubStore {
 
   // MARK: What a gateway gets
 
-  /// What a page leaves out between two numbers.
+  /// The updates that a page leaves out between two numbers.
   struct LeftOut {
     var count: Int64 = 0
     var gateways: [String] = []
@@ -87,7 +88,7 @@ extension HubStore {
     }
   }
 
-  /// How much one other gateway may have of what is told of a list's updates behind `after`, where that is to be `most`.
+  /// The share of each other gateway if a reader gets `most` updates of a list behind `after`.
   func share(
     of most: Int64, _ place: BucketPlace, after: Int64, until: Int64, of gateway: String
   ) throws(HubDatabaseError) -> Int64? {
@@ -102,10 +103,10 @@ extension HubStore {
     return Self.share(of: most, counts)
   }
 
-  /// SQL for a page: only what is within the share, `@7`, of what is behind `@3`, up to `@4`.
+  /// SQL for a page: only updates within the share `@7` of those behind `@3`, up to `@4`.
   static let withinShare = " AND seq IN (SELECT seq FROM \(ranked(" AND seq > @3 AND seq <= @4")) WHERE nth <= @7)"
 
-  /// Whose updates behind a number are no longer in a list, as far as that is known.
+  /// The gateways whose updates behind a number have left a list, as far as the hub remembers.
   func lostCall(_ place: BucketPlace, after: Int64, _ row: @escaping (String) -> Void) -> HubCall {
     HubCall(
       """
@@ -115,8 +116,8 @@ extension HubStore {
     ) { row($0.text(0)) }
   }
 
-  /// What is not told of a list between `after` and `last`, without what is before `first`: it is no longer there, or beyond the `share` of what is behind
-  /// `after`, up to `end`. `lost`: whose updates are no longer there.
+  /// The updates between `after` and `last` that the pages of a list do not have, except those before `first`: they have left the list, or exceed the
+  /// `share` of the updates from `after` to `end`. `lost`: the gateways whose updates have left the list.
   func leftOut(
     of place: BucketPlace, after: Int64, first: Int64, last: Int64, end: Int64, share: Int64?, lost: [String]
   ) throws(HubDatabaseError) -> LeftOut {

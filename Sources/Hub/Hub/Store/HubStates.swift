@@ -3,18 +3,18 @@
 import JSON
 import SQLite
 
-/// The latest state of a name that a gateway told.
+/// A gateway's latest state of a name.
 struct GatewayState: Sendable {
   let gateway: String
   let name: String
-  /// When it came, milliseconds since 1970.
+  /// When it arrived, milliseconds since 1970.
   let at: Int64
   let body: String
 }
 
-/// What gateways say of themselves, the latest of each name.
+/// States of gateways, the latest of each name.
 extension HubStore {
-  /// Of each, in order, whether it is kept: a gateway has a bounded number of names.
+  /// Stores states; returns for each, in order, whether it was stored: a gateway may have a limited number of names.
   func keep(_ states: [GatewayState]) throws(HubDatabaseError) -> [Bool] {
     try database.retrying { () throws(HubDatabaseError) in
       let gateways = Set(states.map(\.gateway)).sorted()
@@ -49,7 +49,7 @@ extension HubStore {
     }
   }
 
-  /// `{"NAME": {"at": …, "body": {…}}, …}`
+  /// All states of a gateway: `{"NAME": {"at": …, "body": {…}}, …}`
   public func states(of gateway: String) throws(HubDatabaseError) -> [UInt8] {
     let filter = "FROM states WHERE gateway = ?1 ORDER BY name LIMIT ?2"
     let fit = try fitting("SELECT \(bytes("body")) \(filter)", [.text(gateway), .integer(HubBounds.states)])

@@ -2,59 +2,58 @@
 
 import JSON
 
-/// A change of which connected gateways, or waiting requests, are notified.
+/// A change that hubs are notified of, for gateways, waiting requests and live readers.
 public struct HubNews: Equatable, Sendable {
   /// Empty: any gateway.
   public var gateway: String
-  /// A bucket; `result/ID` when a command has ended.
+  /// A bucket; `result/ID` for a command that has ended, `alert/ID` for an alert.
   public var bucket: String
   public var seq: Int64
 }
 
-/// One connection to the hub's data: every gateway's events, once each, and data derived from them.
+/// One connection to the hub's data: every gateway's events, once each, and the data derived from them.
 ///
-/// The identity of an event is (gateway, epoch, seq): duplicates are stored once. A batch is one transaction, on disk
-/// before it is acknowledged.
+/// The identity of an event is (gateway, epoch, seq): duplicates are stored once. A batch is on disk before it is acknowledged.
 public actor HubStore {
   /// A gateway as the hub knows it.
   public struct Gateway: Sendable, Equatable {
     public var id: String
     public var epoch: String
-    /// How much the hub has of that epoch.
+    /// How much of that epoch is stored.
     public var progress: Progress
     public var events: Int64
-    /// Milliseconds since 1970 when it last sent something.
+    /// When it last sent something, milliseconds since 1970.
     public var lastSeen: Int64
     public var radio: String?
   }
 
-  /// The result of a batch: the highest seq of its lane that is here.
+  /// The answer to a batch, with the highest stored seq of its lane.
   public enum IngestAnswer: Equatable, Sendable {
     case acknowledged(Int64)
-    /// Something before it is missing.
+    /// Events before the batch are missing.
     case outOfOrder(Int64)
-    /// That number stands for another event here: nothing of the batch is acknowledged.
+    /// The event of this number conflicts with a stored one: nothing of the batch is acknowledged.
     case conflict(Int64)
   }
 
   let database: any HubDatabase
   private let executor = DatabaseExecutor()
   private(set) var news: [HubNews] = []
-  /// How many documents gateways have, counted once in a transaction.
+  /// The number of documents of gateways, counted once in a transaction.
   var documents: [String: Int64] = [:]
-  /// Commands that have ended, and alerts told of, by gateway: every so many, its old ones are forgotten.
+  /// Ended commands and received alerts of each gateway: once in so many, its old ones are deleted.
   var ended = EachSoMany(100)
   var alertsTold = EachSoMany(64)
-  /// A gateway's batches all come by one store of a hub.
+  /// All batches of a gateway go through one store.
   var tellers = TellerRates()
-  /// `nil`: nobody has asked how old anything is.
+  /// `nil`: no age has been asked for.
   var passed: PassedTime?
   private var listener: @Sendable (HubNews) -> Void = { _ in }
 
-  /// Databases block: that is done on a thread of its own.
+  /// Databases block, so each store has its own thread.
   public nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
 
-  /// Whether events that are here with other content are alerts.
+  /// Whether conflicting events raise alerts.
   let tellsConflicts: Bool
 
   init(_ database: sending any HubDatabase, tellsConflicts: Bool = true) {
@@ -74,7 +73,7 @@ public actor HubStore {
     location.hasPrefix("postgresql://") || location.hasPrefix("postgres://")
   }
 
-  /// Called with changes once they are on disk.
+  /// `listener` gets changes once they are on disk.
   public func listen(_ listener: @escaping @Sendable (HubNews) -> Void) { self.listener = listener }
 
   func transaction<Value>(_ work: () throws(HubDatabaseError) -> Value) throws(HubDatabaseError) -> Value {
@@ -88,12 +87,12 @@ public actor HubStore {
     return value
   }
 
-  /// Of an SQLite file.
+  /// Copies an SQLite file's write-ahead log into it.
   func copyLog(whole: Bool) throws(HubDatabaseError) {
     try database.execute("PRAGMA wal_checkpoint(\(whole ? "TRUNCATE" : "PASSIVE"))")
   }
 
-  /// Notifies all hubs on this database, and nobody here.
+  /// Notifies all hubs on this database, without calling this store's listener.
   func tellOthers(_ news: [HubNews]) throws(HubDatabaseError) {
     guard !news.isEmpty else { return }
     try database.transaction { () throws(HubDatabaseError) in
@@ -104,13 +103,13 @@ public actor HubStore {
   /// Whether other hubs listen on this database.
   func hasOtherHubs() throws(HubDatabaseError) -> Bool { try database.listeners() > 1 }
 
-  /// Of a transaction that is tried again nothing is left.
+  /// Discards the changes of an attempt that is repeated.
   func beginAnew() { (news, documents) = ([], [:]) }
 
-  /// After the commit.
+  /// Reports the changes, after the commit.
   func tellNews() { for item in news { listener(item) } }
 
-  /// Within a transaction.
+  /// Within a transaction: notes a change.
   func announce(_ item: HubNews) { news.append(item) }
 }
 

@@ -3,10 +3,10 @@
 import JSON
 import SQLite
 
-/// Pages of rows as JSON objects: `{"NAME": […], "next": …}`; `next` is what to pass as `after` for the next page, absent at
-/// the end. A page ends early when it has `pageBytes`.
+/// Pages of rows as JSON objects: `{"NAME": […], "next": …}`; `next` is the `after` of the next page, absent at the end. A page ends early when it
+/// has `pageBytes`.
 extension HubStore {
-  /// Gateways that are named as hearers of one message: the first that heard it.
+  /// Gateways that are named as hearers of one message: the first ones.
   private static let maxHeard = 100
 
   static func write(_ row: any HubRow, to json: inout JSONWriter) {
@@ -39,7 +39,7 @@ extension HubStore {
     }
   }
 
-  /// The reports of those that heard each of the messages, the first that did so first.
+  /// The reports of each message, the earliest first.
   func hearers(of positions: [Int64]) throws(HubDatabaseError) -> [Int64: [String]] {
     var found: [Int64: [String]] = [:]
     try database.read([

@@ -3,41 +3,41 @@
 import JSON
 import Timing
 
-/// The hub's connections to its database, by what they are for: whatever one of them waits for, the others go on.
+/// The hub's connections to its database, by their purpose: while one of them waits, the others go on.
 final class HubStores: Sendable {
   /// Batches of gateways.
   let ingest: Ingest
-  /// Commands, documents, states: what is written one by one.
+  /// Commands, documents and states: single writes.
   let writer: HubStore
-  /// What gateways ask, and who has signed in: short questions, which never wait for a page.
+  /// Questions of gateways, and sessions: short queries, which never wait for a page.
   let greeter: HubStore
-  /// What the hub looks at by itself: what is live, alerts, other hubs. It waits for no reader.
+  /// The hub's own queries, for live readers, alerts and other hubs. They wait for no reader.
   let watcher: HubStore
   /// Pages for readers: each may take long.
   let readers: ReaderTurns
-  /// How much the hub has, for gateways that connect: after a restart of the hub that is the whole fleet.
+  /// Positions for gateways that connect: after a restart of the hub that is the whole fleet.
   let greetings: Coalescer<GatewayEpoch, HubStore.Progress?>
-  /// Changes of whose messages alone gateways take: however many ask, in one transaction after the other.
+  /// Changes of named hearers: all that wait go into one transaction.
   private let hearings: Coalescer<HubStore.WantedHearers, Bool>
   private let hearingRations = GatewayRations(Ration(most: 16, oneIn: .seconds(300)))
-  /// How far buckets are, which each gateway asks when it connects.
+  /// States of buckets, which each gateway asks for when it connects.
   let standings: Coalescer<HubStore.BucketQuestion, HubStore.BucketAnswer>
-  /// States that gateways tell, each when it connects.
+  /// States that gateways send, each when it connects.
   let states: Coalescer<GatewayState, Bool>
-  /// Whether the database answers, on a connection of its own.
+  /// Tests whether the database answers, on a connection of its own.
   let probe: DatabaseProbe
-  /// Connection for deleting rows by age.
+  /// The connection that deletes rows by age.
   let caretaker: HubStore
   let metrics = HubMetrics()
-  /// The SQLite file.
+  /// The location of the SQLite file; `nil`: the database is on a server.
   private let file: String?
 
-  /// Connections for batches on a server.
+  /// Connections for batches on a server, and connections for readers.
   private static let writers = 2
   private static let readerCount = 2
 
-  /// In an SQLite file, which one connection writes; or, with an address `postgresql://…`, on a PostgreSQL server.
-  /// `keeps`: for how long; without an end to that the caretaker needs no connection of its own.
+  /// Connects to an SQLite file, which one connection writes; or, with an address `postgresql://…`, to a PostgreSQL server. `keeps`: the retention;
+  /// without limits the caretaker needs no connection of its own.
   init(
     location: String, password: String? = nil, keeps: Retention = Retention(), tellsConflicts: Bool = true
   ) throws {
@@ -79,7 +79,7 @@ final class HubStores: Sendable {
       probe = DatabaseProbe(
         try reader(), question: "SELECT count(*) FROM positions WHERE base < 0",
         version: "PRAGMA user_version", file: OpenedFile(location))
-      // One connection writes.
+      // Only one connection writes.
       caretaker = writer
     }
     greetings = Coalescer(weight: { _ in 0.001 }) { [greeter] (epochs) async throws(HubDatabaseError) in
@@ -99,14 +99,14 @@ final class HubStores: Sendable {
     }
   }
 
-  /// `nil` for a gateway or an epoch that is not known.
+  /// How much is stored of an epoch; `nil`: the gateway or the epoch is unknown.
   func progress(gateway: String, epoch: String) async throws -> HubStore.Progress? {
     try await greetings.ask(GatewayEpoch(gateway: gateway, epoch: epoch))
   }
 
-  /// How far these buckets are for a gateway, which takes messages of these `hearers` alone, if there are any; names that are none, and those beyond
-  /// the first 64, are left out. `nil`: whose it takes stays as it is, such as where somebody else asks in its place; and likewise if it
-  /// changes again and again, as each change writes.
+  /// The states of these buckets for a gateway, which takes only messages of these `hearers`, if any are named. Invalid names, and names after the
+  /// first 64, are left out. `nil` leaves the named hearers as they are, such as when somebody else asks in the gateway's place. They also stay if
+  /// they change too often, since each change writes.
   func standing(
     of buckets: [String], for gateway: String, hearers: [String]?, now: ContinuousClock.Instant = .now
   ) async throws -> [HubStore.BucketState] {
@@ -118,7 +118,7 @@ final class HubStores: Sendable {
     return answer.states
   }
 
-  /// Keeps the latest state of a name from the gateway. False: too large, or too many names.
+  /// Stores the gateway's latest state of a name. `false`: it is too large, or there are too many names.
   @discardableResult
   func setState(_ name: String, _ body: JSONValue, of gateway: String, at now: Int64) async throws -> Bool {
     let text = JSONWriterText.text(body)
@@ -126,8 +126,8 @@ final class HubStores: Sendable {
     return try await states.ask(GatewayState(gateway: gateway, name: name, at: now, body: text))
   }
 
-  /// Copies an SQLite file's log into it: a small one lay in the log alone for weeks, and a copy of the file had no tables. Who writes goes on
-  /// meanwhile; at the `end` nobody does, and the log is empty then.
+  /// Copies an SQLite file's log into the file. A small database used to be in the log alone for weeks, and a copy of its file had no tables. Writers
+  /// go on meanwhile; at the end there are none, and the log is emptied.
   func copyLog(atEnd: Bool = false) async {
     guard let file, !probe.isLost else { return }
     do throws(HubDatabaseError) {

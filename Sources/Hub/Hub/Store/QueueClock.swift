@@ -3,21 +3,22 @@
 import EventLoop
 import SQLite
 
-/// How long commands stand in their queues: by time that has surely passed, whatever becomes of the clock, also while the hub is stopped.
+/// How long commands have been in their queues: time that has surely passed, whatever happens to the clock, also while the hub is stopped.
 ///
-/// It is counted on by the machine's time since its boot, which nobody can set, from the last mark of the same boot. Over a boot the clock counts if it
-/// was known to be right before and is now, and never for more than `longestAway`; otherwise nothing has passed. Several hubs on one database leave a mark each.
+/// It continues from the last mark of the same boot by the machine's time since boot, which nobody can set. Across a boot the wall clock counts if it
+/// was synchronised before and is now, and never for more than `longestAway`; otherwise no time has passed. Several hubs on one database each leave a
+/// mark.
 extension HubStore {
-  /// What a machine's clocks show.
+  /// A machine's clocks at one moment.
   public struct ClockReading: Sendable {
-    /// Which boot, and milliseconds since then.
+    /// The boot, and milliseconds since then.
     var boot: String
     var uptime: Int64
-    /// Milliseconds since 1970, and whether that is known to be right.
+    /// Milliseconds since 1970, and whether the clock is synchronised.
     var wall: Int64
     var isSynchronised: Bool
 
-    /// By this machine.
+    /// This machine's clocks.
     public static var now: ClockReading {
       let clocks = LinuxClocks()
       return ClockReading(
@@ -26,13 +27,13 @@ extension HubStore {
     }
   }
 
-  /// What the queues' clock showed once, in one boot.
+  /// The queues' clock at one moment of a boot.
   struct Mark {
     var boot: String
     /// Milliseconds of the queues' clock.
     var elapsed: Int64
     var uptime: Int64
-    /// What a clock that was known to be right in this boot shows then.
+    /// The wall clock then, if it has been synchronised in this boot.
     var wall: Int64?
 
     init(_ row: any HubRow) {
@@ -45,12 +46,12 @@ extension HubStore {
     }
   }
 
-  /// A mark that is so much older than the newest is of no more use.
+  /// A mark that is older than the newest by this much is useless.
   private static let oldestMark: Int64 = 60 * 86_400_000
 
   static let marks = "SELECT boot, elapsed, uptime, wall FROM queue_clock"
 
-  /// What comes after these marks, now; `nil`: there are none.
+  /// The mark for now, after these; `nil`: there are none.
   static func mark(_ clocks: ClockReading, after marks: [Mark]) -> Mark? {
     guard !marks.isEmpty else { return nil }
     let own = marks.first { !clocks.boot.isEmpty && $0.boot.utf8.elementsEqual(clocks.boot.utf8) }
@@ -59,7 +60,7 @@ extension HubStore {
     if let own { mark.elapsed = own.elapsed + passed }
     for other in marks where own.map({ !$0.boot.utf8.elementsEqual(other.boot.utf8) }) ?? true {
       var away: Int64 = 0
-      // Once in a boot: from then on its own time counts.
+      // Once in a boot: from then on the boot's own time counts.
       if clocks.isSynchronised, own?.wall == nil, let wall = other.wall {
         away = min(max(0, clocks.wall - wall), longestAway)
       }
@@ -69,12 +70,12 @@ extension HubStore {
     return mark
   }
 
-  /// Within a transaction: keeps a mark, and returns what the queues' clock shows.
+  /// Within a transaction: stores a mark, and returns the time of the queues' clock.
   func keepMark(_ clocks: ClockReading) throws(HubDatabaseError) -> Int64 {
     let marks = try database.rows(Self.marks) { Mark($0) }
     var mark = Self.mark(clocks, after: marks)
     if mark == nil {
-      // What was queued by a hub that kept no marks surely waits since now.
+      // Commands that were queued by an older hub, without marks, have surely waited since then.
       let newest = try database.first("SELECT max(at) FROM buckets WHERE name = 'commands'") { $0.integer(0) } ?? 0
       let begin = newest > 0 ? newest : clocks.wall
       mark = Mark(
@@ -93,7 +94,7 @@ extension HubStore {
     return mark.elapsed
   }
 
-  /// Now and then, so that little is lost over a boot without a clock.
+  /// Called now and then, so that a boot without a clock loses little time.
   func keepMark() throws(HubDatabaseError) {
     try database.transaction { () throws(HubDatabaseError) in _ = try keepMark(.now) }
   }

@@ -2,18 +2,18 @@
 
 import Synchronization
 
-/// One holder has as many questions as may wait.
+/// A holder has as many waiting questions as it may have.
 struct TooManyQuestions: Error {
   static let message = "too many of your questions are waiting"
   static let retryAfter = 2
 }
 
-/// Connections for questions that may take long, of which holders (a token, a person) take turns.
+/// Connections for questions that may take long, which holders (a token, a person) use in turn.
 ///
-/// A holder has one question under way, and those who wait are asked one after another, however much each of them has asked before: forty
-/// searches of one leave a connection to all others, and those of many cost a newcomer one question of each at most.
+/// A holder has one question in progress, and holders with waiting questions take turns, however much each has asked before: forty searches of one
+/// holder leave a connection to all others, and a newcomer waits for at most one question of each other holder.
 final class ReaderTurns: Sendable {
-  /// Questions of one holder that wait. The tabs of a browser that comes back ask a dozen at once.
+  /// Most waiting questions of one holder. The tabs of a reopened browser ask a dozen at once.
   static let mostWaiting = 16
 
   private struct Waiting {
@@ -23,10 +23,10 @@ final class ReaderTurns: Sendable {
 
   private struct State {
     var free: [HubStore]
-    /// Who has a question under way.
+    /// Holders with a question in progress.
     var running: Set<String> = []
     var waiting: [String: [Waiting]] = [:]
-    /// Those of the others who have one that waits, the next one first.
+    /// The other holders with waiting questions, the next one first.
     var order: [String] = []
     var last = 0
 
@@ -39,7 +39,7 @@ final class ReaderTurns: Sendable {
       return (turn, free.removeLast())
     }
 
-    /// What does not wait any more; `nil`: it did not.
+    /// Removes a waiting question; `nil`: it was not waiting.
     mutating func remove(_ id: Int, of holder: String) -> CheckedContinuation<HubStore, any Error>? {
       guard let place = waiting[holder]?.firstIndex(where: { $0.id == id }) else { return nil }
       let turn = waiting[holder]?.remove(at: place).turn
@@ -55,11 +55,11 @@ final class ReaderTurns: Sendable {
 
   init(_ stores: [HubStore]) { state = Mutex(State(free: stores)) }
 
-  /// Questions under way, and those that wait.
+  /// The numbers of questions in progress, and of those that wait.
   var running: Int { state.withLock { $0.running.count } }
   var waiting: Int { state.withLock { $0.waiting.values.reduce(0) { $0 + $1.count } } }
 
-  /// Asks when it is the holder's turn.
+  /// Runs the question when it is the holder's turn.
   func ask<Answer: Sendable>(
     _ holder: String, _ question: @Sendable (isolated HubStore) throws -> Answer
   ) async throws -> Answer {
@@ -96,13 +96,13 @@ final class ReaderTurns: Sendable {
     state.withLock { state in
       state.free.append(store)
       state.running.remove(holder)
-      // Behind all others who wait.
+      // Behind all other waiting holders.
       if state.waiting[holder] != nil { state.order.append(holder) }
     }
     begin()
   }
 
-  /// Whoever may run now does.
+  /// Starts the questions whose turn it is.
   private func begin() {
     while let (turn, store) = state.withLock({ $0.next() }) { turn.resume(returning: store) }
   }

@@ -3,23 +3,23 @@
 import Glibc
 import JSON
 
-/// Words to look for in messages: a message has to have all of them, anywhere in its text or its names.
+/// The words of a search: a message has to have all of them, anywhere in its text or its names.
 ///
-/// Both sides are folded: compatibility forms become plain ones, upper case becomes lower, and accents of European scripts fall away. What is
-/// compared then are scalars, never characters: a mark that follows a word does not hide it. Scripts without spaces need nothing else, for a word
-/// may begin and end anywhere.
+/// Both sides are folded: compatibility forms become plain ones, upper case becomes lower case, and accents of European scripts are removed. Then
+/// scalars are compared, never characters: a mark that follows a word does not hide it. Scripts without spaces need nothing else, for a word may
+/// begin and end anywhere.
 struct SearchedWords: Sendable {
-  /// Bytes of a query before folding, at most.
+  /// Most bytes of a query before folding.
   static let mostBytes = 512
   static let mostWords = 16
-  /// Bytes of a text that are looked at.
+  /// Bytes of a text that are searched.
   private static let lookedAt = 8192
-  /// What a message is searched by.
+  /// The fields of a message that are searched.
   private static let fields = ["text", "sender_name", "author_name", "channel_name"]
 
   private let words: [[UInt8]]
 
-  /// `nil`: there is nothing to look for.
+  /// `nil`: there are no words.
   init?(_ question: String?) throws(BadQuery) {
     guard let question else { return nil }
     guard question.utf8.count <= Self.mostBytes else { throw BadQuery("q may have at most \(Self.mostBytes) bytes") }
@@ -62,7 +62,7 @@ struct SearchedWords: Sendable {
     folded.reserveCapacity(bytes.count)
     for scalar in Decomposition.compatible(String(decoding: bytes, as: UTF8.self).unicodeScalars)
     where !(0x300...0x36F).contains(scalar.value) {
-      // By way of upper case, as case folding has it: ß and ſ, σ and ς.
+      // Through upper case, as in case folding: ß and ſ, σ and ς.
       for upper in scalar.properties.uppercaseMapping.unicodeScalars where !(0x300...0x36F).contains(upper.value) {
         folded += upper.properties.lowercaseMapping.utf8
       }
@@ -71,7 +71,7 @@ struct SearchedWords: Sendable {
   }
 }
 
-/// A parameter that means nothing: the answer is 400.
+/// An invalid parameter: the answer is 400.
 struct BadQuery: Error, Equatable {
   let message: String
   init(_ message: String) { self.message = message }

@@ -2,7 +2,7 @@
 
 import SQLite
 
-/// That a token for any gateway belongs to one: the first that used it.
+/// A token for any gateway and the gateway that used it first: the token then belongs to that gateway.
 struct TokenBinding: Equatable, Sendable {
   /// The token's digest, in hex.
   var token: String
@@ -10,7 +10,7 @@ struct TokenBinding: Equatable, Sendable {
 }
 
 extension HubStore {
-  /// In place of a token, of gateways that were there before tokens belonged to gateways: any token may go on with them.
+  /// Replaces the token of gateways that existed before tokens were bound: any free token may take them over.
   private static let anyToken = ""
 
   func tokenBindings() throws(HubDatabaseError) -> [TokenBinding] {
@@ -19,13 +19,13 @@ extension HubStore {
     }
   }
 
-  /// What becomes of a token for any gateway that a gateway uses.
+  /// Whether a gateway may use a token for any gateway.
   enum TokenStanding: Equatable, Sendable {
     case bound, free
     case refused(String)
   }
 
-  /// `hasOwn`: another token is for that gateway alone. `tokens`: all that are for any gateway.
+  /// `hasOwn`: another token is for that gateway alone. `tokens`: all tokens for any gateway.
   func standing(
     of wanted: TokenBinding, hasOwn: Bool, tokens: Set<String>
   ) throws(HubDatabaseError) -> TokenStanding {
@@ -40,7 +40,7 @@ extension HubStore {
     if try has("SELECT 1 FROM token_gateways WHERE token = ?1", wanted.token) {
       return .refused("it belongs to another gateway: \(gateway) needs a token of its own")
     }
-    // It came by way of a broker, or its own token was taken away: nobody else may speak for it.
+    // Its events came through a broker, or its own token was withdrawn: no other token may act for it.
     if holders.isEmpty, try has("SELECT 1 FROM gateways WHERE id = ?1", gateway) {
       return .refused("\(gateway) is known here, and needs a token of its own")
     }
@@ -51,16 +51,16 @@ extension HubStore {
     try database.first(sql, .text(value)) { _ in true } != nil
   }
 
-  /// Makes a free token a gateway's, for good.
+  /// Binds a free token to a gateway, for good.
   func bind(
     _ wanted: TokenBinding, hasOwn: Bool, tokens: Set<String>, at now: Int64
   ) throws(HubDatabaseError) -> TokenStanding {
     try transaction { () throws(HubDatabaseError) -> TokenStanding in
-      // Another hub may be asked for the same.
+      // Another hub may do the same at this moment.
       try database.lock("meshpost tokens")
       let standing = try standing(of: wanted, hasOwn: hasOwn, tokens: tokens)
       guard standing == .free else { return standing }
-      // The others are no more.
+      // The gateway's earlier tokens are no longer valid.
       try database.run("DELETE FROM token_gateways WHERE gateway = ?1", [.text(wanted.gateway)])
       try database.run(
         "INSERT INTO token_gateways(token, gateway, bound_at) VALUES (?1, ?2, ?3)",
