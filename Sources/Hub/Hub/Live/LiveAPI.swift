@@ -6,7 +6,7 @@ import JSON
 import NIOCore
 import ServiceLifecycle
 
-/// `/v1/live`: what changes, as server-sent events. Source: docs/hub-protocol.md.
+/// `/v1/live`: changes as server-sent events. Source: docs/hub-protocol.md.
 extension HubAPI {
   func follow(_ call: Call) async throws -> Response {
     let wanted = try call.bound("after") ?? Self.lastEvent(call.request.headers)
@@ -19,7 +19,7 @@ extension HubAPI {
     var headers = HTTPFields()
     headers[.contentType] = "text/event-stream"
     headers[.cacheControl] = "no-store"
-    // Proxies that gather answers would keep events to themselves.
+    // A proxy that buffers answers would withhold events.
     if let name = HTTPField.Name("X-Accel-Buffering") { headers[name] = "no" }
     return Response(
       status: .ok, headers: headers,
@@ -34,11 +34,11 @@ extension HubAPI {
   }
 }
 
-/// One reader's way: a greeting, what it missed, then what comes. Its place is given back when its answer is over, or was never begun.
+/// What one reader gets: a greeting, the messages that it missed, then new events. Its place is free again when its answer ends, or never begins.
 private actor LiveReading {
-  /// A sign of life so often where nothing else is sent.
+  /// Pause before a sign of life if nothing else is sent.
   private static let sign: Duration = .seconds(20)
-  /// Bytes that are written at once.
+  /// Most bytes of one write.
   private static let piece = 64 * 1024
   private static let pageRows = 100
 
@@ -52,7 +52,7 @@ private actor LiveReading {
   private let stores: HubStores
   private let holder: String
   private let wanted: Int64?
-  /// When the message that it had last came to the hub, as it was told.
+  /// When the reader's last message came to the hub, as the reader says.
   private let arrived: Int64?
   private let id: Int
   private var reader: LiveFeed.Reader
@@ -86,7 +86,7 @@ private actor LiveReading {
     if known < reader.position {
       missed = try await stores.readers.ask(holder) { try $0.missed(after: known, upTo: LiveFeed.mostMissed + 1) }
     }
-    // A number that is larger than any, or that another message has, is one of another database, or of a later copy of this one.
+    // A position beyond the newest, or one where another message is, belongs to another database or to a later copy of this one.
     let isOther = (wanted ?? 0) > reader.position || (wanted != nil && arrived != nil && arrived != missed.arrived)
     let isBehind = missed.count > LiveFeed.mostMissed || isOther
     let start = isBehind ? reader.position : known
@@ -133,7 +133,7 @@ private actor LiveReading {
       }
       guard ContinuousClock.now - spoken >= Self.sign / 2 else { continue }
       spoken = .now
-      // An event, and not a comment: a page that is shown nothing takes the line for cut.
+      // An event, and not a comment: browsers hide comments from a page, which would take the connection for dead.
       return LiveFeed.event("tick", id: nil, Array("{}".utf8))
     }
     return nil

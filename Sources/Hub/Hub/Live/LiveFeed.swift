@@ -2,41 +2,42 @@
 
 import JSON
 
-/// What changes, for readers that follow it: one look at the database a second while anybody reads, none else.
+/// Changes, for readers that follow them. The feed queries the database once a second while there are readers, and otherwise never.
 ///
-/// All readers share one list of the newest events, already encoded. Each has a place in it, and nothing more: however many read, and however slowly, the list
-/// is the memory. One that falls behind its end is cut, comes again with the number of the last message that it had, and gets what is missing from the database.
+/// All readers share one list of the newest, already encoded events. A reader is only a place in the list: however many there are, and however slow,
+/// the list is all the memory. A reader that falls behind the list is disconnected; it returns with the number of its last message, and gets the
+/// missing ones from the database.
 actor LiveFeed {
-  /// Events in the list, at most.
+  /// Most events in the list.
   static let mostEvents = 4096
   static let mostBytes = 4 << 20
-  /// Readers at once.
+  /// Most readers.
   static let mostReaders = 256
-  /// Of them of one token, or of one person: each tab of a browser is one.
+  /// Most readers of one token or person: each tab of a browser is one.
   static let mostOfOne = 32
-  /// Messages that a reader who comes again gets; one that missed more is told so.
+  /// Messages that a returning reader gets; one that missed more gets `missed` instead.
   static let mostMissed: Int64 = 5000
-  /// Pause between two looks at the database.
+  /// Pause between two queries.
   private static let pause: Duration = .seconds(1)
-  /// At least, where something is known to be new.
+  /// The pause when changes are known.
   private static let shortest: Duration = .milliseconds(100)
   private static let messagesAtOnce = 500
-  /// Messages that are looked at again for others who heard them: the newest.
+  /// The newest messages, which are queried again for further hearers.
   private static let watched = 256
   private static let hearersPause: Duration = .seconds(1)
-  /// A row of a gateway is sent for its last contact alone at most so often, in milliseconds.
+  /// If only its last contact is new, a gateway's row is sent at most this often, in milliseconds.
   private static let seenPause: Int64 = 30_000
   private static let rowsAtOnce = 200
-  /// Clocks of several hubs differ by less.
+  /// The clocks of several hubs differ by less.
   private static let clockError: Int64 = 10_000
 
   struct Reader: Sendable {
     let id: Int
-    /// The next event of the list.
+    /// The reader's next event of the list.
     var next: Int
-    /// The newest message when it came: those behind it come by the list.
+    /// The newest message when the reader came: later ones come through the list.
     let position: Int64
-    /// When that came to the hub.
+    /// When that message came to the hub.
     let arrived: Int64?
   }
 
@@ -44,7 +45,7 @@ actor LiveFeed {
     var linkedAt: Int64?
     var seen: Int64 = 0
     var state: Int64 = 0
-    /// The last contact that readers were told.
+    /// The last contact that readers have.
     var told: Int64 = 0
   }
 
@@ -57,7 +58,7 @@ actor LiveFeed {
   private var first = 0
   private var bytes = 0
   private var waiting: [Int: CheckedContinuation<Void, Never>] = [:]
-  /// By their numbers, each with whose it is.
+  /// The holder of each reader.
   private var readers: [Int: String] = [:]
   private var lastReader = 0
   private var isRunning = false
@@ -71,7 +72,7 @@ actor LiveFeed {
   private var seenAt = ContinuousClock.now
   private var isNew = false
   private var sleeper: Task<Void, Never>?
-  /// Commands that ended, and gateways that got some.
+  /// Commands that ended, and gateways that got commands.
   private var commands: Set<[String]> = []
   private var commanded: Set<String> = []
   /// Alerts that changed.
@@ -86,7 +87,7 @@ actor LiveFeed {
 
   // MARK: Readers
 
-  /// `holder`: the token's name, or the person's. `nil`: there are too many, or too many of theirs.
+  /// `holder`: the name of the token or person. `nil`: there are too many readers, or too many of this holder.
   func enter(_ holder: String) async throws -> Reader? {
     guard readers.count < Self.mostReaders, readers.values.count(where: { $0 == holder }) < Self.mostOfOne else {
       return nil
@@ -95,7 +96,7 @@ actor LiveFeed {
     let id = lastReader
     readers[id] = holder
     do {
-      // What is new from now on.
+      // From here on the feed finds changes.
       if !isRunning { try await begin() }
       while position == nil, isRunning { try await Task.sleep(for: .milliseconds(10)) }
     } catch {
@@ -115,10 +116,10 @@ actor LiveFeed {
     if readers.isEmpty { sleeper?.cancel() }
   }
 
-  /// Wakes it with nothing, for a sign of life.
+  /// Wakes a reader without an event, for a sign of life.
   func nudge(_ id: Int) { waiting.removeValue(forKey: id)?.resume() }
 
-  /// What is behind the reader's place, at most so many bytes; empty: it was nudged. `nil`: it fell behind the list, or the feed ended.
+  /// The events at the reader's place, about `most` bytes; empty: it was nudged. `nil`: it fell behind the list, or the feed ended.
   func next(_ place: Reader, most: Int) async -> (bytes: [UInt8], reader: Reader)? {
     var reader = place
     if reader.next == first + events.count {
@@ -137,7 +138,7 @@ actor LiveFeed {
     return out.isEmpty && !isRunning ? nil : (out, reader)
   }
 
-  /// Adds an event for all who read now. `id`: of a message that is new.
+  /// Adds an event for all present readers. `id`: the position of a new message.
   func publish(_ name: String, id: Int64? = nil, _ body: [UInt8]) {
     guard !readers.isEmpty else { return }
     let event = Self.event(name, id: id, body)
@@ -155,7 +156,7 @@ actor LiveFeed {
     for waiter in woken { waiter.resume() }
   }
 
-  /// As `text/event-stream` has it. Source: WHATWG HTML § 9.2. JSON that is written here has no line breaks.
+  /// An event of `text/event-stream`. Source: WHATWG HTML § 9.2. The JSON of this hub has no line breaks.
   static func event(_ name: String, id: Int64?, _ body: [UInt8]) -> [UInt8] {
     var out = Array((id.map { "id: \($0)\n" } ?? "").utf8)
     out += Array("event: \(name)\ndata: ".utf8)
@@ -166,7 +167,7 @@ actor LiveFeed {
 
   // MARK: What is new
 
-  /// A change that a hub on this database told.
+  /// A change that a hub on this database announced.
   func heard(_ news: HubNews) {
     guard isRunning else { return }
     if news.bucket == "commands" {
@@ -216,7 +217,7 @@ actor LiveFeed {
       }
       if !isNew { sleeper = pause }
       await pause.value
-      // What wakes it comes in groups.
+      // News come in groups.
       if pause.isCancelled, !readers.isEmpty { _ = try? await Task.sleep(for: Self.shortest) }
       sleeper = nil
     }
@@ -235,7 +236,7 @@ actor LiveFeed {
       try await lookAtCommands()
       try await lookAtAlerts()
     } catch {
-      // The database is away, as its probe says: next time.
+      // The database is unavailable, as its probe reports: the next round tries again.
     }
   }
 
@@ -252,7 +253,7 @@ actor LiveFeed {
     position = found.last
     arrived = messages.last.flatMap { $0.position == found.last && $0.arrived > 0 ? $0.arrived : nil }
     for old in hearers.keys.sorted().dropLast(Self.watched) { hearers[old] = nil }
-    // More is there already.
+    // More messages are waiting.
     if found.count == Self.messagesAtOnce { isNew = true }
   }
 
@@ -264,7 +265,7 @@ actor LiveFeed {
     let more = counts.filter { position, count in hearers[position].map { $0 < count } ?? false }.keys.sorted()
     for message in try await store.joined(more) {
       publish("message", message.json)
-      // Not how many are listed: of many hearers that is fewer.
+      // Not the number of listed hearers: of many, only some are listed.
       hearers[message.position] = counts[message.position]
     }
   }
@@ -319,7 +320,7 @@ actor LiveFeed {
     }
   }
 
-  /// Each with the row of its gateway, which counts its alerts.
+  /// Publishes changed alerts, each with its gateway's row, which has the number of its alerts.
   private func lookAtAlerts() async throws {
     let changed = changedAlerts.sorted()
     changedAlerts = []
