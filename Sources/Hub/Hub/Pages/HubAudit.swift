@@ -3,7 +3,7 @@
 import JSON
 import SQLite
 
-/// What somebody did at the hub.
+/// A record of something that a person or a token did at the hub.
 public struct HubDeed: Sendable {
   public enum SignInMethod: String, Sendable {
     case password, token, oidc
@@ -11,10 +11,10 @@ public struct HubDeed: Sendable {
   }
 
   public var at: Int64
-  /// A person, or a token's name; empty: nobody that is known.
+  /// The name of a person or a token; empty: unknown.
   public var who: String
   public var way: SignInMethod
-  /// `signed_in`, `sign_in_refused`, `command`, `document`, `person`.
+  /// `signed_in`, `sign_in_refused`, `command`, `document`, `person`, `alert`.
   public var what: String
   public var gateway: String?
   /// JSON, without secrets.
@@ -22,7 +22,7 @@ public struct HubDeed: Sendable {
 }
 
 extension HubDeed {
-  /// Somebody was added, changed or removed by `user` of this machine.
+  /// A person was added, changed or removed on this machine by the account `user`.
   public init(person: String, by user: String, _ detail: [String: String], at: Int64) {
     self.init(
       at: at, who: user, way: .commandLine, what: "person",
@@ -33,7 +33,7 @@ extension HubDeed {
   }
 }
 
-/// Who did what and when: the last ten thousand deeds.
+/// The audit: the last ten thousand records.
 extension HubStore {
   private static let mostDeeds: Int64 = 10_000
 
@@ -46,7 +46,7 @@ extension HubStore {
     }
   }
 
-  /// The newest first, as many as fit a page. `before`: an `id`.
+  /// The newest records first, as many as fit a page. `before`: an `id`.
   public func deeds(before: Int64, limit: Int) throws(HubDatabaseError) -> [UInt8] {
     let filter = "FROM audit WHERE id < ?1 ORDER BY id DESC LIMIT ?2"
     let fit = try fitting("SELECT \(bytes("detail")) \(filter)", [.integer(before), .integer(Int64(limit))])

@@ -4,9 +4,9 @@ import MeshCrypto
 import PageServer
 import SQLite
 
-/// Somebody who uses the hub's pages.
+/// A person who uses the hub's pages.
 public struct HubPerson: Sendable, Equatable {
-  /// Each may do what those before it may.
+  /// Each role includes those before it.
   public enum Role: String, Sendable, CaseIterable {
     case view
     /// Commands and documents.
@@ -25,33 +25,33 @@ public struct HubPerson: Sendable, Equatable {
     }
   }
 
-  /// Scalars of a password: as NIST SP 800-63B, 3.1.1.2.
+  /// The length of a password in scalars. Source: NIST SP 800-63B, 3.1.1.2.
   public static let passwordCharacters = 8...1024
 
-  /// As passwords are stored. `nil`: no memory for it.
+  /// The stored form of a password. `nil`: there is not enough memory.
   public static func hash(_ password: String) -> String? { PasswordHash.make(password) }
 
   public var name: String
   public var role: Role
   /// Milliseconds since 1970.
   public var createdAt: Int64
-  /// When they were there last, to a day; `nil`: never.
+  /// When the person was last active, to a day; `nil`: never.
   public var usedAt: Int64?
-  /// How they sign in.
+  /// How the person signs in.
   public var way: HubDeed.SignInMethod = .password
 }
 
-/// People and their sessions. Of a session the digest of its token is stored: whoever reads the database has no session.
+/// People and their sessions. The database has only digests of session tokens: a reader of the database gets no session.
 extension HubStore {
-  /// At once; the one of them that was used longest ago ends for a further one.
+  /// Most sessions of a person, and most known browsers; beyond it the least recently used one is deleted.
   private static let sessionsOfOne: Int64 = 32
   public static let mostPeople: Int64 = 1000
   private static let day: Int64 = 86_400_000
 
-  /// What is refused, as words for people.
+  /// Why a change was refused, in words for people.
   public struct PeopleRefusal: Error, Sendable, CustomStringConvertible {
     public let description: String
-    /// Nobody is called so.
+    /// The person does not exist.
     public var isUnknown = false
   }
 
@@ -73,12 +73,12 @@ extension HubStore {
       usedAt: row.textIfAny(3).flatMap { Int64($0) }, way: row.textIfAny(4) == nil ? .password : .oidc)
   }
 
-  /// The hash of somebody's password; `nil`: nobody is called so, or they have none.
+  /// The hash of a person's password; `nil`: there is no such person, or no password.
   func passwordHash(of name: String) throws(HubDatabaseError) -> String? {
     try database.first("SELECT hash FROM people WHERE name = ?1", .text(name)) { $0.textIfAny(0) } ?? nil
   }
 
-  /// Adds somebody, or changes what is given of them. Their sessions end. Returns why it was refused.
+  /// Adds a person, or changes what is given, and ends the person's sessions. Returns why it was refused.
   public func setPerson(
     _ name: String, role: HubPerson.Role?, hash: String?, mustBeNew: Bool = false, at now: Int64
   ) throws(HubDatabaseError) -> PeopleRefusal? {
@@ -107,7 +107,7 @@ extension HubStore {
     }
   }
 
-  /// Ends the sessions of somebody whom the provider gives no role any more.
+  /// Ends the sessions of a person to whom the provider gives no role any more.
   func dismiss(_ identity: String) throws(HubDatabaseError) {
     try transaction { () throws(HubDatabaseError) in
       guard
@@ -118,7 +118,7 @@ extension HubStore {
     }
   }
 
-  /// Ends what somebody's browsers have.
+  /// Ends a person's sessions, and forgets the known browsers.
   private func forget(_ name: String) throws(HubDatabaseError) {
     try database.run("DELETE FROM web_sessions WHERE person = ?1", .text(name))
     try database.run("DELETE FROM known_browsers WHERE person = ?1", .text(name))
@@ -138,7 +138,7 @@ extension HubStore {
 
   private static let last = PeopleRefusal(description: "this is the last one who may administer")
 
-  /// Of several who may administer, one is left. Who is alone may go only by the command line, with everybody.
+  /// Whether nobody else may administer: the last such person can be neither removed nor demoted.
   private func isLast(_ name: String) throws(HubDatabaseError) -> Bool {
     let others = try database.first(
       "SELECT count(*) FROM people WHERE role = 'administer' AND name <> ?1", .text(name)
@@ -150,8 +150,8 @@ extension HubStore {
     try database.first("SELECT \(Self.columns) FROM people p WHERE name = ?1", .text(name), read: Self.person)
   }
 
-  /// Whoever a provider says is `identity`: they are added under this name, or one like it where that is somebody else's, and have this role
-  /// from now on.
+  /// Returns the person whom a provider calls `identity`, with this role from now on. A new person is added under this name, or under a similar one
+  /// if the name is taken.
   func welcome(
     _ identity: String, called wanted: String, _ role: HubPerson.Role, at now: Int64
   ) throws(HubDatabaseError) -> Result<HubPerson, PeopleRefusal> {
@@ -185,12 +185,12 @@ extension HubStore {
 
   // MARK: Sessions
 
-  /// What sign-ins by OpenID Connect are signed with on their way.
+  /// The key that signs the cookies of sign-ins by OpenID Connect.
   func journeyKey() throws(HubDatabaseError) -> String {
     try database.first("SELECT key FROM journey_key", read: { $0.text(0) }) ?? ""
   }
 
-  /// Begins a session with this token. `endsAt`: then it ends, used or not. `browser`: is known from now on.
+  /// Begins a session. `endsAt`: when it ends even if it is used. `browser`: the token of a browser that is known from now on.
   func beginSession(
     _ token: String, of name: String, endsAt: Int64? = nil, browser: String? = nil, at now: Int64
   ) throws(HubDatabaseError) {
@@ -219,14 +219,15 @@ extension HubStore {
       """, .text(name), .integer(Self.sessionsOfOne))
   }
 
-  /// Whether this person has signed in in the browser that has this token.
+  /// Whether the person has signed in before in the browser with this token.
   func isKnown(_ browser: String, to name: String) throws(HubDatabaseError) -> Bool {
     try database.first(
       "SELECT count(*) FROM known_browsers WHERE digest = ?1 AND person = ?2", .text(Self.digest(browser)), .text(name)
     ) { $0.integer(0) } == 1
   }
 
-  /// Whose sessions these are, by their tokens; `since`: older ones have ended. `isStale`: `useSession` is to be told.
+  /// The people of these sessions, by the tokens; `since`: a session that was last used before has ended. `isStale`: the use has to be noted by
+  /// `useSession`.
   func sessions(
     _ tokens: Set<String>, since: Int64, at now: Int64
   ) throws(HubDatabaseError) -> [String: (person: HubPerson, isStale: Bool)] {
@@ -250,7 +251,7 @@ extension HubStore {
     try sessions([token], since: since, at: now)[token]
   }
 
-  /// Notes that a session was used today.
+  /// Notes that a session was used today, and deletes ended sessions.
   func useSession(_ token: String, of name: String, since: Int64, at now: Int64) throws(HubDatabaseError) {
     try transaction { () throws(HubDatabaseError) -> Void in
       try database.run(
@@ -260,7 +261,7 @@ extension HubStore {
     }
   }
 
-  /// Whether a session has this token, be it over.
+  /// Whether the database has a session with this token, even an ended one.
   func hasSession(_ token: String) throws(HubDatabaseError) -> Bool {
     try database.first("SELECT 1 FROM web_sessions WHERE digest = ?1", .text(Self.digest(token))) { _ in true } ?? false
   }
@@ -277,7 +278,7 @@ extension HubStore {
 
   // MARK: Tokens
 
-  /// Names that nothing has used for so long are forgotten: two years.
+  /// A token's use is forgotten after two years.
   private static let tokenMemory = 730 * day
 
   func tokenUses() throws(HubDatabaseError) -> [String: Int64] {
@@ -288,7 +289,7 @@ extension HubStore {
     return uses
   }
 
-  /// `uses`: when tokens were used last, by their names.
+  /// `uses`: the last use of each token, by its name.
   func keepTokenUses(_ uses: [String: Int64], at now: Int64) throws(HubDatabaseError) {
     try transaction { () throws(HubDatabaseError) -> Void in
       for (name, at) in uses.sorted(by: { $0.key < $1.key }) {

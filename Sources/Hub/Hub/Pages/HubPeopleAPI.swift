@@ -5,7 +5,7 @@ import Hummingbird
 import JSON
 import PageServer
 
-/// Signing in, people, tokens, and who did what.
+/// Requests for signing in, people, tokens and the audit.
 extension HubAPI {
   func routePages(_ router: Router<HubContext>) {
     guard let web else { return }
@@ -43,15 +43,15 @@ extension HubAPI {
     route("/**", .get) { request, _ in web.file(request) }
   }
 
-  /// The answer to who may not know yet where the database is, and what it says.
+  /// An answer for people who are not signed in: it tells neither where the database is nor what it said.
   func unavailable(_ error: HubDatabaseError) -> Response {
     stores.metrics.wasBusy(.database)
     HubLog.debug("pages: \(error.message)")
     return HubWeb.plain(Self.refusal(.serviceUnavailable, "the database does not answer", retryAfter: 10))
   }
 
-  /// Where a request comes from: a proxy on this machine says for whom it asks. As the log has it, and as it is counted: of an IPv6 address the
-  /// network. Among strangers the connection counts as of there.
+  /// The client's address, for the log and for limits; a limit counts an IPv6 network as one. A proxy on this machine names the client, and then the
+  /// connection also counts as the client's among strangers.
   func source(of request: Request, _ context: HubContext) -> (host: String, address: String) {
     let host = Places.host(context.channel)
     guard let peer = IPAddress(host) else { return (host, host) }
@@ -128,7 +128,7 @@ extension HubAPI {
     return Self.json { $0.field("ok", true) }
   }
 
-  /// Gateways of one token that are listed.
+  /// Gateways that are listed for one token.
   private static let mostListed = 100
 
   func tokens(_ call: Call) async throws -> Response {
@@ -158,9 +158,9 @@ extension HubAPI {
       })
   }
 
-  /// Writes down what was done. `detail`: JSON, without secrets.
+  /// Adds a record to the audit. `detail`: JSON, without secrets.
   func note(_ what: String, _ call: Call, _ detail: String) async throws {
-    // Who reads it reads it in the pages.
+    // Only the pages show the audit.
     guard web != nil else { return }
     try await stores.writer.note(
       HubDeed(

@@ -11,11 +11,11 @@ import Synchronization
 import Timing
 import UntrustedText
 
-/// The hub's pages: their files, and who is signed in. Requests of who is are answered by `HubAPI`.
+/// The hub's pages: their files, and sign-in. `HubAPI` answers the requests of signed-in people.
 final class HubWeb: Sendable {
   private static let cookie = "meshpost_hub"
   private static let browserCookie = "meshpost_browser"
-  /// A browser keeps its cookie so long; whether the session goes on, the database knows.
+  /// A browser keeps its cookie for this long; the database decides when the session ends.
   private static let cookieSeconds = 400 * 86_400
   private static let longestPassword = 1024
   private static let revocationPause: Duration = .milliseconds(500)
@@ -26,14 +26,14 @@ final class HubWeb: Sendable {
   private let clerk = PasswordClerk()
   private let limit = Mutex(GuessLimit(mostPlaces: 4096))
   private let refusals = RefusedSignIns()
-  /// The log of them.
+  /// Logs them.
   let refused: RefusedLogins
   let openIDTrouble = RareLine(HubLog.write)
-  /// `nil`: people have passwords.
+  /// `nil`: people sign in with passwords only.
   let provider: OpenIDProvider?
   private let started = ContinuousClock.now
 
-  /// Throws what is wrong with the folder.
+  /// The error says what is wrong with the folder.
   init(_ settings: HubWebSettings, _ stores: HubStores, _ refused: RefusedLogins) throws(HubConfiguration.Failure) {
     guard let files = PageFiles(folder: settings.pages, page: "hub.html") else {
       throw HubConfiguration.Failure(
@@ -52,15 +52,15 @@ final class HubWeb: Sendable {
     }
   }
 
-  // MARK: Who asks
+  // MARK: Sessions
 
-  /// Somebody who is signed in.
+  /// A signed-in person and the session.
   struct Visitor: Sendable {
     let person: HubPerson
     let token: String
   }
 
-  /// Throws what a request of another site, or by another name, is answered.
+  /// Refuses requests of other sites, and requests under other host names.
   func check(_ request: Request, sameOrigin: Bool) throws(WebGuard.Refusal) {
     let browser = BrowserRequest(
       method: request.method.rawValue, hosts: [request.head.authority].compactMap { $0 },
@@ -70,7 +70,7 @@ final class HubWeb: Sendable {
     if sameOrigin { try guardian.checkSameOrigin(browser) }
   }
 
-  /// `nil`: nobody is signed in there.
+  /// The signed-in person; `nil`: nobody is signed in.
   func visitor(_ request: Request) async throws -> Visitor? {
     let tokens = tokens(request, Self.cookie)
     let found = tokens.isEmpty ? [:] : try await people(of: Set(tokens))
@@ -87,13 +87,13 @@ final class HubWeb: Sendable {
     return found.mapValues(\.person)
   }
 
-  /// Until it is cancelled: of somebody whose session has ended, or whose role is a lesser one, nothing goes on. The command line and other
-  /// hubs change people, too, so the database is asked, while anything of theirs goes on.
+  /// Closes the connections of people whose session has ended, or whose role no longer allows their request, until cancelled. The command line and
+  /// other hubs change people, too, so it asks the database while such a connection is busy.
   func endRevoked(at places: Places) async {
     // `try?`: it is cancelled while it sleeps.
     while (try? await Task.sleep(for: Self.revocationPause)) != nil {
       let busy = places.busySessions
-      // `try?`: a database that does not answer has nothing to tell either.
+      // `try?`: without an answer of the database nothing is known to have changed.
       guard !busy.isEmpty, let people = try? await people(of: busy) else { continue }
       places.close { grant in
         guard case .session(let token) = grant.proof, busy.contains(token) else { return true }
@@ -102,10 +102,10 @@ final class HubWeb: Sendable {
     }
   }
 
-  /// A cookie that no other name than this host's own can have set, where there is TLS (RFC 6265bis § 4.1.3.2).
+  /// The name of a cookie. With TLS it has a prefix that browsers let only this host set (RFC 6265bis § 4.1.3.2).
   private func full(_ name: String) -> String { settings.isSecure ? "__Host-" + name : name }
 
-  /// Values of a cookie: another site of the same domain may have sent one more.
+  /// The values of a cookie: another site of the same domain may have set one more.
   func cookies(_ request: Request, _ name: String) -> [String] {
     let name = full(name)
     return request.headers[values: .cookie].flatMap { $0.pieces(at: ";") }.compactMap { pair in
@@ -119,7 +119,7 @@ final class HubWeb: Sendable {
     cookies(request, name).filter { $0.utf8.count == 64 }.prefix(4).map { $0 }
   }
 
-  /// `isLax`: it comes along when another site leads here, too.
+  /// `isLax`: browsers also send the cookie when another site links here.
   func setCookie(_ name: String, _ value: String, seconds: Int, isLax: Bool = false, in response: inout Response) {
     let secure = settings.isSecure ? "; Secure" : ""
     let words = "Path=/; HttpOnly; SameSite=\(isLax ? "Lax" : "Strict"); Max-Age=\(seconds)\(secure)"
@@ -155,7 +155,7 @@ final class HubWeb: Sendable {
 
   func signOut(_ request: Request) async throws -> Response {
     try check(request, sameOrigin: true)
-    // Where readers wait, not where gateways' batches are written.
+    // Asks on a connection for readers, not on the one that writes gateways' batches.
     for token in tokens(request, Self.cookie) where try await stores.greeter.hasSession(token) {
       try await stores.writer.endSession(token)
     }
@@ -166,7 +166,7 @@ final class HubWeb: Sendable {
 
   func signIn(_ request: Request, _ body: [UInt8]?, from address: String) async throws -> Response {
     try check(request, sameOrigin: true)
-    // `try?`: what is no JSON has no password either.
+    // `try?`: invalid JSON has no password either.
     let json = body.flatMap { try? JSONValue(parsing: $0) }
     guard let name = json?["person"]?.string, let password = json?["password"]?.string, name.utf8.count <= 64,
       password.utf8.count <= Self.longestPassword
@@ -176,7 +176,7 @@ final class HubWeb: Sendable {
       if try await stores.greeter.isKnown(browser, to: name) { guesser.browser = browser }
     }
     if let pause = pause(of: guesser) { return Self.tooMany(pause) }
-    // Of a name that nobody has as much work is done.
+    // An unknown name takes as much work as a known one.
     let hash = try await stores.greeter.passwordHash(of: name)
     let isRight: Bool
     do {
@@ -184,12 +184,12 @@ final class HubWeb: Sendable {
     } catch {
       return Self.plain(HubAPI.refusal(.tooManyRequests, "too many try at the same time", retryAfter: 2))
     }
-    // Those that came together: only so many count as one.
+    // Checked again: attempts at the same time may have used up the limit.
     if let pause = pause(of: guesser) { return Self.tooMany(pause) }
     guard isRight else {
       limit.withLock { $0.guessedWrong(by: guesser, now: now) }
       refused.note(from: address, "wrong name or password", "POST", "/session")
-      // A name that nobody has may be a password in the wrong field.
+      // An unknown name may be a password in the wrong field.
       await noteRefused(hash == nil ? "" : name, .password, from: address)
       return Self.plain(HubAPI.refusal(.forbidden, "wrong name or password"))
     }
@@ -197,7 +197,7 @@ final class HubWeb: Sendable {
     let browser = guesser.browser ?? WebSessions.token()
     let (token, at) = (WebSessions.token(), HubClock.now)
     try await stores.writer.beginSession(token, of: name, browser: browser, at: at)
-    // Removed, or with another password, while this one was compared: then no session has begun.
+    // If the person was removed, or got another password, during the comparison, the session ends at once.
     guard try await stores.writer.passwordHash(of: name) == hash,
       let (person, _) = try await stores.writer.session(token, since: 0, at: at)
     else {
@@ -211,7 +211,7 @@ final class HubWeb: Sendable {
     return response
   }
 
-  /// Begins a session of somebody whom the provider has named; `response` gets its cookie.
+  /// Begins a session of a person whom the provider has identified; `response` gets the cookie.
   func begin(_ person: HubPerson, endsAt: Int64, from address: String, in response: inout Response) async throws {
     let (token, at) = (WebSessions.token(), HubClock.now)
     try await stores.writer.beginSession(token, of: person.name, endsAt: endsAt, at: at)
@@ -228,7 +228,7 @@ final class HubWeb: Sendable {
         detail: JSONWriterText.object { $0.field("from", address) }))
   }
 
-  /// `name`: empty for nobody's.
+  /// `name`: empty if it is unknown.
   func noteRefused(_ name: String, _ way: HubDeed.SignInMethod, from address: String) async {
     guard let leftOut = refusals.takes(now) else { return }
     let deed = HubDeed(
@@ -244,7 +244,7 @@ final class HubWeb: Sendable {
     }
   }
 
-  /// `nil`: no memory.
+  /// `nil`: there is not enough memory.
   func hash(_ password: String) async -> String? { await clerk.make(password) }
 
   static func tooMany(_ pause: Duration) -> Response {
@@ -256,7 +256,7 @@ final class HubWeb: Sendable {
     return plain(HubAPI.json(body, status: .tooManyRequests))
   }
 
-  /// Time that nobody sets, for limits.
+  /// The steady clock, for limits.
   private var now: MonotonicTime {
     let passed = (ContinuousClock.now - started).components
     return MonotonicTime(
@@ -306,15 +306,15 @@ final class HubWeb: Sendable {
 
   // MARK: Answers
 
-  /// Adds the headers that answers to browsers have; a part of a page has fewer.
+  /// Adds the security headers of answers to browsers; a part of a page has fewer.
   private static func secure(_ response: inout Response, isPart: Bool = false) {
     for field in (isPart ? WebGuard.partHeaders : WebGuard.headers).fields {
-      // `!`: names of our own.
+      // `!`: the names are constants.
       if response.headers[.init(field.name)!] == nil { response.headers[.init(field.name)!] = field.value }
     }
   }
 
-  /// An answer that nothing keeps.
+  /// An answer that must not be cached.
   static func plain(_ response: Response) -> Response {
     var response = response
     secure(&response)
@@ -327,14 +327,14 @@ final class HubWeb: Sendable {
   }
 }
 
-/// Which refused sign-ins are written down: so many at once, and one more every five minutes. All of them are in the log.
+/// Limits the refused sign-ins that go into the audit: a burst of 20, then one every five minutes. The log has all of them.
 private final class RefusedSignIns: Sendable {
   private static let most = 20
   private static let every: Duration = .seconds(300)
 
   private let state = Mutex((full: MonotonicTime(nanoseconds: 0), leftOut: Int64(0)))
 
-  /// How many were not since the last one that was; `nil`: this one is not either.
+  /// The number of refusals that were left out since the last record; `nil`: this one is left out, too.
   func takes(_ now: MonotonicTime) -> Int64? {
     state.withLock { state in
       let full = max(state.full, now)
@@ -348,21 +348,21 @@ private final class RefusedSignIns: Sendable {
   }
 }
 
-/// Compares passwords with their hashes, one after the other on a thread of its own: each takes 16 MiB and tenths of a second.
+/// Compares passwords with their hashes, one after another on its own thread: each takes 16 MiB and some tenths of a second.
 actor PasswordClerk {
-  /// Password checks that may wait.
+  /// Most waiting password checks.
   private static let mostWaiting = 8
 
   struct Busy: Error {}
 
   private let executor = DatabaseExecutor()
   private nonisolated let waiting = Mutex(0)
-  /// Hash of a random password, checked for unknown names so that they take as long.
+  /// The hash of a random password, for unknown names, so that they take as long.
   private lazy var nobodys = PasswordHash.make(WebSessions.token())
 
   nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
 
-  /// `hash`: `nil` for nobody's, which takes as long. Throws `Busy` when too many wait.
+  /// `hash`: `nil` for an unknown name, which takes as long. Throws `Busy` if too many checks wait.
   nonisolated func isRight(_ password: String, _ hash: String?) async throws -> Bool {
     let hasRoom = waiting.withLock { count in
       guard count < Self.mostWaiting else { return false }
@@ -379,6 +379,6 @@ actor PasswordClerk {
     return PasswordHash.isRight(password, other) && hash != nil
   }
 
-  /// `nil`: no memory.
+  /// `nil`: there is not enough memory.
   func make(_ password: String) -> String? { PasswordHash.make(password) }
 }

@@ -7,18 +7,18 @@ import UntrustedText
 public struct HubWebSettings: Sendable, Equatable {
   static let pages = "/usr/share/meshpost-hub/pages"
 
-  /// What browsers call the hub: `https://hub.example.org`.
+  /// The hub's address for browsers: `https://hub.example.org`.
   public var url: String
-  /// Names that they may call it by, without ports.
+  /// The host names that browsers may use, without ports.
   public var names: [String]
   /// The folder with the pages.
   public var pages: String
-  /// A session that nobody uses ends after so many days.
+  /// Days after which an unused session ends.
   public var sessionDays: Int64
   /// `[web.oidc]`.
   public var openID: OpenIDSettings?
 
-  /// Browsers are to send the cookie over TLS only.
+  /// Whether browsers send the cookie over TLS only.
   var isSecure: Bool { url.begins(with: "https://") }
 
   init?(_ table: inout TOMLReader) {

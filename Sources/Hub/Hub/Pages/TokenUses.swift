@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-/// Writes down when tokens were used last, each once a day: it is to be known after a restart, and at other hubs.
+/// Stores the last use of each token, at most once a day, for later starts and for other hubs.
 struct TokenUses: Sendable {
   private static let interval: Duration = .seconds(60)
   private static let day: Int64 = 86_400_000
@@ -8,7 +8,7 @@ struct TokenUses: Sendable {
   let stores: HubStores
   let access: HubAccess
 
-  /// Until it is cancelled; what is fresh then is written, too.
+  /// Runs until cancelled, and then stores the latest uses.
   func run() async {
     var (kept, goesOn) = ([String: Int64](), true)
     while goesOn {
@@ -25,7 +25,7 @@ struct TokenUses: Sendable {
     }
   }
 
-  /// What is a day newer than what is kept. Several tokens may have one name.
+  /// The uses that are at least a day later than the stored ones. Several tokens may have one name.
   static func fresh(_ list: [(name: String, usedAt: Int64?)], _ kept: [String: Int64]) -> [String: Int64] {
     var fresh: [String: Int64] = [:]
     for (name, usedAt) in list {
