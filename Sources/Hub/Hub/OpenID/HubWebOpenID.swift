@@ -6,15 +6,15 @@ import JSON
 import PageServer
 import UntrustedText
 
-/// Signing in by OpenID Connect: away to the provider, and back. Decision 0025.
+/// Signing in by OpenID Connect: to the provider, and back. Decision 0025.
 extension HubWeb {
-  /// Longest code, and longest error text, that is accepted from a provider.
+  /// The longest code that is accepted from a provider.
   private static let mostCodeBytes = 4096
 
   /// Redirects the browser to the provider.
   func startOpenID(_ request: Request, from address: String) async throws -> Response {
     try check(request, sameOrigin: false)
-    // From our own pages, or typed.
+    // Allowed from the hub's own pages, and from the address bar.
     if let site = request.headers[.init("Sec-Fetch-Site")!],
       !["same-origin", "none"].contains(where: { site.isExactly($0) })
     {
@@ -34,14 +34,14 @@ extension HubWeb {
     }
   }
 
-  /// Back from the provider: another site leads here, so what shows that it was begun here is the cookie with the same `state`.
+  /// The browser comes back from the provider. Another site leads here, so the cookie with the same `state` has to show that the sign-in began here.
   func endOpenID(_ request: Request, from address: String) async throws -> Response {
     try check(request, sameOrigin: false)
     guard let provider else { return Self.plain(HubAPI.refusal(.notFound, "not found")) }
     var response: Response
     do throws(OpenIDFailure) {
       let journey = try journey(request, try await key())
-      // A code is nobody's guess at a password, and counts as none: an office has one address.
+      // A wrong code is no guess at a password, and counts as none: an office shares one address.
       let claims = try await provider.claims(code: try code(request), journey, from: address)
       response = Self.redirect(journey.back)
       try await welcome(claims, provider.settings, from: address, in: &response)
@@ -50,7 +50,7 @@ extension HubWeb {
       case .refused, .untrusted, .noRole:
         refused.note(from: address, "\(error)", "GET", "/oidc/back")
         await noteRefused("", .oidc, from: address)
-      // Anybody can come here with nothing.
+      // Anybody can request this address without a code.
       case .unavailable, .late, .busy: openIDTrouble.say("OpenID Connect: \(error)")
       }
       response = Self.redirect("/?signin=\(error.word)")
@@ -81,7 +81,7 @@ extension HubWeb {
     if let error = query["error"] {
       throw .refused(Visible.line("\(error) \(query["error_description"] ?? "")".cut(toBytes: 200)))
     }
-    // RFC 9207: who has several providers is not to take one's code for another's.
+    // RFC 9207: a client with several providers must not take the code of one for that of another.
     if let issuer = query["iss"], provider?.settings.issuer.isExactly(issuer) != true {
       throw .untrusted("the code is of another issuer")
     }

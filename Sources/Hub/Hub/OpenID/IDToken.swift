@@ -5,7 +5,7 @@ import PageServer
 import UntrustedText
 
 extension JSONValue {
-  /// By its name, or by names with dots between; names themselves may have dots.
+  /// A claim by its name, or by names with dots between them; a name may contain dots itself.
   func claim(_ path: String) -> JSONValue? {
     if let own = self[path] { return own }
     var found: JSONValue? = self
@@ -14,13 +14,13 @@ extension JSONValue {
   }
 }
 
-/// Why somebody did not come in by OpenID Connect.
+/// Why a sign-in by OpenID Connect failed.
 enum OpenIDFailure: Error, Equatable, CustomStringConvertible {
-  /// The provider is not reached, or answers what it should not.
+  /// The provider cannot be reached, or its answer is unusable.
   case unavailable(String)
-  /// The provider says no, or the person did.
+  /// The provider or the person refused.
   case refused(String)
-  /// What came is not what it has to be.
+  /// The answer fails a check.
   case untrusted(String)
   /// The sign-in began too long ago, or in another browser.
   case late
@@ -38,7 +38,7 @@ enum OpenIDFailure: Error, Equatable, CustomStringConvertible {
     }
   }
 
-  /// What the page is told, in its address.
+  /// The word for the page, in its address.
   var word: String {
     switch self {
     case .unavailable, .busy: "unavailable"
@@ -49,15 +49,15 @@ enum OpenIDFailure: Error, Equatable, CustomStringConvertible {
   }
 }
 
-/// What a provider says of somebody (OpenID Connect Core 1.0, § 2). Pure: keys and time are arguments.
+/// The provider's statement about a person (OpenID Connect Core 1.0, § 2). Pure: keys and time are arguments.
 enum IDToken {
   static let mostBytes = 64 * 1024
-  /// Clocks differ by so much, in seconds.
+  /// Allowed difference of the clocks, in seconds.
   private static let leeway: Int64 = 60
   /// Greatest age of an ID token in seconds: a fresh sign-in has a fresh token.
   private static let oldest: Int64 = 600
 
-  /// What has to be in it (§ 3.1.3.7).
+  /// The required contents (§ 3.1.3.7).
   struct Expected: Sendable {
     let issuer: String
     let clientID: String
@@ -66,13 +66,13 @@ enum IDToken {
     let now: Int64
   }
 
-  /// The key that it names, to be looked for where it is not known.
+  /// The id of the key that a token names; an unknown key has to be fetched.
   static func keyID(_ token: String) -> String? {
     let header = token.utf8.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false).first
     return header.flatMap { object(String(decoding: $0, as: UTF8.self)) }?["kid"]?.string
   }
 
-  /// Its claims, once its signature and all that must be in it were looked at.
+  /// The claims of a token, after its signature and required contents have been checked.
   static func claims(
     _ token: String, _ keys: [WebKey], _ expected: Expected
   ) throws(OpenIDFailure) -> JSONValue {
@@ -121,13 +121,13 @@ enum IDToken {
     }
   }
 
-  /// Some write fractions of a second.
+  /// Some providers write fractions of a second.
   private static func seconds(_ value: JSONValue?) -> Int64? {
     value?.number.flatMap { (0...1e12).contains($0) ? Int64($0) : nil }
   }
 
   private static func object(_ part: String) -> JSONValue? {
-    // `try?`: what is no JSON is no token.
+    // `try?`: a token's parts are JSON.
     guard let bytes = Base64.decodeFromURL(part), let value = try? JSONValue(parsing: bytes), value.fields != nil
     else { return nil }
     return value

@@ -5,23 +5,23 @@ import MeshCrypto
 import PageServer
 import UntrustedText
 
-/// What a browser takes along to a provider and back: it comes back to whichever hub, so none has to keep it.
+/// The state of a sign-in, which the browser carries to the provider and back. It may come back to any hub, so no hub keeps it.
 ///
-/// It is in a cookie that scripts cannot read, with a signature by a key of the database: what nobody began here ends here, and costs the
-/// provider nothing. Whoever has the cookie has what they began themselves: without the code that the provider gives to who signs in there,
-/// nothing comes of it.
+/// It is in a cookie that scripts cannot read, signed with a key of the database: a sign-in that did not begin here ends here, and costs the provider
+/// nothing. A stolen cookie is useless: it needs the code that the provider gives to the person who signs in.
 struct OpenIDJourney: Equatable, Sendable {
   static let cookie = "meshpost_oidc"
-  /// Signing in at a provider may take so long.
+  /// Most seconds between the beginning and the end of a sign-in.
   static let longest: Int64 = 600
   private static let mostBytes = 2048
   private static let mostBackBytes = 512
 
-  /// Three times chance: comes back in the address; comes back in the token; shows the provider that it is the one who began.
+  /// Three random values: `state` returns in the address, `nonce` in the token, and `verifier` proves to the provider that the client is the one that
+  /// began.
   let state: String
   let nonce: String
   let verifier: String
-  /// A path of our own.
+  /// The path to return to, on this host.
   let back: String
   /// Milliseconds since 1970.
   let begunAt: Int64
@@ -32,10 +32,10 @@ struct OpenIDJourney: Equatable, Sendable {
     begunAt = now
   }
 
-  /// `nil`: it is none, was not signed with this key, or was begun too long ago.
+  /// `nil`: the cookie is invalid, has another key's signature, or is too old.
   init?(_ cookie: String, key: [UInt8], at now: Int64) {
     let parts = cookie.pieces(at: ".")
-    // `try?`: what is no JSON is no journey.
+    // `try?`: invalid JSON is no journey.
     guard cookie.utf8.count <= Self.mostBytes, parts.count == 2,
       WebSessions.isSame(String(parts[1]), Self.signature(String(parts[0]), key)),
       let bytes = Base64.decodeFromURL(String(parts[0])), let json = try? JSONValue(parsing: bytes),
@@ -66,7 +66,7 @@ struct OpenIDJourney: Equatable, Sendable {
   /// RFC 7636 § 4.2.
   var challenge: String { Base64.encodeForURL(Digest.sha256(Array(verifier.utf8))) }
 
-  /// A path of this host: `//evil.example` and `/\evil.example` are others to browsers.
+  /// A path of this host: browsers take `//evil.example` and `/\evil.example` for other hosts.
   static func own(_ path: String?) -> String? {
     guard let path, path.utf8.count <= mostBackBytes, path.begins(with: "/"), !path.begins(with: "//"),
       path.utf8.allSatisfy({ (0x21...0x7E).contains($0) && $0 != UInt8(ascii: "\\") })

@@ -6,27 +6,27 @@ import HTTP
 import JSON
 import UntrustedText
 
-/// A provider that knows people (OpenID Connect Core 1.0 § 3.1: the flow by code, with PKCE, RFC 7636).
+/// A provider that identifies people (OpenID Connect Core 1.0 § 3.1: the authorization code flow, with PKCE, RFC 7636).
 actor OpenIDProvider {
-  /// What it says of itself, and its keys, are asked for again after so long.
+  /// How long the provider's description and keys are cached.
   private static let memory: Duration = .seconds(3600)
-  /// Keys are asked for no more often, whatever a token names.
+  /// Shortest pause between two requests for keys, whatever key a token names.
   private static let keyPause: Duration = .seconds(60)
   /// Bytes of a provider's answer that are logged.
   private static let shownBytes = 200
 
-  /// What it says of itself (OpenID Connect Discovery 1.0 § 3).
+  /// The provider's description of itself (OpenID Connect Discovery 1.0 § 3).
   struct Facts: Sendable {
     let authorization: String
     let token: String
     let keys: String
     let userInfo: String?
-    /// The client's secret goes into the body: it is not taken as a header.
+    /// Whether the client's secret goes into the body: the provider does not accept it in a header.
     let postsSecret: Bool
   }
 
   nonisolated let settings: OpenIDSettings
-  /// Where the provider sends browsers back to.
+  /// The address to which the provider sends browsers back.
   nonisolated let callback: String
   private nonisolated let turnstile = Turnstile()
   private var facts: (facts: Facts, at: ContinuousClock.Instant)?
@@ -34,14 +34,14 @@ actor OpenIDProvider {
 
   init(_ settings: OpenIDSettings, callback: String) { (self.settings, self.callback) = (settings, callback) }
 
-  /// Whoever it names, by their claims. Throws why it does not, or why it is not believed.
+  /// The claims about the person who signed in. Throws why the provider gives none, or why they are not trusted.
   nonisolated func claims(
     code: String, _ journey: OpenIDJourney, from address: String
   ) async throws(OpenIDFailure) -> JSONValue {
     try await counted(address) { () async throws(OpenIDFailure) in try await self.exchanged(code, journey) }
   }
 
-  /// Where a browser goes to sign in.
+  /// The address where a browser signs in.
   nonisolated func address(_ journey: OpenIDJourney, from address: String) async throws(OpenIDFailure) -> String {
     let facts = try await counted(address) { () async throws(OpenIDFailure) in try await self.known() }
     let query = ProviderRequest.encode([
@@ -60,7 +60,7 @@ actor OpenIDProvider {
     return try await work()
   }
 
-  // MARK: What it says of itself
+  // MARK: The description
 
   private func known() async throws(OpenIDFailure) -> Facts {
     if let facts, .now - facts.at < Self.memory { return facts.facts }
@@ -77,7 +77,7 @@ actor OpenIDProvider {
       }
       return url
     }
-    // Without a word of it, a header it is (§ 3).
+    // A header is the default (§ 3).
     let ways = json["token_endpoint_auth_methods_supported"]?.array?.compactMap(\.string) ?? ["client_secret_basic"]
     let found = Facts(
       authorization: try address("authorization_endpoint"), token: try address("token_endpoint"),
@@ -88,7 +88,7 @@ actor OpenIDProvider {
     return found
   }
 
-  /// Keys, and anew where they do not have the one that is named: providers exchange them.
+  /// The provider's keys. They are fetched again if the named one is missing: providers replace their keys.
   private func keys(_ facts: Facts, naming id: String?) async throws(OpenIDFailure) -> [WebKey] {
     if let keys, .now - keys.at < Self.memory {
       let hasIt = id.map { id in keys.keys.contains { $0.id?.isExactly(id) ?? true } } ?? true
@@ -110,7 +110,7 @@ actor OpenIDProvider {
     ]
     var authorization: String?
     if let secret = settings.secret, !facts.postsSecret {
-      // Each is encoded before (RFC 6749 § 2.3.1).
+      // Both are encoded first (RFC 6749 § 2.3.1).
       let words = "\(PercentCoding.encode(settings.clientID)):\(PercentCoding.encode(secret))"
       authorization = "Basic \(Data(words.utf8).base64EncodedString())"
     } else {
@@ -120,7 +120,7 @@ actor OpenIDProvider {
     let answer = try await ProviderRequest(
       url: facts.token, form: form, authorization: authorization, authorities: settings.authorities
     ).send()
-    // `try?`: what is no JSON has no token.
+    // `try?`: an answer that is not JSON has no token.
     let json = try? JSONValue(parsing: answer.body)
     guard answer.status == 200, let token = json?["id_token"]?.string else {
       let words = json?["error"]?.string?.cut(toBytes: Self.shownBytes) ?? "status \(answer.status) without an ID token"
@@ -135,7 +135,7 @@ actor OpenIDProvider {
     return try await completed(claims, facts, json?["access_token"]?.string)
   }
 
-  /// Some tell names and groups only where they are asked about somebody (§ 5.3).
+  /// Adds claims of the user info endpoint: some providers give names and groups only there (§ 5.3).
   private func completed(
     _ claims: JSONValue, _ facts: Facts, _ access: String?
   ) async throws(OpenIDFailure) -> JSONValue {
@@ -147,7 +147,7 @@ actor OpenIDProvider {
     guard let subject = more["sub"]?.string, claims["sub"]?.string?.isExactly(subject) == true else {
       throw .untrusted("it tells of somebody else")
     }
-    // Of a name that both have the last counts: what is signed.
+    // The later one of two equal names counts: the signed one.
     return .object((more.fields ?? []) + (claims.fields ?? []))
   }
 
@@ -155,7 +155,7 @@ actor OpenIDProvider {
     let answer = try await ProviderRequest(
       url: url, authorization: authorization, authorities: settings.authorities
     ).send()
-    // `try?`: what is no JSON is said to be none.
+    // `try?`: the error says that it is not JSON.
     guard answer.status == 200, let value = try? JSONValue(parsing: answer.body), value.fields != nil else {
       throw .unavailable("\(url) answers \(answer.status), or no JSON object")
     }

@@ -5,26 +5,26 @@ import JSON
 import TOML
 import UntrustedText
 
-/// `[web.oidc]` of hub.toml: people whom an OpenID Connect provider knows.
+/// `[web.oidc]` of hub.toml: signing in with an OpenID Connect provider.
 public struct OpenIDSettings: Sendable, Equatable {
   /// The issuer exactly as the provider writes it.
   public var issuer: String
   public var clientID: String
-  /// With the client's secret in the first line; `nil`: the client has none, and PKCE alone shows that it is the one that began.
+  /// A file with the client's secret in its first line; `nil`: the client has none, and only PKCE protects the code.
   public var secretFile: String?
-  /// What the button says.
+  /// The provider's name on the button.
   public var name: String
   public var scopes: [String]
-  /// The claim that a new person is called by.
+  /// The claim with a new person's name.
   public var nameClaim: String
-  /// The claim with words of `roles`: its name, or names with dots between where claims lie in one another.
+  /// The claim with keys of `roles`: its name, or names with dots between them for nested claims.
   public var roleClaim: String?
   public var roles: [String: HubPerson.Role]
-  /// Role of people without any of the names in `roles`; `nil`: they are refused.
+  /// The role of people without any of the names in `roles`; `nil`: they are refused.
   public var defaultRole: HubPerson.Role?
-  /// PEM with authorities to trust instead of the system's.
+  /// A PEM file with the authorities to trust instead of the system's.
   public var authorities: String?
-  /// A session ends after so many hours, used or not: until then nobody asks the provider about somebody's role.
+  /// Hours after which a session ends even if it is used: until then the provider is not asked about the person's role.
   public var sessionHours: Int64
 
   private static let none = "none"
@@ -64,7 +64,7 @@ public struct OpenIDSettings: Sendable, Equatable {
     table.finish()
   }
 
-  /// https, or this machine: what goes there must come to the provider alone.
+  /// https, or an address of this machine: secrets must reach the provider alone.
   static func isAllowed(_ url: String) -> Bool {
     guard let (endpoint, _) = HTTPEndpoint.parse(url, allowsQuery: true), case .tcp(let host, _, let tls) = endpoint
     else { return false }
@@ -75,33 +75,33 @@ public struct OpenIDSettings: Sendable, Equatable {
     !word.isEmpty && word.utf8.allSatisfy { (0x21...0x7E).contains($0) && $0 != 0x22 && $0 != 0x5C }
   }
 
-  /// Read each time: it can be exchanged while the hub runs.
+  /// Read at each use, so that it can be replaced while the hub runs.
   var secret: String? {
     guard let secretFile else { return nil }
     let line = HubConfiguration.contents(of: secretFile).split(whereSeparator: \.isNewline).first.map(String.init)
     return line?.isEmpty == false ? line : nil
   }
 
-  /// The highest role that these claims give; `nil`: none.
+  /// The highest role that these claims give, or the default role; `nil`: none.
   func role(of claims: JSONValue) -> HubPerson.Role? {
     let found = roleClaim.map { words(claims.claim($0)) } ?? []
     let given = found.compactMap { word in roles.first { $0.key.isExactly(word) }?.value }
     return HubPerson.Role.allCases.last { given.contains($0) } ?? defaultRole
   }
 
-  /// A claim may be one word or a list of them.
+  /// A claim may be one word or a list of words.
   private func words(_ claim: JSONValue?) -> [String] {
     if let one = claim?.string { return [one] }
     return claim?.array?.compactMap(\.string) ?? []
   }
 
-  /// What somebody new is called: the claim, with what names may not have replaced, else what the provider knows them by.
+  /// A new person's name: the claim, with forbidden characters replaced; without it the address or the subject.
   func personName(of claims: JSONValue) -> String {
     for wanted in [claims[nameClaim]?.string, claims["email"]?.string, claims["sub"]?.string] {
       let bytes = (wanted ?? "").utf8.map { byte in
         Name.isAllowed(String(decoding: [byte], as: UTF8.self)) ? byte : UInt8(ascii: "-")
       }
-      // Not of signs alone.
+      // A name needs a letter or a digit.
       let name = String(decoding: bytes.prefix(64), as: UTF8.self)
       if name.utf8.contains(where: { ($0 | 0x20) >= 0x61 && ($0 | 0x20) <= 0x7A || (0x30...0x39).contains($0) }) {
         return name

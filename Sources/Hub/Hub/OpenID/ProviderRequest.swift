@@ -5,16 +5,16 @@ import Glibc
 import HTTP
 import Sockets
 
-/// A request to a provider. Sign-ins are rare: each request has a thread, a loop and a connection of its own for as long as it takes.
+/// A request to a provider. Sign-ins are rare: each request has its own thread, loop and connection.
 struct ProviderRequest: Sendable {
-  /// Altogether, whatever moves.
+  /// Limit of the whole request.
   private static let limit: Duration = .seconds(15)
 
   let url: String
-  /// What is posted; `nil`: it is got.
+  /// The fields of a POST; `nil`: it is a GET.
   var form: [(String, String)]?
   var authorization: String?
-  /// PEM with authorities to trust instead of the system's.
+  /// A PEM file with the authorities to trust instead of the system's.
   let authorities: String?
 
   struct Answer: Sendable {

@@ -2,8 +2,8 @@
 
 import Synchronization
 
-/// Who may have the provider asked: few at once, fewer of one address, and the others in the order in which they came. Whoever comes
-/// often makes those of the same address wait, which is an office or a whole carrier, but turns nobody away for what others did before.
+/// Limits concurrent questions to the provider: a few at once, fewer from one address, and the others in the order of their arrival. Frequent
+/// requests delay those from the same address, which may be an office or a whole carrier, but earlier requests never cause a refusal.
 final class Turnstile: Sendable {
   static let most = 8
   static let mostOfOne = 2
@@ -27,7 +27,7 @@ final class Turnstile: Sendable {
 
   private let state = Mutex(State())
 
-  /// Returns when it is their turn; whoever enters has to leave. False: too many wait.
+  /// Waits for a turn; the caller then has to leave. `false`: too many wait.
   func enter(from address: String) async -> Bool {
     await withCheckedContinuation { turn in
       let answer = state.withLock { state -> Bool? in
@@ -57,6 +57,6 @@ final class Turnstile: Sendable {
     next?.resume(returning: true)
   }
 
-  /// Those inside, and those that wait.
+  /// The numbers of those inside, and of those that wait.
   var counts: (inside: Int, waiting: Int) { state.withLock { ($0.count, $0.waiting.count) } }
 }

@@ -5,9 +5,9 @@ import JSON
 import PageServer
 import UntrustedText
 
-/// A public key of a provider (RFC 7517), and what is signed with it (RFC 7518, RFC 8037).
+/// A public key of a provider (RFC 7517), and the check of its signatures (RFC 7518, RFC 8037).
 struct WebKey: Sendable {
-  /// Signatures that are taken. None has a secret: whoever can look at one must not be able to make one.
+  /// The accepted signatures. None is symmetric: with such a one, whoever can check a signature can also make one.
   enum Algorithm: String, Sendable, CaseIterable {
     case rs256 = "RS256"
     case ps256 = "PS256"
@@ -15,7 +15,7 @@ struct WebKey: Sendable {
     case edDSA = "EdDSA"
   }
 
-  /// Keys in a set, at most.
+  /// Most keys of a set.
   static let mostKeys = 32
   /// Bytes of an RSA modulus: 2048 to 8192 bits.
   private static let modulusBytes = 256...1024
@@ -37,12 +37,12 @@ struct WebKey: Sendable {
   /// A SubjectPublicKeyInfo (RFC 5280 § 4.1).
   private let der: [UInt8]
 
-  /// The keys of a set that are known here and sign; others are left out.
+  /// The usable signing keys of a set; others are left out.
   static func keys(_ set: JSONValue) -> [WebKey] {
     (set["keys"]?.array ?? []).prefix(mostKeys).compactMap { WebKey($0) }
   }
 
-  /// `nil`: it is none that is taken.
+  /// `nil`: the key is not usable here.
   init?(_ key: JSONValue) {
     guard key["use"].map({ $0.string?.isExactly("sig") == true }) ?? true else { return nil }
     func bytes(_ name: String) -> [UInt8]? { key[name]?.string.flatMap { Base64.decodeFromURL($0) } }
@@ -108,11 +108,11 @@ struct WebKey: Sendable {
   }
 }
 
-/// What of DER is needed to write a key.
+/// The part of DER that writes keys.
 private enum DER {
   static func sequence(_ content: [UInt8]) -> [UInt8] { element(0x30, content) }
 
-  /// DER of an unsigned integer. `bytes` has no leading zeros.
+  /// The DER of an unsigned integer. `bytes` has no leading zeros.
   static func integer(_ bytes: [UInt8]) -> [UInt8] {
     let isHigh = bytes.first.map { $0 >= 0x80 } ?? true
     return element(0x02, (isHigh ? [0] : []) + bytes)
