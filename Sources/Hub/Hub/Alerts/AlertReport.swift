@@ -3,25 +3,26 @@
 import Alerts
 import JSON
 
-/// What a gateway tells of one of its alerts: pure. Source: docs/hub-protocol.md, "Alerts".
+/// A gateway's event about one of its alerts: pure. Source: docs/hub-protocol.md, "Alerts".
 struct AlertReport: Sendable, Equatable {
   enum State: String, Sendable { case begin, end, acknowledged }
 
   var rule: String
   var subject: String
   var state: State
-  /// Milliseconds since 1970 by the gateway's clock; with rule and subject it is the alert's identity: each event of it says the same.
+  /// When the alert began, milliseconds since 1970 by the gateway's clock. With rule and subject it identifies the alert: all of its events have the
+  /// same.
   var since: Int64
   var text: String
   var by: String?
   var note: String?
-  /// When it happened, milliseconds since 1970 by the gateway's clock.
+  /// When this event happened, milliseconds since 1970 by the gateway's clock.
   var at: Int64
 
   static let textBytes = 512
   private static let longestRule = 32
 
-  /// `nil`: it is no alert that can be kept. An event `power` of a gateway that knows no alerts names no rule.
+  /// `nil`: the event describes no valid alert. A `power` event of a gateway without alerts has no rule.
   init?(_ event: HubEvent) {
     let body = event.body
     guard let rule = body["rule"]?.string, (1...Self.longestRule).contains(rule.utf8.count),
@@ -35,14 +36,14 @@ struct AlertReport: Sendable, Equatable {
     default: return nil
     }
     (self.rule, self.since, at) = (rule, since, event.at)
-    // As databases have it: a NUL is left out, and an identity must be the same each time.
+    // Without NUL, as databases store it: an identity must be the same each time.
     subject = PostgresHubDatabase.withoutNul(HubBounds.cut(body["subject"]?.string, HubBounds.keyBytes) ?? "")
     text = HubBounds.cut(body["text"]?.string, Self.textBytes) ?? rule
     by = HubBounds.cut(body["by"]?.string, HubBounds.nameBytes)
     note = HubBounds.cut(body["note"]?.string, Self.textBytes)
   }
 
-  /// What hubs find out themselves no gateway tells: it would be taken for theirs.
+  /// A gateway must not report a rule of hubs: its alert would look like the hub's own.
   private static func isOfHubs(_ rule: String) -> Bool {
     AlertRule(rawValue: rule).map { AlertRule.ofHubs.contains($0) } ?? false
   }

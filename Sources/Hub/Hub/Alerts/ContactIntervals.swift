@@ -3,25 +3,25 @@
 import Alerts
 import Timing
 
-/// When gateways were heard last, and for how long each may be silent: pure.
+/// When gateways were last heard, and for how long each may be silent: pure.
 ///
-/// What the database says of a last contact is of clocks that may be set: only that it has changed counts here, and when that was seen. A gateway
-/// that keeps a link is expected to be heard within a fixed time. Others send when they have something, or once a day: of these the longest pause
-/// between contacts counts, four times.
+/// The last contact in the database is by clocks that may be set. So only its changes count here, at the time when this hub sees them. A gateway that
+/// keeps a link has to be heard within a fixed time. Others send when they have something, or once a day: four times their longest pause between
+/// contacts counts.
 struct ContactIntervals {
-  /// The pause that is allowed to a gateway without a link whose pauses are not known yet.
+  /// The allowed pause of a gateway without a link before its pauses are known.
   private static let unknown: Duration = .seconds(86_400)
   private static let patience = 4
-  /// Who has been heard for so long without a link keeps none any more.
+  /// A gateway that has been heard for this long without a link keeps none any more.
   static let linkMemory: Duration = .seconds(86_400)
 
   private struct Habit {
     var seen: Int64
-    /// The longest pause; an old one counts less with each contact.
+    /// The longest pause; an old one fades with each contact.
     var pause: Duration?
     /// Whether the gateway was heard since the hub started.
     var wasHeard = false
-    /// When it was linked last, as far as this hub has seen.
+    /// When this hub last saw it linked.
     var linked: MonotonicTime?
   }
 
@@ -30,8 +30,8 @@ struct ContactIntervals {
 
   var gateways: [String] { Array(habits.keys) }
 
-  /// What is known of a gateway now. `hasLink`: it had one within a day before it was heard last, as the database knows. `isLinked`: it is linked
-  /// here, and so there.
+  /// Takes what is known about a gateway now. `hasLink`: the database shows a link within a day before the last contact. `isLinked`: it is linked to
+  /// this hub, and therefore heard now.
   mutating func look(
     _ gateway: String, seen: Int64, hasLink: Bool, isLinked: Bool, least: Duration, now: MonotonicTime
   ) {
@@ -55,8 +55,8 @@ struct ContactIntervals {
     silence.listen(for: gateway, heard: heard, limit: limit(habit.pause, keepsLink, least))
   }
 
-  /// Nobody was listened for in between: the database was away, or this hub stood still. Contacts of that time are not known, so it is no
-  /// pause of anybody, and nobody is silent because of it.
+  /// Nobody was listening in between: the database was unavailable, or this hub stood still. Contacts in that time are unknown, so it counts neither
+  /// as a pause nor as silence.
   mutating func pass(from begin: MonotonicTime, to end: MonotonicTime, least: Duration) {
     silence.pass(from: begin, to: end, least: least)
   }
@@ -66,7 +66,7 @@ struct ContactIntervals {
     return pause.map { max(least, $0 * Self.patience) } ?? max(least, Self.unknown)
   }
 
-  /// Gateways that are no more.
+  /// Forgets gateways that do not exist any more.
   mutating func keep(only gateways: Set<String>) {
     for gateway in habits.keys where !gateways.contains(gateway) {
       habits[gateway] = nil
@@ -76,7 +76,7 @@ struct ContactIntervals {
 
   func isLate(_ gateway: String, now: MonotonicTime) -> Bool { silence.isLate(gateway, now: now) }
 
-  /// Whether it was heard since the hub began: what was silent before is not taken for well before that.
+  /// Whether it was heard since the hub started: until then a gateway that was silent before does not count as well.
   func wasHeard(_ gateway: String) -> Bool { habits[gateway]?.wasHeard ?? false }
 
   func heard(_ gateway: String) -> MonotonicTime? { silence.heard(gateway) }

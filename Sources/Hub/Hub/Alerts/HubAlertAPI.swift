@@ -56,7 +56,7 @@ extension HubAPI {
     return Self.json { alert.write(to: &$0) }
   }
 
-  /// A rule that this version does not know, of a newer gateway, is `other`: names from outside are no labels.
+  /// A rule of a newer gateway that this version does not know counts as `other`: names from outside are no labels.
   func alertMetrics(_ text: inout PrometheusText) {
     let census = watch.census
     text.metric("meshpost_hub_alerts", .gauge, "Open alerts of gateways and hubs, by rule.") { samples in

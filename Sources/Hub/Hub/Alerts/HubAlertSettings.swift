@@ -6,7 +6,7 @@ import TOML
 /// `[alerts]` of hub.toml: the hub's own rules. See docs/alerts.md.
 public struct HubAlertSettings: Sendable, Equatable {
   public var rules = AlertSettings(AlertRule.ofHubs)
-  /// Bytes that are to be free on the file system of an SQLite file; 0: any number is enough.
+  /// Bytes that have to be free on the file system of an SQLite file; 0: the alert is off.
   public var diskFree: Int64 = 1 << 30
 
   init() {}

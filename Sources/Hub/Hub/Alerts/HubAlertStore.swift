@@ -4,7 +4,7 @@ import Alerts
 import JSON
 import SQLite
 
-/// An alert as a hub has it: of a gateway, or its own.
+/// An alert of a gateway, or of the hub itself.
 struct HubAlert: Sendable, Equatable {
   var id: Int64 = 0
   /// Empty: the hub's own.
@@ -12,13 +12,13 @@ struct HubAlert: Sendable, Equatable {
   var rule: String
   var subject: String
   var text: String
-  /// Milliseconds since 1970. Of a gateway's alert by its clock.
+  /// Milliseconds since 1970; for a gateway's alert by its clock.
   var beganAt: Int64
   var endedAt: Int64?
   var acknowledgedAt: Int64?
   var acknowledgedBy: String?
   var note: String?
-  /// How often it had come back within a day.
+  /// How often it came back within a day; for an event-driven alert the number of its events.
   var returns: Int = 0
 
   func write(to json: inout JSONWriter) {
@@ -35,36 +35,36 @@ struct HubAlert: Sendable, Equatable {
   }
 }
 
-/// What a hub has found out itself.
+/// A change of one of the hub's own alerts.
 enum HubAlertTelling: Sendable {
   case begins(HubAlert, at: Int64)
-  /// What is open of its gateway, rule and subject.
+  /// Ends the open alert with the same gateway, rule and subject.
   case ends(HubAlert, at: Int64)
 }
 
-/// Alerts of gateways and of hubs. One is told by its gateway, rule, subject and begin, so that each is there once, in whatever order and however
-/// often its events come, and however many hubs there are.
+/// Alerts of gateways and of hubs. Gateway, rule, subject and begin identify an alert, so that it is stored once, in whatever order and however often
+/// its events come, and however many hubs there are.
 extension HubStore {
-  /// Alerts that are over and kept, of all and of one gateway, which keeps as many itself; and how many of one may be open.
+  /// Most ended alerts that are stored, of all and of one gateway, which stores as many itself; and most open alerts of one gateway.
   private static let mostAlerts: Int64 = 20_000
   private static let mostOfGateway: Int64 = 1000
   private static let mostOpen = Int64(AlertBoard.maxSubjects)
   private static let lostRows = 1000
-  /// A state that came so much later than an alert's events knows of them: milliseconds.
+  /// A state is newer than an alert's last event only if it came later by more than this many milliseconds.
   private static let settled: Int64 = 60_000
   private static let columns = """
     id, gateway, rule, subject, text, began_at, ended_at, acknowledged_at, acknowledged_by, note, returns
     """
 
-  /// What gateways tell themselves.
+  /// The rules that gateways report.
   private static let ofGateways =
     "rule NOT IN (\(AlertRule.ofHubs.map { "'\($0.rawValue)'" }.joined(separator: ", ")))"
 
   static func alertNews(_ id: Int64) -> HubNews { HubNews(gateway: "", bucket: "alert/\(id)", seq: 0) }
 
-  // MARK: What gateways tell
+  // MARK: Reports of gateways
 
-  /// Within a transaction that has locked the gateway.
+  /// Stores a report, within a transaction that has locked the gateway.
   func takeAlert(_ report: AlertReport, of gateway: String, now: Int64) throws(HubDatabaseError) {
     let place: [SQLiteValue] = [.text(gateway), .text(report.rule), .text(report.subject), .integer(report.since)]
     try database.run(
@@ -74,14 +74,14 @@ extension HubStore {
       """, place + [.text(report.text), .integer(now)])
     switch report.state {
     case .begin:
-      // There is one at a time: the end of an older one was lost.
+      // Only one is open at a time: the end of an older one was lost.
       try database.run(
         """
         UPDATE alerts SET ended_at = ?5
         WHERE gateway = ?1 AND rule = ?2 AND subject = ?3 AND began_at < ?4 AND ended_at IS NULL
         """, place + [.integer(report.at)])
     case .end:
-      // It says what it had come to.
+      // The text of the end says how far it went.
       try database.run(
         """
         UPDATE alerts SET ended_at = ?5, text = ?6
@@ -105,7 +105,8 @@ extension HubStore {
     try forgetAlerts(of: gateway)
   }
 
-  /// Within a transaction. A gateway that tells more than any has open knows nothing of its oldest ones; nobody is asked to look through them.
+  /// Within a transaction: ends the oldest alerts of a gateway with more open alerts than any gateway can have. It does not know them any more, and
+  /// nobody has to look through them.
   private func endWhatIsTooMuch(of gateway: String, at: Int64) throws(HubDatabaseError) {
     try database.run(
       """
@@ -114,7 +115,7 @@ extension HubStore {
       """, .text(gateway), .integer(at))
   }
 
-  /// Within a transaction, now and then. One gateway's many leave those of others where they are.
+  /// Within a transaction, now and then: deletes old ended alerts. One gateway's many alerts do not displace those of others.
   private func forgetAlerts(of gateway: String) throws(HubDatabaseError) {
     if alertsTold.isDue(gateway) {
       try database.run(
@@ -123,7 +124,7 @@ extension HubStore {
         WHERE gateway = ?1 AND ended_at IS NOT NULL ORDER BY id DESC LIMIT 1 OFFSET \(Self.mostOfGateway))
         """, .text(gateway))
     }
-    // Of many gateways each may have few.
+    // Many gateways with few alerts each may exceed the limit together.
     if alertsTold.isDue("") {
       try database.run(
         """
@@ -133,7 +134,7 @@ extension HubStore {
     }
   }
 
-  /// A gateway whose database was replaced does not know what it had told: where it says that no alert is open there, none is.
+  /// Ends alerts that a gateway has forgotten, such as after its database was replaced: its state says that no alert is open.
   func endLostAlerts(at now: Int64) throws(HubDatabaseError) {
     var after: Int64 = 0
     while true {
@@ -167,10 +168,10 @@ extension HubStore {
 
   // MARK: The hub's own
 
-  /// What hubs that share the database agree on, one after another.
+  /// The lock under which hubs that share the database change alerts, one after another.
   private static let lock = "hub alerts"
 
-  /// In one transaction, in this order.
+  /// Writes the changes in one transaction, in this order.
   func tellAlerts(_ tellings: [HubAlertTelling]) throws(HubDatabaseError) {
     try transaction { () throws(HubDatabaseError) -> Void in
       try database.lock(Self.lock)
@@ -183,7 +184,7 @@ extension HubStore {
     }
   }
 
-  /// Nothing happens where one of its gateway, rule and subject is open, or another hub told the same one.
+  /// Begins an alert, unless one with its gateway, rule and subject is open, or another hub stored the same one.
   private func begin(_ alert: HubAlert, at now: Int64) throws(HubDatabaseError) {
     guard try openAlert(alert.gateway, alert.rule, alert.subject) == nil else { return }
     let added = try database.run(
@@ -197,13 +198,13 @@ extension HubStore {
     try forgetAlerts(of: alert.gateway)
   }
 
-  /// Within a transaction that has locked the gateway. One row, whatever program finds more of it: `returns` is how many there were.
+  /// Within a transaction that has locked the gateway: reports a conflict. One row, whichever program finds more of them: `returns` counts them.
   func tellConflict(of gateway: String, _ text: String, _ count: Int, at now: Int64) throws(HubDatabaseError) {
     guard tellsConflicts, count > 0 else { return }
     try tell(.gatewayConflict, of: gateway, text, count, at: now)
   }
 
-  /// Publications of gateways that a consumer does not let in.
+  /// Reports gateways whose publications a consumer refuses.
   func tellRefusedGateways(_ text: String, _ count: Int, at now: Int64) throws(HubDatabaseError) {
     try transaction { () throws(HubDatabaseError) -> Void in
       try database.lock(Self.lock)
@@ -232,7 +233,7 @@ extension HubStore {
     }
   }
 
-  /// Event-driven alerts of which nothing came since: over.
+  /// Ends event-driven alerts without events since `time`.
   func endQuiet(_ rule: AlertRule, since time: Int64, at now: Int64) throws(HubDatabaseError) {
     let quiet = try database.rows(
       "SELECT id FROM alerts WHERE ended_at IS NULL AND rule = ?1 AND told_at <= ?2",
@@ -258,7 +259,7 @@ extension HubStore {
 
   // MARK: People
 
-  /// `nil`: there is none of this id. Who says so again changes nothing.
+  /// Acknowledges an alert. `nil`: there is none with this id. A second acknowledgement changes nothing.
   func acknowledgeAlert(
     _ id: Int64, by person: String, note: String?, at now: Int64
   ) throws(HubDatabaseError) -> HubAlert? {
@@ -306,7 +307,7 @@ extension HubStore {
     return (found, fit.isCut || fit.rows == limit)
   }
 
-  /// Open alerts by gateway, of these or of all; under an empty name the hub's own.
+  /// The numbers of open alerts of these gateways, or of all for an empty list; the hub's own are under an empty name.
   func alertCounts(of gateways: [String]) throws(HubDatabaseError) -> [String: Int64] {
     var counts: [String: Int64] = [:]
     try database.every("SELECT gateway, count(*) FROM alerts WHERE ended_at IS NULL GROUP BY gateway") { row in
@@ -317,7 +318,7 @@ extension HubStore {
     return counts.filter { wanted.contains($0.key) }
   }
 
-  /// Open alerts by rule, and how many of all nobody has acknowledged.
+  /// The numbers of open alerts by rule, and of all that nobody has acknowledged.
   func alertCensus() throws(HubDatabaseError) -> (rules: [String: Int64], unacknowledged: Int64) {
     var rules: [String: Int64] = [:]
     try database.every("SELECT rule, count(*) FROM alerts WHERE ended_at IS NULL GROUP BY rule") { row in
@@ -326,7 +327,7 @@ extension HubStore {
     return (rules, try number("SELECT count(*) FROM alerts WHERE ended_at IS NULL AND acknowledged_at IS NULL"))
   }
 
-  /// Of gateways: the last contact, and whether it tells states, which only a link does. Milliseconds since 1970.
+  /// A gateway's last contact, in milliseconds since 1970, and whether it has sent a state lately, which needs a link.
   struct Contact: Sendable {
     var gateway: String
     var seen: Int64
@@ -343,14 +344,14 @@ extension HubStore {
     ) { row in
       let told = row.textIfAny(2).flatMap { Int64($0) }
       let seen = max(row.integer(1), told ?? 0)
-      // Its state comes by a link alone.
+      // Only a link carries states.
       let hasLink = told.map { seen - $0 <= ContactIntervals.linkMemory.components.seconds * 1000 } ?? false
       found.append(Contact(gateway: row.text(0), seen: seen, hasLink: hasLink))
     }
     return found
   }
 
-  /// Gateways that are linked here and have had nothing to say: other hubs on the database know nothing of the link.
+  /// Notes quiet gateways that are linked to this hub: other hubs on the database do not know of the link.
   func noteLinked(_ gateways: [String], quietSince: Int64, at now: Int64) throws(HubDatabaseError) {
     guard !gateways.isEmpty else { return }
     try database.retrying { () throws(HubDatabaseError) in

@@ -5,26 +5,26 @@ import Glibc
 import Synchronization
 import Timing
 
-/// The hub's own alerts: gateways that are silent, its disk, its database. What gateways tell of theirs comes with their events.
+/// The hub's own alerts: silent gateways, its disk, its database. Gateways report theirs in their events.
 ///
-/// Hubs that share a database all look. What they find is the same, and is written once (`HubStore.tellAlerts`).
+/// Hubs that share a database all check. They find the same, which is written once (`HubStore.tellAlerts`).
 actor HubAlerts {
-  /// Pause between two looks.
+  /// Pause between two checks.
   private static let round: Duration = .seconds(15)
-  /// Gateways that are asked for at once.
+  /// Gateways in one query.
   private static let pageRows = 1000
-  /// A gateway that is linked here and says nothing is noted for other hubs so often, in milliseconds.
-  /// At most; where silence is told sooner, thrice as often as that.
+  /// The longest pause between two notes for other hubs about quiet gateways that are linked to this hub, in milliseconds. It is shorter, a third of
+  /// the limit, if silence is reported sooner.
   private static let noting: Int64 = 300_000
-  /// Gateways and other subjects that are looked after at once.
+  /// Most gateways and other subjects that are watched.
   private static let maxSubjects = 65_536
   private static let mostWaiting = 2 * maxSubjects
-  /// Changes that are written in one transaction.
+  /// Changes in one transaction.
   private static let writtenAtOnce = 200
-  /// Pause between two looks for alerts that gateways no longer know.
+  /// Pause between two searches for alerts that gateways have forgotten.
   private static let betweenLost: Duration = .seconds(300)
 
-  /// Open alerts by rule, as of the last look; `nil`: not known.
+  /// Open alerts by rule, at the last check; `nil`: unknown.
   struct Census: Sendable {
     var rules: [String: Int64]
     var unacknowledged: Int64
@@ -39,9 +39,9 @@ actor HubAlerts {
   private let settings: HubAlertSettings
   private let stores: HubStores
   private let registry: LinkRegistry
-  /// Under which name the hub's own alerts are.
+  /// The hub's name in its own alerts.
   private let name: String
-  /// Of an SQLite file; `nil`: the database is on a server, whose disk is its own matter.
+  /// Of an SQLite file; `nil`: the database is on a server, whose disk is not the hub's concern.
   private let location: String?
   private let mark: DatabaseMark?
   private let began = ContinuousClock.now
@@ -50,12 +50,12 @@ actor HubAlerts {
   private var waiting: [Waiting] = []
   private var isRecalled = false
   private var retentionHeldAt: Int64?
-  /// The database's name, until it is in the mark; and what is said where it is another one than there was.
+  /// The database's name, until the mark has it; and the message if it is another database than before.
   private var unmarked: String?
   private var isMarked = false
   private var replaced: String?
   private var notedAt: Int64 = 0
-  /// When gateways were looked at last, and when alerts were looked for that they no longer know.
+  /// The last check of gateways, and the last search for forgotten alerts.
   private var lookedAt: MonotonicTime?
   private var lostAt: MonotonicTime?
   private nonisolated let kept = Mutex<Census?>(nil)
@@ -74,7 +74,7 @@ actor HubAlerts {
 
   private var now: MonotonicTime { MonotonicTime(nanoseconds: 0) + (ContinuousClock.now - began) }
 
-  /// Looks until it is cancelled.
+  /// Checks until it is cancelled.
   func run() async {
     while !Task.isCancelled {
       await look()
@@ -83,7 +83,7 @@ actor HubAlerts {
     }
   }
 
-  /// A configuration with short times is looked after more often.
+  /// Shorter, if the configuration has short times.
   private var pause: Duration {
     let shortest = settings.rules.times.values.map { max($0.begins, .seconds(1)) }.min() ?? Self.round
     return min(max(shortest / 4, .seconds(1)), Self.round)
@@ -92,7 +92,7 @@ actor HubAlerts {
   func look() async {
     let isLost = stores.probe.lack() == .lost
     if isLost { read(AlertSubject(.hubStoreLost, name), .bad(text: "\(name): \(DatabaseProbe.lostFile)")) }
-    // It answers.
+    // A lost file still answers.
     let lack = isLost ? nil : stores.probe.lack()
     if let lack, lack != .starting, lack != .outdated {
       read(AlertSubject(.hubDatabase, name), .bad(text: "the database of \(name) is away: \(lack.rawValue)"))
@@ -111,22 +111,22 @@ actor HubAlerts {
         try await readEventDriven()
         hasLooked = true
       } catch {
-        // The probe says what is wrong with the database.
+        // The probe reports what is wrong with the database.
       }
     }
     for change in board.timedOut(now: now) { tell(change) }
     await write()
-    // The next start says nothing more of it.
+    // From here on the next start does not report it again.
     if let name = unmarked, waiting.isEmpty {
       mark?.keep(name)
       (unmarked, isMarked, replaced) = (nil, true, nil)
     }
     await count()
-    // However long it takes to look: only the time in between is time without.
+    // At the end of a check, however long that took: only the time until the next one counts as a gap.
     if hasLooked { lookedAt = now }
   }
 
-  /// What was open when the last hub ended.
+  /// Restores the alerts that were open when the last hub ended.
   private func recall() async throws {
     guard !isRecalled else { return }
     var before = Int64.max
@@ -144,7 +144,7 @@ actor HubAlerts {
   }
 
   private func restore(_ alert: HubAlert, _ now: Int64) {
-    // What a gateway's batches show is written where they are taken.
+    // Event-driven alerts are stored at once, and are not on the board.
     guard let rule = AlertRule(rawValue: alert.rule), AlertRule.ofHubs.contains(rule), !rule.isEventDriven else {
       return
     }
@@ -164,18 +164,18 @@ actor HubAlerts {
     }
   }
 
-  /// Another hub's own are its own matter. But an SQLite database has one hub, which had another name then; and of those that share a server,
-  /// one that has not ended its own for days is no more: containers have another name each time.
+  /// Ends alerts of another hub. Normally they are that hub's own. But an SQLite database has one hub, which had another name then; and on a server,
+  /// a hub that has not ended its alert for days is gone: containers have another name each time.
   private func endOfAnother(_ alert: HubAlert, _ subject: AlertSubject, _ now: Int64) {
     guard alert.endedAt == nil, alert.gateway.isEmpty, location != nil || now - alert.beganAt > Self.longestOfAnother
     else { return }
     waiting.append(Waiting(change: .ends(subject), beganAt: now, at: now))
   }
 
-  /// Milliseconds; twice what an alert has to be well for at most.
+  /// Milliseconds: twice the longest time that an alert has to be well before it ends.
   private static let longestOfAnother: Int64 = 2 * 86_400_000
 
-  // MARK: What is looked at
+  // MARK: Checks
 
   private func endLostAlerts() async throws {
     if let lostAt, now - lostAt < Self.betweenLost { return }
@@ -183,7 +183,7 @@ actor HubAlerts {
     lostAt = now
   }
 
-  /// Two gateways that take one link from each other, and event-driven alerts that are over.
+  /// Reports gateways of which two take one link from each other, and ends event-driven alerts that are over.
   private func readEventDriven() async throws {
     for gateway in await registry.takeContested() {
       try await stores.writer.tellRivals(of: gateway, at: HubClock.now)
@@ -194,7 +194,7 @@ actor HubAlerts {
     }
   }
 
-  /// What was lost stays told until somebody has seen it.
+  /// The alert of a lost database stays open until somebody acknowledges it.
   private func readLoss() async throws {
     let subject = AlertSubject(.hubStoreLost, name)
     if !isMarked, unmarked == nil {
@@ -236,7 +236,7 @@ actor HubAlerts {
     var (after, all) = ("", Set<String>())
     while true {
       let page = try await stores.watcher.lastContacts(after: after, limit: Self.pageRows)
-      // The database has answered: what could not be heard until now is no silence.
+      // The database has answered: a gap before this check is not the gateways' silence.
       if after.isEmpty { passOver(times) }
       for one in page {
         all.insert(one.gateway)
@@ -254,14 +254,14 @@ actor HubAlerts {
     }
   }
 
-  /// While the database is away, or this machine sleeps, nobody is heard. That is told once, as `hub_database`, and not of each gateway.
+  /// While the database is unavailable, or this machine sleeps, no gateway is heard. That is one alert, `hub_database`, and not one for each gateway.
   private func passOver(_ times: AlertTimes) {
     let now = now
     guard let lookedAt, now - lookedAt > pause * 3 else { return }
     intervals.pass(from: lookedAt, to: now, least: times.begins)
   }
 
-  /// It is the database's matter: all hubs on it say the same.
+  /// About the database, so all hubs on it report the same.
   private func readRetention() async throws {
     let held = try await stores.watcher.heldRetention()
     retentionHeldAt = held?.since ?? retentionHeldAt
@@ -275,14 +275,14 @@ actor HubAlerts {
       let seconds = (now - heard).components.seconds
       let words = AlertRule.words(.seconds(seconds < 60 ? seconds : seconds / 60 * 60))
       let text = "nothing has come from \(gateway) for \(words)"
-      // Its own pause is over: the board's time is that of gateways with a link.
+      // The gateway's own limit has passed: the board's is that of gateways with a link.
       read(subject, .bad(text: text, since: heard))
     } else if intervals.wasHeard(gateway) {
       read(subject, .well)
     }
   }
 
-  /// Other hubs do not know of links here.
+  /// Other hubs do not know of this hub's links.
   private func noteLinked(_ linked: Set<String>, silentAfter: Duration) async throws {
     let now = HubClock.now
     let noting = min(Self.noting, silentAfter.components.seconds * 1000 / 3)
@@ -295,7 +295,7 @@ actor HubAlerts {
     if let change = board.read(subject, reading, now: now) { tell(change) }
   }
 
-  // MARK: Telling
+  // MARK: Reporting
 
   private func tell(_ change: AlertChange) {
     let at = HubClock.now
@@ -304,7 +304,7 @@ actor HubAlerts {
     case .begins(let subject, let text, _, let since, _):
       HubLog.write(.warning, "alert: \(text)")
       beganAt = at - Int64((now - since).inSeconds * 1000)
-      // All hubs on a server say the same, which knows of each contact.
+      // All hubs on a server report the same begin, which they take from the database.
       if subject.rule == .retentionHeld { beganAt = retentionHeldAt ?? beganAt }
       if subject.rule == .gatewaySilent, location == nil { beganAt = intervals.lastContact(subject.name) ?? beganAt }
     case .ends(let subject): HubLog.write(.notice, "alert over: \(subject.rule.rawValue) \(subject.name)")
@@ -313,7 +313,7 @@ actor HubAlerts {
     if waiting.count > Self.mostWaiting { waiting.removeFirst() }
   }
 
-  /// What the database does not take now waits for the next look.
+  /// Changes that the database does not take now wait for the next check.
   private func write() async {
     while !waiting.isEmpty {
       let some = waiting.prefix(Self.writtenAtOnce)
@@ -342,7 +342,7 @@ actor HubAlerts {
       let found = try await stores.watcher.alertCensus()
       kept.withLock { $0 = Census(rules: found.rules, unacknowledged: found.unacknowledged) }
     } catch {
-      // The probe says what is wrong with the database.
+      // The probe reports what is wrong with the database.
       kept.withLock { $0 = nil }
     }
   }
