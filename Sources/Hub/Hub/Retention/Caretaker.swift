@@ -3,22 +3,23 @@
 import EventLoop
 import Synchronization
 
-/// Deletes what `[retention]` no longer keeps, and lists for gateways that are no more, while the hub serves: every hour, a step at a time, and not while batches wait.
+/// Deletes rows beyond `[retention]`, and lists of gateways that no longer exist, while the hub serves: every hour, a step at a time, and not while
+/// batches wait.
 struct Caretaker: Sendable {
   private static let interval: Duration = .seconds(3600)
-  /// A step has a fifth of the time.
+  /// The pause after a step, as a multiple of its duration: deleting takes a fifth of the time.
   private static let rest = 4
-  /// Between two steps, at least.
+  /// The shortest pause between two steps.
   private let leastRest: Duration
-  /// Bytes of batches that wait: beyond it gateways come first, for at most `longestWait`.
+  /// Bytes of waiting batches above which gateways come first, for at most `longestWait`.
   private static let busy = 256 << 10
   private static let longestWait: Duration = .seconds(60)
-  /// A gateway that was here so lately is one, whatever token it uses: milliseconds.
+  /// A gateway that was seen this recently exists, whatever token it uses: milliseconds.
   private static let lately: Int64 = 86_400_000
 
   let stores: HubStores
   let retention: Retention
-  /// `nil`: it is not known which gateways there are.
+  /// `nil`: the caretaker does not know which gateways have tokens.
   private let access: HubAccess?
   private let log: HubLog.Write
   private let rare: RareLine
@@ -33,9 +34,9 @@ struct Caretaker: Sendable {
     (rare, doubts) = (RareLine(log), RareLine(log))
   }
 
-  /// Until it is cancelled. Hubs that start together do not do this together.
+  /// Runs until cancelled. A random first pause keeps hubs that start together apart.
   func run() async {
-    // From the start on time counts.
+    // Time counts from the start.
     _ = await surelyPassed(at: HubClock.now, uptime: LinuxClocks().sinceBoot)
     await keepMark()
     do {
@@ -51,7 +52,7 @@ struct Caretaker: Sendable {
     }
   }
 
-  /// Of how long commands wait.
+  /// Stores the time of the commands' queues.
   private func keepMark() async {
     do {
       try await stores.caretaker.keepMark()
@@ -60,7 +61,7 @@ struct Caretaker: Sendable {
     }
   }
 
-  /// Of gateways whose last token was removed.
+  /// Forgets the lists of gateways whose last token was removed.
   func forgetHearers(at clock: Int64) async {
     guard let access else { return }
     do {
@@ -71,7 +72,7 @@ struct Caretaker: Sendable {
     }
   }
 
-  /// `nil`: the database does not say.
+  /// The time that has surely passed; `nil`: the database fails.
   private func surelyPassed(at clock: Int64, uptime: Int64) async -> Int64? {
     do {
       return try await stores.caretaker.surelyPassed(at: clock, uptime: uptime)
@@ -81,7 +82,7 @@ struct Caretaker: Sendable {
     }
   }
 
-  /// `clock`: what the machine's clock shows; `uptime`: milliseconds since its boot.
+  /// Deletes old rows once. `clock`: the machine's clock; `uptime`: milliseconds since its boot.
   @discardableResult
   func once(at clock: Int64, uptime: Int64 = LinuxClocks().sinceBoot) async -> Purge.Count? {
     guard let now = await surelyPassed(at: clock, uptime: uptime), now > 0 else { return nil }
@@ -102,7 +103,7 @@ struct Caretaker: Sendable {
     let (store, retention) = (stores.caretaker, retention)
     var reaches = try await store.retentionReaches()
     if retention.isEmpty, reaches.isEmpty { return Purge.Count() }
-    // Where nothing is known yet, it begins with what is oldest.
+    // A part without a known reach begins at its oldest row.
     let unknown = Mutex(Set<Purge.Part>())
     var plan = retention.plan
     plan.bound = { [reaches] part in
@@ -125,7 +126,7 @@ struct Caretaker: Sendable {
     return new.isEmpty ? count : try await run(at: now, clock: clock)
   }
 
-  /// What was deleted is behind it; what is more than it may delete is counted, and told.
+  /// Moves the reaches behind the deleted rows, and counts and reports the rows that exceed what a run may delete.
   private func go(on reaches: inout [Purge.Part: RetentionReach], at now: Int64, clock: Int64) async throws {
     let far = reaches.filter { part, reach in retention.age(of: part).map { reach.isFar(from: now - $0) } ?? false }
     var waiting = Purge.Count()

@@ -2,32 +2,32 @@
 
 import SQLite
 
-/// Rows in the order in which they came, and which of them are old: pure.
+/// Decides which rows are old, from rows in the order of their arrival: pure.
 struct OldRows: Equatable {
   struct Row: Equatable {
     var id: Int64
-    /// Milliseconds since 1970; `nil`: nothing to go by.
+    /// Milliseconds since 1970; `nil`: the row has no usable date.
     var at: Int64?
   }
 
-  /// What goes.
+  /// The old rows.
   var ids: [Int64] = []
-  /// What lies behind is younger, or there is no more.
+  /// Whether all later rows are younger, or there are none.
   var isLast = false
-  /// Of those that have one.
+  /// The dates of the old rows that have one.
   var dates: ClosedRange<Int64>?
 
-  /// Before this clock was not set: 1 January 2020. Source: none; no MeshCore radio is older.
+  /// A clock that shows an earlier time was not set: 1 January 2020. Source: none; no MeshCore radio is older.
   static let earliest: Int64 = 1_577_836_800_000
   /// A clock that is ahead by more than a day is wrong.
   private static let ahead: Int64 = 86_400_000
 
-  /// `latest`: no later time is possible now.
+  /// The date of a row, if it can be right. `latest`: no later time is possible now.
   static func date(_ at: Int64, isTrusted: Bool, latest: Int64) -> Int64? {
     isTrusted && at >= earliest && at <= latest + ahead ? at : nil
   }
 
-  /// `limit`: of the rows that were asked for; `next`: the date of the first behind them that has one.
+  /// `limit`: of the query for `rows`; `next`: the first date after them.
   init(_ rows: [Row], before cutoff: Int64, limit: Int, next: () throws(HubDatabaseError) -> Int64?)
     throws(HubDatabaseError)
   {
@@ -42,7 +42,7 @@ struct OldRows: Equatable {
       old = index + 1
     }
     if !isLast, old == 0 {
-      // All of them without a date: the next one that has one decides.
+      // None of them has a date: the next date decides.
       if let at = try next(), at < cutoff { old = rows.count } else { isLast = true }
     }
     ids = rows.prefix(old).map(\.id)
@@ -51,13 +51,13 @@ struct OldRows: Equatable {
 }
 
 extension Int64 {
-  /// The smallest range that has it, too.
+  /// The smallest range that also contains this number.
   func within(_ range: ClosedRange<Int64>?) -> ClosedRange<Int64> {
     range.map { Swift.min($0.lowerBound, self)...Swift.max($0.upperBound, self) } ?? self...self
   }
 }
 
-/// What the purge asks of the database: each is a short question, or a transaction of some rows.
+/// The purge's calls to the database: each is a short query, or a transaction of some rows.
 extension HubStore {
   func gateway(after id: String, only: String?) throws(HubDatabaseError) -> String? {
     try database.first(
@@ -66,7 +66,7 @@ extension HubStore {
     ) { $0.textIfAny(0) } ?? nil
   }
 
-  /// The next kind of which there are events: by the index, however many they are.
+  /// The next kind with events: the index makes it fast, however many events there are.
   func kind(of gateway: String, after kind: String) throws(HubDatabaseError) -> String? {
     try database.first(
       "SELECT min(kind) FROM events WHERE gateway = ?1 AND kind > ?2", .text(gateway), .text(kind)
@@ -89,7 +89,7 @@ extension HubStore {
     }
   }
 
-  /// The date of the first that has one, of some.
+  /// The first date among some of the rows.
   func oldestEvent(
     of gateway: String, _ kind: String, after: Int64, latest: Int64
   ) throws(HubDatabaseError) -> Int64? {
@@ -105,7 +105,7 @@ extension HubStore {
     return found
   }
 
-  /// How many there are of what a purge deletes by its age.
+  /// The number of events of a kind, for a purge's share.
   func eventRows(of gateway: String?, _ kind: String) throws(HubDatabaseError) -> Int {
     Int(
       try database.first(
@@ -114,11 +114,11 @@ extension HubStore {
       ) { $0.integer(0) } ?? 0)
   }
 
-  /// Which of these no gateway of this version sends, and no event here is of: they are mistyped.
+  /// The kinds that no gateway of this version sends and no stored event has: they are misspelt.
   public func unknown(_ kinds: [String]) throws(HubDatabaseError) -> [String] {
     var unknown: [String] = []
     for kind in kinds where !KnownKinds.all.contains(kind) {
-      // By the index: a kind lies by its gateway.
+      // The index orders kinds by gateway.
       let isThere = try database.first(
         "SELECT 1 FROM gateways g WHERE EXISTS (SELECT 1 FROM events e WHERE e.gateway = g.id AND e.kind = ?1) LIMIT 1",
         .text(kind)
@@ -130,7 +130,7 @@ extension HubStore {
 
   func joinedRows() throws(HubDatabaseError) -> Int { Int(try number("SELECT count(*) FROM messages")) }
 
-  /// The newest stays: on SQLite the next message's position follows from it.
+  /// The newest message stays: on SQLite the next message's position follows from it.
   func oldMessages(after: Int64, before cutoff: Int64, latest: Int64, limit: Int) throws(HubDatabaseError) -> OldRows {
     let source = """
       SELECT position, at FROM messages WHERE position > ?1 AND position < (SELECT max(position) FROM messages)
@@ -164,7 +164,7 @@ extension HubStore {
     }
   }
 
-  /// A page of keys, and where the next page begins. A contact whose time was never known stays.
+  /// A page of keys, and where the next page begins. A contact without a known time stays.
   func oldContacts(
     of gateway: String, after key: String, before cutoff: Int64, limit: Int
   ) throws(HubDatabaseError) -> (keys: [String], next: String?) {
@@ -192,7 +192,7 @@ extension HubStore {
     }
   }
 
-  /// A gateway has at most some thousand of them.
+  /// Deletes or counts old commands in one step: a gateway has at most some thousand.
   func oldCommands(of gateway: String, before cutoff: Int64, deletes: Bool) throws(HubDatabaseError) -> Int {
     let filter = "FROM commands WHERE gateway = ?1 AND state <> 'queued' AND ended_at < ?2"
     guard deletes else {

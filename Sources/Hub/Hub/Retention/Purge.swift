@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 
-/// What may be deleted by its age.
+/// The tables with rows that are deleted by age.
 public enum PurgedTable: String, CaseIterable, Sendable {
   /// Events of gateways' journals.
   case events
-  /// Joined messages, with who heard them.
+  /// Messages, each once, with their hearers.
   case messages
   /// The newest state of each node.
   case contacts
@@ -12,9 +12,9 @@ public enum PurgedTable: String, CaseIterable, Sendable {
   case commands
 }
 
-/// What is to be deleted. Ages are in milliseconds; `nil` keeps all of it.
+/// The rows to delete. Ages are in milliseconds; `nil` keeps all rows.
 ///
-/// Never deleted: how far gateways have been acknowledged, so that nothing is sent again; documents; commands that wait.
+/// Never deleted: gateways' positions, so that they send nothing again; documents; queued commands.
 public struct PurgePlan: Sendable {
   /// Only rows of this gateway.
   public var gateway: String?
@@ -23,7 +23,7 @@ public struct PurgePlan: Sendable {
   public var messages: Int64?
   public var contacts: Int64?
   public var commands: Int64?
-  /// Nothing younger than this goes, whatever its age limit.
+  /// Rows younger than this are not deleted, whatever the age limit.
   var bound: @Sendable (Purge.Part) -> Int64 = { _ in .max }
 
   public init(
@@ -35,19 +35,19 @@ public struct PurgePlan: Sendable {
   }
 }
 
-/// Deletes what is old, a little at a time: between two steps a hub that serves goes on.
+/// Deletes old rows, a few at a time: a hub that serves goes on between two steps.
 ///
-/// It walks in the order in which things came, from the oldest, and stops at the first that is younger: a clock that was wrong for a
-/// while makes nothing old that came after it. What has no time to go by goes with the next one behind it that has.
+/// It walks in the order of arrival, from the oldest row, and stops at the first younger one: a clock that was wrong for a while makes no later row
+/// old. A row without a date is deleted with the next dated row behind it.
 public struct Purge: Sendable {
   /// Rows of one transaction.
   static let step = 250
 
-  /// How many rows, by table; events also by their kind.
+  /// Numbers of rows by table, and of events by kind.
   public struct Count: Sendable, Equatable {
     public var tables: [PurgedTable: Int] = [:]
     public var kinds: [String: Int] = [:]
-    /// From when to when they are, milliseconds since 1970; `nil`: none has a date.
+    /// The dates of the rows, milliseconds since 1970; `nil`: none has a date.
     public var dates: ClosedRange<Int64>?
 
     var rows: Int { tables.values.reduce(0, +) }
@@ -58,7 +58,7 @@ public struct Purge: Sendable {
     }
   }
 
-  /// What has an age limit of its own.
+  /// A part with its own age limit.
   enum Part: Hashable, Sendable {
     case messages
     case events(kind: String)
@@ -79,15 +79,15 @@ public struct Purge: Sendable {
 
   private let store: HubStore
   private let plan: PurgePlan
-  /// Milliseconds since 1970; `latest`: no event can be later than that.
+  /// Milliseconds since 1970; `latest`: no event can be later.
   private let now: Int64
   private let latest: Int64
   private let deletes: Bool
   private let most: Int
   private let paused: @Sendable (Duration) async throws -> Void
 
-  /// `at`: time that has surely passed; `clock`: what the machine's clock shows. `deletes`: false only counts. `most`: it stops soon after so
-  /// many rows. `paused` is called between steps, with how long the last one took; it throws to stop.
+  /// `at`: time that has surely passed; `clock`: the machine's clock. `deletes`: `false` only counts. `most`: it stops soon after this many rows.
+  /// `paused` is called between steps with the duration of the last one; it throws to stop.
   public init(
     _ store: HubStore, _ plan: PurgePlan, at now: Int64, clock: Int64, deletes: Bool, most: Int = .max,
     paused: @escaping @Sendable (Duration) async throws -> Void
@@ -96,7 +96,7 @@ public struct Purge: Sendable {
     (self.deletes, self.most, self.paused) = (deletes, most, paused)
   }
 
-  /// `told`: rows that a step has deleted.
+  /// `told` gets the number of rows after each step that found any.
   public func run(_ told: @Sendable (PurgedTable, Int) -> Void = { _, _ in }) async throws -> Count {
     var count = Count()
     if let cutoff = cutoff(plan.messages, .messages) {
@@ -145,7 +145,7 @@ public struct Purge: Sendable {
     return value
   }
 
-  /// `find`: what is old behind that row.
+  /// `find` returns the old rows behind a row.
   private func steps(
     _ table: PurgedTable, _ count: inout Count, _ told: (PurgedTable, Int) -> Void,
     _ find: (_ after: Int64) async throws -> OldRows
@@ -181,7 +181,7 @@ public struct Purge: Sendable {
   }
 }
 
-/// Of what there is, how much a purge takes.
+/// The part of the existing rows that a purge takes.
 public struct PurgeShare: Sendable, Equatable {
   let name: String
   let rows: Int
@@ -193,7 +193,7 @@ public struct PurgeShare: Sendable, Equatable {
 }
 
 extension HubStore {
-  /// By the kinds of events, and of joined messages, in the order of their names. `gateway`: of its events.
+  /// The shares by kind of events, and of joined messages, in the order of their names. `gateway`: only its events.
   public func shares(of count: Purge.Count, gateway: String?) throws(HubDatabaseError) -> [PurgeShare] {
     var shares: [PurgeShare] = []
     for (kind, rows) in count.kinds.sorted(by: { $0.key < $1.key }) where rows > 0 {

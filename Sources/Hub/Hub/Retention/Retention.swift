@@ -2,11 +2,11 @@
 
 import TOML
 
-/// How long a hub keeps what gateways have sent: `[retention]` of hub.toml. Without it, for ever.
+/// How long a hub stores what gateways have sent: `[retention]` of hub.toml. Without it, for ever.
 public struct Retention: Sendable, Equatable {
-  /// Milliseconds by lane; what is absent is kept.
+  /// Milliseconds by lane; an absent lane is kept for ever.
   public var lanes: [EventBatch.Lane: Int64] = [:]
-  /// Milliseconds by kind, before the lane's; `nil`: this kind is kept.
+  /// Milliseconds by kind, which override the lane's; `nil`: this kind is kept for ever.
   public var kinds: [String: Int64?] = [:]
 
   public init() {}
@@ -27,7 +27,7 @@ public struct Retention: Sendable, Equatable {
     }
   }
 
-  /// What is to be deleted. Joined messages go with the messages that they are made of.
+  /// The rows to delete. Joined messages have the age limit of the messages that they are made from.
   public var plan: PurgePlan { PurgePlan(age: { self.age(of: $0) }, messages: age(of: "message")) }
 
   private static let never = "never"
@@ -71,7 +71,7 @@ public struct Age: Equatable, Sendable {
 }
 
 extension EventBatch.Lane {
-  /// The lane of a kind by docs/hub-protocol.md. Batches name theirs: this is only for what a hub keeps.
+  /// The lane of a kind by docs/hub-protocol.md. Batches name their lane: this one is only for retention.
   init(of kind: String) {
     switch kind {
     case "contact", "contact_removed", "advert", "telemetry", "node_status": self = .nodes

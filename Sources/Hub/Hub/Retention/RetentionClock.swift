@@ -8,29 +8,29 @@ import Timing
 struct PassedTime {
   /// Milliseconds since 1970.
   fileprivate(set) var elapsed: Int64
-  /// The same, if the clock is right that says how long the hub was away.
+  /// The same, if the clock's account of the hub's absence is right.
   fileprivate var possible: SteadyClock
-  /// Milliseconds since the machine's boot, at the last look.
+  /// Milliseconds since the machine's boot, at the last reading.
   fileprivate var uptime: Int64
 }
 
-/// By what a hub judges how old its data is: time that has surely passed, carried on over restarts in its database. A clock that is
-/// ahead, or that is set, makes nothing old.
+/// The clock by which a hub judges the age of its data: time that has surely passed, continued across restarts through its database. A clock that is
+/// ahead, or is set, makes nothing old.
 extension HubStore {
-  /// For so long a hub may have been away by its clock: more may be the clock.
+  /// The longest absence that counts by the clock: a longer one may be a wrong clock.
   static let longestAway: Int64 = 7 * 86_400_000
 
-  /// Milliseconds since 1970 that have surely come; never later than `now`, which this machine's clock shows. 0: nothing is known yet.
-  /// `trusts`: an operator says that the clock is right. `keeps`: the next start continues from there.
+  /// Milliseconds since 1970 that have surely come; never later than `now`, the machine's clock. 0: unknown yet. `trusts`: an operator says that the
+  /// clock is right. `keeps`: stores the time, so that the next start continues from it.
   ///
-  /// While the hub runs, the time since the machine's boot counts. The time that it was away counts where its clock and a gateway's
-  /// say so, and where its clock is further than it ever was.
+  /// While the hub runs, the time since the machine's boot counts. Its absence counts as far as both its clock and a gateway's show it, and only
+  /// where its clock is beyond its earlier readings.
   public func surelyPassed(
     at now: Int64, uptime: Int64 = LinuxClocks().sinceBoot, trusts: Bool = false, keeps: Bool = true
   ) throws(HubDatabaseError) -> Int64 {
     var kept: (elapsed: Int64, wall: Int64)?
     try database.each("SELECT elapsed, wall FROM steady_clock", []) { (row) throws(HubDatabaseError) in
-      // A hub of an older version counted from 1970 where it had no events yet.
+      // A hub of an older version counted from 1970 if it had no events yet.
       if row.integer(0) >= OldRows.earliest { kept = (row.integer(0), row.integer(1)) }
       return false
     }
@@ -45,7 +45,7 @@ extension HubStore {
     guard var time = passed else { return 0 }
     time.possible.look(trustedWall: now, uptime: uptime)
     let counted = time.elapsed + max(0, uptime - time.uptime)
-    // Another hub on this database may have been there for longer.
+    // Another hub on this database may have run for longer.
     let others = trusts ? 0 : kept?.elapsed ?? 0
     time.elapsed = max(counted, others, min(time.possible.elapsed, newest ?? 0))
     time.uptime = uptime
@@ -61,11 +61,11 @@ extension HubStore {
     return min(now, time.elapsed)
   }
 
-  /// No more are looked at, however many come from gateways without a clock.
+  /// Looks at a limited number of events, however many come from gateways without a clock.
   static let newestEvents =
     "SELECT at FROM (SELECT at, trusted FROM events ORDER BY id DESC LIMIT 1000) AS newest WHERE trusted = 1"
 
-  /// What gateways with a clock have said last; `nil`: nothing.
+  /// The latest time of events from gateways with a clock; `nil`: there is none.
   private func newestEvent(before now: Int64) throws(HubDatabaseError) -> Int64? {
     var newest: Int64?
     try database.every(Self.newestEvents) { row in
@@ -76,7 +76,7 @@ extension HubStore {
     return newest
   }
 
-  /// Why less is deleted than the clock would have it; `nil`: it is not.
+  /// Why less is deleted than by the clock; `nil`: the clock is fine.
   public static func clockTrouble(_ now: Int64, surely passed: Int64) -> String? {
     let days = (now - passed) / 86_400_000
     guard passed > 0, days >= 2 else { return nil }

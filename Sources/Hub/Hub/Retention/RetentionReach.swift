@@ -4,25 +4,25 @@ import FoundationEssentials
 import Glibc
 import SQLite
 
-/// How far `[retention]` has come with one part, so that no run goes much further than those before it: a clock that jumps, or a
-/// mistyped age, is no reason to delete a year at once.
+/// How far `[retention]` has deleted one part, so that no run goes much further than those before it: a clock that jumps, or a mistyped age, must not
+/// delete a year at once.
 ///
-/// In ordinary life each run goes on by the hour since the last one. Where up to `most` is to be made up for, it goes on by a `stride` a run. Where more
-/// waits, it keeps the pace of time, and the rest waits for an operator's word.
+/// Normally each run advances by the time since the last one. If up to `most` has to be caught up, it advances by a `stride` a run. If more waits, it
+/// advances with time, and the rest waits for an operator's decision.
 struct RetentionReach: Equatable, Sendable {
   static let stride: Int64 = 86_400_000
   static let most: Int64 = 8 * 86_400_000
 
-  /// The date up to which it has deleted, milliseconds since 1970.
+  /// The date up to which rows were deleted, milliseconds since 1970.
   var through: Int64
   /// When that was, by time that has surely passed.
   var at: Int64
-  /// Rows that wait for a word; since when, by the hub's clock (0: none do), and up to which date they are.
+  /// Rows that wait for an operator's decision; since when, by the hub's clock (0: none wait); and up to which date they are.
   var held: Int64 = 0
   var heldSince: Int64 = 0
   var heldThrough: Int64 = 0
 
-  /// More waits up to there than it makes up for by itself.
+  /// Whether more waits than it catches up by itself.
   func isFar(from cutoff: Int64) -> Bool { cutoff - through > Self.most }
 
   /// The date up to which a run deletes now.
@@ -32,12 +32,12 @@ struct RetentionReach: Equatable, Sendable {
   }
 }
 
-/// What waits for an operator's word.
+/// Rows that wait for an operator's decision.
 public struct HeldRetention: Equatable, Sendable {
-  /// At least so many.
+  /// At least this many.
   public var rows: Int64
   public var since: Int64
-  /// The dates of what waits; the first is about.
+  /// The dates of these rows; the first is approximate.
   public var first: Int64
   public var last: Int64
 
@@ -51,7 +51,7 @@ public struct HeldRetention: Equatable, Sendable {
     Date(timeIntervalSince1970: Double(milliseconds) / 1000).formatted(.iso8601.year().month().day())
   }
 
-  /// What to do about it.
+  /// What the operator can do.
   public static let remedy = """
     See whether the clock and `[retention]` are right. `meshpost-hub purge --retention --dry-run` shows what waits, and with `--yes` it goes.
     """
@@ -70,7 +70,7 @@ extension HubStore {
     return found
   }
 
-  /// Another hub on this database may have come further.
+  /// Stores the reaches; another hub on this database may have come further.
   func keep(_ reaches: [Purge.Part: RetentionReach]) throws(HubDatabaseError) {
     try database.transaction { () throws(HubDatabaseError) in
       for (part, reach) in reaches.sorted(by: { $0.key.name < $1.key.name }) {
@@ -86,7 +86,7 @@ extension HubStore {
     }
   }
 
-  /// The oldest date that a part has at any gateway; `nil`: none.
+  /// The oldest date of a part's rows at any gateway; `nil`: there is none.
   func oldest(_ part: Purge.Part, latest: Int64) throws(HubDatabaseError) -> Int64? {
     guard case .events(let kind) = part else {
       return try oldMessages(after: 0, before: .max, latest: latest, limit: 100).dates?.lowerBound
@@ -99,7 +99,7 @@ extension HubStore {
     return oldest
   }
 
-  /// All that `[retention]` wanted gone by then is gone, by an operator's word.
+  /// Notes that an operator has deleted all rows beyond `[retention]`.
   public func retentionIsDone(_ retention: Retention, at now: Int64) throws(HubDatabaseError) {
     var reaches = try retentionReaches()
     for part in reaches.keys {
