@@ -4,7 +4,7 @@ import Glibc
 import ServiceManager
 import TOML
 
-/// `[consume]`: where events are taken from a broker. Documented in deploy/hub.toml.
+/// `[consume]`: the broker to take events from. Documented in deploy/hub.toml.
 public struct ConsumeSettings: Sendable {
   /// Nodes of one cluster, tried in turn; at least one.
   public var urls: [String]
@@ -15,23 +15,23 @@ public struct ConsumeSettings: Sendable {
   public var key: String?
   public var clientID: String
   public var topics: [TopicPattern]
-  /// Of these: on which clients ask something of gateways, beside those that end with `/command`. No events come there.
+  /// Topics among `topics` on which clients send commands to gateways, besides those that end in `/command`. No events come there.
   public var commandTopics: [TopicPattern]
-  /// Name of the group of consumers that share the publications.
+  /// The name of the group of consumers that share the publications.
   public var group: String?
   /// `auto`, `5` or `3.1.1`.
   public var version: String
-  /// Publications that may be in hand, not yet on disk.
+  /// Most publications that may be unacknowledged.
   public var window: Int
-  /// Seconds that the broker keeps what comes for us while we are away.
+  /// Seconds for which the broker keeps the session while this program is away.
   public var session: Int64
   public var keepAlive: Int
   public var refusedFile: String
-  /// Gateways that the hub does not know and that may come a day, and how many there may be of all before none may.
+  /// Unknown gateways that are let in a day, and the number of all known gateways at which none is let in.
   public var newGateways: Int64
   public var mostGateways: Int64
 
-  /// `nil`: something in it is wrong, which is noted.
+  /// `nil`: a setting is wrong, which is noted.
   init?(_ table: inout TOMLReader) {
     let url = table.string("url")
     urls = table.optionalStrings("urls") ?? url.map { [$0] } ?? []
@@ -50,7 +50,7 @@ public struct ConsumeSettings: Sendable {
     topics = Self.topics("topics", default: ["meshpost/{gateway}/+"], &table)
     if topics.isEmpty, table.errors.isEmpty { table.note("topics", "1 to \(Self.mostTopics) topic filters") }
     commandTopics = Self.topics("command_topics", default: [], &table)
-    // What gateways publish by themselves would be passed over.
+    // The events that gateways publish there would be ignored.
     let (published, asked) = (topics.flatMap { $0.examples(KnownKinds.all.filter { $0 != "command" }) }, commandTopics)
     if let covered = published.first(where: { topic in asked.contains { $0.match(topic) != .elsewhere } }) {
       table.note(
@@ -88,7 +88,7 @@ public struct ConsumeSettings: Sendable {
     Credential.location(name, or: HubConfiguration.credentials)
   }
 
-  /// The first line of the file, which is read anew for each connection; `nil`: none is configured.
+  /// The first line of the file, which is read for each connection; `nil`: none is configured.
   public func password() throws(HubConfiguration.Failure) -> String? {
     guard let passwordFile else { return nil }
     let line = HubConfiguration.contents(of: passwordFile).split(whereSeparator: \.isNewline).first
@@ -98,6 +98,6 @@ public struct ConsumeSettings: Sendable {
     return line.trimmed
   }
 
-  /// Topic filters as the broker takes them.
+  /// Topic filters in the broker's syntax.
   public var filters: [String] { topics.map { (group.map { "$share/\($0)/" } ?? "") + $0.filter } }
 }

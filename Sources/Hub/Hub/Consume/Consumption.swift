@@ -4,23 +4,23 @@ import JSON
 import Synchronization
 import Timing
 
-/// Publications on their way into a hub's database. Whatever waits is one transaction; what cannot be stored is told apart from a
+/// Publications on their way into a hub's database. All that wait go into one transaction. An event that can never be stored is distinguished from a
 /// database that cannot store anything now.
 ///
-/// A gateway's position is not moved: that all before an event is here, too, no broker says. Source: docs/decisions/0019.
+/// A gateway's position stays as it is: no broker says whether all earlier events are stored, too. Source: docs/decisions/0019.
 public final class Consumption: Sendable {
-  /// What has become of publications since the start.
+  /// Results since the start.
   public struct Counts: Sendable, Equatable {
     public var publications = 0
-    /// Events that were not here.
+    /// New events.
     public var stored = 0
-    /// Events that were here already.
+    /// Events that were stored before.
     public var known = 0
-    /// Publications that are nothing for a hub, such as whether a gateway is online.
+    /// Publications without events, such as whether a gateway is online.
     public var passedOver = 0
-    /// Publications of which something could not be stored.
+    /// Publications of which some content could not be stored.
     public var refused = 0
-    /// Events that gateways say are missing.
+    /// Events that gateways report as missing.
     public var missing = 0
 
     public init() {}
@@ -36,7 +36,7 @@ public final class Consumption: Sendable {
   }
 
   private struct Item {
-    /// Index of the publication.
+    /// The index of the publication.
     let place: Int
     let gateway: String
     let epoch: String
@@ -49,11 +49,11 @@ public final class Consumption: Sendable {
     var failed: [(item: Item, error: HubDatabaseError)] = []
     /// Reasons, by publication.
     var refusals: [Int: String] = [:]
-    /// Of these, by gateways that are not let in.
+    /// Those of gateways that are not let in.
     var strangers: [Int: (gateway: String, reason: String)] = [:]
   }
 
-  /// Events of one transaction; a single publication may exceed it.
+  /// Most events of one transaction; a single publication may exceed it.
   private static let maxEvents = 2000
   private static let maxBytes = 2 << 20
 
@@ -80,7 +80,7 @@ public final class Consumption: Sendable {
     tellsRefused = configuration.alerts.rules.times[.gatewaysRefused] != nil
   }
 
-  /// Only for tests.
+  /// For tests only.
   init(
     _ store: HubStore, topics: [TopicPattern], commands: [TopicPattern] = [], refused: RefusedFile,
     newcomers: Newcomers = Newcomers(perDay: 1000, most: 10_000), log: @escaping HubLog.Write = HubLog.write
@@ -91,8 +91,8 @@ public final class Consumption: Sendable {
     tellsRefused = true
   }
 
-  /// Returns when each is on disk, or is nothing for a hub, or was refused for good and is in the file of those. Throws when that cannot be now:
-  /// then some may be stored, and all are to be given again.
+  /// Stores publications. When it returns, each is on disk, has no events, or was refused for good and is in the file of refused ones. Throws if that
+  /// is impossible now: some may be stored, and all have to be given again.
   public func keep(_ publications: [Publication]) async throws -> Counts {
     var work = Work()
     work.counts.publications = publications.count
@@ -115,7 +115,7 @@ public final class Consumption: Sendable {
       } catch {
         work.refusals[place] = error.reason
       }
-      // What was compressed is many times as large now.
+      // A compressed payload is many times as large now.
       if items.count >= Self.maxEvents || bytes >= Self.maxBytes {
         try await store(try await letIn(items, &work), &work)
         (items, bytes) = ([], 0)
@@ -132,7 +132,7 @@ public final class Consumption: Sendable {
     return work.counts
   }
 
-  /// Without events of gateways that are not here, where too many come that are not.
+  /// Leaves out events of unknown gateways that are not let in.
   private func letIn(_ items: [Item], _ work: inout Work) async throws(HubDatabaseError) -> [Item] {
     let asked = newcomers.withLock { $0.unknown(Set(items.map(\.gateway))) }
     guard !asked.isEmpty else { return items }
@@ -164,7 +164,7 @@ public final class Consumption: Sendable {
     return items.filter { refusals[$0.gateway] == nil }
   }
 
-  /// Of each gateway by its name: an honest new one must not vanish among those that somebody invents.
+  /// Names each refused gateway in the log: an honest new one must not vanish among invented ones.
   private func noteStrangers(_ work: Work) {
     for (gateway, all) in Dictionary(grouping: work.strangers.values, by: \.gateway) {
       let now = now
@@ -185,7 +185,7 @@ public final class Consumption: Sendable {
     try await store.tellRefusedGateways(telling.reason, telling.count, at: HubClock.now)
   }
 
-  /// All in one transaction; if that fails on what is in it, its halves, until only those are left that cannot be stored.
+  /// Stores all in one transaction. If an event makes it fail, the halves are tried, until only events are left that cannot be stored.
   private func store(_ items: [Item], _ work: inout Work) async throws(HubDatabaseError) {
     guard !items.isEmpty else { return }
     do throws(HubDatabaseError) {
@@ -201,8 +201,7 @@ public final class Consumption: Sendable {
     }
   }
 
-  /// A database that refuses one event for a reason of its own, and takes others, has something against that event. One that refuses all
-  /// may be set up wrong: then nothing is given up.
+  /// Refuses events that a database rejects while it accepts others. A database that rejects all may be misconfigured: then nothing is refused.
   private func judge(_ work: inout Work) throws {
     let takesOthers = work.counts.stored + work.counts.known > 0
     for (item, error) in work.failed {
@@ -215,18 +214,18 @@ public final class Consumption: Sendable {
     let body = item.event.body
     let (count, most) = (body["count"]?.count, body["at_most"]?.count)
     work.counts.missing = work.counts.missing.addingReportingOverflow(Int(clamping: count ?? most ?? 0)).partialValue
-    // Of a lost database nobody may know how many.
+    // After the loss of a database the number may be unknown.
     let lost = count.map { "\($0) events" } ?? most.map { "at most \($0) events" } ?? "nobody knows how many events"
     let reason = body["reason"]?.string?.prefix(40) ?? "?"
     gaps.say("gateway \(item.gateway) has lost, before event \(item.event.seq): \(lost) (\(reason))")
   }
 
-  /// One of each epoch, in the order of seq: brokers may turn publications round.
+  /// One batch for each epoch, in the order of seq: brokers may change the order of publications.
   private func batches(_ items: [Item]) -> [PreparedBatch] {
     var epochs: [GatewayEpoch: [Item]] = [:]
     for item in items { epochs[GatewayEpoch(gateway: item.gateway, epoch: item.epoch), default: []].append(item) }
     return epochs.sorted { ($0.key.gateway, $0.key.epoch) < ($1.key.gateway, $1.key.epoch) }.flatMap { epoch, items in
-      // Those that had their numbers in an epoch before are looked for there.
+      // Events with numbers of an earlier epoch are looked for there.
       Dictionary(grouping: items, by: \.before).map { before, items in
         var batch = PreparedBatch(
           items.map(\.event).sorted { $0.seq < $1.seq }, of: epoch.epoch, in: nil, from: epoch.gateway, after: nil,

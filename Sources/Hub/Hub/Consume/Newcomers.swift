@@ -2,19 +2,19 @@
 
 import Timing
 
-/// Gateways that a hub does not know and that come by a broker: whoever may publish there can invent any number of them. Pure.
+/// Limits unknown gateways that come through a broker: whoever may publish there can invent any number of them. Pure.
 struct Newcomers {
-  /// So many that are here are remembered, so that the database need not be asked each time.
+  /// Known gateways that are remembered, to save queries.
   private static let mostRemembered = 4096
 
-  /// Of all that are here, with those that came by another way.
+  /// The limit of all known gateways, including those that came by other ways.
   let most: Int64
   let perDay: Int64
   private var ration: Ration
   private var here: Set<String> = []
   private var (untold, reason) = (0, "")
   private var tellings = Ration(most: 1, oneIn: .seconds(60))
-  /// Publications that were refused, by gateways that were named; begun anew when so many are.
+  /// Refused publications of the gateways that the log has named; beyond `mostRefused` gateways all are forgotten.
   private var refused: [String: Int] = [:]
   private var namings = Ration(most: 64, oneIn: .seconds(1))
   private static let mostRefused = 1024
@@ -24,7 +24,7 @@ struct Newcomers {
     ration = Ration(most: perDay, oneIn: .seconds(86_400) / Int(perDay))
   }
 
-  /// Those of which the database has to be asked.
+  /// The gateways for which the database has to be asked.
   func unknown(_ gateways: Set<String>) -> Set<String> { gateways.subtracting(here) }
 
   mutating func areHere(_ gateways: some Sequence<String>) {
@@ -34,7 +34,7 @@ struct Newcomers {
     }
   }
 
-  /// `nil`: it is let in. `count`: of gateways that are here.
+  /// Why a gateway is refused; `nil`: it is let in. `count`: the number of known gateways.
   mutating func refusal(_ gateway: String, count: Int64, now: MonotonicTime) -> String? {
     guard count < most else {
       return "the hub knows \(count) gateways, and no more than \(most) come by a broker (consume.max_gateways)"
@@ -42,13 +42,13 @@ struct Newcomers {
     guard ration.take(at: now) else {
       return "more than \(perDay) new gateways a day come by the broker (consume.new_gateways_per_day)"
     }
-    // If it cannot be stored now, it is not counted once more.
+    // A second attempt after a failure of the database does not count again.
     areHere([gateway])
     return nil
   }
 
-  /// So many of its publications were refused. True: it is to be named, once, and not too many in a minute. Whom nobody has named yet has its turn with
-  /// a later publication.
+  /// Counts refused publications. `true`: the log should name the gateway, once, and not too many gateways a second. One that is not named now has
+  /// its turn with a later publication.
   mutating func wasRefused(_ gateway: String, publications: Int, now: MonotonicTime) -> Bool {
     if refused[gateway] != nil {
       refused[gateway, default: 0] += publications
@@ -60,10 +60,10 @@ struct Newcomers {
     return true
   }
 
-  /// It is let in: how many of its publications, at least, were not taken before.
+  /// Lets a gateway in; returns how many of its publications, at least, were refused before.
   mutating func letIn(_ gateway: String) -> Int { refused.removeValue(forKey: gateway) ?? 0 }
 
-  /// How many publications are to be told of as refused, and why; `nil`: none now.
+  /// The number of refused publications to report, and the reason; `nil`: nothing to report now.
   mutating func telling(_ refused: Int = 0, _ reason: String? = nil, now: MonotonicTime) -> (
     count: Int, reason: String
   )? {
@@ -76,7 +76,7 @@ struct Newcomers {
 }
 
 extension HubStore {
-  /// Which of these are here, and how many gateways are.
+  /// The known ones among these gateways, and the number of all known gateways.
   func known(_ gateways: Set<String>) throws(HubDatabaseError) -> (here: Set<String>, count: Int64) {
     var (here, count): (Set<String>, Int64) = ([], 0)
     try database.read([

@@ -3,11 +3,11 @@
 import Deflate
 import JSON
 
-/// Something that was published to a broker, and what it means to a hub: pure, total. Source: docs/mqtt.md.
+/// A publication of a broker, and the events in it: pure, total. Source: docs/mqtt.md.
 public struct Publication: Sendable, Equatable {
-  /// A payload, compressed or not, is at most so large.
+  /// The largest payload, compressed or not.
   public static let maxBytes = 2 << 20
-  /// What a compact payload begins with; no JSON does.
+  /// The first byte of a compact payload; JSON never begins with it.
   private static let compactMark: UInt8 = 1
 
   public var topic: String
@@ -19,33 +19,33 @@ public struct Publication: Sendable, Equatable {
   struct Events: Equatable {
     var gateway: String
     var epoch: String
-    /// The epoch in which they had their numbers before.
+    /// The epoch in which the events got their numbers.
     var before: String?
     var events: [HubEvent]
     /// Bytes of the events' uncompressed JSON.
     var bytes: Int
   }
 
-  /// Why it can never be stored. It is not worth a second try.
+  /// Why the publication can never be stored: a second attempt is useless.
   struct Refusal: Error, Equatable {
     let reason: String
   }
 
-  /// `nil`: nothing for a hub, such as whether a gateway is online, commands and their answers. `patterns`: of the topics that are
-  /// consumed; the first that fits says whose the topic is. `commands`: those on which clients ask; `isAsked`: somebody does on another one.
+  /// The events of a publication. `nil`: it has none: it is a command or its answer, or says whether a gateway is online. `patterns`: the consumed
+  /// topics; the first match names the gateway. `commands`: topics for commands; `isAsked` is called for a command on another topic.
   func meaning(
     _ patterns: [TopicPattern], commands: [TopicPattern] = [], isAsked: () -> Void = {}
   ) throws(Refusal) -> Events? {
     if isForCommands || commands.contains(where: { $0.match(topic) != .elsewhere }) { return nil }
     let (json, bytes) = try content()
     guard json.fields != nil else { throw Refusal(reason: "no JSON object") }
-    // No event has this beside its identity.
+    // No event has this field beside its identity.
     if json["command"]?.string != nil {
       isAsked()
       return nil
     }
     guard json["seq"] != nil || json["events"] != nil else {
-      // Besides events gateways publish these; a last will may come at any time.
+      // Gateways publish these, too; a last will may come at any time.
       if json["status"]?.string != nil || json["ok"]?.bool != nil { return nil }
       throw Refusal(reason: "neither seq nor events: a template of its own has no identity that a hub could tell it by")
     }
@@ -56,7 +56,8 @@ public struct Publication: Sendable, Equatable {
     return try Self.events(json, of: gateway, bytes)
   }
 
-  /// What clients ask of a gateway comes there. Who may ask does not speak for the gateway: it would end commands as done, and take numbers.
+  /// Clients send commands on such a topic. Somebody who may send commands must not write events of the gateway: they could end commands as done, and
+  /// use up numbers.
   private var isForCommands: Bool {
     topic.utf8.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false).last?
       .elementsEqual("command".utf8) ?? false
@@ -82,7 +83,7 @@ public struct Publication: Sendable, Equatable {
     }
   }
 
-  /// Who may publish to a gateway's topics speaks for that gateway, and for no other.
+  /// A client that may publish on a gateway's topics may write that gateway's events, and no others.
   private func check(_ gateway: String, _ patterns: [TopicPattern]) throws(Refusal) {
     for pattern in patterns {
       switch pattern.match(topic) {

@@ -4,8 +4,8 @@ import Glibc
 import JSON
 import Synchronization
 
-/// Publications that cannot be stored, for people to look at: a JSON object a line, with the payload in hex. When it has grown to its bound it is
-/// renamed to `….1`, and a new one begins: at most twice the bound is on the disk.
+/// Publications that cannot be stored, for people to look at: a JSON object a line, with the payload in hex. At its limit the file is renamed to
+/// `….1`, and a new one begins: the disk has at most twice the limit.
 final class RefusedFile: Sendable {
   static let maxBytes = 4 << 20
   private static let maxPayload = 64 << 10
@@ -16,7 +16,7 @@ final class RefusedFile: Sendable {
 
   init(location: String, bound: Int = RefusedFile.maxBytes) { (self.location, self.bound) = (location, bound) }
 
-  /// Returns when the line is on disk. It must be: whoever calls is about to let the broker forget the publication.
+  /// Returns when the line is on disk. The caller then lets the broker forget the publication.
   func append(_ publication: Publication, reason: String, at now: Int64) throws(HubDatabaseError) {
     let line =
       JSONWriter.object { json in
@@ -30,7 +30,7 @@ final class RefusedFile: Sendable {
     if let failure { throw HubDatabaseError(kind: .unavailable, message: "\(location): \(failure)") }
   }
 
-  /// `nil`: it is on disk.
+  /// The error; `nil`: the line is on disk.
   private func write(_ line: [UInt8]) -> String? {
     var facts = stat()
     if stat(location, &facts) == 0, Int(facts.st_size) + line.count > bound, rename(location, location + ".1") != 0 {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 
-/// Which topics are consumed, and which level of them names the gateway: pure.
+/// A topic filter for consumed topics, one level of which may name the gateway: pure.
 ///
-/// A topic filter of MQTT in which one level may be `{gateway}`: a broker's access control list lets each gateway publish under its own
-/// name, and what is published there may be that gateway's alone.
+/// It is an MQTT topic filter in which one level may be `{gateway}`. A broker's access control list lets each gateway publish under its own name, so
+/// a publication there can be of that gateway only.
 public struct TopicPattern: Sendable, Equatable {
   private enum Level: Equatable {
     case name([UInt8])
@@ -20,7 +20,7 @@ public struct TopicPattern: Sendable, Equatable {
   /// The pattern as a broker's topic filter.
   public let filter: String
 
-  /// `nil`: no topic filter, `{gateway}` twice, or a shared one (`$share/…`), which has a key of its own.
+  /// `nil`: it is no topic filter, has `{gateway}` twice, or is shared (`$share/…`), for which there is a key of its own.
   public init?(_ text: String) {
     let parts = text.utf8.split(separator: Self.separator, omittingEmptySubsequences: false).map(Array.init)
     guard !text.isEmpty, text.utf8.count <= Self.most, !text.utf8.contains(0), text.utf8.first != UInt8(ascii: "$")
@@ -42,17 +42,17 @@ public struct TopicPattern: Sendable, Equatable {
     filter = text.replacing("{gateway}", with: "+")
   }
 
-  /// Whether topics say whose they are.
+  /// Whether its topics name their gateways.
   public var namesGateways: Bool { levels.contains(.gateway) }
 
-  /// What a topic says of whose it is.
+  /// Whose events may come on a topic.
   enum Match: Equatable {
     case elsewhere
     case anybody
     case gateway(String)
   }
 
-  /// Topics of it as gateways publish events to by themselves: `{gateway}/{kind}`.
+  /// Topics of this pattern on which gateways publish events of these kinds: `{gateway}/{kind}`.
   func examples(_ kinds: some Sequence<String>) -> [String] {
     func word(_ level: Level) -> String {
       if case .name(let name) = level { String(decoding: name, as: UTF8.self) } else { "hill" }
