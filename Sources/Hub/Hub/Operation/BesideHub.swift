@@ -3,7 +3,7 @@
 import Glibc
 
 extension HubStore {
-  /// A hub's database for a command beside the hub, which may be serving. It is neither made nor upgraded.
+  /// Opens a hub's database for a command beside the hub, which may be serving. It neither creates nor upgrades tables.
   public static func beside(_ configuration: HubConfiguration, writes: Bool) throws -> HubStore {
     if isServer(configuration.location) {
       let database = try PostgresHubDatabase(
@@ -25,7 +25,7 @@ extension PostgresHubDatabase {
 }
 
 extension HubSchema {
-  /// Commands beside a hub neither make its tables nor upgrade them.
+  /// Throws unless the tables have this program's version: commands beside a hub neither create nor upgrade them.
   static func require(_ version: Int64) throws(HubDatabaseError) {
     let own = Int64(newest)
     guard version != own else { return }

@@ -4,20 +4,20 @@ import FoundationEssentials
 import Glibc
 import SQLite
 
-/// A copy of a hub's database while the hub serves: of one moment, looked through, and for its owner alone.
+/// Copies a hub's database while the hub serves: a verified snapshot, which only its owner can read.
 public enum HubBackup {
   public struct Failure: Error, CustomStringConvertible {
-    /// The copy cannot be made there; else something with the database.
+    /// The copy cannot be written there; otherwise the database failed.
     public let isPlace: Bool
     public let description: String
 
     init(_ description: String, isPlace: Bool = false) { (self.description, self.isPlace) = (description, isPlace) }
   }
 
-  /// Pages that are copied at once: 4 MiB of a hub's.
+  /// Pages of one step: 4 MiB of a hub's database.
   private static let step: Int32 = 4096
 
-  /// Returns the copy's size in bytes. An existing file stays as it is. `patience`: of PostgreSQL, how long nothing more may come.
+  /// Returns the copy's size in bytes. An existing file is not replaced. `patience`: for PostgreSQL, how long the dump may not grow.
   public static func make(
     of configuration: HubConfiguration, to target: String, patience: Duration
   ) throws -> Int64 {
@@ -47,7 +47,7 @@ public enum HubBackup {
     let source = try Database(location: location)
     try source.execute("PRAGMA busy_timeout = 5000; PRAGMA query_only = ON")
     try HubSchema.require(Int64(try source.schemaVersion()))
-    // The snapshot lasts to the end: without it the copy would begin again after each commit of the hub.
+    // The snapshot lasts to the end: otherwise the copy would begin again after each commit of the hub.
     try source.execute("BEGIN")
     let gateways = try source.value("SELECT count(*) FROM gateways")
     let events = try source.value("SELECT max(id) FROM events")
@@ -66,7 +66,7 @@ public enum HubBackup {
     else { throw Failure("the copy is not what was copied") }
   }
 
-  /// On disk before it has its name; never in place of another.
+  /// Gives the copy its name once it is on disk; never replaces another file.
   private static func publish(_ part: String, as target: String) throws -> Int64 {
     func failed(_ what: String) -> Failure {
       Failure("\(what): \(String(cString: strerror(errno)))", isPlace: true)
@@ -75,7 +75,7 @@ public enum HubBackup {
     try sync(part)
     if link(part, target) != 0 {
       guard errno == EPERM || errno == ENOTSUP || errno == ENOSYS else { throw failed(target) }
-      // A file system without links.
+      // A file system without hard links.
       guard access(target, F_OK) != 0 else { throw Failure("\(target) exists already", isPlace: true) }
       guard rename(part, target) == 0 else { throw failed(target) }
     }

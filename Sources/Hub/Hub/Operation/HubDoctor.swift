@@ -4,7 +4,7 @@ import CLinux
 import FoundationEssentials
 import Glibc
 
-/// Looks at a hub's configuration, database and machine, beside the hub.
+/// Checks a hub's configuration, database and machine, beside the hub.
 public struct HubDoctor: Sendable {
   private let configuration: HubConfiguration
 
@@ -74,7 +74,7 @@ public struct HubDoctor: Sendable {
     return found
   }
 
-  /// Tokens that were in use before each belonged to one gateway.
+  /// Tokens that several gateways share, from before tokens were bound to one.
   private func shared(_ bindings: [TokenBinding]) -> [HubFinding] {
     let access = HubAccess(configuration.tokens)
     access.load(bindings)
@@ -133,7 +133,7 @@ public struct HubDoctor: Sendable {
 }
 
 extension HubStore {
-  // MARK: What is deleted by its age
+  // MARK: Ages
 
   fileprivate func examineAges() throws(HubDatabaseError) -> [HubFinding] {
     var found: [HubFinding] = []
@@ -149,7 +149,7 @@ extension HubStore {
 
   // MARK: An SQLite file
 
-  /// A log of so many bytes is one that cannot be copied back: something reads for very long.
+  /// A larger log cannot be copied back: a reader holds it for very long.
   private static let longLog: Int64 = 256 << 20
 
   fileprivate func examineFile(_ location: String) throws(HubDatabaseError) -> [HubFinding] {
@@ -229,13 +229,13 @@ extension HubStore {
     let used = try number("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'")
     let most = try number("SELECT current_setting('max_connections')::bigint")
     let words = "\(used) of \(most) connections of the server are in use"
-    // A hub has nine at most.
+    // A hub has nine, and with `[retention]` ten.
     return most - used < 10
       ? HubFinding("connections", .warning, words, "Raise max_connections of the server, or end what holds them.")
       : HubFinding("connections", .ok, words)
   }
 
-  /// Transactions that write hold up who reads joined messages. Source: decision 0018.
+  /// Writing transactions hold up readers of joined messages. Source: decision 0018.
   private func oldestTransaction() throws(HubDatabaseError) -> HubFinding {
     let oldest = try database.first(
       """

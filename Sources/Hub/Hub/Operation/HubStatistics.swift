@@ -5,11 +5,11 @@ import Glibc
 import JSON
 import SQLite
 
-/// What a hub's database holds.
+/// Figures of a hub's database.
 public struct HubStatistics: Sendable {
   public struct Table: Sendable {
     public var name: String
-    /// `nil`: not counted. On PostgreSQL about, as of its last look.
+    /// `nil`: not counted. On PostgreSQL an estimate of its last analysis.
     public var rows: Int64?
     /// Bytes with indexes; `nil`: not measured.
     public var bytes: Int64?
@@ -35,16 +35,16 @@ public struct HubStatistics: Sendable {
   /// Bytes in the file that new rows can use; `nil` on PostgreSQL.
   public var freeBytes: Int64?
   public var gateways: Int64
-  /// Taken since the beginning, those that have been deleted included.
+  /// All events since the beginning, including deleted ones.
   public var eventsTaken: Int64
   public var waitingCommands: Int64
   public var tables: [Table]
-  /// The oldest event by time of arrival.
+  /// The events that arrived first and last.
   public var oldest: Moment?
   public var newest: Moment?
   /// `nil`: not counted.
   public var days: [Day]?
-  /// Gateways with the most events.
+  /// The gateways with the most events.
   public var top: [HubStore.Gateway]
 
   public var json: [UInt8] {
@@ -95,11 +95,11 @@ public struct HubStatistics: Sendable {
 }
 
 extension HubStore {
-  /// Files that are larger than this are not read through to count rows and measure tables, unless asked for.
+  /// Larger files are not read through to count rows and measure tables, unless asked for.
   private static let readThrough: Int64 = 2 << 30
   private static let shownDays: Int64 = 7
 
-  /// `isFull`: rows and tables' sizes also of a large SQLite file, all of which is read for that. `now`: milliseconds since 1970.
+  /// `isFull`: counts rows and measures tables also in a large SQLite file, which reads all of it. `now`: milliseconds since 1970.
   public func statistics(isServer: Bool, isFull: Bool, top: Int, now: Int64) throws(HubDatabaseError) -> HubStatistics {
     let bytes = try number(
       isServer
@@ -159,7 +159,7 @@ extension HubStore {
     return tables.sorted { ($0.bytes ?? 0, $1.name) > ($1.bytes ?? 0, $0.name) }
   }
 
-  /// By the gateways' clocks, as far as they are trusted. All events are looked at: one that was away for a month brings it all today.
+  /// By the gateways' clocks, as far as they are trusted. It looks at all events: a gateway that was away for a month sends all of it today.
   private func days(_ now: Int64) throws(HubDatabaseError) -> [HubStatistics.Day] {
     let day: Int64 = 86_400_000
     let start = (now / day - Self.shownDays + 1) * day

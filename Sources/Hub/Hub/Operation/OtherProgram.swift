@@ -2,14 +2,15 @@
 
 import EventLoop
 
-/// Another program, run to its end by a command that has nothing else to do.
+/// Runs another program to its end, for a command that has nothing else to do.
 public enum OtherProgram {
-  /// Pause between two looks at whether it may go on.
+  /// Pause between two calls of `mayGoOn`.
   private static let pause: Duration = .milliseconds(100)
   /// Bytes of its output, and of its errors, that are kept.
   private static let maxOutput = 64 << 20
 
-  /// Blocks until it has ended. `mayGoOn`: asked again and again; `nil`: it was not allowed to. Throws `SystemError` if it cannot be started.
+  /// Blocks until the program has ended. `mayGoOn` is called again and again, and ends it with `false`; the result is then `nil`. Throws
+  /// `SystemError` if it cannot be started.
   public static func run(
     _ arguments: [String], environment: [String: String], while mayGoOn: @escaping () -> Bool = { true }
   ) throws -> ChildProcess.Exit? {

@@ -4,18 +4,18 @@ import CPostgres
 import FoundationEssentials
 import Glibc
 
-/// A dump by PostgreSQL's own `pg_dump`, of one moment, while the server is used.
+/// A dump by PostgreSQL's own `pg_dump`: a snapshot, while the server is used.
 struct PostgresDump {
   private let address: String
   private let password: String?
   private let patience: Duration
 
-  /// Seconds for a connection where the address says nothing of it, as the hub's own.
+  /// Seconds for a connection if the address does not set them, as for the hub's own.
   private static let connectLimit = "5"
 
-  /// `patience`: without a byte more for so long a tool is ended. However large a database is, its dump grows.
+  /// `patience`: a dump that does not grow for this long is ended. However large a database is, its dump grows.
   ///
-  /// The password, also one within the address, goes by the environment: arguments are everybody's to read.
+  /// The password, also one within the address, goes through the environment: everybody can read arguments.
   init(address: String, password: String?, patience: Duration) throws {
     var message: UnsafeMutablePointer<CChar>?
     guard let options = PQconninfoParse(address, &message) else {
@@ -42,9 +42,9 @@ struct PostgresDump {
     value.replacing("\\", with: "\\\\").replacing("'", with: "\\'")
   }
 
-  /// Looked through afterwards: `pg_restore` finds the hub's tables in it.
+  /// Makes the dump, and verifies that `pg_restore` finds the hub's tables in it.
   func make(at location: String) throws {
-    // In this process: nothing else makes files meanwhile.
+    // For the whole process: nothing else creates files meanwhile.
     let before = umask(0o077)
     defer { umask(before) }
     guard let dump = Self.tool("pg_dump"), let restore = Self.tool("pg_restore") else {
@@ -60,17 +60,17 @@ struct PostgresDump {
     }
   }
 
-  /// On the path, or where Debian keeps those of each version: the newest.
+  /// The tool in the newest of Debian's folders for versions, or on the path.
   private static func tool(_ name: String) -> String? {
     let path = getenv("PATH").map { String(cString: $0) } ?? "/usr/bin"
     let root = "/usr/lib/postgresql"
-    // `try?`: no such folder, no versions.
+    // `try?`: without the folder there are no versions.
     let versions = ((try? FileManager.default.contentsOfDirectory(atPath: root)) ?? []).compactMap { Int($0) }.sorted()
     let places = versions.reversed().map { "\(root)/\($0)/bin" } + path.split(separator: ":").map(String.init)
     return places.map { "\($0)/\(name)" }.first { access($0, X_OK) == 0 }
   }
 
-  /// What it prints. `growing`: the file that it writes; without one it must have ended within `patience`.
+  /// Returns the output. `growing`: the file that the tool writes; without one the tool has to end within `patience`.
   private func run(_ tool: String, _ arguments: [String], growing: String? = nil) throws -> String {
     let name = URL(filePath: tool).lastPathComponent
     var environment = ProcessInfo.processInfo.environment
@@ -93,7 +93,7 @@ struct PostgresDump {
     return String(decoding: exit.output, as: UTF8.self)
   }
 
-  /// 0: it is not there yet.
+  /// 0: the file does not exist yet.
   private static func bytes(_ file: String) -> Int64 {
     var facts = stat()
     return stat(file, &facts) == 0 ? Int64(facts.st_size) : 0
