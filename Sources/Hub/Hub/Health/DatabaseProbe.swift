@@ -2,16 +2,15 @@
 
 import Synchronization
 
-/// Whether the database answers, asked every few seconds on a connection of its own.
+/// Tests every few seconds whether the database answers, on a connection of its own.
 ///
-/// One question is under way at a time, whatever becomes of it: whoever wants to know gets what is known at once, and a thousand who ask do
-/// not wait for a database that hangs.
+/// One query is in flight at a time, and callers get the last result at once: a thousand callers do not wait for a database that hangs.
 final class DatabaseProbe: Sendable {
   static let interval: Duration = .seconds(2)
-  /// Since the last answer: one question and its pause, and as long again for one that is slow.
+  /// Since the last answer: one query and its pause, and as long again for a slow one.
   static let patience: Duration = .seconds(6)
 
-  /// Why a hub is of no use now: words of docs/observability.md.
+  /// Why a hub is not ready: the words of docs/observability.md.
   enum Lack: String {
     /// The first answer has not come yet.
     case starting
@@ -21,13 +20,13 @@ final class DatabaseProbe: Sendable {
     case silent = "database_silent"
     /// The database is a standby.
     case readOnly = "database_read_only"
-    /// A newer hub has upgraded its tables. It stays so.
+    /// A newer hub has upgraded the tables. This is final.
     case outdated = "database_newer"
-    /// The file was removed or replaced: it answers, and what it takes is lost at the end.
+    /// The file was removed or replaced: it answers, but its new rows are lost when the hub ends.
     case lost = "database_lost"
   }
 
-  /// What is in the database, as counted now and then.
+  /// Counts of the database, made now and then.
   struct Census: Equatable {
     var gateways: Int64
     var waitingCommands: Int64
@@ -47,17 +46,17 @@ final class DatabaseProbe: Sendable {
   private let file: OpenedFile?
   private let state = Mutex(State())
 
-  /// `question`: SQL for 1 where nothing can be written, else 0. `version`: for the version of the tables. `file`: of a database that is one.
+  /// `question`: SQL for 1 if nothing can be written, otherwise 0. `version`: SQL for the version of the tables. `file`: of an SQLite database.
   init(_ store: HubStore, question: String, version: String, file: OpenedFile? = nil) {
     (self.store, self.question, self.version, self.file) = (store, question, version, file)
   }
 
-  /// What to do where the file is lost.
+  /// The message for a lost file.
   static let lostFile =
     "the database file was removed or replaced: what the hub takes now is lost when it ends. End the hub, put the file or a backup back, and "
     + "start it: gateways send again what they still have"
 
-  /// Whether the file is lost, as it is now.
+  /// Whether the file is lost at this moment.
   var isLost: Bool { file?.isElsewhere ?? false }
 
   var now: State { state.withLock { $0 } }
@@ -70,7 +69,7 @@ final class DatabaseProbe: Sendable {
     return now - answered > Self.patience ? .silent : nil
   }
 
-  /// Asks until it is cancelled. True: until a newer hub has upgraded the tables.
+  /// Asks until cancelled. `true`: it stopped because a newer hub has upgraded the tables.
   func run() async -> Bool {
     var counted: (at: ContinuousClock.Instant, pause: Duration)?
     while !Task.isCancelled {
@@ -79,7 +78,7 @@ final class DatabaseProbe: Sendable {
       if now.failure == nil, counted.map({ .now - $0.at > $0.pause }) ?? true {
         let begun = ContinuousClock.now
         await count()
-        // Counting takes at most a hundredth of the time, however much there is.
+        // Counting takes at most a hundredth of the time, however many rows there are.
         counted = (.now, max(.seconds(60), (ContinuousClock.now - begun) * 100))
       }
       // `try?`: cancelled while it sleeps.
@@ -108,7 +107,7 @@ final class DatabaseProbe: Sendable {
       if before != nil, !isReadOnly { HubLog.write(.notice, "the database answers again") }
       if before != .readOnly, isReadOnly { HubLog.write(.error, "the database takes no writes: it is a standby") }
     } catch {
-      // What waited for its whole time is silent, not gone.
+      // After the whole time without an answer the database is silent, not down.
       let before = state.withLock { state in
         defer { state.failure = .now - begun > Self.patience ? .silent : .down }
         return state.failure
@@ -124,13 +123,13 @@ final class DatabaseProbe: Sendable {
         waitingCommands: try await store.number("SELECT count(*) FROM commands WHERE state = 'queued'"))
       state.withLock { $0.census = census }
     } catch {
-      // The next question tells what is wrong.
+      // The next query reports the error.
       state.withLock { $0.census = nil }
     }
   }
 }
 
 extension HubStore {
-  /// The first column of the only row; 0 without one.
+  /// The first column of the only row; 0 without a row.
   func number(_ sql: String) throws(HubDatabaseError) -> Int64 { try database.first(sql) { $0.integer(0) } ?? 0 }
 }

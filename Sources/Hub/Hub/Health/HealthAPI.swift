@@ -7,9 +7,9 @@ import JSON
 import PrometheusText
 import Release
 
-/// How the hub is: for load balancers and for Prometheus.
+/// The state of the hub, for load balancers and for Prometheus.
 extension HubAPI {
-  /// Answers from what is known, at once, whatever the database does.
+  /// Answers at once from the last results, whatever the database does.
   func ready() -> Response {
     let lack = stores.probe.lack()
     let body = JSONWriter.object { json in

@@ -3,20 +3,20 @@
 import Deflate
 import Synchronization
 
-/// What the hub counts of itself since its start. Labels come from lists of ours, never from outside: there are as many series with ten thousand
-/// gateways as with one. The names in `/metrics` are promised in docs/observability.md.
+/// Counters since the hub's start. Label values are constants, and never come from outside: ten thousand gateways make as many series as one. The
+/// names in `/metrics` are promised in docs/observability.md.
 final class HubMetrics: Sendable {
-  /// Why a request, or a batch, has to come again later.
+  /// Why a request or a batch has to be retried later.
   enum Busy: String, CaseIterable {
-    /// The gateway sends more than its limits allow.
+    /// The gateway exceeds its rate limit.
     case rate
     /// Too much waits for the database, of this gateway or of all.
     case queue
-    /// The database is not there, or cannot write.
+    /// The database is unavailable, or cannot write.
     case database
-    /// Large requests use all the memory that they may.
+    /// Large requests use all of the memory that they may.
     case memory
-    /// The holder of the token has too many connections.
+    /// The token's holder has too many connections.
     case connections
   }
 
@@ -31,7 +31,7 @@ final class HubMetrics: Sendable {
     }
   }
 
-  /// How many values lie between bounds, and their sum.
+  /// The numbers of values between bounds, and their sum.
   struct Histogram: Equatable {
     let bounds: [Double]
     private(set) var counts: [Int]
@@ -89,7 +89,7 @@ final class HubMetrics: Sendable {
   func wasSlow() { counts.withLock { $0.slow += 1 } }
   func purged(_ rows: Int, of table: PurgedTable) { counts.withLock { $0.purged[table.rawValue, default: 0] += rows } }
 
-  /// A group of batches, of which some may have been left out, is on disk.
+  /// Counts a transaction of batches, some of which may have been left out.
   func committed(_ batches: [PreparedBatch], _ answers: [HubStore.IngestAnswer], within time: Duration) {
     counts.withLock { counts in
       counts.commitSeconds.add(time.seconds)
@@ -106,7 +106,7 @@ final class HubMetrics: Sendable {
         }
         counts.batches[batch.lane, default: 0] += 1
         counts.events[batch.lane, default: 0] += batch.events.count
-        // A clock that is not set says nothing; one that is ahead, less than nothing.
+        // Without a trusted clock the delay is unknown.
         if let last = batch.events.last?.event, last.trusted {
           let delay = Double(max(0, batch.at - last.at)) / 1000 + time.seconds
           counts.delays[batch.lane, default: Self.delays].add(delay)
@@ -117,7 +117,7 @@ final class HubMetrics: Sendable {
 
   func failed(_ kind: HubDatabaseError.Kind) { counts.withLock { $0.failedCommits[kind, default: 0] += 1 } }
 
-  /// A second, a minute, an hour, a day: how far behind gateways are.
+  /// A second to a day: how far behind gateways are.
   private static let delays = Histogram([1, 10, 60, 600, 3600, 86_400])
 }
 

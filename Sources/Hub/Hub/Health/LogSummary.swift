@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-/// What happened, in one line a minute: a fleet that connects again would fill the journal with a line for each link.
+/// Logs one line a minute: a line for each link would fill the journal when a fleet reconnects.
 struct LogSummary: Sendable {
   private static let interval: Duration = .seconds(60)
 
@@ -16,7 +16,7 @@ struct LogSummary: Sendable {
     }
   }
 
-  /// `nil`: nothing that is worth a line.
+  /// `nil`: nothing is worth a line.
   static func words(_ now: HubMetrics.Counts, since before: HubMetrics.Counts) -> String? {
     func sum<Key>(_ table: [Key: Int]) -> Int { table.values.reduce(0, +) }
     let (open, opened) = (sum(now.links), now.linksOpened - before.linksOpened)
