@@ -33,22 +33,22 @@ final class UndecidedConnection: ChannelInboundHandler, RemovableChannelHandler 
   }
 }
 
-/// Passes only valid link requests to the upgrade. NIO closes other upgrades without an answer; without the upgrade headers
-/// they are normal requests, and the HTTP answer states the error: the token, or that a WebSocket is required.
+/// Lets only valid link requests through to the upgrade. NIO closes other upgrades without an answer. Without the upgrade headers they are normal
+/// requests, and the HTTP answer states the error: the token, or that a WebSocket is required.
 ///
-/// It also answers what is no HTTP: without a request nobody else does. Behind the first request Hummingbird answers it.
+/// It also answers a first request that is not HTTP, since no other handler does. Hummingbird answers later ones.
 final class LinkGate: ChannelInboundHandler, RemovableChannelHandler {
   typealias InboundIn = HTTPServerRequestPart
   typealias InboundOut = HTTPServerRequestPart
   typealias OutboundOut = HTTPServerResponsePart
   typealias Admit = @Sendable (HTTPRequestHead) -> LinkProtocol.Entry
-  /// Of an entry that takes a while to decide. `nil`: it is closed.
+  /// Decides an entry that takes a while. `nil`: it is closed.
   typealias Decide = @Sendable (HTTPRequestHead) async throws -> LinkProtocol.Visitor?
   private let admit: Admit
   private let decide: Decide
   /// The gateway whose link was accepted.
   private(set) var visitor: LinkProtocol.Visitor?
-  /// What comes behind a request while it is not decided; `nil`: nothing is to be decided. Of a request for a link that is one part.
+  /// The parts behind a request that is being decided; `nil`: no decision is pending. A request for a link has one such part.
   private var held: [HTTPServerRequestPart]?
   private static let mostHeld = 16
 
@@ -73,7 +73,7 @@ final class LinkGate: ChannelInboundHandler, RemovableChannelHandler {
     context.eventLoop.makeFutureWithTask { [decide] in try await decide(head) }.whenComplete { answer in
       let (gate, context) = this.value
       guard context.channel.isActive else { return }
-      // A database that does not answer lets nobody in: HTTP says so.
+      // If the database does not answer, the link is refused, and HTTP says so.
       gate.pass(head, of: try? answer.get(), context)
       gate.release(context)
     }
@@ -88,7 +88,7 @@ final class LinkGate: ChannelInboundHandler, RemovableChannelHandler {
     context.writeAndFlush(wrapOutboundOut(.end(nil))).whenComplete { _ in channel.close(mode: .output, promise: nil) }
   }
 
-  /// The request may be what removes this handler: the rest of it goes on before.
+  /// The request may cause the removal of this handler: its other parts are passed on first.
   func removeHandler(context: ChannelHandlerContext, removalToken: ChannelHandlerContext.RemovalToken) {
     release(context)
     context.leavePipeline(removalToken: removalToken)
@@ -112,20 +112,20 @@ final class LinkGate: ChannelInboundHandler, RemovableChannelHandler {
   }
 }
 
-/// Closes a connection whose requests, or whose taking of answers, do not get on.
+/// Closes a connection whose requests do not progress, or whose client does not read its answers.
 final class RequestClock: ChannelDuplexHandler, RemovableChannelHandler {
   typealias InboundIn = HTTPRequestPart
   typealias InboundOut = HTTPRequestPart
   typealias OutboundIn = HTTPResponsePart
   typealias OutboundOut = HTTPResponsePart
   private static let interval = TimeAmount.seconds(2)
-  /// Of an answer that leaves without a date; it does not leave itself.
+  /// Marks an answer that leaves without a date; the mark itself is removed.
   static let isBrief = HTTPField.Name("Meshpost-Brief")!
 
   private let places: Places
   private var watch = RequestWatch(now: RequestClock.now)
   private var timer: RepeatedTask?
-  /// Of answers' bodies.
+  /// Bytes of answers' bodies.
   private var written: Int64 = 0
 
   init(_ places: Places) { self.places = places }
@@ -189,7 +189,7 @@ final class RequestClock: ChannelDuplexHandler, RemovableChannelHandler {
   }
 }
 
-/// No room: answers with an error and closes the connection.
+/// Refuses a connection for which there is no room: answers with an error and closes it.
 final class TurnedAway: ChannelInboundHandler {
   typealias InboundIn = ByteBuffer
   typealias OutboundOut = ByteBuffer

@@ -3,12 +3,12 @@
 import FoundationEssentials
 import Glibc
 
-/// The limit of descriptors of this process.
+/// The process's limit of descriptors.
 enum OpenFiles {
-  /// More than any hub needs; where a machine allows more, nothing is gained by it.
+  /// More than any hub needs; a higher limit gains nothing.
   private static let enough: rlim_t = 1 << 20
 
-  /// Raises the soft limit to the hard one; the limit that counts from now on.
+  /// Raises the soft limit to the hard one, and returns the limit that now applies.
   static func raiseLimit() -> Int {
     var limit = rlimit()
     // Every system allows this many.

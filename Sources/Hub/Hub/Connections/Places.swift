@@ -5,17 +5,17 @@ import HummingbirdCore
 import NIOCore
 import Synchronization
 
-/// The hub's connections, within the limit of descriptors: `ConnectionLimiter` decides, this closes and logs.
+/// The hub's connections, within the limit of descriptors: `ConnectionLimiter` decides, and this class closes and logs.
 final class Places: Sendable {
   enum Admission { case admitted, turnedAway, dropped }
 
-  /// Maximum connections that are being refused with an answer; further ones are closed without one.
+  /// Most connections that are being refused with an answer; further ones are closed without one.
   static let maxTurnedAway = 8
-  /// Descriptors that NIO may accept before it looks at the count again.
+  /// Descriptors that NIO may accept before it checks the count again.
   static let maxAccepted = 4
   /// Descriptors for everything else: the database, timers, configuration.
   static let spare = 16
-  /// A hub with room for fewer connections is of no use.
+  /// A hub with room for fewer connections is useless.
   static let fewest = 4
 
   private struct State {
@@ -23,10 +23,10 @@ final class Places: Sendable {
     var lastNumber = 0
     var numbers: [ObjectIdentifier: Int] = [:]
     var channels: [Int: any Channel] = [:]
-    /// What allowed the last request of a connection, or its link.
+    /// The grant of a connection's last request, or of its link.
     var grants: [Int: HubAccess.Grant] = [:]
     var turnedAway = 0
-    /// Since the start: turned away, dropped, or closed for others.
+    /// Since the start: turned away, dropped, or closed in favour of others.
     var refused = 0
     /// Accepted and not closed yet.
     var open = 0
@@ -45,7 +45,7 @@ final class Places: Sendable {
     fullness = RareLine(log)
   }
 
-  /// The number of connections within a limit of open files, of which `open` are in use already; at most `wanted`.
+  /// The number of connections that fit a limit of open files, of which `open` are in use already; at most `wanted`.
   static func room(limit: Int, open: Int, wanted: Int) -> Int {
     min(wanted, limit - open - spare - maxTurnedAway - maxAccepted)
   }
@@ -101,7 +101,7 @@ final class Places: Sendable {
     }
   }
 
-  /// What allows its request, or its link. False: there are too many of this holder, or it is not allowed any more.
+  /// Notes the grant of a connection's request or link. `false`: the holder has too many connections, or the grant has been withdrawn.
   func showed(_ channel: any Channel, _ grant: HubAccess.Grant) -> Bool {
     let hasPlace = state.withLock { state in
       guard let number = state.numbers[ObjectIdentifier(channel)] else { return true }
@@ -109,11 +109,11 @@ final class Places: Sendable {
       state.grants[number] = grant
       return true
     }
-    // Tokens may have been replaced since it was checked, and before it was known here.
+    // Tokens may have been replaced after the check, and before the connection was noted here.
     return hasPlace && access.allows(grant)
   }
 
-  /// Ends whatever is not allowed any more: requests under way, what they follow, and links. How many that were.
+  /// Closes all connections that are no longer allowed: requests in progress, streams and links. Returns their number.
   @discardableResult
   func close(unless allows: (HubAccess.Grant) -> Bool) -> Int {
     let ended = state.withLock { state in
@@ -123,7 +123,7 @@ final class Places: Sendable {
     return ended.count
   }
 
-  /// Tokens of sessions for which something is under way.
+  /// The tokens of sessions with requests in progress.
   var busySessions: Set<String> {
     state.withLock { state in
       Set(
@@ -149,11 +149,11 @@ final class Places: Sendable {
     state.withLock { state in state.numbers[ObjectIdentifier(channel)].map { state.limiter.isKnown($0) } ?? false }
   }
 
-  /// The holder of an address: for IPv6 a /64 network, which is one household's.
+  /// The address as connections are counted: for IPv6 the /64 network, which belongs to one household.
   static func address(of channel: any Channel) -> String {
     guard case .v6(let address)? = channel.remoteAddress else { return host(channel) }
     let bytes = withUnsafeBytes(of: address.address.sin6_addr) { Array($0) }
-    // IPv4 in the clothes of IPv6.
+    // An IPv4 address in IPv6 form.
     let isMapped = bytes.prefix(10).allSatisfy { $0 == 0 } && bytes[10] == 0xFF && bytes[11] == 0xFF
     return isMapped ? host(channel) : bytes.prefix(8).map { String($0, radix: 16) }.joined(separator: ":")
   }
@@ -165,7 +165,7 @@ final class Places: Sendable {
   }
 }
 
-/// Stops accepting after too many were accepted, until some are closed.
+/// Stops accepting connections at the limit, until some are closed.
 extension Places: AvailableConnectionsDelegate {
   func connectionOpened() { state.withLock { $0.open += 1 } }
   func connectionClosed() { state.withLock { $0.open -= 1 } }
