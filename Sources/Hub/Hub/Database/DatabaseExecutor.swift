@@ -2,7 +2,7 @@
 
 import Dispatch
 
-/// Runs an actor's work one after another on a queue, so that waiting for a disk or a server keeps no other work waiting.
+/// Runs an actor's work in order on a queue of its own, so that waiting for a disk or a server delays no other work.
 final class DatabaseExecutor: SerialExecutor {
   private let queue = DispatchQueue(label: "meshpost.hub.database")
 

@@ -4,14 +4,15 @@ import FoundationEssentials
 import Glibc
 import MeshCrypto
 
-/// Beside the database: which ones there have been. One that is gone at the start is missed by it, and a backup that is put back is known.
+/// A file beside the database, with the names of the databases that were there. It shows at the start that a database is missing or was replaced, and
+/// recognises a restored backup.
 struct DatabaseMark: Sendable {
-  /// Databases that are remembered.
+  /// Most names that are stored.
   private static let most = 16
 
   let location: String
 
-  /// `location`: of the database. `nil`: of one on a server, and systemd gives this hub no folder of its own (`StateDirectory`).
+  /// `location`: the database's. `nil`: the database is on a server, and systemd gives this hub no folder of its own (`StateDirectory`).
   init?(_ database: String, folder: String? = ProcessInfo.processInfo.environment["STATE_DIRECTORY"]) {
     guard HubStore.isServer(database) else {
       location = database + ".mark"
@@ -21,16 +22,16 @@ struct DatabaseMark: Sendable {
     location = "\(folder)/\(Self.digest(database)).mark"
   }
 
-  /// Tells nothing of what is digested.
+  /// A digest that does not reveal the text.
   static func digest(_ text: String) -> String { RefusedFile.hex(Digest.sha256(Array(text.utf8)).prefix(8)) }
 
-  /// The newest last; empty: nobody knows of one.
+  /// The names, the newest last; empty: no database is known.
   var names: [String] {
     let bytes = FileManager.default.contents(atPath: location) ?? Data()
     return String(decoding: bytes, as: UTF8.self).split(separator: "\n").map(String.init)
   }
 
-  /// From now on this one is known, whatever becomes of the power.
+  /// Stores a name, so that it survives a power cut.
   func keep(_ name: String) {
     let known = names
     guard !known.contains(name) else { return }
@@ -56,10 +57,10 @@ struct DatabaseMark: Sendable {
 }
 
 extension HubStore {
-  /// What tells this database, and its copies, from all others: it was drawn by lot when the tables were made.
+  /// The database's name, which its copies share and no other database has: a random value from the creation of the tables.
   func name() throws(HubDatabaseError) -> String { DatabaseMark.digest(try journeyKey()) }
 
-  /// What an open alert of a hub's own says, until somebody has seen it.
+  /// The text of one of the hub's own open alerts; `nil`: there is none, or it has been acknowledged.
   func unseen(_ rule: String, _ subject: String) throws(HubDatabaseError) -> String? {
     try database.first(
       """

@@ -5,22 +5,22 @@ import SQLite
 /// Why a database operation failed.
 public struct HubDatabaseError: Error, Equatable, Sendable, CustomStringConvertible {
   public enum Kind: String, CaseIterable, Sendable {
-    /// Two transactions were in each other's way: doing it again helps.
+    /// Two transactions were in each other's way: a retry helps.
     case conflict
     /// The server is unreachable, the disk is full, and so on: retry later.
     case unavailable
     /// The database can never store this value.
     case unfit
-    /// A newer program has changed the tables: only that program helps.
+    /// A newer program has upgraded the tables: only that program helps.
     case outdated
-    /// Anything else: our own mistake.
+    /// Anything else: a mistake of this program.
     case other
   }
 
   public let kind: Kind
   public let message: String
 
-  /// The tables have been upgraded past what this program knows.
+  /// A newer program has upgraded the tables.
   static var outdated: HubDatabaseError {
     HubDatabaseError(
       kind: .outdated,
@@ -33,7 +33,7 @@ public struct HubDatabaseError: Error, Equatable, Sendable, CustomStringConverti
   public var description: String { message }
 }
 
-/// A row of an answer; columns count from 0.
+/// A row of a result; columns count from 0.
 protocol HubRow {
   func integer(_ column: Int) -> Int64
   func text(_ column: Int) -> String
@@ -62,15 +62,15 @@ enum HubColumn {
 
 /// A statement for a whole set of rows.
 ///
-/// The SQL has `@rows` where the set stands, as a table `v` with the columns' names: `INSERT INTO t(a) SELECT v.a FROM @rows WHERE true
-/// ON CONFLICT …`. Without columns it is an ordinary statement. The values that follow are `@1`, `@2` ….
+/// In the SQL, `@rows` is the set, as a table `v` with the columns' names: `INSERT INTO t(a) SELECT v.a FROM @rows WHERE true ON CONFLICT …`. Without
+/// columns it is an ordinary statement. Further values are `@1`, `@2` ….
 struct HubCall {
   var sql: String
-  /// The same for one row, for a database that is given one at a time: without `@rows`, which it would make into a table first.
+  /// The statement for one row, without `@rows`, for a database that gets one row at a time: `@rows` would become a table there.
   var one: String?
   var columns: [(name: String, column: HubColumn)]
   var values: [SQLiteValue]
-  /// Gets each row of the answer.
+  /// Gets each row of the result.
   var row: ((any HubRow) -> Void)?
 
   init(
@@ -82,8 +82,8 @@ struct HubCall {
     self.told = told
   }
 
-  /// Rows for a table: `fields` are its columns, and SQL for what goes into them. `row` gets `told`, columns of the set that the table has,
-  /// of each row that went in.
+  /// Inserts rows into a table: `fields` are its columns, each with the SQL for its value. `row` gets the columns `told` of each inserted row; the
+  /// set and the table both have them.
   init(
     into table: String, _ fields: [(name: String, value: String)], order: String? = nil, _ onConflict: String,
     tells told: [String] = [], _ columns: [(name: String, column: HubColumn)], row: ((any HubRow) -> Void)? = nil
@@ -97,12 +97,12 @@ struct HubCall {
       one: "INSERT INTO \(table)(\(names)) VALUES (\(values)) \(onConflict)", tells: told, columns, row: row)
   }
 
-  /// What `row` gets of a row that went in or was changed, where the database itself tells only that it was.
+  /// The columns that `row` gets of an inserted or changed row, from the set if the database itself returns no row.
   private(set) var told: [String] = []
 
   var rows: Int { columns.first?.column.count ?? 1 }
 
-  /// A row that was given, as an answer.
+  /// A row of the set, as a result.
   struct GivenRow: HubRow {
     fileprivate let values: [SQLiteValue]
 
@@ -116,9 +116,9 @@ struct HubCall {
   }
 }
 
-/// The SQL of calls as a database takes it, made once.
+/// The SQL of calls in a database's own form, made once.
 struct CallTexts {
-  /// Texts nearly all differ in length: to hash a whole one takes longer than to compare it.
+  /// Nearly all texts differ in length: hashing a whole one takes longer than comparing it.
   private struct Key: Hashable {
     let sql: String
 
@@ -135,12 +135,12 @@ struct CallTexts {
     return keep(&text, of: call, mark, key)
   }
 
-  /// The SQL for one row, with such parameters.
+  /// The SQL for one row, with the same parameters.
   mutating func one(of call: HubCall, _ sql: String, mark: String) -> String {
     let key = Key(sql: sql)
     if let text = made[key] { return text }
     var text = sql
-    // No name is taken for the beginning of a longer one.
+    // The longest name first: a name may be the beginning of another one.
     for (number, column) in call.columns.enumerated().sorted(by: { $0.element.name.count > $1.element.name.count }) {
       text = text.replacing("v.\(column.name)", with: "\(mark)\(number + 1)")
     }
@@ -156,47 +156,47 @@ struct CallTexts {
   }
 }
 
-/// The hub's database: the common interface of SQLite and PostgreSQL. One connection, one user at a time.
+/// The hub's database: the common interface of SQLite and PostgreSQL. One connection, with one user at a time.
 ///
-/// SQL is written once: parameters are `?1`, `?2` …, upserts are `ON CONFLICT`, columns in them are qualified.
+/// SQL is written once: parameters are `?1`, `?2` …, upserts are `ON CONFLICT`, and columns in them are qualified.
 protocol HubDatabase: AnyObject {
-  /// Several statements, without parameters.
+  /// Runs several statements without parameters.
   func execute(_ sql: String) throws(HubDatabaseError)
-  /// Returns how many rows changed.
+  /// Returns the number of changed rows.
   @discardableResult
   func run(_ sql: String, _ values: [SQLiteValue]) throws(HubDatabaseError) -> Int
-  /// Calls `row` for each row; it returns false to stop.
+  /// Calls `row` for each row, until it returns `false`.
   func each(
     _ sql: String, _ values: [SQLiteValue], _ row: (any HubRow) throws(HubDatabaseError) -> Bool
   ) throws(HubDatabaseError)
-  /// Begins a transaction that may write. Fails as `outdated` where the tables are a newer program's, and they stay as they are to its end.
+  /// Begins a transaction that may write. Fails as `outdated` if a newer program has upgraded the tables; until its end nobody can upgrade them.
   func begin() throws(HubDatabaseError)
   func commit() throws(HubDatabaseError)
   func rollback()
-  /// Within a transaction: an exclusive lock on this name until its end.
+  /// Within a transaction: takes an exclusive lock on this name until its end.
   func lock(_ name: String) throws(HubDatabaseError)
-  /// As calls: an exclusive lock on each of these names, which are sorted, until the end of the transaction.
+  /// The calls that take an exclusive lock on each of these names, which are sorted, until the transaction's end.
   func locking(_ names: [String]) -> [HubCall]
-  /// As calls: notifies other hubs on this database after the commit.
+  /// The calls that notify other hubs on this database after the commit.
   func notifying(_ news: [HubNews]) -> [HubCall]
   /// Within a transaction: notifies other hubs on this database after the commit.
   func notify(_ payload: String) throws(HubDatabaseError)
-  /// Does all of them in order, within a transaction; on a server in one round trip. Statements for no rows are left out.
+  /// Performs the calls in order, within a transaction; on a server in one round trip. A call with an empty set is left out.
   ///
-  /// `begins`: the transaction begins with them; `ends`: it is committed behind them.
+  /// `begins`: begins the transaction first; `ends`: commits it at the end.
   func perform(_ calls: [HubCall], begins: Bool, ends: Bool) throws(HubDatabaseError)
-  /// Reads, outside a transaction of writing: all of one moment, on a server in one round trip.
+  /// Performs reading calls, outside a writing transaction: from one snapshot, and on a server in one round trip.
   func read(_ calls: [HubCall]) throws(HubDatabaseError)
-  /// Hubs that listen to notifications on this database, this one too.
+  /// The number of hubs that listen to notifications on this database, including this one.
   func listeners() throws(HubDatabaseError) -> Int64
-  /// SQL for the number that a joined message gets: `v.place` counts the messages of the transaction from 0. Numbers become visible to
-  /// readers in their order.
+  /// SQL for the position of a new message: `v.place` counts the messages of the transaction from 0. Positions become visible to readers in their
+  /// order.
   var nextPosition: String { get }
-  /// SQL for the number from which on joined messages are not to be read yet: one that is smaller may still come.
+  /// SQL for the first position that readers must not read yet: a smaller one may still appear.
   var unsettledPosition: String? { get }
-  /// Whether a table in a join may be a question about the one before it (`LATERAL`).
+  /// Whether a table in a join may be a query that uses the table before it (`LATERAL`).
   var knowsLateral: Bool { get }
-  /// SQL for the size of a text in bytes, without reading all of it if possible.
+  /// SQL for the size of a text in bytes, if possible without reading all of it.
   func bytes(_ column: String) -> String
 }
 
@@ -228,7 +228,7 @@ extension HubDatabase {
     }
   }
 
-  /// What `read` makes of each row.
+  /// The rows, each converted by `read`.
   func rows<Value>(
     _ sql: String, _ values: [SQLiteValue] = [], read: (any HubRow) -> Value
   ) throws(HubDatabaseError) -> [Value] {
@@ -237,7 +237,7 @@ extension HubDatabase {
     return found
   }
 
-  /// Does `work` in a transaction that it begins and ends itself; conflicts are tried again a few times.
+  /// Runs `work`, which begins and ends a transaction itself; retries a few times after conflicts.
   func retrying<Value>(_ work: () throws(HubDatabaseError) -> Value) throws(HubDatabaseError) -> Value {
     for _ in 0..<8 {
       do {
@@ -255,7 +255,7 @@ extension HubDatabase {
     }
   }
 
-  /// Does `work` in a transaction; conflicts are tried again a few times.
+  /// Runs `work` in a transaction; retries a few times after conflicts.
   func transaction<Value>(_ work: () throws(HubDatabaseError) -> Value) throws(HubDatabaseError) -> Value {
     for _ in 0..<8 {
       do {

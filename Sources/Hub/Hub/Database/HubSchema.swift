@@ -2,12 +2,11 @@
 
 import PageServer
 
-/// The hub's tables, in steps that are never changed once released. Written for SQLite; what PostgreSQL calls otherwise is
-/// replaced.
+/// The hub's tables, in steps that never change after their release. They are written for SQLite; words that differ in PostgreSQL are replaced.
 enum HubSchema {
   enum Dialect { case sqlite, postgres }
 
-  /// The version of the tables that this program makes and knows.
+  /// The version of the tables that this program creates and knows.
   static var newest: Int { steps(.sqlite).count }
 
   static func steps(_ dialect: Dialect) -> [(number: Int, sql: String)] {
@@ -44,8 +43,8 @@ enum HubSchema {
       PRIMARY KEY(gateway, key)) WITHOUT ROWID
     """
 
-  /// `buckets.gateway` and `updates.gateway` are empty for what all gateways share. `updates.body` is empty when a newer
-  /// one has taken its place. `messages.position` orders them as they were first heard.
+  /// `buckets.gateway` and `updates.gateway` are empty for shared lists. `updates.body` is empty once a newer update has replaced it.
+  /// `messages.position` is the order in which messages were first heard.
   private static let joined = """
     CREATE TABLE buckets(
       gateway TEXT NOT NULL, name TEXT NOT NULL, seq INTEGER NOT NULL, first INTEGER NOT NULL, at INTEGER NOT NULL,
@@ -71,9 +70,8 @@ enum HubSchema {
       PRIMARY KEY(message, gateway)) WITHOUT ROWID
     """
 
-  /// Each lane's position; NULL, and 0 for messages: nothing of it. What is there came in the order of the whole journal. The
-  /// column is renamed, not only added to: a hub of an older version that still runs would count a batch of one lane for
-  /// all of them, and so fails instead.
+  /// Each lane's position; NULL, and 0 for messages: nothing is stored of it. Existing events came in the order of the whole journal. The column is
+  /// renamed, so that an older hub that still runs fails: it would count a batch of one lane for all of them.
   private static let lanes = """
     ALTER TABLE epochs RENAME COLUMN acknowledged TO messages;
     ALTER TABLE epochs ADD COLUMN nodes INTEGER;
@@ -81,9 +79,9 @@ enum HubSchema {
     UPDATE epochs SET nodes = messages, packets = messages WHERE messages > 0
     """
 
-  /// Only a gateway's own updates are looked for by their ids: those of a channel stay.
+  /// Only a gateway's own updates are looked up by their ids: those of a channel stay.
   ///
-  /// On PostgreSQL a joined message's position is made of its transaction's number and this base: `HubDatabase.nextPosition`.
+  /// On PostgreSQL a message's position is made from its transaction's number and this base: `HubDatabase.nextPosition`.
   private static let positions = """
     CREATE TABLE positions(base INTEGER NOT NULL);
     INSERT INTO positions VALUES (0);
@@ -91,7 +89,7 @@ enum HubSchema {
     CREATE INDEX updates_by_id ON updates(gateway, bucket, id) WHERE gateway <> ''
     """
 
-  /// Who may use the pages (`hash`: of the password), their sessions (`digest`: of the token), and who did what.
+  /// People who may use the pages (`hash`: of the password), their sessions (`digest`: of the token), and the audit.
   private static let pages = """
     CREATE TABLE people(
       name TEXT PRIMARY KEY, role TEXT NOT NULL, hash TEXT, created_at INTEGER NOT NULL, used_at INTEGER) WITHOUT ROWID;
@@ -103,7 +101,7 @@ enum HubSchema {
       detail TEXT NOT NULL)
     """
 
-  /// Alerts of gateways and of hubs (`gateway` is empty). `told_at`: when its last event came, by the hub's clock.
+  /// Alerts of gateways and of hubs (`gateway` is empty). `told_at`: when the last event came, by the hub's clock.
   private static let alerts = """
     CREATE TABLE alerts(
       id @ID, gateway TEXT NOT NULL, rule TEXT NOT NULL, subject TEXT NOT NULL, began_at INTEGER NOT NULL,
@@ -112,8 +110,8 @@ enum HubSchema {
     CREATE INDEX alerts_open ON alerts(gateway) WHERE ended_at IS NULL
     """
 
-  /// `identity`: of somebody who signs in by OpenID Connect, the issuer and the subject. `ends_at`: of a session that ends even when it is used.
-  /// `known_browsers`: in which somebody has signed in; they are digests, as sessions are. `token_uses`: to a day.
+  /// `identity`: the issuer and the subject of a person who signs in by OpenID Connect. `ends_at`: when a session ends even if it is used.
+  /// `known_browsers`: digests of tokens of the browsers in which a person has signed in. `token_uses`: to a day.
   private static let access = """
     ALTER TABLE people ADD COLUMN identity TEXT;
     CREATE UNIQUE INDEX people_by_identity ON people(identity);
@@ -124,14 +122,15 @@ enum HubSchema {
     CREATE TABLE token_uses(name TEXT PRIMARY KEY, used_at INTEGER NOT NULL) WITHOUT ROWID
     """
 
-  /// Which gateways are linked to each hub (`links`: JSON), as of when. It is of the present alone, so the server need not keep it through a crash.
+  /// The gateways that are linked to each hub (`links`: JSON), and when the hub last confirmed the list. It is about the present only, so the server
+  /// may lose it in a crash.
   private static let links = """
     CREATE UNLOGGED TABLE hub_links(
       hub TEXT PRIMARY KEY, told_at INTEGER NOT NULL, version INTEGER NOT NULL, links TEXT NOT NULL)
     """
 
-  /// SQLite keeps a table without row numbers as an index, in which a text of more than a quarter of a page has a page of its own: nearly
-  /// all updates had. PostgreSQL knows no such tables.
+  /// SQLite stores a table without row numbers as an index, in which a text of more than a quarter of a page has a page of its own, as nearly all
+  /// updates had. PostgreSQL has no such tables.
   private static let updatesInRows = """
     CREATE TABLE updates_in_rows(
       gateway TEXT NOT NULL, bucket TEXT NOT NULL, seq INTEGER NOT NULL, id TEXT NOT NULL, at INTEGER NOT NULL,
@@ -143,21 +142,21 @@ enum HubSchema {
     CREATE INDEX updates_by_id ON updates(gateway, bucket, id) WHERE gateway <> ''
     """
 
-  /// Time that has surely passed, and what the clock showed then: milliseconds since 1970, one row.
+  /// Time that has surely passed, and the wall clock then: milliseconds since 1970, one row.
   private static let steadyClock = "CREATE TABLE steady_clock(elapsed INTEGER NOT NULL, wall INTEGER NOT NULL)"
 
-  /// What shows that a sign-in by OpenID Connect was begun at a hub of this database. It is drawn by lot when the table is made.
+  /// The key that proves that a sign-in by OpenID Connect began at a hub of this database. It is random, from the creation of the table.
   private static var journeyKey: String {
     "CREATE TABLE journey_key(key TEXT NOT NULL); INSERT INTO journey_key VALUES ('\(WebSessions.token())')"
   }
 
-  /// For readers: who heard a node; commands of all gateways by their time.
+  /// For readers: nodes by key with their gateways, and commands of all gateways by time.
   private static let reading = """
     CREATE INDEX contacts_by_key ON contacts(key, gateway);
     CREATE INDEX commands_by_time ON commands(created_at, gateway, id)
     """
 
-  /// Which tokens for any gateway belong to which, by their digests. Gateways that were there before may go on with any: the empty one.
+  /// The gateways of tokens for any gateway, by the tokens' digests. Gateways from before may use any free token: their digest is empty.
   private static let tokenGateways = """
     CREATE TABLE token_gateways(
       token TEXT NOT NULL, gateway TEXT NOT NULL, bound_at INTEGER NOT NULL,
@@ -166,41 +165,41 @@ enum HubSchema {
     INSERT INTO token_gateways(token, gateway, bound_at) SELECT '', id, 0 FROM gateways
     """
 
-  /// How far `[retention]` has come with each thing: `through` is a date, `at` when that was, `held` the rows that wait since `held_since` for
-  /// an operator's word. Milliseconds since 1970.
+  /// How far `[retention]` has deleted each part: `through` is a date, `at` is when it was reached, and `held` rows wait since `held_since` for an
+  /// operator's decision. Milliseconds since 1970.
   private static let retention = """
     CREATE TABLE retention(
       name TEXT PRIMARY KEY, through INTEGER NOT NULL, at INTEGER NOT NULL, held INTEGER NOT NULL DEFAULT 0,
       held_since INTEGER NOT NULL DEFAULT 0, held_through INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID
     """
 
-  /// Of an id only the newest update is looked for: of a document that is edited again and again thousands are replaced ones.
+  /// Only the newest update of an id is looked up: a document that is edited often has thousands of replaced ones.
   private static let replaced = """
     DROP INDEX updates_by_id;
     CREATE INDEX updates_by_id ON updates(gateway, bucket, id) WHERE gateway <> '' AND body <> ''
     """
 
-  /// When a message came first, and when it may have been sent by the report that tells it best, 0: unknown. Milliseconds since 1970. What was there
-  /// before stays as it is: nothing is later than 0.
+  /// When a message first arrived, and when it was sent by the best report, 0: unknown. Milliseconds since 1970. Older messages keep 0, which no
+  /// report improves.
   private static let told = """
     ALTER TABLE messages ADD COLUMN arrived INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE messages ADD COLUMN sent INTEGER NOT NULL DEFAULT 0
     """
 
-  /// Whether the clock that says when a gateway heard of a contact is to be trusted. None was heard of later than any gateway was here.
+  /// Whether the clock of a contact's time is trusted. No contact was heard later than the last gateway was here.
   private static let contactClocks = """
     ALTER TABLE contacts ADD COLUMN trusted INTEGER NOT NULL DEFAULT 1;
     UPDATE contacts SET at = (SELECT max(last_seen) FROM gateways) WHERE at > (SELECT max(last_seen) FROM gateways)
     """
 
-  /// Gateways that take only messages that these others have heard: whoever hears one first hides it from them otherwise.
+  /// The named hearers of gateways that take only their messages: otherwise another gateway that hears a message first would hide it.
   private static let wantedHearers = """
     CREATE TABLE wanted_hearers(
       hearer TEXT NOT NULL, gateway TEXT NOT NULL, PRIMARY KEY(hearer, gateway)) WITHOUT ROWID;
     CREATE INDEX wanted_hearers_by_gateway ON wanted_hearers(gateway)
     """
 
-  /// `updates.source`: of a message, the gateway that told of it. `lost_updates`: whose messages a list has no longer, all or some up to a number.
+  /// `updates.source`: the gateway that reported a message. `lost_updates`: the gateways of which a list has lost messages, up to a number.
   private static func sources(_ dialect: Dialect) -> String {
     let gateway = dialect == .sqlite ? "json_extract(body, '$.gateway')" : "body::json ->> 'gateway'"
     return """
@@ -213,21 +212,21 @@ enum HubSchema {
       """
   }
 
-  /// Time that has surely passed for commands in their queues, `elapsed`, as of each boot of a hub's machine: `uptime` since it. `wall`: what a clock that is right
-  /// showed then. Milliseconds.
+  /// Time that has surely passed for queued commands, `elapsed`, at a moment of each boot of a hub's machine, `uptime` after it began. `wall`: the
+  /// wall clock then, if it was synchronised. Milliseconds.
   private static let queueClock = """
     CREATE TABLE queue_clock(
       boot TEXT PRIMARY KEY, elapsed INTEGER NOT NULL, uptime INTEGER NOT NULL, wall INTEGER) WITHOUT ROWID
     """
 
-  /// `settled`: where a message is told best beyond what others take of that gateway, when it may have been sent by what was told within that, -1: nothing was.
-  /// `beyond`: such updates.
+  /// `settled`: for a message whose best update exceeds its gateway's rate limit, the latest sending time of updates within rate limits, -1: there is
+  /// none. `beyond`: whether an update exceeds the limit.
   private static let settled = """
     ALTER TABLE messages ADD COLUMN settled INTEGER;
     ALTER TABLE updates ADD COLUMN beyond INTEGER NOT NULL DEFAULT 0
     """
 
-  /// Which channels each gateway has told of: that it has joined them, or of a message there. Of others it gets nothing.
+  /// The channels that each gateway has reported, by joining them or by a message there. It gets no messages of other channels.
   private static func gatewayChannels(_ dialect: Dialect) -> String {
     let channel = dialect == .sqlite ? "json_extract(e.body, '$.channel')" : "e.body::json ->> 'channel'"
     return """

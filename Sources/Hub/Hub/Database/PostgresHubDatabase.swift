@@ -4,40 +4,39 @@ import CPostgres
 import Glibc
 import SQLite
 
-/// A hub's database on a PostgreSQL server, which several hubs can share. A lost connection is opened again with the next
-/// transaction; the one in progress fails as `unavailable`, and the client retries.
+/// A hub's database on a PostgreSQL server, which several hubs can share. A lost connection is opened again with the next transaction; the one in
+/// progress fails as `unavailable`, and the client retries.
 final class PostgresHubDatabase: HubDatabase {
   /// The channel on which hubs notify each other of changes.
   static let channel = "meshpost"
-  /// What the server shows of the connection that listens.
+  /// The name of the listening connection on the server.
   static let listenerName = "meshpost-hub listener"
-  /// Statements that are kept prepared.
+  /// Most prepared statements.
   private static let maxPrepared = 200
 
   let connection: OpaquePointer
   private var prepared: [String: String] = [:]
   var texts = CallTexts()
   var isInTransaction = false
-  /// The connection cannot be used any more, even if libpq says otherwise.
+  /// The connection is unusable, even if libpq says otherwise.
   var isBroken = false
   private let warnings = PostgresWarnings()
-  /// Whether a question ends when the task that asks is cancelled.
+  /// Whether a query ends when the task that waits for it is cancelled.
   let endsWithTask: Bool
-  /// Whether transactions look at the version of the tables: not those that make them.
+  /// Whether transactions check the version of the tables; not while the tables are upgraded.
   private(set) var guardsSchema = false
 
-  /// `address`: a connection URI or string of libpq; `password`: kept out of it.
-  /// `migrates`: the tables are brought up to date; another connection has done that else.
+  /// `address`: a connection URI or string of libpq, without the password. `migrates`: upgrades the tables; otherwise another connection has done so.
   init(
     address: String, password: String?, migrates: Bool = true, endsWithTask: Bool = false
   ) throws(HubDatabaseError) {
     self.endsWithTask = endsWithTask
     connection = try Self.connect(address, password)
     warnings.listen(on: connection)
-    // A failure ends the connection in `deinit`: everything is initialised.
+    // If this fails, `deinit` ends the connection: everything is initialised.
     if migrates { try migrate() }
     guardsSchema = true
-    // Found now, and not by the first gateway: whether another session has prepared statements here.
+    // Detects now, and not with the first gateway, a pool that shares sessions: another session may have prepared statements here.
     _ = try prepare("SELECT 1")
   }
 
@@ -45,22 +44,22 @@ final class PostgresHubDatabase: HubDatabase {
 
   /// Parameters of libpq that the address overrides.
   ///
-  /// Of several servers only the leader will do; a standby alone is told as such. A server that is cut off answers nothing, and neither does
-  /// it end the connection: the next one has its turn after some seconds, and a connection on which nothing is sent is probed.
+  /// Of several servers only the leader is used; a single standby is an error. A server that is cut off neither answers nor ends the connection: the
+  /// next server is tried after some seconds, and idle connections are probed.
   private static let defaults = [
     ("connect_timeout", "5"), ("application_name", "meshpost-hub"), ("tcp_user_timeout", "20000"),
     ("keepalives_idle", "15"), ("keepalives_interval", "5"), ("keepalives_count", "3"),
     ("target_session_attrs", "read-write"),
   ]
-  /// Of each session, where the server knows them. A transaction waits for a lock no longer than its hub waits for an answer, and ends
-  /// when its hub is gone: otherwise those of a hub that has given up would pile up behind a standby that does not answer.
+  /// Settings of each session, if the server knows them. A transaction waits for a lock no longer than its hub waits for an answer, and ends when its
+  /// hub is gone: otherwise transactions of a hub that has given up would pile up behind a standby that does not answer.
   private static let settings = ["lock_timeout = '20s'", "client_connection_check_interval = '10s'"]
 
-  /// `name`: what the server shows in place of the program's name.
+  /// `name`: the connection's name on the server, instead of the program's.
   static func connect(
     _ address: String, _ password: String?, name: String? = nil
   ) throws(HubDatabaseError) -> OpaquePointer {
-    // Later parameters win: the URL overrides all except the password, and the name where it means something.
+    // Later parameters win: the address overrides all except the password and `name`.
     let parameters =
       defaults + [("dbname", address)] + (password.map { [("password", $0)] } ?? [])
       + (name.map { [("application_name", $0)] } ?? [])
@@ -85,7 +84,7 @@ final class PostgresHubDatabase: HubDatabase {
   }
 
   private static func settle(_ connection: OpaquePointer) throws(HubDatabaseError) {
-    // An older server does not know each of them, and does without.
+    // An older server does not know all of them, and works without.
     for setting in settings { _ = try execute("SET \(setting)", on: connection) }
   }
 
@@ -97,7 +96,7 @@ final class PostgresHubDatabase: HubDatabase {
     return body(copies.map { UnsafePointer($0) } + [nil])
   }
 
-  /// An error message of libpq as one line, without its prefix.
+  /// An error message of libpq in one line.
   static func words(_ text: UnsafePointer<CChar>?) -> String {
     let whole = text.map { String(cString: $0) } ?? "?"
     return whole.split(whereSeparator: \.isNewline).joined(separator: "; ")
@@ -120,7 +119,7 @@ final class PostgresHubDatabase: HubDatabase {
   func each(
     _ sql: String, _ values: [SQLiteValue], _ row: (any HubRow) throws(HubDatabaseError) -> Bool
   ) throws(HubDatabaseError) {
-    // Pages have a bound: all of it at once is little.
+    // Pages are bounded: the whole result at once is small.
     let answer = try ask(sql, values)
     defer { PQclear(answer) }
     try check(answer)
@@ -138,7 +137,7 @@ final class PostgresHubDatabase: HubDatabase {
       if !isLost { return answer }
       PQclear(answer)
     } catch  where isLost {
-      // Once more, below.
+      // Tried again below.
     }
     try reconnectIfLost()
     return try askOnce(sql, values)
@@ -195,17 +194,17 @@ final class PostgresHubDatabase: HubDatabase {
     default: break
     }
     let state = PQresultErrorField(result, Int32(UInt8(ascii: "C"))).map { String(cString: $0) } ?? ""
-    // It was the leader, and is a standby now: the next connection looks for the leader.
+    // The leader has become a standby: the next connection looks for the leader.
     if state == Self.readOnly { isBroken = true }
     let hint = Self.ofOtherSessions.contains(state) ? "; \(Self.poolHint)" : ""
     throw HubDatabaseError(
       kind: Self.kind(of: state), message: "PostgreSQL \(state): \(Self.words(PQerrorMessage(connection)))\(hint)")
   }
 
-  /// The state of what would write where nothing can be written.
+  /// The state of a write where nothing can be written.
   private static let readOnly = "25006"
 
-  /// A prepared statement that is there already, or no more: somebody else has the session in between.
+  /// A prepared statement exists already, or no longer: somebody else used the session.
   private static let ofOtherSessions: Set = ["42P05", "26000"]
   private static let poolHint =
     "a pool that gives each transaction another session does not work (PgBouncer: pool_mode = session)"
@@ -215,11 +214,11 @@ final class PostgresHubDatabase: HubDatabase {
     switch state {
     // Serialisation failures, deadlocks, and rows that another hub has just inserted.
     case "40001", "40P01", "23505": .conflict
-    // Connection, resources (disk, memory, connections), an operator's doing, and no answer at all.
+    // Connection, resources (disk, memory, connections), an operator's action, and no answer at all.
     case _ where state.isEmpty || ["08", "53", "57", "58"].contains(state.prefix(2)): .unavailable
-    // A standby; and a lock that somebody else does not give away.
+    // A standby; and a lock that another session holds.
     case readOnly, "55P03": .unavailable
-    // Data that it cannot represent, or that is larger than its limits.
+    // Data that the database cannot represent, or that exceeds its limits.
     case _ where ["22", "54"].contains(state.prefix(2)): .unfit
     default: .other
     }
@@ -244,7 +243,7 @@ final class PostgresHubDatabase: HubDatabase {
 
   func begin() throws(HubDatabaseError) {
     try reconnectIfLost()
-    // A connection that was lost unnoticed shows it here, before anything is at stake.
+    // An unnoticed loss of the connection shows here, before anything can be lost.
     do {
       try beginOnce()
     } catch  where isLost {
@@ -270,8 +269,8 @@ final class PostgresHubDatabase: HubDatabase {
     try committed()
   }
 
-  /// A commit that succeeds with a warning is on the leader's disk, and perhaps nowhere else: somebody has cancelled the wait for the
-  /// synchronous standby. It is not acknowledged; whoever sends it again finds it there.
+  /// Checks a commit. One that succeeds with a warning is on the leader's disk, and perhaps nowhere else: somebody cancelled the wait for the
+  /// synchronous standby. It is not acknowledged; the gateway sends the batch again, and finds it stored.
   func committed() throws(HubDatabaseError) {
     guard let words = warnings.last else {
       isInTransaction = false
@@ -281,13 +280,13 @@ final class PostgresHubDatabase: HubDatabase {
     throw HubDatabaseError(kind: .unavailable, message: "PostgreSQL: \(words)")
   }
 
-  /// A commit is about to be sent.
+  /// Called before a commit is sent.
   func commits() { warnings.last = nil }
 
   func rollback() {
     guard isInTransaction else { return }
     isInTransaction = false
-    // `try?`: a connection that is lost has rolled back.
+    // `try?`: a lost connection has rolled back.
     if !isBroken { try? execute("ROLLBACK") }
   }
 
@@ -321,10 +320,10 @@ final class PostgresHubDatabase: HubDatabase {
     ) { $0.integer(0) } ?? 0
   }
 
-  /// The transaction's number, which needs no counter that others wait for, and the place in it. Source: decision 0018.
+  /// The transaction's number and the place in it: no counter on which transactions wait. Source: decision 0018.
   var nextPosition: String { "((SELECT base FROM positions) + pg_current_xact_id()::text::bigint) * 1048576 + v.place" }
 
-  /// Transactions before the oldest one that goes on have ended.
+  /// All transactions before the oldest running one have ended.
   var unsettledPosition: String? {
     "((SELECT base FROM positions) + pg_snapshot_xmin(pg_current_snapshot())::text::bigint) * 1048576"
   }
@@ -333,7 +332,7 @@ final class PostgresHubDatabase: HubDatabase {
   func bytes(_ column: String) -> String { "octet_length(\(column))" }
 }
 
-/// What the server remarked without refusing anything. Called by libpq, on the thread that reads answers.
+/// The server's last warning, which refuses nothing. libpq calls it on the thread that reads answers.
 private final class PostgresWarnings {
   var last: String?
 
@@ -346,7 +345,7 @@ private final class PostgresWarnings {
         let field = { (code: Unicode.Scalar) in
           PQresultErrorField(result, Int32(code.value)).map { String(cString: $0) } ?? ""
         }
-        // Severity in English, then the message. Notices are for people at a terminal.
+        // The severity in English, and the message. Notices are for people at a terminal.
         guard field("V") == "WARNING" else { return }
         Unmanaged<PostgresWarnings>.fromOpaque(warnings).takeUnretainedValue().last = field("M")
       }, Unmanaged.passUnretained(self).toOpaque())

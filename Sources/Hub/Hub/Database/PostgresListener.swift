@@ -6,7 +6,7 @@ import Glibc
 /// Receives notifications of other hubs on the same database, on its own connection and thread.
 final class PostgresListener: Sendable {
   private static let pause: UInt32 = 3
-  /// After so many seconds without news the server is asked whether it is still there: one that hangs ends no connection.
+  /// Seconds without news after which it tests the server: one that hangs does not end the connection.
   private static let silence: Int32 = 30
 
   /// `onConnect`: notifications arrive from now on; earlier ones may have been missed.
@@ -28,7 +28,7 @@ final class PostgresListener: Sendable {
     }
   }
 
-  /// Until the connection ends.
+  /// Runs until the connection ends.
   private static func listen(
     _ connection: OpaquePointer, _ onConnect: () -> Void, _ onNews: (HubNews) -> Void
   ) {
@@ -58,7 +58,7 @@ final class PostgresListener: Sendable {
 extension HubNews {
   var payload: String { "\(gateway) \(bucket) \(seq)" }
 
-  /// The notification: gateway, bucket and number.
+  /// Parses a notification: gateway, bucket and number.
   init?(_ payload: String) {
     // A command's id, in the middle, may contain spaces.
     let scalars = payload.unicodeScalars

@@ -3,9 +3,9 @@
 import CPostgres
 import Glibc
 
-/// Statements that go to the server together, and sets of rows as arrays. Source: libpq, "Pipeline Mode"; PostgreSQL's `array_send`.
+/// Statements that are sent together, and sets of rows as arrays. Source: libpq, "Pipeline Mode"; PostgreSQL's `array_send`.
 extension PostgresHubDatabase {
-  /// A server that says nothing for so long is lost, in seconds: there is no answer to what it was asked last.
+  /// Seconds without a word after which a server counts as lost, and its answer as unknown.
   private static let patience: Int32 = 30
 
   func perform(_ calls: [HubCall], begins: Bool, ends: Bool) throws(HubDatabaseError) {
@@ -13,7 +13,7 @@ extension PostgresHubDatabase {
     do {
       try performOnce(calls, begins, ends)
     } catch  where begins && !ends && isLost {
-      // It was lost unnoticed, and nothing is at stake yet.
+      // The loss was unnoticed, and nothing has been changed yet.
       try reconnectIfLost()
       try performOnce(calls, begins, ends)
     }
@@ -43,7 +43,7 @@ extension PostgresHubDatabase {
       names.append(try prepare(text))
     }
     guard PQenterPipelineMode(connection) == 1 else { throw lost() }
-    // What a failure leaves behind, only a new connection clears away.
+    // Only a new connection clears the state after some failures.
     defer { if PQexitPipelineMode(connection) != 1 { isBroken = true } }
     PQsetnonblocking(connection, 1)
     defer { PQsetnonblocking(connection, 0) }
@@ -67,7 +67,7 @@ extension PostgresHubDatabase {
     if ends { try committed() }
   }
 
-  // MARK: There
+  // MARK: Sending
 
   private static func type(of column: HubColumn) -> String {
     switch column {
@@ -82,7 +82,7 @@ extension PostgresHubDatabase {
 
   private func send(_ call: HubCall, as name: String) throws(HubDatabaseError) {
     let arrays = call.columns.map { Self.array($0.column) }
-    // Values end with a NUL, as texts; arrays have their length.
+    // Values end with a NUL, as texts do; arrays have lengths.
     let values = call.values.map { Self.text($0).map { Array($0.utf8) + [0] } }
     let all: [[UInt8]?] = arrays + values
     var buffer: [UInt8] = []
@@ -102,7 +102,7 @@ extension PostgresHubDatabase {
     guard sent == 1 else { throw lost() }
   }
 
-  /// The binary form: dimensions, whether there are NULLs, the elements' type, their number, the first index, and each with its length.
+  /// An array's binary form: dimensions, whether it has NULLs, the elements' type, their number, the first index, and each element with its length.
   static func array(_ column: HubColumn) -> [UInt8] {
     var bytes: [UInt8] = []
     func add(_ value: some FixedWidthInteger) {
@@ -142,7 +142,7 @@ extension PostgresHubDatabase {
     return bytes
   }
 
-  /// Sends everything, and takes what comes meanwhile: a server that cannot get rid of its answers takes nothing.
+  /// Sends everything and reads meanwhile: a server whose answers nobody reads stops reading, too.
   private func flush() throws(HubDatabaseError) {
     while true {
       let left = PQflush(connection)
@@ -161,7 +161,7 @@ extension PostgresHubDatabase {
     }
   }
 
-  /// What has come is taken.
+  /// Waits, and reads the arrived input.
   private static func wait(
     for events: Int16, on connection: OpaquePointer, endsWithTask: Bool = false
   ) throws(HubDatabaseError) {
@@ -185,10 +185,10 @@ extension PostgresHubDatabase {
     }
   }
 
-  /// Milliseconds between two looks at whether anybody still waits for the answer.
+  /// Milliseconds between two checks whether the task was cancelled.
   private static let look: Int32 = 250
 
-  /// The statement under way ends with an error.
+  /// Ends the statement in progress with an error.
   private static func cancel(_ connection: OpaquePointer) {
     guard let request = PQgetCancel(connection) else { return }
     var words = [CChar](repeating: 0, count: 256)
@@ -196,8 +196,8 @@ extension PostgresHubDatabase {
     PQfreeCancel(request)
   }
 
-  /// One statement without an answer that matters, on a connection that nothing else is asked on. False: the server refuses it. As everywhere,
-  /// a server that says nothing is lost: libpq's own way waits for it without an end.
+  /// Runs one statement without a result on an idle connection. `false`: the server refuses it. Here, too, a silent server counts as lost: libpq's
+  /// own function would wait without end.
   static func execute(_ sql: String, on connection: OpaquePointer) throws(HubDatabaseError) -> Bool {
     guard PQsendQuery(connection, sql) == 1 else { throw lost(connection) }
     var isDone = true
@@ -211,9 +211,9 @@ extension PostgresHubDatabase {
     return isDone
   }
 
-  // MARK: Back
+  // MARK: Receiving
 
-  /// The answer to the only statement; of several the last. `sent`: what libpq says of the sending.
+  /// The result of the only statement; of several the last one. `sent`: libpq's result of sending.
   func answer(to sent: Int32) throws(HubDatabaseError) -> OpaquePointer? {
     guard sent == 1 else { throw lost() }
     var last: OpaquePointer?
@@ -229,7 +229,7 @@ extension PostgresHubDatabase {
     return last
   }
 
-  /// The answer to the next statement. Its error is kept if it is the first; those behind it were not done.
+  /// Reads the result of the next statement. The first error is kept; the server skips the statements behind it.
   private func read(_ row: ((any HubRow) -> Void)?, _ failure: inout HubDatabaseError?) throws(HubDatabaseError) {
     while true {
       guard let result = try next() else { return }
@@ -246,13 +246,13 @@ extension PostgresHubDatabase {
     }
   }
 
-  /// `nil` at the end of a statement's answer.
+  /// `nil` at the end of a statement's result.
   private func next() throws(HubDatabaseError) -> OpaquePointer? {
     while PQisBusy(connection) == 1 { try wait(for: Int16(POLLIN)) }
     return PQgetResult(connection)
   }
 
-  /// The answer to the synchronisation is the last of all.
+  /// The synchronisation's result is the last of all.
   private func finishPipeline() throws(HubDatabaseError) {
     while true {
       guard let result = try next() else {

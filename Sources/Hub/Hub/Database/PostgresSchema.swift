@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 
-/// The tables on a server that several hubs share, and which one of a newer version may upgrade at any time.
+/// The version of tables on a server, which several hubs share: a hub of a newer version may upgrade them at any time.
 extension PostgresHubDatabase {
-  /// What each transaction begins with: the tables stay as they are to its end, and it fails if a newer program has upgraded them. The first
-  /// is a statement of its own: the second must see what was committed while it waited.
+  /// The beginning of each transaction: it keeps the tables as they are until its end, and fails if a newer program has upgraded them. The lock is a
+  /// statement of its own: the second one has to see commits during the wait.
   var schemaGuard: [String] {
     guard guardsSchema else { return [] }
     return [
       "SELECT pg_advisory_xact_lock_shared(\(Self.schemaLock))",
-      // A text that is no number is an error of the server's, so that nothing that was sent behind it is done.
+      // A text that is no number is an error of the server, so that it performs no later statement.
       """
       SELECT CASE WHEN max(version) > \(HubSchema.newest) THEN ('newer ' || max(version))::bigint ELSE 0 END
       FROM schema_version
@@ -16,7 +16,7 @@ extension PostgresHubDatabase {
     ]
   }
 
-  /// What a failure of the guard means.
+  /// Translates a failure of the guard.
   func schemaFailure(_ error: HubDatabaseError) -> HubDatabaseError {
     error.kind == .unfit ? .outdated : error
   }
@@ -26,7 +26,7 @@ extension PostgresHubDatabase {
 
   func migrate() throws(HubDatabaseError) {
     try transaction { () throws(HubDatabaseError) -> Void in
-      // Hubs that start together: one after another, however long the first one takes.
+      // Hubs that start together take turns, however long the first one takes.
       try execute("SET LOCAL lock_timeout = 0")
       try lock("meshpost schema")
       try execute("CREATE TABLE IF NOT EXISTS schema_version(version BIGINT NOT NULL)")
@@ -37,13 +37,13 @@ extension PostgresHubDatabase {
           kind: .other,
           message: "schema version \(current) is newer than this program, which supports up to \(steps.count)")
       }
-      // Transactions of hubs that run on the version before end first; those behind see the new one.
+      // Waits for transactions of hubs with the older version; later ones see the new version.
       if current < Int64(steps.count) { try execute("SELECT pg_advisory_xact_lock(\(Self.schemaLock))") }
       for step in steps where Int64(step.number) > current {
         try execute(step.sql)
         try run("INSERT INTO schema_version(version) VALUES (?1)", .integer(Int64(step.number)))
       }
-      // On another server, to which a dump was copied, transactions have smaller numbers.
+      // On another server, to which a dump was restored, transactions have smaller numbers.
       try execute(
         """
         UPDATE positions SET base = greatest(base, (SELECT coalesce(max(position), 0) FROM messages) / 1048576 + 1

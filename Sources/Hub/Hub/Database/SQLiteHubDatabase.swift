@@ -5,19 +5,19 @@ import SQLite
 
 /// A hub's database in one file: WAL, on disk with each commit.
 final class SQLiteHubDatabase: HubDatabase {
-  /// Of a new file. A gateway's event changes a page of each index, alone among those of other gateways: small pages are less to write.
+  /// The page size of a new file. A gateway's event changes one page of each index, among pages of other gateways: small pages mean less to write.
   private static let pageSize = 1024
-  /// The log is copied into the file when it has so many bytes: a page that changed again and again is copied once. With 1,000 gateways the
-  /// copies of a log of 16 MiB were more than the log itself.
+  /// The size at which the log is copied into the file: a page that changed often is copied once. With 1,000 gateways the copies of a log of 16 MiB
+  /// were more than the log itself.
   private static let logBytes = 64 << 20
 
   private let database: Database
   private var texts = CallTexts()
 
-  /// Opens for reading a file that another connection has open for writing.
+  /// Opens a file for reading that another connection has open for writing.
   init(reading location: String) throws(HubDatabaseError) {
     do throws(SQLiteError) {
-      // Not opened for reading alone: whichever connection ends last tidies up the log.
+      // Not opened read-only: the connection that ends last tidies up the log.
       database = try Database(location: location)
       try database.execute("PRAGMA busy_timeout = 2000; PRAGMA query_only = ON")
       database.endWithTask()
@@ -26,7 +26,7 @@ final class SQLiteHubDatabase: HubDatabase {
     }
   }
 
-  /// Of a hub that may be serving: the file is neither made nor upgraded.
+  /// Opens the file of a hub that may be serving; neither creates nor upgrades it.
   init(existing location: String, writes: Bool) throws(HubDatabaseError) {
     do throws(SQLiteError) {
       guard access(location, F_OK) == 0 else { throw SQLiteError(code: 14, message: "\(location): no such file") }
@@ -88,7 +88,7 @@ final class SQLiteHubDatabase: HubDatabase {
     if let failure { throw failure }
   }
 
-  /// What was asked here, as SQL.
+  /// The statements that were prepared here, as SQL.
   var statements: [String] { database.statements }
 
   func begin() throws(HubDatabaseError) {
@@ -147,7 +147,7 @@ final class SQLiteHubDatabase: HubDatabase {
   func locking(_ names: [String]) -> [HubCall] { [] }
   func notifying(_ news: [HubNews]) -> [HubCall] { [] }
 
-  /// A transaction that writes is alone.
+  /// Only one transaction writes at a time.
   func lock(_ name: String) {}
 
   /// Nobody to notify: one process uses the file.

@@ -3,7 +3,7 @@
 import SQLite
 import UntrustedText
 
-/// A database that tells of what takes long: the statement, never its values.
+/// A database that reports slow statements, and never their values.
 final class TimedDatabase: HubDatabase {
   static let slow: Duration = .seconds(1)
 
@@ -11,7 +11,7 @@ final class TimedDatabase: HubDatabase {
   private let tell: @Sendable (String, Duration) -> Void
   private var begun: ContinuousClock.Instant?
 
-  /// `tell`: what it was, and how long it took.
+  /// `tell` gets the statement and its duration.
   init(_ inner: any HubDatabase, _ tell: @escaping @Sendable (String, Duration) -> Void) {
     (self.inner, self.tell) = (inner, tell)
   }
@@ -29,7 +29,7 @@ final class TimedDatabase: HubDatabase {
     if took > Self.slow { tell(Self.short(what()), took) }
   }
 
-  /// Its beginning, in one line.
+  /// The beginning of a statement in one line.
   static func short(_ sql: String) -> String {
     sql.split(whereSeparator: \.isWhitespace).joined(separator: " ").cut(toBytes: 120)
   }
@@ -39,7 +39,7 @@ final class TimedDatabase: HubDatabase {
     return "\(calls.count) statements, of which the first has \(first.rows) rows: \(short(first.sql))"
   }
 
-  // MARK: As the inner one
+  // MARK: Forwarding
 
   func execute(_ sql: String) throws(HubDatabaseError) {
     try timed(sql) { () throws(HubDatabaseError) in try inner.execute(sql) }
