@@ -60,7 +60,7 @@ struct Doctor: AsyncParsableCommand {
   /// Memory of a link with compression. Source: docs/scaling.md.
   private static let linkBytes: Int64 = 40 << 10
 
-  /// `nil`: systemd does not know of it.
+  /// `nil`: systemd does not know the unit.
   private static func service(_ configuration: HubConfiguration) -> HubFinding? {
     let names = ["LoadState", "LimitNOFILE", "MemoryHigh"]
     guard let facts = properties(names), facts["LoadState"] == "loaded" else { return nil }
@@ -91,7 +91,7 @@ struct Doctor: AsyncParsableCommand {
     return Dictionary(pairs, uniquingKeysWith: { $1 })
   }
 
-  // MARK: Whether it answers
+  // MARK: Readiness
 
   private static func answer(_ configuration: HubConfiguration) -> HubFinding {
     let any = ["0.0.0.0": "127.0.0.1", "::": "::1", "localhost": "127.0.0.1"]
@@ -100,7 +100,7 @@ struct Doctor: AsyncParsableCommand {
     let client = HTTPClient(.tcp(host: host, port: UInt16(clamping: configuration.port), tls: false), on: loop)
     var response: HTTPResponse?
     loop.begin {
-      // `try?`: no answer is what is told.
+      // `try?`: no answer is a finding.
       response = try? await client.send(HTTPRequest("GET", "/readyz"), timeout: .seconds(5))
       loop.stop()
     }
@@ -112,7 +112,7 @@ struct Doctor: AsyncParsableCommand {
         "hub", .failed, "no answer on \(place)",
         "Check whether it runs: `systemctl status meshpost-hub`, `journalctl -u meshpost-hub`.")
     }
-    // `try?`: whoever answers something else is told of by its status.
+    // `try?`: for any other answer the status is shown.
     let reason = (try? JSONValue(parsing: response.body))?["reason"]?.string
     return response.status == 200
       ? HubFinding("hub", .ok, "it is ready on \(place)")

@@ -11,7 +11,7 @@ final class HubDuties: Sendable {
   init(_ server: HubServer) {
     let (stream, ports) = AsyncStream<Int>.makeStream()
     self.ports = ports
-    // One task alone uses it.
+    // Only the task below uses it.
     nonisolated(unsafe) let manager = ServiceManager.ofThisProcess()
     task = Task {
       guard let manager else { return }
@@ -20,7 +20,7 @@ final class HubDuties: Sendable {
       while !Task.isCancelled {
         await server.pulse()
         manager.lives()
-        // Cancelled while sleeping: the task is no longer needed.
+        // `try?`: it is cancelled while it sleeps.
         try? await Task.sleep(for: watchdog / 3)
       }
     }

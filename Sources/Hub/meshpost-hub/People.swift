@@ -6,7 +6,7 @@ import FoundationEssentials
 import Glibc
 import Hub
 
-/// `meshpost-hub people`: who may use the hub's pages.
+/// `meshpost-hub people`: manages who may use the hub's pages.
 struct People: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     abstract: "Manage who may use the hub's pages.",
@@ -95,7 +95,7 @@ struct People: AsyncParsableCommand {
     }
   }
 
-  // MARK: What they share
+  // MARK: Shared
 
   static func check(_ name: String) throws {
     guard Name.isAllowed(name) else { throw ValidationError("a name must be \(Name.allowed)") }
@@ -125,7 +125,7 @@ struct People: AsyncParsableCommand {
     failure(refusal.description, refusal.isUnknown ? 67 : 65)  // EX_NOUSER, EX_DATAERR
   }
 
-  /// Who did it is the user of this machine.
+  /// Adds a record to the audit, by this machine's user.
   static func note(_ store: HubStore, _ name: String, _ detail: [String: String]) async throws {
     let user = getpwuid(getuid()).map { String(cString: $0.pointee.pw_name) } ?? "\(getuid())"
     try await store.note(HubDeed(person: name, by: user, detail, at: Beside.now))

@@ -8,7 +8,7 @@ func print(_ items: Any..., separator: String = " ", terminator: String = "\n") 
   Console.line(text: items.map { "\($0)" }.joined(separator: separator), end: terminator)
 }
 
-/// Prints an error. Throw the result, which has its exit code: EX_DATAERR unless another is given.
+/// Prints an error. The caller throws the result, which has the exit code: EX_DATAERR by default.
 func failure(_ words: String, _ code: Int32 = 65) -> ExitCode {
   Console.error("error: \(words)")
   return ExitCode(code)

@@ -6,7 +6,7 @@ import FoundationEssentials
 import Glibc
 import Hub
 
-/// What commands beside the hub have in common.
+/// Options and functions of commands beside the hub.
 struct Beside: ParsableArguments {
   @Option(help: "The configuration file.") var config = "/etc/meshpost-hub/hub.toml"
 
@@ -18,7 +18,7 @@ struct Beside: ParsableArguments {
     }
   }
 
-  /// `work` on the hub's database; its errors end the program.
+  /// Runs `work` on the hub's database; its errors end the program.
   func store<Value>(
     _ configuration: HubConfiguration, writes: Bool, _ work: (HubStore) async throws -> Value
   ) async throws -> Value {
@@ -105,7 +105,7 @@ struct PurgeOld: AsyncParsableCommand {
       if dryRun { return print("would delete \(found.isEmpty ? "nothing" : found.message)") }
       if !found.isEmpty { try confirm(found, isMost: shares.contains { $0.isMost }) }
       let count = try await Hub.Purge(store, plan, at: now, clock: clock, deletes: true) { took in
-        // As long as it took, the others have their turn.
+        // Others have their turn for as long as the step took.
         try await Task.sleep(for: max(took, .milliseconds(10)))
       }.run()
       if retention { try await store.retentionIsDone(configuration.retention, at: now) }
@@ -123,7 +123,7 @@ struct PurgeOld: AsyncParsableCommand {
 
   private static var isTerminal: Bool { isatty(0) != 0 }
 
-  /// Somebody has said so beforehand, or says so now.
+  /// Returns if the options or the user confirm the deletion.
   private func confirm(_ found: Hub.Purge.Count, isMost: Bool) throws {
     if moreThanHalf || (yes && !isMost) { return }
     guard Self.isTerminal else {

@@ -70,9 +70,9 @@ struct Tokens: ParsableCommand {
     }
   }
 
-  // MARK: What they share
+  // MARK: Shared
 
-  /// A file that begins with a dot is hidden, and not read.
+  /// A file whose name begins with a dot is hidden, and not read.
   static func check(_ gateway: String) throws {
     guard Name.isAllowed(gateway), !gateway.hasPrefix(".") else {
       throw ValidationError("a gateway's id must be \(Name.allowed), and not begin with `.`")

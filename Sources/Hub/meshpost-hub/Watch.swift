@@ -62,7 +62,7 @@ final class HubWatcher {
     try await loop.sleep(for: .seconds(interval))
   }
 
-  /// All that is new of it, page by page.
+  /// Shows the new messages of a gateway, page by page.
   private func visit(_ gateway: String) async {
     var page: JSONValue?
     repeat {
@@ -85,7 +85,7 @@ final class HubWatcher {
 
   private func get(_ target: String) async -> JSONValue? {
     let request = HTTPRequest("GET", path + target, headers: ["Authorization": "Bearer \(token)"])
-    // `try?`: an answer that makes no sense counts as none; the next look comes soon.
+    // `try?`: an invalid answer counts as none; the next poll comes soon.
     guard let response = try? await client.send(request, timeout: .seconds(10)), response.status == 200 else {
       return nil
     }

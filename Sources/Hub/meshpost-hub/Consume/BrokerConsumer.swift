@@ -6,17 +6,17 @@ import MQTT
 import Sockets
 import Timing
 
-/// Takes publications from a broker into a hub's database. One is acknowledged when its events are on disk there, and not before: until then the
-/// broker keeps it, and sends it again to the next connection. So neither a kill of this program nor an absent database loses any.
+/// Stores publications of a broker in a hub's database. A publication is acknowledged once its events are on disk there: until then the broker keeps
+/// it, and sends it again on the next connection. So neither a kill of this program nor an absent database loses any.
 final class BrokerConsumer {
-  /// Payloads in hand that are not stored yet. Where a broker does not keep to the window the connection is ended here, and what was in hand
-  /// comes again.
+  /// Most bytes of publications that are not stored yet. If a broker ignores the window, the connection is closed at this limit, and these
+  /// publications come again.
   private static let maxHeldBytes = 64 << 20
   /// The same in publications.
   private static let maxHeld = 16384
   /// Publications and bytes of one round.
   private static let maxRound = (count: 512, bytes: 4 << 20)
-  /// A connection that lasted so long was a good one.
+  /// A connection that lasted this long was a good one.
   private static let good: Duration = .seconds(30)
   private static let reportPause: Duration = .seconds(600)
   /// Reasons of one outage that are logged, once each.
@@ -30,7 +30,7 @@ final class BrokerConsumer {
   private enum Outcome: Sendable {
     case kept(Consumption.Counts)
     case failed(String)
-    /// Another program is to go on.
+    /// A newer program has upgraded the tables.
     case outdated(String)
   }
 
@@ -46,18 +46,18 @@ final class BrokerConsumer {
   private var held: [Held] = []
   private var heldBytes = 0
   private let arrived = Waiter()
-  /// Something was stored.
+  /// Resumed when a round is stored.
   private let stored = Waiter()
   private var isStoring = false
   private var isOverfull = false
   private var hadSession = false
   private var isClosed = false
-  /// Why it has ended by itself: the database is not for this program any more.
+  /// Why it has ended by itself: a newer program has upgraded the tables.
   private(set) var end: String?
   private var counts = Consumption.Counts()
   private var reported = Consumption.Counts()
 
-  /// `tell`: how it is, in words, for a service manager.
+  /// `tell` gets the status in words, for a service manager.
   init(
     _ brokers: [BrokerPlace], _ settings: ConsumeSettings, _ consumption: Consumption, on loop: EventLoop,
     _ tell: @escaping (String) -> Void
@@ -67,7 +67,7 @@ final class BrokerConsumer {
     outcomes.attach(to: loop) { [weak self] outcome in self?.answer?.keep(outcome) }
   }
 
-  /// Until it is cancelled, or a newer program has upgraded the tables: see `end`.
+  /// Runs until cancelled, or until a newer program has upgraded the tables: see `end`.
   func run() async {
     do {
       try await loop.race({ try await self.connect() }, { try await self.store() }, { try await self.report() })
@@ -76,7 +76,7 @@ final class BrokerConsumer {
     }
   }
 
-  /// In order: the broker knows at once that we are gone, and keeps what is not acknowledged.
+  /// Disconnects properly: the broker learns of it at once, and keeps the unacknowledged publications.
   func close() {
     isClosed = true
     client?.close()
@@ -87,7 +87,7 @@ final class BrokerConsumer {
 
   private func connect() async throws(CancellationError) {
     var (number, pause) = (0, Pause())
-    // Since the last good connection. A broker that comes back with another certificate has another reason, which is worth a line of its own.
+    // Since the last good connection. A broker that returns with another certificate has another reason, which is logged, too.
     var told: Set<String> = []
     while true {
       while isOverfull, isStoring { try await stored.wait() }
@@ -98,14 +98,14 @@ final class BrokerConsumer {
         told = []
       }
       if loop.now - begun >= Self.good { pause = Pause() }
-      // What is in hand comes again, with other identifiers.
+      // Unacknowledged publications come again, with other identifiers.
       (held, heldBytes) = ([], 0)
       if isClosed { return }
       let words = "broker \(place.shown): \(end)"
       if told.count < Self.maxTold, told.insert(words).inserted { say(.warning, words) }
       tell("no broker: \(end)")
       number += 1
-      // Another node of the cluster is asked at once.
+      // Another node of the cluster is tried at once.
       if number % brokers.count != 0, pause.isFirst { continue }
       try await loop.sleep(for: pause.next())
     }
@@ -140,7 +140,7 @@ final class BrokerConsumer {
     }
   }
 
-  /// Why the broker cannot share publications among a group; `nil`: it does, or there is no group. A broker that knows nothing of that takes
+  /// Why the broker cannot share publications within a group; `nil`: it can, or there is no group. A broker without shared subscriptions takes
   /// `$share/…` for a topic on which nothing ever comes.
   private func sharing(_ client: MQTTClient) -> String? {
     guard settings.group != nil else { return nil }
@@ -177,7 +177,7 @@ final class BrokerConsumer {
     // The topic and the packet's own fields beside the payload.
     options.maxBytes = UInt32(Publication.maxBytes + 4096)
     options.needsQuality1 = true
-    // NATS has a thousand under way, and repeats all of them when a node is gone; here the bytes are bounded.
+    // NATS has a thousand publications in flight, and repeats all of them when a node fails; here the bytes are bounded.
     options.maxHeldBytes = .max
     return options
   }
@@ -194,7 +194,7 @@ final class BrokerConsumer {
 
   // MARK: The database
 
-  /// What waits goes together. While a round is under way, the next one gathers.
+  /// Stores the waiting publications together. While a round is in progress, the next one gathers.
   private func store() async throws(CancellationError) {
     while true {
       isStoring = false
@@ -213,7 +213,7 @@ final class BrokerConsumer {
           if isTold { say(.notice, "what comes is stored again") }
           for held in round { held.acknowledge() }
         case .outdated(let words):
-          // Nothing is acknowledged: the broker keeps it for whoever comes under our name.
+          // Nothing is acknowledged: the broker keeps it for the next program with this client id.
           end = words
           return
         case .failed(let words):
@@ -241,7 +241,7 @@ final class BrokerConsumer {
     return round
   }
 
-  /// On other threads: the loop goes on with pings.
+  /// Runs on other threads: the loop goes on with pings.
   private func keep(_ publications: [Publication]) {
     Task { [consumption, outcomes] in
       do {
@@ -254,7 +254,7 @@ final class BrokerConsumer {
     }
   }
 
-  // MARK: Telling
+  // MARK: Reporting
 
   private func report() async throws(CancellationError) {
     while true {
@@ -276,7 +276,7 @@ final class BrokerConsumer {
   private func say(_ level: HubLog.Level, _ words: String) { HubLog.write(level, words) }
 }
 
-/// Pauses between attempts: a second, doubling, with full jitter, so that many do not come at once.
+/// Pauses between attempts: a second, doubling, with jitter, so that not all clients come at once.
 private struct Pause {
   private let limit: Duration
   private var step: Duration = .seconds(1)

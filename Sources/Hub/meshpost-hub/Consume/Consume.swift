@@ -40,7 +40,7 @@ struct Consume: AsyncParsableCommand {
     }
     let stop = Wakeup<Int32>()
     let sources = [SIGTERM, SIGINT].map { Self.source($0, stop) }
-    // A thread of its own: the loop would take one of the few that other tasks run on.
+    // A thread of its own: the loop would block one of the few threads that tasks share.
     let end = await withCheckedContinuation { ended in
       OwnThread.begin {
         ended.resume(returning: Self.consume(brokers, settings, consumption, stop))
@@ -60,7 +60,7 @@ struct Consume: AsyncParsableCommand {
     return source
   }
 
-  /// Returns when it was told to stop, or why it cannot go on.
+  /// Returns after SIGTERM or SIGINT, or with the reason why it cannot continue.
   private static func consume(
     _ brokers: [BrokerPlace], _ settings: ConsumeSettings, _ consumption: Consumption, _ stop: Wakeup<Int32>
   ) -> String? {
@@ -85,7 +85,7 @@ struct Consume: AsyncParsableCommand {
     return consumer.end
   }
 
-  /// A broker or a database that is away is no reason to begin anew: the loop turns.
+  /// Reports to the watchdog while the loop turns: an absent broker or database is no reason for a restart.
   private static func live(_ manager: ServiceManager, every pause: Duration, on loop: EventLoop) {
     manager.lives()
     loop.schedule(after: pause) { live(manager, every: pause, on: loop) }
