@@ -3,23 +3,23 @@
 import Synchronization
 import Timing
 
-/// Limits the batches that wait for the database, by their bytes. Beyond it gateways come again later, which costs less than keeping their
-/// batches in memory.
+/// Limits the batches that wait for the database, by their bytes. At the limit gateways retry later, which costs less than keeping their batches in
+/// memory.
 ///
-/// How long a batch would wait is not foretold: the cost is the transaction's, whatever is in it, and after a stall all that waits goes in the
-/// next. Who has waited for too long is told (`Coalescer`).
+/// It does not predict how long a batch would wait: a transaction costs about the same whatever is in it, and after a stall all waiting batches go
+/// into the next one. A batch that waits too long fails (`Coalescer`).
 final class Admission: Sendable {
   static let message = "too many batches are waiting"
-  /// Bytes that wait, of all gateways, and of one.
+  /// Most waiting bytes, of all gateways and of one.
   static let mostBytes = 32 << 20
   static let mostOfOne = 4 << 20
-  /// While more than this waits, a link's next batch waits in the network: what the transaction under way has, and as much again. With less a
-  /// link whose batch is in that transaction would miss the next one, too.
+  /// Above this limit a link's next batch waits in the network: it is the size of the transaction in progress, and as much again. With a lower limit
+  /// a link whose batch is in that transaction would miss the next one, too.
   static let crowd = 8 << 20
 
   private let state = Mutex((batches: 0, bytes: 0, gateways: [String: Int]()))
 
-  /// `nil`: it may wait; else after how many seconds to come again.
+  /// Counts a batch; `nil`: it may wait; otherwise the seconds until a retry.
   func enter(_ gateway: String, bytes: Int) -> Int? {
     state.withLock { state in
       let own = state.gateways[gateway] ?? 0
@@ -32,7 +32,7 @@ final class Admission: Sendable {
     }
   }
 
-  /// What waits now.
+  /// The batches that wait now.
   var waiting: (batches: Int, bytes: Int) { state.withLock { ($0.batches, $0.bytes) } }
   var isCrowded: Bool { waiting.bytes > Self.crowd }
 
@@ -46,22 +46,22 @@ final class Admission: Sendable {
   }
 }
 
-/// Limits the memory for bodies in transfer and for slowly read answers, in total and for each holder of a token, so that no
-/// client can fill the hub's memory or block others.
+/// Limits the memory for bodies in transfer and for slowly read answers, in total and for each token's holder, so that no client can fill the hub's
+/// memory or block others.
 final class HubMemory: Sendable {
-  /// Less than this is not counted.
+  /// Smaller bodies are not counted.
   static let small = 64 * 1024
   private let most: Int
   private let maxOfOne: Int
   private let used = Mutex((all: 0, holders: [String: Int]()))
 
-  /// `largest`: of a body.
+  /// `largest`: the largest body.
   init(largest: Int) {
     most = max(64 << 20, largest * 4)
     maxOfOne = max(8 << 20, largest * 2)
   }
 
-  /// A share, returned when it is released.
+  /// A share of the memory, returned when it is released.
   final class Share: Sendable {
     private let memory: HubMemory
     private let holder: String
@@ -74,7 +74,7 @@ final class HubMemory: Sendable {
     deinit { memory.giveBack(count, of: holder) }
   }
 
-  /// `nil`: no memory available now.
+  /// `nil`: no memory is available now.
   func take(_ count: Int, for holder: String) -> Share? {
     used.withLock { used in
       let own = used.holders[holder] ?? 0
@@ -94,9 +94,9 @@ final class HubMemory: Sendable {
   }
 }
 
-/// What each gateway may do so often.
+/// Limits how often each gateway may do something.
 final class GatewayRations: Sendable {
-  /// Gateways that are remembered; one that is forgotten begins with a full ration.
+  /// Gateways that are remembered; a forgotten one begins with a full ration.
   private static let maxKept = 10_000
 
   private let full: Ration
@@ -105,7 +105,7 @@ final class GatewayRations: Sendable {
 
   init(_ full: Ration) { self.full = full }
 
-  /// Takes one of a gateway's. False: there is none.
+  /// Takes one of a gateway's ration. `false`: it is used up.
   func take(_ gateway: String, now: ContinuousClock.Instant = .now) -> Bool {
     rations.withLock { rations in
       if rations.count >= Self.maxKept, rations[gateway] == nil { rations.removeAll() }
@@ -117,7 +117,7 @@ final class GatewayRations: Sendable {
 /// Limits a gateway's events a second, with bursts of a second's worth, and bytes a day, with bursts of a day's worth.
 actor RateLimiter {
   static let message = "too many events or bytes"
-  /// Gateways that are remembered; one that is forgotten begins with a full measure.
+  /// Gateways that are remembered; a forgotten one begins with a full measure.
   private static let maxKept = 10_000
 
   private struct Measure {
@@ -132,7 +132,7 @@ actor RateLimiter {
       at = now
     }
 
-    /// A request larger than the whole bucket passes when that is full, and leaves a debt.
+    /// A request larger than the whole bucket passes when the bucket is full, and leaves a debt.
     func wait(for amount: Double) -> Int? {
       let wanted = min(amount, most)
       return level >= wanted ? nil : max(1, Int(((wanted - level) / perSecond).rounded(.up)))
@@ -151,14 +151,14 @@ actor RateLimiter {
     ]
   }
 
-  /// What is not refused counts, too, and leaves a debt of a day at most.
+  /// Counts bytes that are not refused; they leave a debt of a day at most.
   func count(_ gateway: String, bytes: Int, now: ContinuousClock.Instant = .now) {
     var own = measures(of: gateway, now)
     if let measure = own[1] { own[1]?.level = max(measure.level - Double(bytes), -measure.most) }
     measures[gateway] = own
   }
 
-  /// `nil` when it may pass; else after how many seconds to try again. Without `events` it counts as bytes alone.
+  /// `nil`: admitted; otherwise the seconds until a retry. Without `events` only bytes count.
   func admit(_ gateway: String, events: Int? = nil, bytes: Int, now: ContinuousClock.Instant = .now) -> Int? {
     var own = measures(of: gateway, now)
     // A batch without events costs a row, too.

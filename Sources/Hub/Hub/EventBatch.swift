@@ -13,25 +13,24 @@ public struct HubEvent: Sendable, Equatable {
 
 /// A batch of a gateway's journal, decoded from the network. Total.
 public struct EventBatch: Sendable, Equatable {
-  /// More events in one batch are refused with 413.
+  /// Larger batches are refused with 413.
   public static let maxEvents = 1000
 
-  /// Events that are sent and acknowledged in one order; between lanes there is none. The names are those of the columns of
-  /// `epochs`.
+  /// Events of a lane are sent and acknowledged in order; between lanes there is no order. The names are columns of `epochs`.
   public enum Lane: String, CaseIterable, Sendable { case messages, nodes, packets }
 
   public var epoch: String
   /// `nil`: the batch is in the order of the whole journal, as in version 1.
   public var lane: Lane?
-  /// The epoch in which its events had their numbers before; the gateway has begun another since.
+  /// The epoch in which the events got their numbers, if the gateway has begun another one since.
   public var before: String?
-  /// The event of its lane before it that the sender assumes acknowledged.
+  /// The event of its lane before it, which the sender takes for acknowledged.
   public var after: Int64?
   public var events: [HubEvent]
 
   /// Why a batch is refused.
   public enum Refusal: Error, Equatable, Sendable {
-    /// 400: no JSON, or not the shape of a batch.
+    /// 400: invalid JSON, or not a batch.
     case malformed(String)
     /// 413
     case tooLarge
@@ -55,7 +54,7 @@ public struct EventBatch: Sendable, Equatable {
     }
   }
 
-  /// `epoch`: where it is known besides, and the batch has none.
+  /// `epoch`: for a batch without one.
   public init(parsing bytes: [UInt8], epoch: String? = nil) throws(Refusal) {
     let json: JSONValue
     do {
@@ -66,7 +65,7 @@ public struct EventBatch: Sendable, Equatable {
     try self.init(json, epoch: epoch)
   }
 
-  /// `epoch`: that of the link, or of a key, whose batches have none.
+  /// `epoch`: of the link or the key, whose batches have none.
   init(_ json: JSONValue, epoch known: String? = nil) throws(Refusal) {
     guard let epoch = json["epoch"]?.string ?? known, Name.isAllowed(epoch) else {
       throw .malformed("epoch is missing")
@@ -91,7 +90,7 @@ public struct EventBatch: Sendable, Equatable {
     self.events = events
   }
 
-  /// The epoch before this one, or this one: its events may be here under any. Of a name that is none nothing is known.
+  /// The epoch before this one, or this one: the events may be stored under any epoch. An invalid name is ignored.
   static func before(_ json: JSONValue) -> String? {
     json["before"]?.string.flatMap { Name.isAllowed($0) ? $0 : nil }
   }
@@ -109,7 +108,7 @@ public struct EventBatch: Sendable, Equatable {
   }
 }
 
-/// Kinds of events that gateways of this version send, as docs/hub-protocol.md names them. What a newer one sends is stored as well.
+/// The kinds of events that gateways of this version send, as in docs/hub-protocol.md. Kinds of newer gateways are stored, too.
 public enum KnownKinds {
   public static let all = [
     "radio", "message", "contact", "contact_removed", "advert", "channel", "gap", "outgoing", "reaction", "telemetry",
@@ -118,7 +117,7 @@ public enum KnownKinds {
   public static let allowed = all.joined(separator: ", ")
 }
 
-/// Ids of gateways and epochs, kinds of events.
+/// Ids of gateways and epochs, and kinds of events.
 public enum Name {
   public static let allowed = "1 to 64 letters, digits, `.`, `_` and `-`"
 

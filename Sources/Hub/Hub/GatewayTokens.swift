@@ -3,9 +3,9 @@
 import FoundationEssentials
 import Glibc
 
-/// The folder of gateways' tokens: a file for each gateway, named by its id, with a token a line. Each lets its gateway write, and nobody else.
+/// The folder of gateways' tokens: a file for each gateway, named by its id, with a token a line. Each token lets this gateway write, and no other.
 public struct GatewayTokens: Sendable {
-  /// What has to change for the folder to hold other files.
+  /// The folder's identity and time of change, which differ once it has other files.
   private struct Stamp: Equatable {
     var inode: UInt64
     var seconds: Int
@@ -15,31 +15,31 @@ public struct GatewayTokens: Sendable {
   public let folder: String
   private var stamp: Stamp?
   public private(set) var tokens: [HubConfiguration.Token] = []
-  /// Files that are no gateway's, or hold no token, with what is wrong.
+  /// Files that are invalid, with the reasons.
   public private(set) var faults: [String] = []
 
-  /// `nil`: it is no folder that this user may read.
+  /// `nil`: it is not a folder that this user may read.
   public init?(folder: String) {
     self.folder = folder
     guard read() else { return nil }
   }
 
-  /// Reads it again if it may have changed, or if `always`. False: it is as it was, or cannot be read.
+  /// Reads the folder again if it may have changed, or if `always`. `false`: nothing has changed, or it cannot be read.
   public mutating func read(always: Bool = true) -> Bool {
     let now = Self.stamp(of: folder)
-    // Without a folder there is no stamp, as there is none of a young one.
+    // A missing folder has no stamp, and neither has one that has just changed.
     guard always || now == nil || now != stamp else { return false }
-    // `try?`: a folder that is gone, or closed to us, takes nothing away: what was read stays, and that is said once.
+    // `try?`: if the folder cannot be read, its last tokens stay valid, and the log says so once.
     guard let names = try? FileManager.default.contentsOfDirectory(atPath: folder) else {
       let fault = "\(folder) cannot be read: the tokens that were in it go on"
       defer { faults = [fault] }
       return !always && faults != [fault]
     }
     let (before, faultsBefore) = (tokens, faults)
-    // What changes again within the same tick of the file system's clock has the same stamp: so a young one says nothing.
+    // A second change within one tick of the file system's clock leaves the same stamp: so a recent stamp is not trusted.
     let isYoung = now.map { Int(time(nil)) - $0.seconds < 2 } ?? true
     (stamp, tokens, faults) = (isYoung ? nil : now, [], [])
-    // Hidden files are an editor's, or on their way to another name.
+    // Hidden files belong to an editor, or are about to be renamed.
     for name in names.sorted() where !name.hasPrefix(".") {
       let location = "\(folder)/\(name)"
       guard Name.isAllowed(name) else {
@@ -62,12 +62,12 @@ public struct GatewayTokens: Sendable {
     return Stamp(inode: UInt64(facts.st_ino), seconds: facts.st_mtim.tv_sec, nanoseconds: facts.st_mtim.tv_nsec)
   }
 
-  // MARK: What the command line does
+  // MARK: Commands
 
-  /// Of a new token: 24 bytes by chance.
+  /// Random bytes of a new token.
   private static let secretBytes = 24
 
-  /// Gives a gateway a token, beside those that it has. The file is replaced whole, so that a hub that serves sees the folder change.
+  /// Gives a gateway one more token. The file is replaced as a whole, so that a serving hub sees the folder change.
   public func add(_ gateway: String) throws(HubConfiguration.Failure) -> String {
     let secret = RefusedFile.hex((0..<Self.secretBytes).map { _ in UInt8.random(in: .min ... .max) })
     let present = tokens.first { $0.gateway == gateway }?.secrets ?? []
@@ -75,7 +75,7 @@ public struct GatewayTokens: Sendable {
     return secret
   }
 
-  /// Takes a gateway's tokens away, or all but the newest.
+  /// Removes a gateway's tokens, or all but the newest.
   public func remove(_ gateway: String, keepsNewest: Bool) throws(HubConfiguration.Failure) {
     let present = tokens.first { $0.gateway == gateway }?.secrets ?? []
     if keepsNewest, let newest = present.last { return try write([newest], for: gateway) }
@@ -91,7 +91,7 @@ public struct GatewayTokens: Sendable {
     guard descriptor >= 0 else { throw failure(gateway) }
     defer { close(descriptor) }
     let bytes = Array((secrets.joined(separator: "\n") + "\n").utf8)
-    // The hub reads it as a member of the folder's group.
+    // The hub reads the file as a member of the folder's group.
     guard fchown(descriptor, uid_t.max, facts.st_gid) == 0, fchmod(descriptor, 0o640) == 0,
       bytes.withUnsafeBytes({ Glibc.write(descriptor, $0.baseAddress, $0.count) }) == bytes.count,
       fsync(descriptor) == 0,

@@ -3,24 +3,24 @@
 import MeshCrypto
 import Synchronization
 
-/// Access control. Tokens can be replaced while the hub runs: it accepts old and new ones until the old are removed.
+/// Access control. Tokens can be replaced while the hub runs: it accepts old and new ones until the old ones are removed.
 final class HubAccess: Sendable {
-  /// An operation on a gateway.
+  /// An operation on a gateway or on the hub.
   enum Deed: Sendable {
     case read
-    /// Asking how much of a gateway's journal is here.
+    /// Asking how much of a gateway's journal is stored.
     case greet
     /// Operations of the gateway itself: sending its journal, fetching updates.
     case write
     /// Operations of operators: commands, documents.
     case command
-    /// Metrics, of all gateways together.
+    /// Metrics of all gateways together.
     case measure
-    /// People and tokens, and who did what.
+    /// People, tokens and the audit.
     case administer
   }
 
-  /// Why something was allowed, which is looked at again while it lasts.
+  /// Why an operation is allowed; it is checked again while the operation lasts.
   struct Grant: Equatable, Sendable {
     enum Proof: Equatable, Sendable {
       /// The token's digest.
@@ -29,10 +29,10 @@ final class HubAccess: Sendable {
       case session(String)
     }
 
-    /// The token's name, or the person's.
+    /// The name of the token or the person.
     let name: String
     let proof: Proof
-    /// `nil` for what concerns all of them.
+    /// `nil` for operations on all gateways.
     let gateway: String?
     let deed: Deed
 
@@ -42,31 +42,31 @@ final class HubAccess: Sendable {
 
   enum Verdict: Equatable, Sendable {
     case allowed(Grant)
-    /// Allowed once the token belongs to the gateway: `bind`.
+    /// Allowed once the token is bound to the gateway: `bind`.
     case unbound(Grant)
     case unknown(String)
     /// The token's name.
     case forbidden(String)
   }
 
-  /// A configured token with what is known of its use.
+  /// A configured token and its use.
   struct Listed: Sendable {
     var token: HubConfiguration.Token
-    /// Milliseconds since 1970; `nil`: not since it was configured.
+    /// Milliseconds since 1970; `nil`: not used since it was configured.
     var usedAt: Int64?
-    /// Gateways to which a token for any gateway belongs.
+    /// The gateways to which a token for any gateway is bound.
     var gateways: [String] = []
   }
 
   private struct Keys {
     var tokens: [HubConfiguration.Token]
-    /// Milliseconds since 1970; `nil`: not since these tokens count.
+    /// Milliseconds since 1970; `nil`: not used since these tokens were loaded.
     var usedAt: [Int64?]
-    /// Places of tokens. Looking digests up reveals neither content nor length of a token by timing.
+    /// Indices of tokens by digest. Looking digests up reveals neither content nor length of a token by timing.
     var places: [[UInt8]: [Int]] = [:]
     /// Gateways with a token that is for them alone.
     var ownTokens: Set<String> = []
-    /// To which gateways tokens belong that are for any, by their digests in hex, as the database says.
+    /// The gateways of tokens for any gateway, by the tokens' digests in hex, as in the database.
     var bindings: [String: Set<String>] = [:]
 
     init(_ tokens: [HubConfiguration.Token]) {
@@ -78,16 +78,16 @@ final class HubAccess: Sendable {
       }
     }
 
-    /// Whether it belongs to the first gateway that uses it.
+    /// Whether the token gets bound to the first gateway that uses it.
     static func binds(_ token: HubConfiguration.Token) -> Bool { token.gateway == "*" && token.access == .write }
 
-    /// Whether the token at a place is for this gateway, or for all.
+    /// Whether the token at an index may be used by this gateway without being bound first.
     func isBound(_ digest: [UInt8], at place: Int, _ gateway: String?) -> Bool {
       guard Self.binds(tokens[place]), let gateway else { return true }
       return bindings[RefusedFile.hex(digest)]?.contains(gateway) == true
     }
 
-    /// Digests of all tokens that belong to the first gateway that uses them, with their places.
+    /// The digests of all tokens that get bound to the first gateway that uses them, with their indices.
     var binding: [String: Int] {
       var found: [String: Int] = [:]
       for (digest, places) in places {
@@ -109,7 +109,7 @@ final class HubAccess: Sendable {
 
   init(_ tokens: [HubConfiguration.Token]) { keys = Mutex(Keys(tokens)) }
 
-  /// From now on these count.
+  /// Replaces all tokens.
   func replace(with fresh: [HubConfiguration.Token]) {
     var fresh = Keys(fresh)
     keys.withLock { keys in
@@ -118,7 +118,7 @@ final class HubAccess: Sendable {
     }
   }
 
-  /// What there are.
+  /// All tokens.
   var list: [Listed] {
     keys.withLock { keys in
       var listed = zip(keys.tokens, keys.usedAt).map { Listed(token: $0, usedAt: $1) }
@@ -127,19 +127,19 @@ final class HubAccess: Sendable {
     }
   }
 
-  /// Whether a token is for this gateway alone, or belongs to it: it may come, if it never was here.
+  /// Whether a token is for this gateway alone, or is bound to it: the gateway may still come.
   func expects(_ gateway: String) -> Bool {
     keys.withLock { keys in
       keys.tokens.contains { $0.gateway == gateway } || keys.bindings.values.contains { $0.contains(gateway) }
     }
   }
 
-  /// Gateways with a token that is for them alone, and digests of tokens that belong to the first gateway that uses them.
+  /// Gateways with a token that is for them alone, and digests of the tokens that get bound to the first gateway that uses them.
   var holders: (own: Set<String>, tokens: Set<String>) { keys.withLock { ($0.ownTokens, Set($0.binding.keys)) } }
 
   static let unknownToken = Verdict.unknown("unknown token")
 
-  /// `gateway`: `nil` for what concerns all of them.
+  /// `gateway`: `nil` for operations on all gateways.
   func check(_ authorization: String?, gateway: String?, _ deed: Deed) -> Verdict {
     let scheme = Array("bearer ".utf8)
     guard let sent = authorization.map({ Array($0.utf8) }), sent.count > scheme.count,
@@ -156,20 +156,20 @@ final class HubAccess: Sendable {
     }
   }
 
-  /// What the database knows of tokens and their gateways, at the start.
+  /// Loads the tokens' gateways from the database, at the start.
   func load(_ bindings: [TokenBinding]) {
     keys.withLock { keys in
       for binding in bindings { keys.bindings[binding.token, default: []].insert(binding.gateway) }
     }
   }
 
-  /// Makes a token for any gateway the gateway's that uses it, for good, or says why it cannot be.
+  /// Binds a token for any gateway to the gateway that uses it, for good. Returns why it is refused.
   func bind(_ grant: Grant, in stores: HubStores) async throws -> String? {
     guard case .token(let digest) = grant.proof, let gateway = grant.gateway else { return nil }
     let wanted = TokenBinding(token: RefusedFile.hex(digest), gateway: gateway)
     let (own, tokens) = holders
     let hasOwn = own.contains(gateway)
-    // Whoever is refused asks an index, and writes nothing.
+    // A refused gateway costs a look at an index, and no write.
     var standing = try await stores.greeter.standing(of: wanted, hasOwn: hasOwn, tokens: tokens)
     if standing == .free {
       standing = try await stores.writer.bind(wanted, hasOwn: hasOwn, tokens: tokens, at: HubClock.now)
@@ -180,7 +180,7 @@ final class HubAccess: Sendable {
     return nil
   }
 
-  /// Whether a token still allows it. Sessions are looked at by `Revocation`.
+  /// Whether a token still allows the operation. `HubWeb.endRevoked` checks sessions.
   func allows(_ grant: Grant) -> Bool {
     guard case .token(let digest) = grant.proof else { return true }
     return keys.withLock { $0.fitting(digest, grant.gateway, grant.deed) != nil }

@@ -7,10 +7,10 @@ import TOML
 
 /// The configuration of `meshpost-hub`, documented in deploy/hub.toml.
 public struct HubConfiguration: Sendable {
-  /// `write` is a gateway's, which reads nothing but what is for it; `command` an operator's, who may read; `metrics` nothing but these.
+  /// `write` is for gateways, which read only their own updates; `command` is for operators, who may also read; `metrics` allows nothing but metrics.
   public enum Access: String, Sendable, CaseIterable { case metrics, read, write, command, all }
 
-  /// Access rights by token.
+  /// A token and its rights.
   public struct Token: Sendable, Equatable {
     /// The file's name, for people.
     public var name: String
@@ -44,25 +44,25 @@ public struct HubConfiguration: Sendable {
   public var rateLimit: Int
   /// Bytes of batches a day and gateway; 0 = no limit.
   public var bytesPerDay: Int64
-  /// Maximum connections, as far as the limit of open files allows.
+  /// Most connections, as far as the limit of open files allows.
   public var maxConnections: Int
   public var retention: Retention
   public var alerts = HubAlertSettings()
-  /// Lines below it are not written.
+  /// Lines of lower levels are not written.
   public var logLevel: HubLog.Level
 
-  /// What it was read from.
+  /// The file's contents.
   let source: [UInt8]
 
-  /// Else it is an SQLite file.
+  /// Whether the database is on a server; otherwise it is an SQLite file.
   public var isServer: Bool { HubStore.isServer(location) }
-  /// `nil`: there are no pages.
+  /// `nil`: the hub has no pages.
   public var web: HubWebSettings?
   /// Settings of the table `[consume]`.
   public var consume: ConsumeSettings?
 
-  /// What a configuration is read for: who consumes, or works on the database beside a hub, takes no requests, and needs no tokens. The files
-  /// with these are often root's alone, and the database often knows the hub's user alone.
+  /// The purpose of reading a configuration: a consumer, or a command beside a hub, takes no requests, and needs no tokens. Often only root may read
+  /// the token files, and only the hub's user may use the database.
   public enum Purpose: Sendable { case serving, consuming, beside }
 
   static let credentials = "/etc/meshpost-hub/credentials"
@@ -131,7 +131,7 @@ public struct HubConfiguration: Sendable {
     }
   }
 
-  /// Reads a database server's password from its file. It is not in the address, which is shown in logs.
+  /// Reads the password for a database server from its file. It is not in the address, which appears in logs.
   private static func password(_ root: inout TOMLReader) -> String? {
     guard let file = root.string("database_password_file") else { return nil }
     let text = contents(of: file)
@@ -140,13 +140,13 @@ public struct HubConfiguration: Sendable {
     return line
   }
 
-  /// `name`: a location, or a credential's name.
+  /// `name`: a path, or a credential's name.
   static func contents(of name: String) -> String {
     let location = Credential.location(name, or: credentials)
     return FileManager.default.contents(atPath: location).map { String(decoding: $0, as: UTF8.self) } ?? ""
   }
 
-  /// A token a line; `nil`: there is none, or one is too short.
+  /// The secrets, one a line; `nil`: there is none, or one is too short.
   static func secrets(in text: String) -> [String]? {
     let secrets = text.split(whereSeparator: \.isNewline).map { $0.trimmed }
       .filter { !$0.isEmpty }

@@ -8,7 +8,7 @@ import UntrustedText
 
 /// The hub's log: lines on standard error, as a service manager keeps them.
 public enum HubLog {
-  /// Severities as systemd and people know them; the number is that of sd-daemon(3).
+  /// Severities; the numbers are those of sd-daemon(3).
   public enum Level: Int, Sendable, CaseIterable, Comparable {
     case error = 3, warning, notice, info, debug
 
@@ -34,7 +34,7 @@ public enum HubLog {
 
   private static let most = Mutex(Level.info)
 
-  /// Lines of higher numbers are not written.
+  /// Lines of less severe levels are not written.
   public static var level: Level {
     get { most.withLock { $0 } }
     set { most.withLock { $0 = newValue } }
@@ -49,13 +49,13 @@ public enum HubLog {
     Console.error("\(prefix(level))\(level.word): \(words.cut(toBytes: 1000))")
   }
 
-  /// To be made only if it is written.
+  /// The text is only made if it is written.
   static func debug(_ words: @autoclosure () -> String) { if level == .debug { write(.debug, words()) } }
 
-  /// The journal takes the priority from the line's beginning, and does not show it. Source: sd-daemon(3).
+  /// The journal takes the priority from the beginning of the line, and does not show it. Source: sd-daemon(3).
   private static func prefix(_ level: Level) -> String { isJournal ? "<\(level.rawValue)>" : "" }
 
-  /// Standard error is the journal's. Source: systemd.exec(5), `$JOURNAL_STREAM`.
+  /// Whether standard error is the journal. Source: systemd.exec(5), `$JOURNAL_STREAM`.
   private static let isJournal: Bool = {
     var facts = stat()
     guard let stream = getenv("JOURNAL_STREAM"), fstat(2, &facts) == 0 else { return false }
@@ -63,7 +63,7 @@ public enum HubLog {
   }()
 }
 
-/// What libraries say through swift-log: warnings and worse. Hummingbird tells of each request at lower levels, with its address.
+/// Messages of libraries through swift-log: warnings and worse. Hummingbird logs each request at lower levels, with its address.
 struct HubLogHandler: LogHandler {
   var metadata: Logger.Metadata = [:]
   var logLevel = Logger.Level.warning
@@ -101,8 +101,8 @@ final class RareLine: Sendable {
   }
 }
 
-/// Tokens that were not taken, one line each, so that tools such as fail2ban can act on them: of each address so many a
-/// minute, and so many altogether. The token is never written.
+/// Logs refused tokens, one line each, so that tools such as fail2ban can act on them. The lines a minute are limited for each address and in total.
+/// The token is never written.
 final class RefusedLogins: Sendable {
   static let maxOfOne = 10
   static let maxOfAll = 60

@@ -3,8 +3,8 @@
 import TOML
 
 extension HubConfiguration {
-  /// Settings that a hub reads at its start only, and that are others in `fresh` than here, with which it began. Tokens and the log's level are
-  /// reloaded; `[consume]` is another program's.
+  /// The settings in `fresh` that differ from this configuration, with which the hub started, and that need a restart. Tokens and the log's level are
+  /// reloaded; `[consume]` is for another program.
   public func waiting(in fresh: HubConfiguration) -> [String] {
     // `try?`: both were read without mistakes.
     guard let now = try? TOMLParser.parse(fresh.source), let then = try? TOMLParser.parse(source) else { return [] }

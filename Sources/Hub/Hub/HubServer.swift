@@ -47,7 +47,7 @@ public struct HubServer: Sendable {
       : nil
     let figures = FleetFigures { now in try await stores.readers.ask("figures") { try $0.figures(now: now) } }
     let counts: @Sendable ([String]) async -> [String: Int64] = { gateways in
-      // `try?`: the probe says what is wrong with the database.
+      // `try?`: the probe reports what is wrong with the database.
       (try? await stores.watcher.alertCounts(of: gateways)) ?? [:]
     }
     let watch = HubAlerts(
@@ -69,19 +69,19 @@ public struct HubServer: Sendable {
       web: try configuration.web.map { try HubWeb($0, stores, refused) })
   }
 
-  /// Descriptors of NIO's loops, three each, and of the one that it listens on; they are opened later.
+  /// Descriptors of NIO's loops, three each, and of the listening socket; they are opened later.
   private static var loops: Int { System.coreCount * 3 + 1 }
 
-  /// How long a token lasts at most that was taken out of the folder of gateways' tokens.
+  /// Pause between two checks of the folder of gateways' tokens, and so the longest time that a removed token stays valid.
   private static let tokensLook: Duration = .milliseconds(500)
   private static let copiesLog: Duration = .seconds(3600)
 
-  /// Connections that the kernel holds until the hub takes them; it has a limit of its own (`net.core.somaxconn`, 4096 by default). A fleet that
-  /// comes all at once waits here for milliseconds, and where there is no place left for a second, two, four …: TCP asks again so late.
+  /// Connections that the kernel holds until the hub accepts them; it has a limit of its own (`net.core.somaxconn`, 4096 by default). A fleet that
+  /// connects all at once waits here for milliseconds. Beyond the limit TCP retries after one second, two, four …
   private static let backlog = 4096
 
-  /// Returns when each of the network's loops and the links have dealt with a question. A database that is slow or away is no reason to begin
-  /// anew: a new hub would have the same, and all gateways would connect again.
+  /// Returns when each of the network's loops and the link registry have responded. It does not test the database: a new hub would have the same one,
+  /// and all gateways would reconnect.
   public func pulse() async {
     for loop in MultiThreadedEventLoopGroup.singleton.makeIterator() {
       // `try?`: only the return matters.
@@ -90,7 +90,7 @@ public struct HubServer: Sendable {
     _ = await api.registry.count
   }
 
-  /// From now on the tokens of this configuration count: what others have begun ends, be it a link.
+  /// Replaces the tokens by those of this configuration, and closes connections that they do not allow.
   public func accept(_ configuration: HubConfiguration) {
     tokens.reload(configuration)
     tokens.count(in: access, api.places)
@@ -103,7 +103,7 @@ public struct HubServer: Sendable {
     do {
       access.load(try await api.stores.greeter.tokenBindings())
     } catch {
-      // Each is asked for when its gateway comes.
+      // Each binding is read again when its gateway comes.
       HubLog.debug("tokens' gateways: \(error.message)")
     }
     await api.stores.listen { news in
@@ -115,7 +115,7 @@ public struct HubServer: Sendable {
     let listener = hearOthers()
     defer { withExtendedLifetime(listener) {} }
     let probe = Task { [stores = api.stores] in
-      // As if it were told to end: gateways look for a newer hub.
+      // Stops as on SIGTERM: gateways look for a newer hub.
       if await stores.probe.run() { kill(getpid(), SIGTERM) }
     }
     let summary = LogSummary(stores: api.stores)
@@ -128,7 +128,7 @@ public struct HubServer: Sendable {
     }
     let caretaker = Caretaker(stores: api.stores, retention: configuration.retention, access: access)
     let watch = Task { [api] in await api.watch.run() }
-    // Who asks for it asks for the pages' people.
+    // Only the pages show when tokens were used.
     let uses = api.web.map { _ in Task { [access] in await TokenUses(stores: api.stores, access: access).run() } }
     let telling = Task { [api] in await api.links.run() }
     let copying = Task { [api] in
@@ -158,7 +158,7 @@ public struct HubServer: Sendable {
     try await application.runService()
     uses?.cancel()
     telling.cancel()
-    // A database that does not answer is not waited for.
+    // A hub that stops does not wait for a database that does not answer.
     let lack = api.stores.probe.lack()
     if lack == nil || lack == .lost {
       await uses?.value
@@ -212,14 +212,14 @@ private final class Tokens: Sendable {
     tell()
   }
 
-  /// Whether the folder holds other files than before.
+  /// Whether the folder's tokens have changed.
   func hasChanged() -> Bool {
     guard state.withLock({ $0.folder?.read(always: false) ?? false }) else { return false }
     tell()
     return true
   }
 
-  /// From now on these count, and what others allowed ends. Two who do so at once leave the newest.
+  /// Applies the tokens, and closes connections that they do not allow. After two calls at the same time the newest tokens apply.
   func count(in access: HubAccess, _ places: Places) {
     state.withLock { access.replace(with: $0.listed + ($0.folder?.tokens ?? [])) }
     let ended = places.close { access.allows($0) }
@@ -232,6 +232,6 @@ private final class Tokens: Sendable {
 enum HubClock {
   /// Milliseconds since 1970.
   static var now: Int64 { Int64(Date().timeIntervalSince1970 * 1000) }
-  /// When this process began.
+  /// When this process started.
   static let started = now
 }

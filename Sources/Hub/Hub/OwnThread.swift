@@ -2,18 +2,18 @@
 
 import Glibc
 
-/// A thread for what waits on its own: a task would hold one of the few that others run on.
+/// A thread for blocking work: a task would block one of the few threads that other tasks share.
 public enum OwnThread {
   private final class Body {
     let run: @Sendable () -> Void
     init(_ run: @escaping @Sendable () -> Void) { self.run = run }
   }
 
-  /// Nobody waits for its end.
+  /// Nobody waits for the end of `body`.
   public static func begin(_ body: @escaping @Sendable () -> Void) {
     let given = Unmanaged.passRetained(Body(body)).toOpaque()
     var thread = pthread_t()
-    // On a machine that has no thread left it begins when there is one.
+    // If the machine has no thread left, it tries again until there is one.
     while pthread_create(
       &thread, nil,
       { given in

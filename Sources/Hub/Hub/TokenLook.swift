@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: MIT
 
-/// One more look at the folder of gateways' tokens, for whoever comes with a token that is not known: it may have been added since the last look.
+/// Reads the folder of gateways' tokens once more for an unknown token, which may have been added since the last time.
 ///
-/// However many come with what no token is, there is no more than one look in `pause`: who comes sooner waits for the next, which is for all of
-/// them.
+/// There is at most one reading in each `pause`, however many unknown tokens come: callers wait for the next one together.
 actor TokenLook {
   static let pause: Duration = .milliseconds(500)
 
   private let pause: Duration
   private let look: @Sendable () -> Void
-  /// The look that has not begun yet.
+  /// The reading that has not begun yet.
   private var coming: Task<Void, Never>?
   private var lookedAt: ContinuousClock.Instant?
 
@@ -17,14 +16,14 @@ actor TokenLook {
     (self.pause, self.look) = (pause, look)
   }
 
-  /// Returns after a look that began later than the call.
+  /// Returns after a reading that began later than the call.
   func again() async {
     if let coming { return await coming.value }
     let task = Task {
       let wait = lookedAt.map { pause - (ContinuousClock.now - $0) } ?? .zero
       // `try?`: nobody cancels it.
       if wait > .zero { try? await Task.sleep(for: wait) }
-      // Who comes from here on needs another one.
+      // Later callers need another reading.
       coming = nil
       lookedAt = .now
       look()
