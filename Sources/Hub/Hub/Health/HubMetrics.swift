@@ -73,7 +73,7 @@ final class HubMetrics: Sendable {
 
   var now: Counts { counts.withLock { $0 } }
 
-  // MARK: What happens
+  // MARK: Counting
 
   func linkOpened(_ encoding: Encoding) {
     counts.withLock { counts in

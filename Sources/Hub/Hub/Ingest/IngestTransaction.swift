@@ -44,7 +44,7 @@ extension HubStore {
     return done
   }
 
-  // MARK: What is there
+  // MARK: Positions
 
   /// Reads how far the batches' epochs are.
   private func begin(_ batches: [PreparedBatch], _ work: inout Work) throws(HubDatabaseError) -> [Epoch: Progress] {
@@ -175,7 +175,7 @@ extension HubStore {
   /// Columns with the same name in the set and in the table.
   static func same(_ names: String...) -> [(name: String, value: String)] { names.map { ($0, "v.\($0)") } }
 
-  // MARK: What follows
+  // MARK: Derived data
 
   /// Stores what follows from the events. A batch that was not accepted updates its gateway's last contact, too.
   private func finish(_ batches: [PreparedBatch], _ work: Work) throws(HubDatabaseError) {

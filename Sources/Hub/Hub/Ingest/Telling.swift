@@ -110,7 +110,7 @@ extension HubStore {
       [("identity", .texts(rows.map(\.identity))), ("settled", .integers(rows.map(\.settled)))])
   }
 
-  // MARK: For those who take what some heard
+  // MARK: For gateways with named hearers
 
   /// The updates for gateways that take messages of named hearers: each message from the first named hearer that reports it, and again as in the
   /// channels' lists. However many hear a message, the list holds it about once.

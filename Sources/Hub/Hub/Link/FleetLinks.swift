@@ -9,9 +9,9 @@ import Glibc
 /// links opened or closed, and a sign of life every ten seconds. A list without a sign of life for half a minute does not count. A hub that is alone
 /// writes nothing.
 actor FleetLinks {
-  /// Pause between two looks at this hub's links, and at other hubs' lists.
+  /// Pause between two checks of this hub's links, and of other hubs' lists.
   static let pause: Duration = .seconds(2)
-  /// Looks from one sign of life to the next.
+  /// Checks from one sign of life to the next.
   static let looksPerSign = 5
   /// A list without a sign of life for this many milliseconds does not count. The database server's clock sets all times of lists.
   static let validity: Int64 = 30_000
@@ -66,7 +66,7 @@ actor FleetLinks {
     }
   }
 
-  // MARK: Telling others
+  // MARK: Writing the list
 
   /// Runs until cancelled; then removes this hub's list.
   func run() async {

@@ -85,7 +85,7 @@ actor LinkElsewhere {
     ended.answer.resume(with: result)
   }
 
-  // MARK: What comes
+  // MARK: Receiving
 
   /// A notification of any hub; one for another hub is ignored.
   func heard(_ news: HubNews) async {

@@ -165,7 +165,7 @@ actor LiveFeed {
     return out
   }
 
-  // MARK: What is new
+  // MARK: Finding changes
 
   /// A change that a hub on this database announced.
   func heard(_ news: HubNews) {

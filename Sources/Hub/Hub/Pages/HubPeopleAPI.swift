@@ -149,7 +149,7 @@ extension HubAPI {
     }
   }
 
-  // MARK: Deeds
+  // MARK: Audit
 
   func deeds(_ call: Call) async throws -> Response {
     Self.json(

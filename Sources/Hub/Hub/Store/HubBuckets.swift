@@ -90,7 +90,7 @@ extension HubStore {
     }
   }
 
-  // MARK: What gateways ask
+  // MARK: Questions of gateways
 
   /// A gateway's question for the states of these buckets. Invalid names, and names after the first 64, are left out.
   struct BucketQuestion: Sendable {

@@ -13,7 +13,7 @@ struct FleetRow: Sendable {
   var radioKey: String?
   var model: String?
   var position: (lat: Double, lon: Double)?
-  /// When its state `gateway` came; the fields down to `pending` are from it.
+  /// When its state `gateway` came, from which most fields below are.
   var stateAt: Int64?
   var version: String?
   var link: String?

@@ -246,7 +246,7 @@ extension HubStore {
     }
   }
 
-  // MARK: What is new
+  // MARK: New messages
 
   /// The newest readable message; 0: there is none.
   func newestPosition() throws(HubDatabaseError) -> Int64 {

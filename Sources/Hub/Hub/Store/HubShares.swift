@@ -33,7 +33,7 @@ extension HubStore {
     """
   }
 
-  // MARK: What is kept
+  // MARK: Trimming
 
   /// Counts each gateway's updates in a list.
   func countsCall(_ place: BucketPlace, _ row: @escaping (Int64) -> Void) -> HubCall {
@@ -73,7 +73,7 @@ extension HubStore {
     ]
   }
 
-  // MARK: What a gateway gets
+  // MARK: Reading
 
   /// The updates that a page leaves out between two numbers.
   struct LeftOut {
