@@ -101,6 +101,37 @@ import Timing
   }
 }
 
+/// Tasks that somebody keeps.
+@Suite struct LoopTasksTests {
+  @Test func `each task is kept until it ends, and all that are left are cancelled with their owner`() {
+    let loop = EventLoop(on: InventedMachine())
+    var tasks: LoopTasks? = LoopTasks(on: loop)
+    var ends: [String] = []
+    for seconds in [1, 3600] {
+      tasks?.begin {
+        do throws(CancellationError) {
+          try await loop.sleep(for: .seconds(seconds))
+          ends.append("slept \(seconds)")
+        } catch {
+          ends.append("cancelled \(seconds)")
+        }
+      }
+    }
+    #expect(tasks?.count == 2)
+    while ends.isEmpty { loop.turn(wait: true) }
+    #expect(ends == ["slept 1"] && tasks?.count == 1)
+    tasks?.cancel()
+    loop.turn(wait: false)
+    #expect(ends == ["slept 1", "cancelled 3600"] && tasks?.count == 0)
+    // `try?`: that is what is tried.
+    tasks?.begin { ends.append((try? await loop.sleep(for: .seconds(60))) == nil ? "cancelled" : "slept") }
+    loop.turn(wait: false)
+    tasks = nil
+    loop.turn(wait: false)
+    #expect(ends.last == "cancelled" && loop.taskCount == 0 && loop.waitingTimers == 0)
+  }
+}
+
 /// What tasks wait for, beside time.
 @Suite struct LoopWaitTests {
   private final class Notes {
