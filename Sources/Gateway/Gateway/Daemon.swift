@@ -30,6 +30,7 @@ public final class Daemon {
   let started: GatewayConfiguration
   let loop: EventLoop
   let log: Log
+  let surroundings: Surroundings
   let store: Store
   let connection: RadioConnection
   let synchronizer: Synchronizer
@@ -70,13 +71,14 @@ public final class Daemon {
   /// `loop`: what it runs on, which has the time, too.
   public init(
     _ configuration: GatewayConfiguration, file: String, on loop: EventLoop = EventLoop(),
-    manager: ServiceManager? = .ofThisProcess()
+    manager: ServiceManager? = .ofThisProcess(), in surroundings: Surroundings = Surroundings()
   ) throws(StartError) {
     self.configuration = configuration
     started = configuration
     self.file = file
     self.loop = loop
-    log = Log(level: configuration.logLevel, clock: loop.wallClock)
+    self.surroundings = surroundings
+    log = Log(level: configuration.logLevel, clock: loop.wallClock, sink: surroundings.log)
     taps = TapAPI(clock: loop.wallClock)
     do {
       store = try Self.writableStore(configuration.store, on: loop)
@@ -86,9 +88,7 @@ public final class Daemon {
         waits: error.isOfDisk ? error : nil)
     }
     maintenance = StoreMaintenance(store, journalMaxSize: configuration.store.journalMaxSize, on: loop, log: log)
-    let link = Links.link(
-      to: configuration.link, bluetooth: configuration.bluetooth, key: configuration.radioKey, manager: manager,
-      on: loop, log: log)
+    let link = surroundings.link(configuration, manager, loop, log)
     manager?.dropInherited()
     connection = RadioConnection(link, key: configuration.radioKey, on: loop, log: log)
     synchronizer = Synchronizer(connection, store: store, settings: configuration.sync, on: loop, log: log)
@@ -108,7 +108,7 @@ public final class Daemon {
         requests: messaging.nodes.requests, sign: { [signer] in await signer.sign($0) }))
     exchange = ChannelExchange(configuration.exchange, messaging.messenger, store, log: log)
     do {
-      relay = try Relay(configuration.upstreams, store: store, on: loop, log: log)
+      relay = try Relay(configuration.upstreams, carriers: surroundings.carriers, store: store, on: loop, log: log)
     } catch {
       throw StartError(message: "\(error). \(error.remedy)", code: EX_CANTCREAT)
     }
@@ -170,7 +170,7 @@ public final class Daemon {
   }
 
   /// Begins everything that lasts, sees to signals until one ends it, and ends everything in the opposite order.
-  private func serve(_ signals: SignalQueue) async throws(CancellationError) {
+  func serve(_ signals: SignalQueue) async throws(CancellationError) {
     loop.afterTurn { [weak self] in self?.endTurn() }
     synchronizer.observer = self
     relay.radio = signer

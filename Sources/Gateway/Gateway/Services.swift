@@ -13,7 +13,7 @@ extension Daemon {
   /// In the order in which they begin; they end in the opposite one: first no message is taken from the radio any more, last the store is
   /// closed.
   var services: [Service] {
-    let network = NetworkWatch(on: loop) { [weak self] in self?.networkChanged() }
+    let network = surroundings.network(loop) { [weak self] in self?.networkChanged() }
     return [
       Service(begin: { self.maintenance.start() }) {
         self.maintenance.stop()

@@ -223,10 +223,26 @@ extension UpstreamSettings {
   }
 }
 
+/// Creates the carrier for an upstream.
+public struct Carriers {
+  let carrier: (UpstreamSettings, Store, EventLoop, Log) throws -> any Carrier
+
+  /// To the servers that the settings name.
+  public static var toServers: Carriers { Carriers(carrier: Upstream.carrier) }
+}
+
 extension Upstream {
   /// Where the carrier cannot be built, the upstream is there and stopped: one bad file must not hold up the others.
-  public convenience init(_ settings: UpstreamSettings, store: Store, on loop: EventLoop, log: Log) throws(StoreError) {
-    let build = { try Self.carrier(settings, store, loop, log) }
+  public convenience init(
+    _ settings: UpstreamSettings, carriers: Carriers = .toServers, store: Store, on loop: EventLoop, log: Log
+  ) throws(StoreError) {
+    let build = {
+      let troubles = settings.fileTroubles(isDaemon: true)
+      guard troubles.isEmpty else {
+        throw SetupError(description: troubles.map(\.description).joined(separator: "; "))
+      }
+      return try carriers.carrier(settings, store, loop, log)
+    }
     let carrier: any Carrier
     do {
       carrier = try build()
@@ -236,13 +252,9 @@ extension Upstream {
     try self.init(settings.journal, carrier: carrier, store: store, on: loop, log: log)
   }
 
-  private static func carrier(
+  fileprivate static func carrier(
     _ settings: UpstreamSettings, _ store: Store, _ loop: EventLoop, _ log: Log
   ) throws -> any Carrier {
-    let troubles = settings.fileTroubles(isDaemon: true)
-    guard troubles.isEmpty else {
-      throw SetupError(description: troubles.map(\.description).joined(separator: "; "))
-    }
     // A proxy that is wanted and makes no sense is not passed by.
     let proxy = try settings.serverProxy()
     var server = AuthorizedHTTP.Settings(

@@ -13,9 +13,12 @@ public final class Relay {
   private let store: Store
   private let loop: EventLoop
   private let log: Log
+  private let carriers: Carriers
 
-  public init(_ settings: [UpstreamSettings], store: Store, on loop: EventLoop, log: Log) throws(StoreError) {
-    (self.store, self.loop, self.log) = (store, loop, log)
+  public init(
+    _ settings: [UpstreamSettings], carriers: Carriers = .toServers, store: Store, on loop: EventLoop, log: Log
+  ) throws(StoreError) {
+    (self.store, self.loop, self.log, self.carriers) = (store, loop, log, carriers)
     try change(to: settings)
   }
 
@@ -56,7 +59,7 @@ public final class Relay {
 
   private func build(_ settings: UpstreamSettings) throws(StoreError) -> Upstream {
     let isReturning = try store.removedUpstreams().contains { $0.name.isExactly(settings.name) }
-    let upstream = try Upstream(settings, store: store, on: loop, log: log)
+    let upstream = try Upstream(settings, carriers: carriers, store: store, on: loop, log: log)
     if isReturning {
       log.notice(
         "\(upstream.name): back, and goes on where it was when it was removed: \(upstream.pendingEvents) events to send"
