@@ -146,7 +146,10 @@ let simulation: [Target] = [
 
 let trials: [Target] = [
   .target(
-    name: "TestSupport", dependencies: ["EventLoop", "LoopTestSupport", "MeshCoreFixtures", "Store"],
+    name: "TestSupport",
+    dependencies: [
+      "Companion", "EventLoop", "LoopTestSupport", "MeshCoreFixtures", "Store", "Transport", "VirtualRadio",
+    ],
     path: "Tests/TestSupport", swiftSettings: strict),
   tests("StoreTests", ["Companion", "Documents", "JSON", "MeshCrypto", "SQLite", "Store", "TestSupport", "Timing"]),
   tests("PageServerTests", ["HTTP", "TestSupport", "Timing", "PageServer"]),
@@ -202,9 +205,8 @@ let trials: [Target] = [
   tests(
     "GatewayTests",
     [
-      "Alerts", "Companion", "EventLoop", "Gateway", "JSON", "ProxyTunnel", "Relay", "SQLite", "Store", "TestSupport",
-      "Timing",
-      "Transport",
+      "Alerts", "Companion", "EventLoop", "Gateway", "HTTP", "JSON", "ProxyTunnel", "Relay", "SQLite", "Store",
+      "TestSupport", "Timing", "Transport", "VirtualRadio",
     ]),
 ]
 

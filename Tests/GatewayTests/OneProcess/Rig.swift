@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: MIT
+
+import EventLoop
+import Foundation
+import HTTP
+import JSON
+import TestSupport
+import Timing
+import VirtualRadio
+
+@testable import Gateway
+@testable import Relay
+@testable import Store
+
+/// A whole gateway in this process, its radio at a link in memory, its servers scripted, in invented time: an hour of waiting takes none.
+///
+/// Its store is on a real disk, or what stands for one; its control socket is one. All else follows from the seed. What a test waits for in vain
+/// it is told with the seed and the story so far.
+final class Rig {
+  struct InVain: Error, CustomStringConvertible {
+    let description: String
+  }
+
+  let machine = InventedMachine()
+  let loop: EventLoop
+  /// r0, the gateway's, and r1.
+  let mesh: VirtualMesh
+  let radio: VirtualRadio
+  private(set) var link: MemoryLink
+  private(set) var daemon: Daemon?
+  /// The network has changed.
+  private(set) var networkChanges: () -> Void = {}
+  /// What the log has said, each with the second.
+  private(set) var story: [String] = []
+  /// Nothing can be written.
+  var isDiskFull = false { didSet { fillDisk() } }
+  private let seed: UInt64
+  private let scratch = Scratch(inMemory: true)
+  private var servers: [String: ScriptedServer] = [:]
+  private var signals = SignalQueue()
+  private var isServing = false
+  /// Each gateway has a folder of its own, with what the one before has left on disk.
+  private var generation = 0
+  private var configuration: (extra: String, store: String) = ("", "")
+
+  /// `isKnown`: the radios have heard each other.
+  init(seed: UInt64 = 1, isKnown: Bool = true, _ change: (inout VirtualRadioSettings) -> Void = { _ in }) throws {
+    self.seed = seed
+    loop = EventLoop(on: machine)
+    mesh = VirtualMesh(on: loop, seed: seed, airtimeFactor: 0.1) { _ in }
+    var settings = VirtualRadioSettings(
+      name: "r0", seed: seed &* 1000, queueCapacity: 256, clock: UInt32(loop.wallClock.seconds))
+    settings.age = .seconds(3600)
+    change(&settings)
+    radio = mesh.add(settings)
+    radio.isClientConnected = true
+    mesh.add(VirtualRadioSettings(name: "r1", seed: seed &* 1000 &+ 1, clock: UInt32(loop.wallClock.seconds)))
+    link = MemoryLink(radio, on: loop)
+    try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+    _ = scratch.write("token", "a-token-for-the-tests\n")
+    guard isKnown else { return }
+    // `try?`: nobody cancels it.
+    loop.begin { [mesh] in try? await mesh.advertiseAll() }
+    pass(.seconds(1))
+  }
+
+  deinit { if daemon != nil { end() } }
+
+  // MARK: The gateway
+
+  /// Writes the configuration: `extra` are further tables, `store` keys of `[store]`.
+  func configure(_ extra: String, store: String = "") {
+    configuration = (extra, store)
+    _ = scratch.write(
+      "gw.toml",
+      """
+      [radio]
+      link = "tcp:127.0.0.1:1"
+      [store]
+      location = "\(folder)/gw.db"
+      \(store)
+      [control]
+      socket = "\(socket)"
+      [[upstream]]
+      name = "hub"
+      url = "http://127.0.0.1:1"
+      token_file = "\(scratch.location("token"))"
+      \(extra)
+      """)
+  }
+
+  func start() throws {
+    precondition(daemon == nil)
+    configure(configuration.extra, store: configuration.store)
+    let file = scratch.location("gw.toml")
+    let daemon = try Daemon(
+      GatewayConfiguration(startingWith: file), file: file, on: loop, manager: nil, in: surroundings)
+    (self.daemon, signals, isServing) = (daemon, SignalQueue(), true)
+    loop.begin { [signals] in
+      try? await daemon.serve(signals)  // `try?`: nobody cancels it
+      self.isServing = false
+    }
+    loop.turn(wait: false)
+    // Behind the daemon's own, which commits.
+    loop.afterTurn { [weak self, weak daemon] in if self?.daemon === daemon { self?.fillDisk() } }
+  }
+
+  /// Starts it, and returns when it has read its radio.
+  func startSynced() throws {
+    try start()
+    try until("synced") { self.daemon?.synchronizer.state == .synced }
+  }
+
+  private var surroundings: Surroundings {
+    var surroundings = Surroundings()
+    surroundings.link = { [link] _, _, _, _ in link }
+    surroundings.carriers = Carriers { [unowned self] settings, store, loop, _ in
+      self.server(settings.name, settings.kindName).line(store, on: loop)
+    }
+    surroundings.network = { [unowned self] _, changed in
+      self.networkChanges = changed
+      return self
+    }
+    surroundings.log = { [unowned self] _, line in
+      let second = (self.loop.now - MonotonicTime(seconds: 1000)).inSeconds
+      self.story.append("\(Int(second)) s: \(line)")
+    }
+    return surroundings
+  }
+
+  /// As SIGTERM does.
+  func end() {
+    signals.put(SIGTERM)
+    for _ in 0..<10_000 where isServing { loop.turn(wait: true) }
+    daemon = nil
+    succeed()
+  }
+
+  /// As SIGHUP does, with other tables.
+  func reload(_ extra: String, store: String = "") {
+    configure(extra, store: store)
+    signals.put(SIGHUP)
+    loop.turn(wait: false)
+  }
+
+  /// It is gone at once: what it has not committed is lost, and nobody hears that it ends.
+  func kill() {
+    succeed()
+    let wasPresent = link.isPresent
+    link.leave()
+    for server in servers.values { server.forgetLines() }
+    signals.put(SIGKILL)
+    for _ in 0..<10_000 where isServing { loop.turn(wait: true) }
+    daemon = nil
+    link = MemoryLink(radio, on: loop)
+    link.isPresent = wasPresent
+    story.append("killed")
+  }
+
+  func restart() throws {
+    end()
+    try start()
+  }
+
+  private var folder: String { scratch.location("\(generation)") }
+  private var socket: String { "\(folder)/ctl" }
+
+  /// What is on disk now is what the next one finds.
+  private func succeed() {
+    let from = folder
+    generation += 1
+    let files = FileManager.default
+    try! files.createDirectory(atPath: folder, withIntermediateDirectories: true)
+    for name in try! files.contentsOfDirectory(atPath: from) {
+      if ["ctl", "gw.db.lock", "gw.db-shm"].contains(name) { continue }
+      try! files.copyItem(atPath: "\(from)/\(name)", toPath: "\(folder)/\(name)")
+    }
+  }
+
+  /// A write that fails takes what the turn writes after it along, as on a full disk.
+  private func fillDisk() {
+    guard isDiskFull else { return }
+    daemon?.store.write { _ throws(SQLiteError) in throw SQLiteError(code: 13, message: "database or disk is full") }
+  }
+
+  // MARK: What is around it
+
+  var hub: ScriptedServer { server("hub", "hub") }
+
+  /// The server of an upstream.
+  func server(_ name: String, _ kind: String) -> ScriptedServer {
+    if let server = servers[name] { return server }
+    let server = ScriptedServer(kind)
+    servers[name] = server
+    return server
+  }
+
+  /// What `meshpost-radio` understands.
+  func air(_ line: String) { mesh.perform(line) }
+
+  /// The wall clock is set.
+  func stepClock(by duration: Duration) { machine.wallOffset += Int64(duration.inSeconds * 1000) }
+
+  // MARK: Waiting and asking
+
+  /// Lets so much time pass.
+  func pass(_ duration: Duration) {
+    let end = loop.now + duration
+    let timer = loop.schedule(at: end) {}
+    while loop.now < end { loop.turn(wait: true) }
+    timer.cancel()
+  }
+
+  func until(_ what: String, within limit: Duration = .seconds(900), _ condition: () throws -> Bool) throws {
+    let end = loop.now + limit
+    let timer = loop.schedule(at: end) {}
+    defer { timer.cancel() }
+    while try !condition() {
+      guard loop.now < end else {
+        throw InVain(
+          description: "seed \(seed): waited in vain for \(what)\n" + story.suffix(40).joined(separator: "\n"))
+      }
+      loop.turn(wait: true)
+    }
+  }
+
+  /// A request to the control socket, and its answer.
+  func ask(_ method: String, _ target: String, _ body: String = "") throws -> HTTPResponse {
+    let client = HTTPClient(.unix(location: socket), on: loop)
+    defer { client.close() }
+    var answer: Result<HTTPResponse, HTTPFailure>?
+    loop.begin {
+      do throws(HTTPFailure) {
+        answer = .success(
+          try await client.send(HTTPRequest(method, target, body: Array(body.utf8)), timeout: .seconds(60)))
+      } catch {
+        answer = .failure(error)
+      }
+    }
+    try until("an answer to \(method) \(target)") { answer != nil }
+    return try answer!.get()
+  }
+
+  func json(_ target: String) throws -> JSONValue { try JSONValue(parsing: ask("GET", target).body) }
+
+  func status() throws -> JSONValue { try json("/v1/status") }
+
+  func upstream(_ name: String) throws -> JSONValue? {
+    try status()["upstreams"]?.array?.first { $0["name"]?.string == name }
+  }
+
+  /// Rules of alerts that are open.
+  func openAlerts() throws -> [String] { try status()["alerts"]?.array?.compactMap { $0["rule"]?.string } ?? [] }
+
+  func alert(_ rule: String) throws -> JSONValue? {
+    try json("/v1/alerts")["alerts"]?.array?.first { $0["rule"]?.string == rule }
+  }
+
+  /// Whether the log has said this since that many lines.
+  func hasSaid(_ words: String, from line: Int = 0) -> Bool { story.dropFirst(line).contains { $0.contains(words) } }
+}

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: MIT
+
+import EventLoop
+import JSON
+import Store
+import Timing
+
+@testable import Relay
+
+/// A hub, a broker or a webhook without a network: it takes events, and has the faults that a test gives it. It outlives the gateways that it serves.
+final class ScriptedServer {
+  enum Mood: Equatable {
+    case well
+    /// It takes the connection and what is sent, and does not answer until it is well.
+    case standsStill
+    /// It ends the connection over each batch, and has none of it.
+    case hangsUp
+    /// It has each batch, and the connection ends before it says so.
+    case losesAnswers
+    case unreachable
+    /// HTTP 401.
+    case locked
+    /// Its answers take so long.
+    case late(Duration)
+  }
+
+  /// What it has, in its order: each event once.
+  struct Event {
+    let seq: Int64
+    let epoch: String
+    let kind: String
+    let body: JSONValue
+  }
+
+  let kind: String
+  var mood = Mood.well {
+    didSet {
+      moodChanged.resume()
+      switch mood {
+      case .unreachable, .locked: hangUp()
+      default: break
+      }
+    }
+  }
+  /// Events that it refuses for good.
+  var refuses: (Event) -> Bool = { _ in false }
+  private(set) var events: [Event] = []
+  /// Connections that were made, and batches that came.
+  private(set) var greetings = 0
+  private(set) var batches = 0
+  private var acknowledged: [String: ByLane<Int64?>] = [:]
+  private var lines: [ServerLine] = []
+  fileprivate let moodChanged = Waiter()
+
+  init(_ kind: String) { self.kind = kind }
+
+  var texts: [String] { events.filter { $0.kind == "message" }.compactMap { $0.body["text"]?.string } }
+
+  /// Rule and state of each alert, in order.
+  var alerts: [String] {
+    events.filter { $0.kind == "alert" }.map { "\($0.body["rule"]?.string ?? "?") \($0.body["state"]?.string ?? "?")" }
+  }
+
+  /// What it asks of the gateway, and the answer.
+  func ask(_ request: String) async -> String? {
+    guard let answer = await lines.last?.commands?.take(Array(request.utf8)) else { return nil }
+    return String(decoding: answer, as: UTF8.self)
+  }
+
+  /// It loses its database.
+  func forget() {
+    (events, acknowledged) = ([], [:])
+    hangUp()
+  }
+
+  func hangUp() { for line in lines { line.end() } }
+
+  /// Nothing of a gateway that was killed comes any more.
+  func forgetLines() {
+    for line in lines { line.isDead = true }
+    lines = []
+  }
+
+  func line(_ store: Store, on loop: EventLoop) -> any Carrier {
+    let line = ServerLine(self, store, on: loop)
+    lines.append(line)
+    return line
+  }
+
+  // MARK: For its lines
+
+  fileprivate func greeted(_ epoch: String) -> Greeting {
+    switch mood {
+    case .unreachable: return .failed(.retry(reason: "no connection", after: nil))
+    case .locked: return .failed(.stopped(reason: "HTTP 401: check the token"))
+    default: break
+    }
+    greetings += 1
+    return kind == "hub" ? .has(.byLane(acknowledged[epoch] ?? ByLane(all: nil))) : .ready
+  }
+
+  fileprivate func take(_ batch: Batch, _ epoch: String) -> Verdict {
+    batches += 1
+    let lane = batch.lane ?? .messages
+    var journal = acknowledged[epoch] ?? ByLane(all: nil)
+    if kind == "hub", let after = batch.after, after > journal[lane] ?? 0 {
+      return .retry(reason: "earlier events are missing", after: nil)
+    }
+    let came = batch.events.map {
+      // `try?`: no event has another body than JSON, and a test would see it.
+      Event(seq: $0.seq, epoch: epoch, kind: $0.kind, body: (try? JSONValue(parsing: $0.body)) ?? .null)
+    }
+    if let bad = came.first(where: refuses) { return .refused(status: 422, reason: "not \(bad.seq)") }
+    for event in came where !events.contains(where: { $0.seq == event.seq && $0.epoch == epoch }) {
+      events.append(event)
+    }
+    guard kind == "hub" else { return .acknowledged(through: batch.last) }
+    if let last = came.last?.seq { journal[lane] = max(journal[lane] ?? 0, last) }
+    acknowledged[epoch] = journal
+    return .acknowledged(through: journal[lane] ?? 0)
+  }
+}
+
+/// A gateway's connection to a scripted server.
+private final class ServerLine: Carrier {
+  private static let latency: Duration = .milliseconds(50)
+
+  private let server: ScriptedServer
+  private let store: Store
+  private let loop: EventLoop
+  private var ended = Promise<ConnectionEnd>()
+  private var isUp = false
+  private var underWay = 0
+  var isDead = false
+  weak var commands: (any CommandTaker)?
+  private(set) var bytesSent: UInt64 = 0
+
+  init(_ server: ScriptedServer, _ store: Store, on loop: EventLoop) {
+    (self.server, self.store, self.loop) = (server, store, loop)
+  }
+
+  var kind: String { server.kind }
+  var serverKeepsCount: Bool { kind == "hub" }
+  let place = "in this process"
+  var window: Int { kind == "hub" ? 4 : 1 }
+  var keepsConnection: Bool { kind != "webhook" }
+
+  func greet() async -> Greeting {
+    // `try?`, as below: who is cancelled has no use for the answer.
+    try? await loop.sleep(for: Self.latency)
+    guard !isDead else { return .failed(.retry(reason: "dead", after: nil)) }
+    let greeting = server.greeted(store.epoch)
+    if case .failed = greeting { return greeting }
+    (ended, isUp) = (Promise(), true)
+    return greeting
+  }
+
+  func hold() async throws(CancellationError) -> ConnectionEnd { try await ended.value() }
+
+  func carry(_ batch: Batch) async -> Verdict {
+    guard isUp, !isDead else { return .retry(reason: "no connection", after: nil) }
+    bytesSent += UInt64(batch.size)
+    underWay += 1
+    defer { underWay -= 1 }
+    let line = ended
+    try? await loop.sleep(for: Self.latency)
+    while server.mood == .standsStill, !Task.isCancelled, isUp {
+      try? await server.moodChanged.wait(until: loop.now + .seconds(1), on: loop)
+    }
+    guard isUp, !isDead, line === ended, !Task.isCancelled else { return .hungUp(reason: "the connection ended") }
+    if server.mood == .hangsUp {
+      end()
+      return .hungUp(reason: "it hung up")
+    }
+    let verdict = server.take(batch, store.epoch)
+    if server.mood == .losesAnswers {
+      end()
+      return .hungUp(reason: "it hung up before it answered")
+    }
+    if case .late(let delay) = server.mood { try? await loop.sleep(for: delay) }
+    return isUp && line === ended ? verdict : .hungUp(reason: "the connection ended")
+  }
+
+  func end() {
+    guard isUp else { return }
+    isUp = false
+    ended.keep(.lost(underWay > 0 ? nil : .retry(reason: "the server hung up", after: nil)))
+  }
+
+  func close() { isUp = false }
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import EventLoop
+import Transport
+import VirtualRadio
+
+/// Carries frames to a virtual radio and back, and can be cut after so many of them.
+public final class MemoryLink: Link {
+  private let radio: VirtualRadio
+  private let loop: EventLoop
+  private var decoder = SerialDecoder(.toRadio)
+  /// Counts connections: what was under way when one was cut is lost.
+  private var present = 0
+  private var isOpen = false
+  /// Comes back as soon as somebody waits for it.
+  public var returnsAtOnce = false
+  /// Frames, either way, until it is cut by itself.
+  public var framesUntilCut: Int?
+  public private(set) var cuts = 0
+  /// What the radio had said, and was lost with the link.
+  public private(set) var lost: [Reply] = []
+  public private(set) var messagesDelivered = 0
+  public var onCut: () -> Void = {}
+  public var onCommand: (Command) -> Void = { _ in }
+  /// The radio answers these with an error.
+  public var refuses: (Command) -> Bool = { _ in false }
+  /// The radio does not get these.
+  public var swallows: (Command) -> Bool = { _ in false }
+  /// These come to nobody.
+  public var losesReply: (Reply) -> Bool = { _ in false }
+  /// These come twice.
+  public var doublesReply: (Reply) -> Bool = { _ in false }
+  /// Frames from the radio are given on when this is false again.
+  public var isHeldUp = false {
+    didSet { if !isHeldUp { for frame in heldUp { carry(frame) } } }
+  }
+  private var heldUp: [[UInt8]] = []
+  /// There is a radio at its end. Who waits for its return hears of it.
+  public var isPresent = true {
+    didSet {
+      if !isPresent { cut() }
+      if isPresent, !oldValue { loop.later(whenBack) }
+    }
+  }
+  private var whenBack: () -> Void = {}
+  public let name = "memory"
+  public var onEvent: (LinkEvent) -> Void = { _ in }
+
+  public init(_ radio: VirtualRadio, on loop: EventLoop) {
+    self.radio = radio
+    self.loop = loop
+    radio.output = { [weak self] frame in
+      guard let self else { return }
+      if self.isHeldUp { self.heldUp.append(frame) } else { self.carry(frame) }
+    }
+  }
+
+  /// The gateway is dead: nothing comes or goes any more.
+  public func leave() {
+    onEvent = { _ in }
+    radio.output = nil
+    close()
+  }
+
+  /// In two pieces, as a serial line may.
+  private func carry(_ frame: [UInt8]) {
+    var times = 1
+    // `try?`: what cannot be read is no reply, and comes once.
+    if case .reply(let reply)? = try? RadioFrame(decoding: frame) {
+      times = losesReply(reply) ? 0 : doublesReply(reply) ? 2 : 1
+    }
+    let (connection, bytes) = (present, SerialFraming.wrap(frame, .fromRadio))
+    for _ in 0..<times { loop.later { [weak self] in self?.deliver(frame, bytes, connection) } }
+  }
+
+  private func deliver(_ frame: [UInt8], _ bytes: [UInt8], _ connection: Int) {
+    guard isOpen, present == connection else { return lose(frame) }
+    if case .reply(.message)? = try? RadioFrame(decoding: frame) { messagesDelivered += 1 }
+    onEvent(.bytes(Array(bytes.prefix(2))))
+    onEvent(.bytes(Array(bytes.dropFirst(2))))
+    count()
+  }
+
+  private func lose(_ frame: [UInt8]) {
+    if case .reply(let reply)? = try? RadioFrame(decoding: frame) { lost.append(reply) }
+  }
+
+  public func open() {
+    whenBack = {}
+    guard isPresent else {
+      return loop.later { [weak self] in self?.onEvent(.down(.noSuchDevice("memory"))) }
+    }
+    isOpen = true
+    present += 1
+    decoder.reset()
+    loop.later { [weak self] in self?.onEvent(.up) }
+  }
+
+  public func close() { (isOpen, whenBack) = (false, {}) }
+
+  public func send(_ bytes: [UInt8]) {
+    guard isOpen else { return }
+    decoder.append(bytes, now: loop.now)
+    while let frame = decoder.next(now: loop.now) {
+      if let command = try? Command(decoding: frame) {
+        onCommand(command)
+        if swallows(command) { continue }
+        if refuses(command) {
+          carry(Reply.error(.badState).encode())
+          continue
+        }
+      }
+      loop.later { [radio] in radio.received(frame) }
+      count()
+    }
+  }
+
+  public func tryOtherLineSettings() -> Bool { false }
+  public func watchForReturn(_ action: @escaping () -> Void) {
+    if returnsAtOnce { loop.later(action) } else { whenBack = action }
+  }
+
+  private func count() {
+    guard let left = framesUntilCut else { return }
+    framesUntilCut = left > 1 ? left - 1 : nil
+    if left <= 1 { cut() }
+  }
+
+  public func cut() {
+    guard isOpen else { return }
+    onCut()
+    isOpen = false
+    cuts += 1
+    loop.later { [weak self] in self?.onEvent(.down(.unplugged("memory"))) }
+  }
+}
