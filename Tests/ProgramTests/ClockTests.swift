@@ -63,71 +63,6 @@ extension WholeProgramTests {
       var hasToldOfLoss: Bool { rig.gateway?.lines.contains { $0.contains("given up") } ?? false }
     }
 
-    @Test func `a clock that steps begins no alert and ends none`() throws {
-      let clocked = try Clocked()
-      let rig = clocked.rig
-      func configure(_ seconds: Int) {
-        rig.writeGatewayConfiguration(
-          extra: """
-            [alerts]
-            clock_wrong = false
-            disk_full = false
-            backlogged_after_s = \(seconds)
-            radio_lost_after_s = \(seconds)
-            radio_lost_over_s = \(seconds)
-            nodes = ["r1"]
-            node_silent_after_s = \(seconds)
-            """)
-      }
-      func open() throws -> Set<String> {
-        Set(try rig.status()?["alerts"]?.array?.compactMap { $0["rule"]?.string } ?? [])
-      }
-      /// It looks at everything that it can.
-      func look() throws {
-        let reloads = { rig.gateway?.lines.count { $0.contains("configuration reloaded") } ?? 0 }
-        let before = reloads()
-        rig.gateway?.send(SIGHUP)
-        try untilTrue("a look") { reloads() > before }
-      }
-      configure(86_400)
-      clocked.set(ahead: 0, synchronised: true)
-      try clocked.start()
-      rig.killRadio()
-      try untilTrue("the radio is gone") { try rig.status()?["radio"]?["state"]?.string != "up" }
-      for days in [100, -300, 0] {
-        clocked.set(ahead: days, synchronised: true)
-        try look()
-        #expect(try open().isEmpty, "\(days) days ahead")
-      }
-      configure(1)
-      try look()
-      let all: Set<String> = ["backlogged", "radio_lost", "node_silent"]
-      try untilTrue("all three: \(rig.gateway?.lines ?? [])") { try open() == all }
-      configure(86_400)
-      try look()
-      try rig.startRadio(["--queue", "1000"])
-      try untilTrue("the radio is there") { try rig.status()?["radio"]?["state"]?.string == "up" }
-      for days in [100, -300, 0] {
-        clocked.set(ahead: days, synchronised: true)
-        try look()
-        #expect(try open().isSuperset(of: ["backlogged", "radio_lost"]), "\(days) days ahead")
-      }
-    }
-
-    @Test func `a board without a clock of its own gives up nothing when its clock is set`() throws {
-      let clocked = try Clocked()
-      clocked.set(ahead: -120, synchronised: false)
-      try clocked.start()
-      try clocked.inject(1)
-      clocked.set(ahead: 0, synchronised: true)
-      try clocked.inject(200)
-      for _ in 0..<2 {
-        try clocked.start()
-        #expect(try clocked.store("oldest_seq") == 1)
-        #expect(try clocked.lost() == 0 && !clocked.hasToldOfLoss)
-      }
-    }
-
     @Test func `a synchronised clock that jumps by 100 days gives up nothing`() throws {
       let clocked = try Clocked()
       clocked.set(ahead: 0, synchronised: true)
@@ -140,37 +75,6 @@ extension WholeProgramTests {
         #expect(try clocked.store("oldest_seq") == 1, "\(ahead) days ahead")
         #expect(try clocked.lost() == 0 && !clocked.hasToldOfLoss)
       }
-    }
-
-    @Test func `what is old by a clock that was right is given up, alone, and that is said`() throws {
-      let clocked = try Clocked()
-      clocked.set(ahead: -116, synchronised: true)
-      try clocked.start()
-      try clocked.inject(20)
-      let old = try clocked.store("last_seq")
-      // The machine is off for a month at a time, and sees that it was.
-      for ahead in [-87, -58, -29] {
-        try clocked.end()
-        clocked.boot()
-        clocked.set(ahead: ahead, synchronised: true)
-        try clocked.start()
-        try clocked.inject(10)
-        #expect(try clocked.lost() == 0)
-      }
-      try clocked.end()
-      clocked.boot()
-      clocked.set(ahead: 0, synchronised: true)
-      try clocked.start()
-      try clocked.end()
-      clocked.boot()
-      clocked.set(ahead: 29, synchronised: true)
-      try clocked.start()
-      try clocked.rig.gateway?.line(with: "were deleted: older than journal_max_age_days")
-      #expect(try clocked.lost() >= old && clocked.lost() < old + 20, "of \(old)")
-      #expect(try clocked.store("given_up") == clocked.lost())
-      #expect(try clocked.store("oldest_seq") == clocked.lost() + 1)
-      let shown = try clocked.rig.meshpost("status").lines
-      #expect(shown.contains { $0.contains("events were deleted before every upstream had them") }, "\(shown)")
     }
   }
 }

@@ -25,29 +25,6 @@ extension WholeProgramTests {
       #expect(try rig.status()?["sync"]?["counters"]?["incremental_contact_lists"]?.integer == 1)
     }
 
-    @Test func `a battery that gets low is said, shown, and forwarded, once`() throws {
-      let rig = try Rig()
-      try rig.startHub()
-      try rig.startRadio()
-      rig.radio?.write("battery r0 3300")
-      try rig.radio?.line(with: #""done""#)
-      rig.writeGatewayConfiguration(extra: "[power]\nlow_battery_mv = 3400")
-      try rig.startGateway()
-      try rig.waitForSync()
-      try untilTrue("the first reading") { try rig.status()?["power"]?["battery_mv"]?.integer == 3300 }
-      #expect(try rig.status()?["power"]?["battery_low"]?.bool == false, "one reading may be one under load")
-      // It is asked again when the radio is.
-      #expect(try rig.meshpost("sync", "--now").code == 0)
-      try rig.gateway?.line(with: "the radio's battery is low: 3.300 V")
-      #expect(try rig.status()?["power"]?["battery_low"]?.bool == true)
-      #expect(try rig.meshpost("status").lines.contains { $0.contains("battery") && $0.contains("low") })
-      try untilTrue("it at the hub") { try rig.hubRows("events").contains { $0["kind"]?.string == "power" } }
-      let events = try rig.hubRows("events").filter { $0["kind"]?.string == "power" }
-      #expect(events.count == 1)
-      #expect(events.first?["body"]?["source"]?.string == "battery" && events.first?["body"]?["state"]?.string == "low")
-      #expect(events.first?["body"]?["battery_mv"]?.integer == 3300)
-    }
-
     @Test func `a wrong configuration is refused with exit code 78, file and line`() throws {
       let scratch = Scratch()
       let file = scratch.write("gw.toml", "[radio]\nlink = \"usb\"\n")

@@ -25,7 +25,6 @@ final class ScriptedRadio: Sendable {
     var transmissions: [Transmission] = []
     var client: Int32 = -1
     var resets = 0
-    var withholds = false
   }
 
   let port: UInt16
@@ -58,11 +57,6 @@ final class ScriptedRadio: Sendable {
 
   var transmissions: [Transmission] { state.withLock { $0.transmissions } }
   var resets: Int { state.withLock { $0.resets } }
-  /// It answers the question for the next message with an error.
-  var withholds: Bool {
-    get { state.withLock { $0.withholds } }
-    set { state.withLock { $0.withholds = newValue } }
-  }
 
   private func serve(_ client: Int32) {
     var decoder = SerialDecoder(.toRadio)
@@ -120,7 +114,7 @@ final class ScriptedRadio: Sendable {
       reply(.endOfContacts(lastModified: 1000))
     case .getContactByKey: reply(.contact(Contact(key: Self.friend, name: "friend", lastModified: 1000)))
     case .getChannel: reply(.error(.notFound))
-    case .syncNextMessage: reply(withholds ? .error(.badState) : .noMoreMessages)
+    case .syncNextMessage: reply(.noMoreMessages)
     case .resetPath:
       state.withLock { $0.resets += 1 }
       reply(.ok)

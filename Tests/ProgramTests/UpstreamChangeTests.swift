@@ -117,46 +117,6 @@ extension WholeProgramTests {
       #expect(try rig.status()?["removed_upstreams"]?.array?.isEmpty == true)
     }
 
-    @Test func `a reload with a bad file stops one upstream, and the others keep their connection`() throws {
-      let rig = try start()
-      let before = try Self.connections(rig)
-      let pem = rig.scratch.write("ca.pem", "this is no PEM\n")
-      let (token, lost) = (rig.scratch.location("token"), rig.scratch.location("lost"))
-      let others = """
-        [[upstream]]
-        name = "vault"
-        url = "https://127.0.0.1:1"
-        ca_file = "\(pem)"
-        [[upstream]]
-        name = "mute"
-        url = "http://127.0.0.1:\(rig.hubPort)/"
-        link = "http"
-        token_file = "\(lost)"
-        [[hook]]
-        name = "bot"
-        run = ["\(rig.scratch.location("bot"))"]
-        user = "nobody"
-        kinds = ["message"]
-        """
-      rig.writeGatewayConfiguration(extra: others)
-      try reload(rig)
-      try untilTrue("the bad ones to be stopped: \(rig.gateway?.lines.suffix(5) ?? [])") {
-        try Self.isStopped(rig, "vault", because: "ca_file: \(pem) has no certificates in PEM")
-          && Self.isStopped(rig, "mute", because: "token_file: \(lost) cannot be read: No such file")
-          && Self.isStopped(rig, "hook/bot", because: "does not exist")
-      }
-      rig.radio?.write("chan r1 0 after the reload")
-      try untilTrue("the message to arrive") { try rig.hubTexts() == ["after the reload"] }
-      #expect(try Self.connections(rig).isSuperset(of: before), "the hub was not connected anew")
-      #expect(try Self.upstream(rig, "hub")?["last_success"] != nil)
-
-      // It is mended where it lies, and another reload finds that.
-      try FileManager.default.copyItem(atPath: token, toPath: lost)
-      try reload(rig)
-      try untilTrue("the mended one to go on") { try Self.upstream(rig, "mute")?["link"]?.string == "http" }
-      #expect(try Self.connections(rig).isSuperset(of: before))
-    }
-
     @Test func `a gateway starts with bad files, says which, and mends itself`() throws {
       let rig = try Rig()
       let pem = rig.scratch.write("ca.pem", "this is no PEM\n")

@@ -162,6 +162,12 @@ final class Rig {
     try start()
   }
 
+  /// A file beside the configuration.
+  func location(_ name: String) -> String { scratch.location(name) }
+  func write(_ name: String, _ text: String) -> String { scratch.write(name, text) }
+  /// Beside the store, as `write` names it.
+  func storeFile(_ name: String) -> String { "\(generation)/\(name)" }
+
   private var folder: String { scratch.location("\(generation)") }
   private var socket: String { "\(folder)/ctl" }
 
@@ -220,8 +226,14 @@ final class Rig {
         throw InVain(
           description: "seed \(seed): waited in vain for \(what)\n" + story.suffix(40).joined(separator: "\n"))
       }
-      loop.turn(wait: true)
+      turn()
     }
+  }
+
+  /// What is to do now is done, and time passes to what is next: a condition that asks makes work itself.
+  private func turn() {
+    let now = loop.now
+    for _ in 0..<1000 where loop.now == now { loop.turn(wait: true) }
   }
 
   /// A request to the control socket, and its answer.
@@ -237,11 +249,16 @@ final class Rig {
         answer = .failure(error)
       }
     }
-    try until("an answer to \(method) \(target)") { answer != nil }
+    while answer == nil { loop.turn(wait: true) }
     return try answer!.get()
   }
 
   func json(_ target: String) throws -> JSONValue { try JSONValue(parsing: ask("GET", target).body) }
+
+  /// An answer of a row in each line.
+  func rows(_ target: String) throws -> [JSONValue] {
+    try ask("GET", target).body.split(separator: 10).map { try JSONValue(parsing: Array($0)) }
+  }
 
   func status() throws -> JSONValue { try json("/v1/status") }
 

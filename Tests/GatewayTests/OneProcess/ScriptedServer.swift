@@ -45,9 +45,8 @@ final class ScriptedServer {
   /// Events that it refuses for good.
   var refuses: (Event) -> Bool = { _ in false }
   private(set) var events: [Event] = []
-  /// Connections that were made, and batches that came.
+  /// How often a gateway has asked what it has.
   private(set) var greetings = 0
-  private(set) var batches = 0
   private var acknowledged: [String: ByLane<Int64?>] = [:]
   private var lines: [ServerLine] = []
   fileprivate let moodChanged = Waiter()
@@ -55,6 +54,9 @@ final class ScriptedServer {
   init(_ kind: String) { self.kind = kind }
 
   var texts: [String] { events.filter { $0.kind == "message" }.compactMap { $0.body["text"]?.string } }
+
+  /// Carriers to it that a gateway has built.
+  var carriers: Int { lines.count }
 
   /// Rule and state of each alert, in order.
   var alerts: [String] {
@@ -100,7 +102,6 @@ final class ScriptedServer {
   }
 
   fileprivate func take(_ batch: Batch, _ epoch: String) -> Verdict {
-    batches += 1
     let lane = batch.lane ?? .messages
     var journal = acknowledged[epoch] ?? ByLane(all: nil)
     if kind == "hub", let after = batch.after, after > journal[lane] ?? 0 {

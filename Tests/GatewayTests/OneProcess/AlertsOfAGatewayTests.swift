@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: MIT
+
+import JSON
+import Testing
+import Timing
+
+/// Alerts from what happens to what a hub is told: each begin and each end once.
+@Suite struct AlertsOfAGatewayTests {
+  private static let quiet = "[alerts]\nclock_wrong = false\ndisk_full = false\n"
+
+  @Test func `a dead upstream, a full disk and dead letters begin and end; what is switched off is silent`() throws {
+    let rig = try Rig()
+    func tables(_ more: String) -> String {
+      """
+      [[upstream]]
+      name = "no"
+      kind = "webhook"
+      url = "http://127.0.0.1:1"
+      kinds = ["message"]
+      [alerts]
+      clock_wrong = false
+      disk_full_over_s = 0
+      \(more)
+      """
+    }
+    rig.configure(tables(""))
+    try rig.startSynced()
+    rig.hub.mood = .unreachable
+    rig.server("no", "webhook").refuses = { $0.body["text"]?.string == "nobody takes this" }
+    rig.air("dm r1 r0 nobody takes this")
+    rig.air("dm r1 r0 this is taken")
+    try rig.until("both", within: .seconds(7200)) { try Set(rig.openAlerts()) == ["backlogged", "dead_letters"] }
+    #expect(try rig.alert("backlogged")?["subject"]?.string == "hub")
+    #expect(try rig.alert("dead_letters")?["subject"]?.string == "no")
+    // More room is wanted than any disk has.
+    rig.reload(tables("disk_free = \"1048576 GiB\""))
+    try rig.until("the disk") { try rig.openAlerts().contains("disk_full") }
+    rig.reload(tables("disk_free = 0\ndead_letters = false"))
+    try rig.until("room again, and one rule less") { try rig.openAlerts() == ["backlogged"] }
+    rig.hub.mood = .well
+    try rig.until("the hub has it") { try rig.openAlerts().isEmpty }
+    try rig.until("all at the hub") { rig.hub.alerts.count == 6 }
+    for rule in ["backlogged", "disk_full", "dead_letters"] {
+      #expect(rig.hub.alerts.filter { $0.hasPrefix(rule) } == ["\(rule) begin", "\(rule) end"])
+    }
+  }
+
+  @Test func `a node that is named for it, and silent, is told; when it is heard, that is over`() throws {
+    let rig = try Rig()
+    let rule = "nodes = [\"r1\"]\nnode_silent_after_s = 2"
+    rig.configure(Self.quiet + rule)
+    try rig.startSynced()
+    try rig.until("the alert") { try rig.openAlerts().contains("node_silent") }
+    #expect(try rig.alert("node_silent")?["text"]?.string == "r1 has not been heard for 2 seconds")
+    rig.kill()
+    try rig.startSynced()
+    #expect(try rig.openAlerts().contains("node_silent"), "over a restart, too")
+    // It is heard, and then silent again.
+    rig.air("advert r1")
+    try rig.until("its end") { rig.hasSaid("alert over: node_silent") }
+    try rig.until("it is silent again") { try rig.alert("node_silent")?["ended_at"] == nil }
+    rig.reload(Self.quiet)
+    try rig.until("nobody listens for it any more") { try rig.openAlerts().isEmpty }
+  }
+
+  @Test func `what was lost is over after its time, also when a kill is in between`() throws {
+    let rig = try Rig { $0.queueCapacity = 100_000 }
+    let small = "journal_max_size = \"1 MiB\""
+    rig.configure(Self.quiet + "journal_loss_over_s = 86400", store: small)
+    rig.hub.mood = .unreachable
+    try rig.startSynced()
+    rig.air("inject r0 0 8000")
+    try rig.until("the loss", within: .seconds(7200)) { try rig.openAlerts().contains("journal_loss") }
+    let text = try rig.alert("journal_loss")?["text"]?.string ?? ""
+    #expect(text.hasSuffix(" events were deleted that hub had not received") && text.prefix(1) != "0", "\(text)")
+    try rig.until("all was handed over", within: .seconds(7200)) { rig.radio.queuedMessages == 0 }
+    rig.kill()
+    rig.configure(Self.quiet + "journal_loss_over_s = 1", store: small)
+    try rig.start()
+    try rig.until("its end") { try !rig.openAlerts().contains("journal_loss") }
+  }
+
+  @Test func `a node for which the radio has no place is told of, until there is one`() throws {
+    let rig = try Rig(isKnown: false) { ($0.maxContacts, $0.contacts) = (40, 40) }
+    rig.configure(
+      "[contacts]\nevict = false\n" + Self.quiet + "contacts_full_after_s = 0\ncontacts_full_over_s = 0")
+    try rig.startSynced()
+    #expect(try rig.openAlerts() == [], "full, and nobody was refused")
+    rig.air("advert r1")
+    try rig.until("the alert") { try rig.openAlerts() == ["contacts_full"] }
+    let known = try rig.rows("/v1/contacts").first { $0["on_radio"]?.bool == true }
+    let key = try #require(known?["key"]?.string)
+    #expect(try rig.ask("POST", "/v1/contacts/remove?contact=\(key)").status == 200)
+    try rig.until("its end") { try rig.openAlerts().isEmpty }
+    try rig.until("the hub to know both") { rig.hub.alerts == ["contacts_full begin", "contacts_full end"] }
+  }
+
+  @Test func `a radio whose queue was full is told of, with how much, at the hub, too`() throws {
+    let rig = try Rig { $0.queueCapacity = 16 }
+    rig.configure(Self.quiet)
+    rig.air("inject r0 0 24")
+    try rig.start()
+    try rig.until("the alert") { try rig.openAlerts() == ["radio_queue_full"] }
+    try rig.until("the hub to know") { rig.hub.alerts == ["radio_queue_full begin"] }
+    let gap = try #require(rig.hub.events.firstIndex { $0.kind == "radio_gap" })
+    #expect(rig.hub.events[gap].body["waited"]?.integer == 16 && rig.hub.events[gap].body["lost"] == nil)
+    #expect(rig.hub.events[..<gap].count { $0.kind == "message" } == 16, "behind those that came")
+  }
+
+  @Test func `a radio that hands over no messages is told of as long as it does not`() throws {
+    let rig = try Rig()
+    rig.configure(Self.quiet + "messages_stuck_after_s = 1\nmessages_stuck_over_s = 0")
+    rig.link.refuses = { $0 == .syncNextMessage }
+    try rig.start()
+    try rig.until("the alert") { try rig.openAlerts() == ["messages_stuck"] }
+    #expect(try rig.alert("messages_stuck")?["text"]?.string?.contains("nothing more is received") == true)
+    rig.link.refuses = { _ in false }
+    try rig.until("its end") { try rig.openAlerts().isEmpty }
+  }
+
+  @Test func `a rule that is switched on finds what is wrong already`() throws {
+    let rig = try Rig()
+    rig.configure(Self.quiet + "radio_lost_after_s = 0\nradio_lost = false")
+    try rig.startSynced()
+    rig.link.isPresent = false
+    try rig.until("the radio is away") { try rig.status()["radio"]?["state"]?.string == "down" }
+    #expect(try rig.openAlerts().isEmpty)
+    rig.reload(Self.quiet + "radio_lost_after_s = 0")
+    try rig.until("the alert") { try rig.openAlerts() == ["radio_lost"] }
+  }
+}

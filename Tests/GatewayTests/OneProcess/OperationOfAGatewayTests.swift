@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT
+
+import JSON
+import Testing
+import Timing
+
+/// What an operator sees of a gateway that gets on, and of one whose parts fail.
+@Suite struct OperationOfAGatewayTests {
+  @Test func `a battery that gets low is said, shown, and forwarded, once`() throws {
+    let rig = try Rig()
+    rig.air("battery r0 3300")
+    rig.configure("[power]\nlow_battery_mv = 3400")
+    try rig.startSynced()
+    try rig.until("the first reading") { try rig.status()["power"]?["battery_mv"]?.integer == 3300 }
+    #expect(try rig.status()["power"]?["battery_low"]?.bool == false, "one reading may be one under load")
+    // It is asked again when the radio is.
+    #expect(try rig.ask("POST", "/v1/sync").status < 300)
+    try rig.until("it to be low") { rig.hasSaid("the radio's battery is low: 3.300 V") }
+    #expect(try rig.status()["power"]?["battery_low"]?.bool == true)
+    try rig.until("it at the hub") { rig.hub.events.contains { $0.kind == "power" } }
+    rig.pass(.seconds(7200))
+    let events = rig.hub.events.filter { $0.kind == "power" }
+    #expect(events.count == 1)
+    let body = try #require(events.first?.body)
+    #expect(body["source"]?.string == "battery" && body["state"]?.string == "low")
+    #expect(body["battery_mv"]?.integer == 3300)
+  }
+
+  @Test func `a disk that is full keeps messages in the radio until there is room`() throws {
+    let rig = try Rig { $0.queueCapacity = 100_000 }
+    func sized(_ size: String) -> String { "max_size = \"\(size)\"\njournal_max_size = \"1 GiB\"" }
+    rig.configure("", store: sized("4 MiB"))
+    rig.hub.mood = .unreachable
+    try rig.startSynced()
+    let (count, time) = (16_000, rig.radio.clock)
+    for number in 0..<count {
+      rig.radio.injectChannelText(
+        "r1: \(number) \(String(repeating: "much ", count: 25))", slot: 0, time: time &+ UInt32(number))
+    }
+    try rig.until("the store to be full", within: .seconds(86_400)) {
+      try rig.status()["store"]?["error"]?.string?.contains("full") == true
+    }
+    let stored = Int(try rig.status()["store"]?["messages"]?.integer ?? 0)
+    #expect(stored + rig.radio.queuedMessages + 1 == count, "one is in the gateway's hand")
+    #expect(try rig.status()["sync"]?["state"]?.string == "failed")
+    // Told to end, it keeps what it holds as far as it can; a bigger store goes on.
+    rig.end()
+    rig.configure("", store: sized("64 MiB"))
+    try rig.start()
+    try rig.until("the rest in the store", within: .seconds(86_400)) { rig.radio.queuedMessages == 0 }
+    try rig.until("all but the one in hand") { try rig.status()["store"]?["messages"]?.integer ?? 0 >= count - 1 }
+  }
+
+  @Test func `a token that is taken again, and a mistake in the file that changes nothing`() throws {
+    let rig = try Rig()
+    rig.hub.mood = .locked
+    try rig.startSynced()
+    rig.air("chan r1 0 waits")
+    try rig.until("it to be stopped") { rig.hasSaid("stopped: HTTP 401") }
+    rig.hub.mood = .well
+    rig.reload("")
+    try rig.until("everything at the hub") { rig.hub.texts == ["waits"] }
+    rig.reload("[radio\n")
+    try rig.until("it to be refused") { rig.hasSaid("running with the last configuration that worked") }
+    rig.air("chan r1 0 goes on")
+    try rig.until("what comes after it") { rig.hub.texts.count == 2 }
+  }
+
+  @Test func `a command that comes by two upstreams is carried out once`() throws {
+    let rig = try Rig()
+    rig.configure(
+      ["one", "other"].map { "[[upstream]]\nname = \"\($0)\"\nkind = \"mqtt\"\nurl = \"mqtt://127.0.0.1:1\"\n" }
+        .joined())
+    try rig.startSynced()
+    let brokers = ["one", "other"].map { rig.server($0, "mqtt") }
+    try rig.until("both to be there") { brokers.allSatisfy { $0.greetings == 1 } }
+    var answers = 0
+    for number in 1...3 {
+      for broker in brokers {
+        rig.loop.begin {
+          _ = await broker.ask(#"{"id":"c\#(number)","command":"send","to":"Public","text":"word \#(number)"}"#)
+          answers += 1
+        }
+      }
+    }
+    try rig.until("all to be answered") { answers == 6 }
+    let results = try rig.rows("/v1/journal?limit=1000").filter {
+      $0["kind"]?.string == "command" && $0["body"]?["result"] != nil
+    }
+    for name in ["one", "other"] {
+      #expect(results.count { $0["body"]?["upstream"]?.string == name } == 3, "\(results)")
+    }
+    let sent = try rig.rows("/v1/outgoing").compactMap { $0["text"]?.string }
+    #expect(sent.sorted() == (1...3).map { "word \($0)" })
+  }
+}
