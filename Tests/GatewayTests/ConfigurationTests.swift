@@ -179,6 +179,15 @@ import Transport
     for word in words { #expect(warnings.contains { $0.contains(word) }, "\(word): \(warnings)") }
   }
 
+  @Test func `the former name of a key is read, with a warning, and the present name wins`() throws {
+    let former = try parse("[alerts]\nradio_lost_over_s = 7")
+    #expect(former.alerts.rules.times[.radioLost]?.ends == .seconds(7))
+    #expect(former.warnings.count == 1 && former.warnings[0].contains("radio_lost_ends_after_s"), "\(former.warnings)")
+    let both = try parse("[alerts]\nradio_lost_over_s = 7\nradio_lost_ends_after_s = 8")
+    #expect(both.alerts.rules.times[.radioLost]?.ends == .seconds(8))
+    #expect(try parse("[alerts]\nradio_lost_ends_after_s = 8").warnings.isEmpty)
+  }
+
   @Test(arguments: [
     ("", "", ["one status_topic"]), ("status_topic = \"a\"", "status_topic = \"b\"", []),
     ("client_id = \"c\"", "client_id = \"c\"\nstatus_topic = \"b\"", ["one client_id"]),

@@ -71,7 +71,7 @@ extension WholeProgramTests {
           clock_wrong = false
           disk_full = false
           radio_lost_after_s = 1
-          radio_lost_over_s = 1
+          radio_lost_ends_after_s = 1
           """)
       try rig.startGateway()
       try rig.waitForSync()
@@ -129,7 +129,7 @@ extension WholeProgramTests {
       defer { _ = try? Program("/bin/umount", ["-l", place]).ended() }
       try rig.startHub()
       try rig.startRadio(["--queue", "1000"])
-      rig.writeGatewayConfiguration(extra: "[alerts]\nclock_wrong = false\ndisk_free = 0\ndisk_full_over_s = 0")
+      rig.writeGatewayConfiguration(extra: "[alerts]\nclock_wrong = false\ndisk_free = 0\ndisk_full_ends_after_s = 0")
       let file = rig.scratch.location("gw.toml")
       let text = try String(contentsOfFile: file, encoding: .utf8)
       _ = rig.scratch.write(

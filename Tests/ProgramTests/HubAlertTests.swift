@@ -148,7 +148,7 @@ extension WholeProgramTests {
       try rig.startHub()
       try rig.startRadio()
       rig.writeGatewayConfiguration(
-        extra: "[alerts]\nclock_wrong = false\ndisk_full = false\nradio_lost_after_s = 1\nradio_lost_over_s = 1")
+        extra: "[alerts]\nclock_wrong = false\ndisk_full = false\nradio_lost_after_s = 1\nradio_lost_ends_after_s = 1")
       try rig.startGateway()
       try rig.waitForSync()
       rig.killRadio()

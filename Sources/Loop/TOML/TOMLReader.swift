@@ -79,6 +79,16 @@ public struct TOMLReader {
     return integer
   }
 
+  /// A whole number whose key had another name. The former name goes on being read, with a warning; the present one wins.
+  public mutating func integer(
+    _ key: String, formerly former: String, in range: ClosedRange<Int64>, default fallback: Int64
+  ) -> Int64 {
+    guard has(former) else { return integer(key, in: range, default: fallback) }
+    warn(former, "this key is called \(key) now; both names are read")
+    let value = integer(former, in: range, default: fallback)
+    return integer(key, in: range, default: value)
+  }
+
   /// A list of strings; empty when it is missing.
   public mutating func strings(_ key: String) -> [String] { optionalStrings(key) ?? [] }
 

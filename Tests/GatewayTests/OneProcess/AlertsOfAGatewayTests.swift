@@ -19,7 +19,7 @@ import Timing
       kinds = ["message"]
       [alerts]
       clock_wrong = false
-      disk_full_over_s = 0
+      disk_full_ends_after_s = 0
       \(more)
       """
     }
@@ -66,7 +66,7 @@ import Timing
   @Test func `what was lost is over after its time, also when a kill is in between`() throws {
     let rig = try Rig { $0.queueCapacity = 100_000 }
     let small = "journal_max_size = \"1 MiB\""
-    rig.configure(Self.quiet + "journal_loss_over_s = 86400", store: small)
+    rig.configure(Self.quiet + "journal_loss_ends_after_s = 86400", store: small)
     rig.hub.mood = .unreachable
     try rig.startSynced()
     rig.air("inject r0 0 8000")
@@ -75,7 +75,7 @@ import Timing
     #expect(text.hasSuffix(" events were deleted that hub had not received") && text.prefix(1) != "0", "\(text)")
     try rig.until("all was handed over", within: .seconds(7200)) { rig.radio.queuedMessages == 0 }
     rig.kill()
-    rig.configure(Self.quiet + "journal_loss_over_s = 1", store: small)
+    rig.configure(Self.quiet + "journal_loss_ends_after_s = 1", store: small)
     try rig.start()
     try rig.until("its end") { try !rig.openAlerts().contains("journal_loss") }
   }
@@ -83,7 +83,7 @@ import Timing
   @Test func `a node for which the radio has no place is told of, until there is one`() throws {
     let rig = try Rig(isKnown: false) { ($0.maxContacts, $0.contacts) = (40, 40) }
     rig.configure(
-      "[contacts]\nevict = false\n" + Self.quiet + "contacts_full_after_s = 0\ncontacts_full_over_s = 0")
+      "[contacts]\nevict = false\n" + Self.quiet + "contacts_full_after_s = 0\ncontacts_full_ends_after_s = 0")
     try rig.startSynced()
     #expect(try rig.openAlerts() == [], "full, and nobody was refused")
     rig.air("advert r1")
@@ -109,7 +109,7 @@ import Timing
 
   @Test func `a radio that hands over no messages is told of as long as it does not`() throws {
     let rig = try Rig()
-    rig.configure(Self.quiet + "messages_stuck_after_s = 1\nmessages_stuck_over_s = 0")
+    rig.configure(Self.quiet + "messages_stuck_after_s = 1\nmessages_stuck_ends_after_s = 0")
     rig.link.refuses = { $0 == .syncNextMessage }
     try rig.start()
     try rig.until("the alert") { try rig.openAlerts() == ["messages_stuck"] }

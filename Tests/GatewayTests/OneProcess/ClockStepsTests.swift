@@ -34,7 +34,7 @@ import Timing
       disk_full = false
       backlogged_after_s = \(seconds)
       radio_lost_after_s = \(seconds)
-      radio_lost_over_s = \(seconds)
+      radio_lost_ends_after_s = \(seconds)
       nodes = ["r1"]
       node_silent_after_s = \(seconds)
       """

@@ -24,7 +24,9 @@ enum ShownConfiguration {
 
   private static let alerts: [String: Disclosure] = {
     let rules = AlertRule.ofGateways.map(\.rawValue)
-    let keys = rules.flatMap { [$0, "\($0)_after_s", "\($0)_over_s"] }.map { ($0, Disclosure.whole) }
+    let keys = rules.flatMap { [$0, "\($0)_after_s", "\($0)_ends_after_s", "\($0)_over_s"] }.map {
+      ($0, Disclosure.whole)
+    }
     return ["nodes": .count, "tag": .whole, "disk_free": .whole].merging(keys) { own, _ in own }
   }()
 

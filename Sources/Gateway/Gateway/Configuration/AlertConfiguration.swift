@@ -34,14 +34,16 @@ public struct AlertConfiguration: Equatable, Sendable {
     rules = Self.rules(AlertRule.ofGateways, &table)
   }
 
-  /// `RULE = false`, `RULE_after_s` and `RULE_over_s` of each rule.
+  /// `RULE = false`, `RULE_after_s` and `RULE_ends_after_s` of each rule.
   static func rules(_ all: [AlertRule], _ table: inout TOMLReader) -> AlertSettings {
     var settings = AlertSettings(all)
     for rule in all {
       let (name, usual) = (rule.rawValue, rule.usual)
       let begins = table.integer(
         "\(name)_after_s", in: rule.leastSeconds...longest, default: usual.begins.components.seconds)
-      let ends = table.integer("\(name)_over_s", in: 0...longest, default: usual.ends.components.seconds)
+      let ends = table.integer(
+        "\(name)_ends_after_s", formerly: "\(name)_over_s", in: 0...longest,
+        default: usual.ends.components.seconds)
       let isOn = table.bool(name, default: true)
       settings.times[rule] = isOn ? AlertTimes(begins: .seconds(begins), ends: .seconds(ends)) : nil
     }

@@ -20,7 +20,9 @@ public struct HubAlertSettings: Sendable, Equatable {
         ? 0
         : table.integer(
           "\(name)_after_s", in: rule.leastSeconds...Self.longest, default: usual.begins.components.seconds)
-      let ends = table.integer("\(name)_over_s", in: 0...Self.longest, default: usual.ends.components.seconds)
+      let ends = table.integer(
+        "\(name)_ends_after_s", formerly: "\(name)_over_s", in: 0...Self.longest,
+        default: usual.ends.components.seconds)
       let isOn = table.bool(name, default: true)
       rules.times[rule] = isOn ? AlertTimes(begins: .seconds(begins), ends: .seconds(ends)) : nil
     }
