@@ -158,7 +158,7 @@ class Gateway:
                 raise RuntimeError(answer.stderr)
         end = time.monotonic() + 900
         while time.monotonic() < end:
-            rows = [json.loads(line) for line in self.meshpost("outgoing", "--json", "--limit", 1000).stdout.splitlines()]
+            rows = [json.loads(line) for line in self.meshpost("sent", "--json", "--limit", 1000).stdout.splitlines()]
             if all(row["ended"] for row in rows):
                 return rows
             time.sleep(0.5)

@@ -22,7 +22,7 @@ struct Meshpost: ParsableCommand {
         name: "Message",
         subcommands: [
           MessagesCommand.self, SendCommand.self, ChatCommand.self, SearchCommand.self, ReactCommand.self,
-          OutgoingCommand.self, RetryCommand.self, CancelCommand.self, RoomCommand.self,
+          SentCommand.self, RetryCommand.self, CancelCommand.self, RoomCommand.self,
         ]),
       CommandGroup(
         name: "Mesh",
@@ -33,8 +33,7 @@ struct Meshpost: ParsableCommand {
         name: "Gateway and radio",
         subcommands: [
           StatusCommand.self, TopCommand.self, WebCommand.self, RadioCommand.self, SyncCommand.self,
-          UpstreamCommand.self,
-          OutboxCommand.self, AlertsCommand.self, JournalCommand.self, DocumentsCommand.self,
+          UpstreamCommand.self, AlertsCommand.self, JournalCommand.self, DocumentsCommand.self,
         ]),
       CommandGroup(
         name: "Export and backup",
@@ -154,78 +153,6 @@ struct JournalCommand: ParsableCommand {
     if let after { target += "&after=\(after)" }
     if follow { target += "&follow=1" }
     try ControlClient(connection).lines(target, Show.event)
-  }
-}
-
-struct OutboxCommand: ParsableCommand {
-  static let configuration = CommandConfiguration(
-    commandName: "outbox", abstract: "Show pending events and dead letters.",
-    subcommands: [List.self, Dead.self, Retry.self, Drop.self, Resume.self], defaultSubcommand: List.self)
-
-  struct List: ParsableCommand {
-    static let configuration = CommandConfiguration(
-      abstract: "List upstreams, what waits in each lane and how long that takes, and dead letters.")
-    @OptionGroup var connection: Connection
-
-    func run() throws {
-      try ControlClient(connection).show("/v1/outbox") { Show.outbox($0) }
-    }
-  }
-
-  struct Dead: ParsableCommand {
-    static let configuration = CommandConfiguration(
-      abstract: "List dead letters: events that an upstream refused, with its reason.")
-    @OptionGroup var connection: Connection
-
-    func run() throws {
-      let outbox = try ControlClient(connection).get("/v1/outbox")
-      if connection.json { return print(outbox.text) }
-      for letter in outbox.value["dead_letters"]?.array ?? [] { Show.deadLetter(letter) }
-    }
-  }
-
-  struct Retry: ParsableCommand {
-    static let configuration = CommandConfiguration(
-      abstract: "Resend dead letters: all, those of an upstream, or one of these.")
-    @OptionGroup var connection: Connection
-    @Argument(help: "Only this upstream's dead letters.", completion: Completing.upstreams) var upstream: String?
-    @Argument(help: "Only the dead letter with this seq: `meshpost outbox dead` lists them.") var seq: Int64?
-
-    func validate() throws {
-      if let seq, seq <= 0 { throw ValidationError("SEQ: the number of a dead letter is 1 or more") }
-    }
-
-    func run() throws {
-      var query = upstream.map { "?upstream=\(ControlClient.escape($0))" } ?? ""
-      if let seq { query += "&seq=\(seq)" }
-      let answer = try ControlClient(connection).post("/v1/outbox/retry\(query)")
-      if connection.json { return print(answer.text) }
-      let count = answer.value["retried"]?.integer ?? 0
-      print(count == 1 ? "1 dead letter queued again" : "\(count) dead letters queued again")
-    }
-  }
-
-  struct Drop: ParsableCommand {
-    static let configuration = CommandConfiguration(abstract: "Delete an upstream's dead letters.")
-    @OptionGroup var connection: Connection
-    @Argument(help: "The upstream.", completion: Completing.upstreams) var upstream: String
-
-    func run() throws {
-      let target = "/v1/outbox/drop?upstream=\(ControlClient.escape(upstream))"
-      try ControlClient(connection).carryOut(target) { print("\($0["dropped"]?.integer ?? 0) dead letters deleted") }
-    }
-  }
-
-  struct Resume: ParsableCommand {
-    static let configuration = CommandConfiguration(
-      abstract: "Retry waiting and stopped upstreams now, and reread their token files.")
-    @OptionGroup var connection: Connection
-
-    func run() throws {
-      try ControlClient(connection).carryOut("/v1/outbox/resume") { _ in
-        print("retrying upstreams; see `meshpost status`")
-      }
-    }
   }
 }
 

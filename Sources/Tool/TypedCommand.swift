@@ -3,8 +3,11 @@
 import ArgumentParser
 import UntrustedText
 
-/// The command line in the order that the parser expects: global options may also precede the command.
+/// The command line in the order that the parser expects: global options may also precede the command, and former names of
+/// commands go on working.
 struct TypedCommand {
+  /// Present names of commands by their former ones, which no help shows. `outbox list`, and `outbox` alone, is `upstream pending`.
+  private static let former = ["outgoing": "sent", "outbox": "upstream"]
   private static let flags = ["--json", "--utc"]
   private static let valued = ["--host", "--socket"]
 
@@ -18,7 +21,14 @@ struct TypedCommand {
   init(_ typed: [String]) {
     var (words, moved, rest): ([String], [String], ArraySlice<String>) = ([], [], typed[...])
     var command: any ParsableCommand.Type = Meshpost.self
-    while let word = rest.first {
+    var isOutbox = false
+    while var word = rest.first {
+      if words.isEmpty, let present = Self.former[word] {
+        isOutbox = word == "outbox"
+        word = present
+      } else if isOutbox, words.count == 1, word == "list" {
+        word = "pending"
+      }
       if Self.flags.contains(word) {
         moved.append(word)
       } else if Self.valued.contains(word), rest.count > 1 {
@@ -33,6 +43,10 @@ struct TypedCommand {
         break
       }
       rest = rest.dropFirst()
+    }
+    if isOutbox, words.count == 1, rest.first.map({ $0.begins(with: "-") }) ?? true {
+      words.append("pending")
+      command = UpstreamCommand.Pending.self
     }
     let isGroup = !command.configuration.subcommands.isEmpty
     unknown = rest.first.flatMap { isGroup && !$0.begins(with: "-") && $0 != "help" ? $0 : nil }

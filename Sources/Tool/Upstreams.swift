@@ -7,8 +7,12 @@ import UntrustedText
 
 struct UpstreamCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "upstream", abstract: "List, add, remove, pause, resume and test upstream servers.",
-    subcommands: [List.self, Add.self, Remove.self, Forget.self, Pause.self, Resume.self, Test.self],
+    commandName: "upstream",
+    abstract: "List, add, remove, pause, resume and test upstream servers; show and resend what they have not had.",
+    subcommands: [
+      List.self, Pending.self, Dead.self, Retry.self, Drop.self, Add.self, Remove.self, Forget.self, Pause.self,
+      Resume.self, Test.self,
+    ],
     defaultSubcommand: List.self)
 
   struct List: ParsableCommand {
@@ -19,6 +23,60 @@ struct UpstreamCommand: ParsableCommand {
       let answer = try ControlClient(connection).get("/v1/outbox")
       if connection.json { return print(answer.text) }
       for upstream in answer.value["upstreams"]?.array ?? [] { Show.upstream(upstream) }
+    }
+  }
+
+  struct Pending: ParsableCommand {
+    static let configuration = CommandConfiguration(
+      abstract: "Show what waits in each lane of each upstream, how long that takes, and dead letters.")
+    @OptionGroup var connection: Connection
+
+    func run() throws {
+      try ControlClient(connection).show("/v1/outbox") { Show.outbox($0) }
+    }
+  }
+
+  struct Dead: ParsableCommand {
+    static let configuration = CommandConfiguration(
+      abstract: "List dead letters: events that an upstream refused, with its reason.")
+    @OptionGroup var connection: Connection
+
+    func run() throws {
+      let outbox = try ControlClient(connection).get("/v1/outbox")
+      if connection.json { return print(outbox.text) }
+      for letter in outbox.value["dead_letters"]?.array ?? [] { Show.deadLetter(letter) }
+    }
+  }
+
+  struct Retry: ParsableCommand {
+    static let configuration = CommandConfiguration(
+      abstract: "Resend dead letters: all, those of an upstream, or one of these.")
+    @OptionGroup var connection: Connection
+    @Argument(help: "Only this upstream's dead letters.", completion: Completing.upstreams) var upstream: String?
+    @Argument(help: "Only the dead letter with this seq: `meshpost upstream dead` lists them.") var seq: Int64?
+
+    func validate() throws {
+      if let seq, seq <= 0 { throw ValidationError("SEQ: the number of a dead letter is 1 or more") }
+    }
+
+    func run() throws {
+      var query = upstream.map { "?upstream=\(ControlClient.escape($0))" } ?? ""
+      if let seq { query += "&seq=\(seq)" }
+      let answer = try ControlClient(connection).post("/v1/outbox/retry\(query)")
+      if connection.json { return print(answer.text) }
+      let count = answer.value["retried"]?.integer ?? 0
+      print(count == 1 ? "1 dead letter queued again" : "\(count) dead letters queued again")
+    }
+  }
+
+  struct Drop: ParsableCommand {
+    static let configuration = CommandConfiguration(abstract: "Delete an upstream's dead letters.")
+    @OptionGroup var connection: Connection
+    @Argument(help: "The upstream.", completion: Completing.upstreams) var upstream: String
+
+    func run() throws {
+      let target = "/v1/outbox/drop?upstream=\(ControlClient.escape(upstream))"
+      try ControlClient(connection).carryOut(target) { print("\($0["dropped"]?.integer ?? 0) dead letters deleted") }
     }
   }
 
@@ -156,11 +214,20 @@ struct UpstreamCommand: ParsableCommand {
   }
 
   struct Resume: ParsableCommand {
-    static let configuration = CommandConfiguration(abstract: "Resume an upstream and retry now.")
+    static let configuration = CommandConfiguration(
+      abstract: "Resume an upstream and retry now; without a name, retry all waiting and stopped upstreams.",
+      discussion: """
+        Rereads token files. Without a name, paused upstreams stay paused, and --json prints an object with `ok`.
+        """)
     @OptionGroup var connection: Connection
-    @Argument(help: "The upstream's name.", completion: Completing.upstreams) var upstream: String
+    @Argument(help: "The upstream's name.", completion: Completing.upstreams) var upstream: String?
 
-    func run() throws { try UpstreamCommand.act("resume", upstream, connection) }
+    func run() throws {
+      if let upstream { return try UpstreamCommand.act("resume", upstream, connection) }
+      try ControlClient(connection).carryOut("/v1/outbox/resume") { _ in
+        print("retrying upstreams; see `meshpost status`")
+      }
+    }
   }
 
   struct Test: ParsableCommand {

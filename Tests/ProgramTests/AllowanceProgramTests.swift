@@ -99,7 +99,7 @@ extension WholeProgramTests {
       #expect(
         lines.contains { $0.contains("of 200 kB today; messages, nodes, packets wait until ") }
           && lines.contains { $0.contains("its allowance is used up") }, "\(lines)")
-      let outbox = try rig.meshpost("outbox").lines
+      let outbox = try rig.meshpost("upstream", "pending").lines
       #expect(outbox.contains { $0.contains(/^ +packets +\d+ events/) }, "\(outbox)")
       let metrics = String(decoding: rig.control("GET", "/metrics")?.body ?? [], as: UTF8.self).split(separator: "\n")
       #expect(metrics.contains(#"meshpost_upstream_allowance_stopped{upstream="hub",lane="messages"} 1"#), "\(metrics)")

@@ -64,9 +64,9 @@ final class EveryCommand {
     try check(["send"], ["r1", "hi"])
     try check(["send"], ["r1", "and wait", "--wait"])
     try check(["react"], ["1", "👍"])
-    try check(["outgoing", "list"])
-    try check(["outgoing", "adopt"], ["--all"])
-    try check(["outgoing", "cancel"], ["--all"])
+    try check(["sent", "list"])
+    try check(["sent", "adopt"], ["--all"])
+    try check(["sent", "cancel"], ["--all"])
     try check(["radio", "list"])
     // Nobody answers there, so there is something to cancel.
     let far = try rig.meshpost("send", "Node 1", "far away", "--json").lines.first ?? ""
@@ -78,7 +78,7 @@ final class EveryCommand {
     try check(["contact", "add"], [String(repeating: "ab", count: 32), "--name", "New"])
     try check(["contact", "remove"], ["New"])
     for words in [
-      ["contact", "export"], ["channels"], ["documents", "list"], ["outbox", "list"], ["outbox", "dead"],
+      ["contact", "export"], ["channels"], ["documents", "list"], ["upstream", "pending"], ["upstream", "dead"],
     ] {
       try check(words)
     }
@@ -98,13 +98,13 @@ final class EveryCommand {
     try check(["node", "readings"], mayBeEmpty: true)
     try check(["journal"], ["--limit", "50"])
     let seq = try #require(try Self.deadLetter(rig))
-    try check(["outbox", "retry"], ["hook/no", "\(seq)"])
+    try check(["upstream", "retry"], ["hook/no", "\(seq)"])
     for words in [
-      ["outbox", "retry"], ["outbox", "resume"], ["upstream", "list"], ["radio", "info"], ["radio", "presets"],
+      ["upstream", "retry"], ["upstream", "list"], ["radio", "info"], ["radio", "presets"],
     ] {
       try check(words)
     }
-    try check(["outbox", "drop"], ["hub"])
+    try check(["upstream", "drop"], ["hub"])
     try check(["alerts", "list"])
     try check(["alerts", "acknowledge"], ["1", "--note", "seen"])
     try check(["alerts", "rules"])

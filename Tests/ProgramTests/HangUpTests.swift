@@ -93,7 +93,8 @@ extension WholeProgramTests {
         guard Date().timeIntervalSince(since) < Patience.stillness else {
           throw Program.Waited(
             description:
-              "\(what): \(try server.rig.meshpost("outbox").lines), \(server.rig.gateway?.lines.suffix(5) ?? [])")
+              "\(what): \(try server.rig.meshpost("upstream", "pending").lines), \(server.rig.gateway?.lines.suffix(5) ?? [])"
+          )
         }
         usleep(100_000)
       }
@@ -116,7 +117,7 @@ extension WholeProgramTests {
         try rig.status()?["store"]?["messages"]?.integer == 7 && self.number(rig, "pending") == 0
       }
       #expect(try number(rig, "dead_letters") == 2)
-      let shown = try rig.meshpost("outbox").lines.joined(separator: "\n")
+      let shown = try rig.meshpost("upstream", "pending").lines.joined(separator: "\n")
       #expect(shown.contains("closes the connection"), "\(shown)")
       if kind == .live || kind == .http {
         #expect(Set(try rig.hubTexts()) == ["before 1", "before 2", "before 3", "after 1", "after 2"])

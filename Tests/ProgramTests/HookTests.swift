@@ -44,7 +44,7 @@ extension WholeProgramTests {
       rig.radio?.write("dm r1 r0 ping")
       rig.radio?.write("chan r1 0 hello")
       rig.radio?.write("chan r1 0 !ping")
-      func sent() throws -> [String] { try rig.meshpost("outgoing").lines.filter { $0.contains("pong") } }
+      func sent() throws -> [String] { try rig.meshpost("sent").lines.filter { $0.contains("pong") } }
       try untilTrue("two answers: \(try sent()) \(rig.gateway?.lines ?? [])") { try sent().count == 2 }
       try untilTrue("the direct one to be delivered") { try sent().contains { $0.contains("delivered") } }
       #expect(try sent().allSatisfy { $0.contains("heard you") && $0.contains("dB") })
@@ -188,7 +188,7 @@ extension WholeProgramTests {
       try rig.startGateway()
       try rig.waitForSync()
       rig.radio?.write("chan r1 0 PING")
-      func sent() throws -> [String] { try rig.meshpost("outgoing").lines.filter { $0.contains("pong") } }
+      func sent() throws -> [String] { try rig.meshpost("sent").lines.filter { $0.contains("pong") } }
       try untilTrue("an answer to the one that is new: \(rig.gateway?.lines ?? [])") { try sent().count == 1 }
       let messages = try rig.meshpost("messages", "--json").lines.map { try JSONValue(parsing: Array($0.utf8)) }
       let waited = messages.filter { $0["waited"]?.bool == true }.compactMap { $0["text"]?.string }

@@ -164,7 +164,7 @@ extension WholeProgramTests {
     }
 
     private func outgoing(_ rig: Rig) throws -> [String] {
-      try rig.meshpost("outgoing", "--json").lines.compactMap { try JSONValue(parsing: $0)["text"]?.string }
+      try rig.meshpost("sent", "--json").lines.compactMap { try JSONValue(parsing: $0)["text"]?.string }
     }
 
     @Test func `a gateway with a token has another radio say so much a minute, and hides nobody else`() throws {

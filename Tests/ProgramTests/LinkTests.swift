@@ -35,7 +35,7 @@ extension WholeProgramTests {
     }
 
     private func sent(_ rig: Rig) throws -> [String] {
-      try rig.meshpost("outgoing", "--json").lines.compactMap { try JSONValue(parsing: $0)["text"]?.string }
+      try rig.meshpost("sent", "--json").lines.compactMap { try JSONValue(parsing: $0)["text"]?.string }
     }
 
     @Test func `a command is carried out live, or waits on disk at both ends, and the same twice is one`() throws {

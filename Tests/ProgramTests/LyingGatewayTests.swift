@@ -16,7 +16,7 @@ extension WholeProgramTests {
     /// Every command that prints what a gateway says. Nothing is left out but what prints nothing of it.
     private static let commands: [[String]] = [
       [], ["overview"], ["status"], ["messages"], ["messages", "--follow"], ["search", "x"], ["contacts"], ["channels"],
-      ["send", "x", "y"], ["send", "x", "y", "--wait"], ["react", "1", "👍"], ["outgoing"], ["retry", "x"],
+      ["send", "x", "y"], ["send", "x", "y", "--wait"], ["react", "1", "👍"], ["sent"], ["retry", "x"],
       ["cancel", "x"],
       ["contact", "add", "x"], ["contact", "remove", "x"], ["contact", "export"], ["contact", "import", "x"],
       ["contact", "share", "x"], ["contact", "path", "x"], ["channel", "add", "x"], ["channel", "remove", "x"],
@@ -24,9 +24,9 @@ extension WholeProgramTests {
       ["room", "login", "x", "--stored"],
       ["node", "login", "x", "--stored"], ["node", "logout", "x"], ["node", "status", "x"], ["node", "telemetry", "x"],
       ["node", "neighbours", "x"], ["node", "trace", "x"], ["node", "cli", "x", "ver"], ["node", "readings"],
-      ["node", "alias", "x", "y"], ["journal"], ["outbox"], ["outbox", "dead"], ["outbox", "retry"],
-      ["outbox", "drop", "x"],
-      ["outbox", "resume"], ["upstream"], ["upstream", "add", "x", "http://x"], ["upstream", "pause", "x"],
+      ["node", "alias", "x", "y"], ["journal"], ["upstream", "pending"], ["upstream", "dead"], ["upstream", "retry"],
+      ["upstream", "drop", "x"],
+      ["upstream", "resume"], ["upstream"], ["upstream", "add", "x", "http://x"], ["upstream", "pause", "x"],
       ["upstream", "test", "x"], ["documents"], ["documents", "set", "x", "y"], ["sync"], ["sync", "--follow"],
       ["radio", "info"], ["radio", "scan"], ["radio", "pair", "x", "--pin", "123456"], ["radio", "forget", "x"],
       ["radio", "set"], ["radio", "set", "name=x"], ["radio", "presets"], ["doctor"], ["doctor", "bluetooth"],

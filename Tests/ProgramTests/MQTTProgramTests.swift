@@ -138,7 +138,7 @@ extension WholeProgramTests {
         }
       }
       #expect(try ask(#"{"id":"a1","command":"send","to":"r1","text":"again"}"#)["ok"]?.bool == true)
-      #expect(try rig.meshpost("outgoing").lines.count == 1, "the same id is the same message")
+      #expect(try rig.meshpost("sent").lines.count == 1, "the same id is the same message")
       #expect(try ask(#"{"id":"a2","command":"send","to":"nobody","text":"x"}"#)["code"]?.string == "not_found")
       #expect(try ask(#"{"id":"a3","command":"sync"}"#)["code"]?.string == "not_allowed")
       #expect(try ask("nonsense")["code"]?.string == "invalid")
@@ -173,7 +173,7 @@ extension WholeProgramTests {
       #expect(try publish.ended() == 0)
       try rig.startGateway()
       try untilTrue("what came meanwhile: \(rig.gateway?.lines ?? [])") {
-        try rig.meshpost("outgoing").lines.contains { $0.contains("while you were away") }
+        try rig.meshpost("sent").lines.contains { $0.contains("while you were away") }
       }
     }
 
@@ -250,7 +250,7 @@ extension WholeProgramTests {
       }
       #expect(published().contains { $0.contains("short") } && !published().contains { $0.contains("long long") })
       try untilTrue("the dead letter: \(rig.gateway?.lines.suffix(5) ?? [])") {
-        try rig.meshpost("outbox", "dead").lines.joined().contains("the packet is too large")
+        try rig.meshpost("upstream", "dead").lines.joined().contains("the packet is too large")
       }
       #expect(broker.program?.lines.contains { $0.contains("as meshpost-hill-broker (p5") } == true)
     }

@@ -26,7 +26,7 @@ import Testing
       #expect(shown.code == 0)
       #expect(shown.lines.contains { $0.hasSuffix("r1: a direct one") })
       #expect(shown.lines.contains { $0.hasSuffix("[Public] r1: to everybody") })
-      for command in ["status", "contacts", "channels", "journal", "outbox", "sync"] {
+      for command in ["status", "contacts", "channels", "journal", "upstream", "sync"] {
         let (code, lines) = try rig.meshpost(command, "--json")
         #expect(code == 0, "\(command)")
         for line in lines { #expect(throws: Never.self, "\(command): \(line)") { try JSONValue(parsing: line) } }

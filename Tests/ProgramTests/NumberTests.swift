@@ -70,9 +70,9 @@ extension WholeProgramTests {
       let lying = rig.scratch.location("lying")
       let peer = try LyingPeer(rig.scratch, listen: lying, target: rig.socket)
       let commands = [
-        ["status"], ["overview"], ["messages"], ["search", "one"], ["contacts"], ["channels"], ["outgoing"],
+        ["status"], ["overview"], ["messages"], ["search", "one"], ["contacts"], ["channels"], ["sent"],
         ["journal"],
-        ["outbox", "list"], ["outbox", "dead"], ["upstream", "list"], ["sync"], ["radio", "info"],
+        ["upstream", "pending"], ["upstream", "dead"], ["upstream", "list"], ["sync"], ["radio", "info"],
         ["radio", "presets"],
         ["radio", "backup", rig.scratch.location("radio.backup")], ["node", "readings"], ["node", "telemetry", "self"],
         ["chart", "signal"], ["chart", "battery"], ["chart", "traffic"], ["doctor"], ["report"], ["map"],

@@ -32,7 +32,7 @@ extension WholeProgramTests {
     }
 
     private func sent(_ rig: Rig) throws -> [JSONValue] {
-      try rig.meshpost("outgoing", "--json").lines.map { try JSONValue(parsing: $0) }
+      try rig.meshpost("sent", "--json").lines.map { try JSONValue(parsing: $0) }
     }
 
     @Test func `its own words do not come back when another gateway on its mesh has heard them`() throws {

@@ -40,7 +40,7 @@ extension WholeProgramTests {
     }
 
     private func outgoing(_ key: String, _ rig: Rig) throws -> JSONValue? {
-      let (code, lines) = try rig.meshpost("outgoing", "--json", "--all-radios")
+      let (code, lines) = try rig.meshpost("sent", "--json", "--all-radios")
       #expect(code == 0, "\(lines)")
       return try lines.map { try JSONValue(parsing: $0) }.last { $0["id"]?.string == key }
     }
@@ -78,8 +78,8 @@ extension WholeProgramTests {
         #expect(message?["held_for"]?.string == "r0" && message?["ended"]?.bool == false, "\(key): \(message ?? .null)")
       }
       #expect(try rig.status()?["messaging"]?["held"]?.integer == 3)
-      let list = try rig.meshpost("outgoing").lines
-      #expect(list.contains { $0.contains("held for r0") } && list.last?.contains("meshpost outgoing adopt") == true)
+      let list = try rig.meshpost("sent").lines
+      #expect(list.contains { $0.contains("held for r0") } && list.last?.contains("meshpost sent adopt") == true)
       #expect(try rig.meshpost("status").lines.contains { $0.contains("3 held for a radio that is not attached") })
       #expect(try rig.meshpost("doctor").lines.contains { $0.contains("3 messages are held for a radio") })
       #expect(try rig.meshpost("retry", "waits").code == 64)
@@ -102,11 +102,11 @@ extension WholeProgramTests {
       #expect(radios.map { $0["present"]?.bool } == [false, true])
 
       // What is decided: one goes out by r1 after all, one is given up, one waits on.
-      let adopted = try rig.meshpost("outgoing", "adopt", "waits", "--json")
+      let adopted = try rig.meshpost("sent", "adopt", "waits", "--json")
       #expect(adopted.code == 0, "\(adopted.lines)")
       try untilTrue("it to arrive") { try self.outgoing("waits", rig)?["state"]?.string == "delivered" }
       #expect(try outgoing("waits", rig)?["radio"]?.string == radios[1]["radio"]?.string)
-      #expect(try rig.meshpost("outgoing", "cancel", "all").code == 0)
+      #expect(try rig.meshpost("sent", "cancel", "all").code == 0)
       #expect(try outgoing("all", rig)?["reason"]?.string == "cancelled")
       let key = try #require(radios[1]["radio"]?.string)
       try untilTrue("the hub to know whose they are") {
@@ -236,11 +236,11 @@ extension WholeProgramTests {
           $0.contains("me → r1: from an app  ✓ (delivered by proxy/apps/127.0.0.1/1)")
         }
       }
-      #expect(try rig.meshpost("outgoing").lines.count == 1)
+      #expect(try rig.meshpost("sent").lines.count == 1)
       rig.gateway?.kill9()
       try rig.startGateway()
       try rig.waitForSync()
-      #expect(try rig.meshpost("outgoing").lines.count == 1, "it is that program's affair, and not repeated")
+      #expect(try rig.meshpost("sent").lines.count == 1, "it is that program's affair, and not repeated")
     }
   }
 }

@@ -48,7 +48,7 @@ extension WholeProgramTests {
       try say("the last")
       try untilTrue("it to pass") { try reached(rig) == 3 }
       try untilTrue("three repeats") {
-        try rig.meshpost("outgoing").lines.count { $0.contains("heard 1 repeats") } == 3
+        try rig.meshpost("sent").lines.count { $0.contains("heard 1 repeats") } == 3
       }
       #expect(try reached(rig) == 3, "of five")
     }

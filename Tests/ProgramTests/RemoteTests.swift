@@ -101,7 +101,7 @@ extension WholeProgramTests {
       let rig = try rig()
       let server = try Server()
       for arguments in [
-        ["messages"], ["contacts", "--json"], ["channels"], ["search", "hill"], ["outgoing"], ["radio", "presets"],
+        ["messages"], ["contacts", "--json"], ["channels"], ["search", "hill"], ["sent"], ["radio", "presets"],
         ["export", "contacts", "--format", "csv"], ["documents"], ["journal", "--limit", "3"], ["search", "x*"],
       ] {
         let here = try Program.own("meshpost", arguments + ["--socket", rig.socket])

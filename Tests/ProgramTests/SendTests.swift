@@ -32,7 +32,7 @@ extension WholeProgramTests {
       #expect(try rig.meshpost("retry", "lost", "--wait").code == 0)
       #expect(try rig.meshpost("cancel", "lost").code == 64)
       #expect(try rig.meshpost("retry", "unknown").code == 67)
-      let rows = try rig.meshpost("outgoing", "--json").lines.map { try JSONValue(parsing: $0) }
+      let rows = try rig.meshpost("sent", "--json").lines.map { try JSONValue(parsing: $0) }
       #expect(rows.count == 5 && rows.allSatisfy { $0["ended"]?.bool == true })
       let status = try rig.status()?["messaging"]
       #expect(status?["waiting"]?.integer == 0 && status?["airtime_used_ms"]?.integer ?? 0 > 1000)
@@ -44,8 +44,8 @@ extension WholeProgramTests {
       try rig.startGateway()
       try rig.waitForSync()
       #expect(try rig.meshpost("send", "Public", "anybody there?", "--wait").code == 0)
-      try untilTrue("three repeats: \(try rig.meshpost("outgoing").lines)") {
-        try rig.meshpost("outgoing").lines.last?.contains("heard 3 repeats") == true
+      try untilTrue("three repeats: \(try rig.meshpost("sent").lines)") {
+        try rig.meshpost("sent").lines.last?.contains("heard 3 repeats") == true
       }
       let trace = try rig.meshpost("node", "trace", "r1", "--path", "a0a1a0")
       #expect(trace.lines == ["a0 9.75 dB → a1 9.75 dB → a0 9.75 dB → here 9.75 dB"])
@@ -69,7 +69,7 @@ extension WholeProgramTests {
       #expect(again == ["later pending"], "\(again) \(rig.gateway?.lines ?? [])")
       try rig.startRadio()
       try untilTrue("delivery: \(rig.gateway?.lines ?? [])") {
-        try rig.meshpost("outgoing").lines.contains { $0.contains("delivered") && $0.contains(" later") }
+        try rig.meshpost("sent").lines.contains { $0.contains("delivered") && $0.contains(" later") }
       }
       try untilTrue("the hub to know") {
         try rig.hubRows("events").contains {

@@ -144,7 +144,7 @@ extension WholeProgramTests {
       try #require(FileManager.default.isReadableFile(atPath: store))
       try FileManager.default.removeItem(atPath: pem)
       try FileManager.default.copyItem(atPath: store, toPath: pem)
-      #expect(try rig.meshpost("outbox", "resume").code == 0)
+      #expect(try rig.meshpost("upstream", "resume").code == 0)
       try untilTrue("it to try") { try Self.upstream(rig, "vault")?["state"]?.string == "waiting" }
     }
 

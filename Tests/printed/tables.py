@@ -198,7 +198,7 @@ DOCUMENTS["docs/hooks.md"] = {
         "file": "/usr/local/bin/low", "before": "meshpost channel add '#service'",
         "run": """echo '{"body":{"name":"Ridge","readings":[{"type":"voltage","value":3.1}]}}' | low && meshpost messages""",
         "shows": "#service.* Ridge is at 3.1 V"},
-    "meshpost outbox retry hook/NAME": {"put": {"NAME": "ping"}},
+    "meshpost upstream retry hook/NAME": {"put": {"NAME": "ping"}},
     "meshpost upstream test hook/NAME": {"put": {"NAME": "ping"}},
     "meshpost upstream pause hook/NAME": {"put": {"NAME": "ping"}},
 }
@@ -285,15 +285,15 @@ DOCUMENTS["docs/pictures.md"] = {
 DOCUMENTS["docs/sending.md"] = {
     "meshpost send '#trees' good morning": {"before": "meshpost channel add '#trees'"},
     'meshpost send Birch "are you there?" --wait': {"shows": "delivered"},
-    "meshpost outgoing; meshpost retry ID; meshpost cancel ID": {
+    "meshpost sent; meshpost retry ID; meshpost cancel ID": {
         "before": """
 meshpost contact add c853ad0f0cd2b619aea92ceec4fd56a24d6499d584ce79257e45cfd8139b60a7 --name Nobody
 meshpost send Nobody hello --json >sent; meshpost cancel $(identity sent)""",
         "put": {"ID": "$(identity sent)"}},
-    "meshpost outgoing adopt ID": {
+    "meshpost sent adopt ID": {
         "before": "meshpost send Nobody one --json >one; meshpost send Nobody two --json >two; attach Larch; meshpost contact add Nobody",
         "put": {"ID": "$(identity one)"}},
-    "meshpost outgoing cancel ID": {"put": {"ID": "$(identity two)"}},
+    "meshpost sent cancel ID": {"put": {"ID": "$(identity two)"}},
     "meshpost radio list": {"after": "attach r0"},
     "meshpost radio restore FILE --private-key": {
         "before": "printf 'a long passphrase\\n' | meshpost radio backup own --private-key", "put": {"FILE": "own"},

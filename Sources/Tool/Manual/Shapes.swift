@@ -22,7 +22,7 @@ enum Shapes {
   /// By command. Commands that are missing have no JSON output of their own.
   static let commands: [String: Output] = [
     "overview": object("status"), "status": object("status"), "send": object("accepted"), "react": object("accepted"),
-    "outgoing list": rows("outgoing"), "outgoing adopt": object("adopted"), "outgoing cancel": object("adopted"),
+    "sent list": rows("outgoing"), "sent adopt": object("adopted"), "sent cancel": object("adopted"),
     "retry": object("outgoing"), "cancel": object("outgoing"), "messages": rows("message"), "search": rows("message"),
     "contacts": rows("contact"), "contact add": object("ok"), "contact remove": object("ok"),
     "contact export": object("link"), "contact import": object("key"), "contact share": object("ok"),
@@ -33,9 +33,9 @@ enum Shapes {
     "node logout": object("ok"), "node status": object("node-status"), "node telemetry": object("telemetry"),
     "node neighbours": object("neighbours"), "node trace": object("trace"), "node cli": object("reply"),
     "node readings": rows("reading"), "node alias": object("document"), "node note": object("document"),
-    "node tag": object("document"), "journal": rows("event"), "outbox list": object("outbox"),
-    "outbox dead": object("outbox"), "outbox retry": object("retried"), "outbox drop": object("dropped"),
-    "outbox resume": object("ok"), "upstream list": object("outbox"), "upstream add": object("added"),
+    "node tag": object("document"), "journal": rows("event"), "upstream pending": object("outbox"),
+    "upstream dead": object("outbox"), "upstream retry": object("retried"), "upstream drop": object("dropped"),
+    "upstream list": object("outbox"), "upstream add": object("added"),
     "upstream remove": object("ok"), "upstream forget": object("ok"), "upstream pause": object("upstream"),
     "upstream resume": object("upstream"),
     "upstream test": object("ok"), "documents list": object("documents"), "documents set": object("document"),
@@ -181,13 +181,13 @@ enum Shapes {
     held_for string? the name of the radio that it is held for, while another is attached
     reaction string? the emoji, if the text is a reaction to another message
     reactions reaction[]? to it
-    upstreams standing[]? `outgoing list`: what each upstream has of it
+    upstreams standing[]? `sent list`: what each upstream has of it
     """,
     "standing": """
     name string the upstream
     state string acknowledged, waiting, dead_letter, dropped, filtered, passed, lost or unknown: see control-socket.md
     up_to_date bool? if sent: it has the newest state, too
-    seq integer? the dead letter's seq, for `outbox retry`
+    seq integer? the dead letter's seq, for `upstream retry`
     """,
     "adopted": """
     messages outgoing[] messages that were changed

@@ -70,10 +70,10 @@ struct ReactCommand: ParsableCommand {
   }
 }
 
-struct OutgoingCommand: ParsableCommand {
+struct SentCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "outgoing",
-    abstract: "List sent messages and their states; adopt or cancel messages held for another radio.",
+    commandName: "sent",
+    abstract: "List sent and waiting messages with their states; adopt or cancel messages held for another radio.",
     discussion: """
       Messages queued for a radio other than the attached one are held until that radio is back. Alternatively, the attached \
       radio can send them (adopt), or they can be cancelled (cancel).
@@ -82,7 +82,7 @@ struct OutgoingCommand: ParsableCommand {
 
   struct List: ParsableCommand {
     static let configuration = CommandConfiguration(
-      abstract: "List sent messages, newest last, and all messages held for another radio.")
+      abstract: "List sent and waiting messages, newest last, and all messages held for another radio.")
     @OptionGroup var connection: Connection
     @OptionGroup var radio: RadioChoice
     @Option(help: "Maximum number of messages.") var limit = 20
@@ -101,7 +101,7 @@ struct OutgoingCommand: ParsableCommand {
       for hint in reasons.compactMap({ Show.hint($0) }) { print(lines: ["", Styled(hint)]) }
       guard held > 0 else { return }
       OtherRadios.note(
-        "\(held) held for another radio: meshpost outgoing adopt ID (or --all) sends them with this radio, meshpost outgoing cancel ID "
+        "\(held) held for another radio: meshpost sent adopt ID (or --all) sends them with this radio, meshpost sent cancel ID "
           + "(or --all) cancels them")
     }
   }

@@ -296,7 +296,7 @@ enum Show {
     let letters = outbox["dead_letters"]?.array ?? []
     for letter in letters { deadLetter(letter) }
     guard !letters.isEmpty else { return }
-    print("resend them with: meshpost outbox retry; one of them with: meshpost outbox retry UPSTREAM SEQ")
+    print("resend them with: meshpost upstream retry; one of them with: meshpost upstream retry UPSTREAM SEQ")
   }
 }
 

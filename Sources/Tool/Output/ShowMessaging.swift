@@ -178,7 +178,7 @@ extension Show {
         + "\(number("failed")) failed; \(used)")
     if messaging["waits_for_airtime"]?.bool == true { print("          waiting for air time") }
     if number("held") > 0 {
-      print("          \(number("held")) held for a radio that is not attached: meshpost outgoing")
+      print("          \(number("held")) held for a radio that is not attached: meshpost sent")
     }
     for poll in messaging["polls"]?.array ?? [] {
       guard let trouble = poll["trouble"]?.string else { continue }

@@ -58,7 +58,7 @@ extension RadioCommand {
 }
 
 /// Messages held for another radio.
-extension OutgoingCommand {
+extension SentCommand {
   struct Adopt: ParsableCommand {
     static let configuration = CommandConfiguration(
       abstract: "Send messages held for another radio with the attached radio.",
@@ -68,8 +68,8 @@ extension OutgoingCommand {
     @Flag(help: "All held messages.") var all = false
     @Argument(help: "A message's id.") var id: String?
 
-    func validate() throws { try OutgoingCommand.check(id, all) }
-    func run() throws { try OutgoingCommand.act("adopt", id, connection) }
+    func validate() throws { try SentCommand.check(id, all) }
+    func run() throws { try SentCommand.act("adopt", id, connection) }
   }
 
   struct Cancel: ParsableCommand {
@@ -78,8 +78,8 @@ extension OutgoingCommand {
     @Flag(help: "All held messages.") var all = false
     @Argument(help: "A message's id.") var id: String?
 
-    func validate() throws { try OutgoingCommand.check(id, all) }
-    func run() throws { try OutgoingCommand.act("cancel", id, connection) }
+    func validate() throws { try SentCommand.check(id, all) }
+    func run() throws { try SentCommand.act("cancel", id, connection) }
   }
 
   fileprivate static func check(_ id: String?, _ all: Bool) throws {

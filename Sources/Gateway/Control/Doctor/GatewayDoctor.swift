@@ -131,7 +131,7 @@ struct GatewayDoctor {
     return [
       Finding(
         "outgoing", .warning, "\(count) messages are held for a radio that is not attached",
-        "`meshpost outgoing` lists them; `meshpost outgoing adopt --all` sends them with this radio, `meshpost outgoing cancel --all` "
+        "`meshpost sent` lists them; `meshpost sent adopt --all` sends them with this radio, `meshpost sent cancel --all` "
           + "cancels them.")
     ]
   }
@@ -259,7 +259,7 @@ struct GatewayDoctor {
     let reason = status.reason ?? ""
     switch status.state {
     case .stopped:
-      findings.append(Finding(subject, .failed, "stopped: \(reason)", "Fix it, then run `meshpost outbox resume`."))
+      findings.append(Finding(subject, .failed, "stopped: \(reason)", "Fix it, then run `meshpost upstream resume`."))
     case .waiting: findings.append(Finding(subject, .warning, "waits: \(reason)", remedy(reason)))
     case .paused:
       findings.append(Finding(subject, .warning, "paused by an operator", "`meshpost upstream resume \(status.name)`"))
@@ -269,7 +269,7 @@ struct GatewayDoctor {
       findings.append(
         Finding(
           subject, .warning, "\(status.deadLetters) events were refused",
-          "`meshpost outbox dead` lists the reasons; `meshpost outbox retry \(status.name)` resends them."))
+          "`meshpost upstream dead` lists the reasons; `meshpost upstream retry \(status.name)` resends them."))
     }
     if status.givenUp > 0 {
       findings.append(

@@ -243,7 +243,7 @@ final class GatewayAlerts {
     for upstream in relay.upstreams {
       // Without the count nothing is said: the next change asks again.
       guard let count = store.ifReadable({ try store.deadLettersToTell(of: upstream.name) }) else { continue }
-      let text = "\(upstream.name) has refused \(count) event\(count == 1 ? "" : "s"): see meshpost outbox dead"
+      let text = "\(upstream.name) has refused \(count) event\(count == 1 ? "" : "s"): see meshpost upstream dead"
       read(AlertSubject(.deadLetters, upstream.name), count > 0 ? .bad(text: text, value: Double(count)) : .well)
     }
   }

@@ -28,13 +28,13 @@ public enum Missing: Equatable, Sendable, CustomStringConvertible {
     case .node(let name): "no known node is named \"\(name)\": see meshpost contacts"
     case .addressee(let name): "no known node and no channel is named \"\(name)\": see meshpost contacts and channels"
     case .message(let number): "there is no message \(number), or none that can be reacted to: see meshpost messages"
-    case .outgoing(let key): "there is no outgoing message \"\(key)\": see meshpost outgoing"
+    case .outgoing(let key): "there is no outgoing message \"\(key)\": see meshpost sent"
     case .conversation(let name): "there is no conversation \"\(name)\""
     case .radio(let name): "no radio \"\(name)\" was ever attached: see meshpost radio list"
     case .removedUpstream(let name, let known):
       "no upstream \"\(name)\" was removed; removed: \(known.joined(separator: ", "))"
     case .upstream(let name, let known): "unknown upstream \"\(name)\"; configured: \(known.joined(separator: ", "))"
-    case .deadLetter(let seq, let upstream): "\(upstream) has no dead letter \(seq): see meshpost outbox dead"
+    case .deadLetter(let seq, let upstream): "\(upstream) has no dead letter \(seq): see meshpost upstream dead"
     case .alert(let id): "there is no alert \(id): see meshpost alerts"
     case .page(let path): "not found: \(path)"
     }

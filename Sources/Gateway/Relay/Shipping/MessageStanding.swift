@@ -9,7 +9,7 @@ public struct MessageStanding: Equatable, Sendable {
     case acknowledged
     /// The upstream does not have it yet.
     case waiting
-    /// The upstream has refused it; see `meshpost outbox`.
+    /// The upstream has refused it; see `meshpost upstream dead`.
     case deadLetter = "dead_letter"
     /// The upstream has refused it, and the dead letter was dropped.
     case dropped

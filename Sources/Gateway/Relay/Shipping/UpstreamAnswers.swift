@@ -125,7 +125,7 @@ extension Upstream {
   private func bury(
     _ event: JournalEvent, through batch: Batch?, in lane: Lane, status: Int, reason: String, tried marks: Int64 = 0
   ) {
-    log.warning("\(name): event \(event.seq) is refused for good (\(reason)); see `meshpost outbox`")
+    log.warning("\(name): event \(event.seq) is refused for good (\(reason)); see `meshpost upstream dead`")
     let at = loop.wallClock.milliseconds
     shipment.hold(.burying)
     // It works, and does not want this one.

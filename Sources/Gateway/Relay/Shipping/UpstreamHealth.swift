@@ -124,7 +124,7 @@ final class UpstreamHealth {
     unrest.isFruitless = false
     if now.isStopped {
       unrest = Unrest()
-      log.error("\(name): stopped: \(now.reason). Nothing is lost; fix it, then run `meshpost outbox resume`")
+      log.error("\(name): stopped: \(now.reason). Nothing is lost; fix it, then run `meshpost upstream resume`")
       return
     }
     switch unrest.goes(at: loop.now) {
