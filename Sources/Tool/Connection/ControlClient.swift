@@ -76,7 +76,7 @@ struct ControlClient {
     return answer.body.split(separator: 10).compactMap { try? JSONValue(parsing: Array($0)) }  // as above
   }
 
-  /// An answer's bytes as they come. It must end as an answer ends: what broke off is an error.
+  /// An answer's bytes as they come. An answer without its proper end is an error.
   func pieces(_ target: String, _ take: @escaping ([UInt8]) throws -> Void) throws {
     var failure: (any Error)?
     let response = try send(HTTPRequest("GET", target), limit: nil) { piece in
@@ -166,7 +166,7 @@ struct ControlClient {
       }
     }
     loop.begin {
-      // `try?`: what came of it is in `result`.
+      // `try?`: `result` has the outcome.
       if let ending { try? await loop.race(asking, { try await ending.comes(loop) }) } else { try? await asking() }
       loop.stop()
     }

@@ -48,7 +48,7 @@ final class GatewayLine {
   /// The objects of a good answer, one a line; else `nil`.
   func rows(_ target: String) async throws -> [JSONValue]? {
     guard let response = try await ask(HTTPRequest("GET", target)), response.status == 200 else { return nil }
-    // `try?`: what cannot be read is left out.
+    // `try?`: unreadable rows are left out.
     return response.body.split(separator: 10).compactMap { try? JSONValue(parsing: Array($0)) }
   }
 

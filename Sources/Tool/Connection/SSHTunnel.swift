@@ -46,7 +46,7 @@ struct SSHAddress {
 
   /// How it is called. $MESHPOST_SSH is another `ssh`, with options of its own; $MESHPOST_REMOTE the program over there.
   ///
-  /// Connections are shared for a minute, so that what follows is quick; a dead link is noticed within 45 s.
+  /// Connections are shared for a minute, so that the next command connects quickly; a dead link is noticed within 45 s.
   var arguments: [String] {
     let ssh = Self.variable("MESHPOST_SSH")?.split(separator: " ").map(String.init) ?? ["ssh"]
     let folder = Self.variable("XDG_RUNTIME_DIR") ?? "~/.ssh"

@@ -132,7 +132,7 @@ enum Folder {
   static func temporary<Value>(in location: String, _ work: (String) throws -> Value) throws -> Value {
     var template = Array("\(location)/.meshpost-XXXXXX".utf8CString)
     guard mkdtemp(&template) != nil else { throw Failure.file(location) }
-    // Not what it returns: that points into `template`, which may be gone when the call is over.
+    // Not the returned pointer: it points into `template`, which may be gone after the call.
     let folder = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
     defer {
       for name in Files.names(in: folder) { unlink("\(folder)/\(name)") }

@@ -3,7 +3,7 @@
 import JSON
 
 extension Show {
-  /// What is used of an upstream's allowance, and what it stops; `nil`: it has none.
+  /// The used part of an upstream's allowance, and the lanes that it stops; `nil`: the upstream has no allowance.
   static func allowance(_ allowance: JSONValue?) -> String? {
     guard let allowance, allowance.fields != nil else { return nil }
     let used = [("day", "daily", "today"), ("month", "monthly", "this month")].compactMap { period, limit, words in

@@ -73,7 +73,7 @@ extension Show {
     return "\(time(message["created_at"]?.integer)) \(id) to \(to): \(state): \(text)"
   }
 
-  /// What each upstream has of a message; those that it is not for go without saying.
+  /// Which upstreams have a message. Upstreams that the message is not for are left out.
   private static func standings(_ upstreams: [JSONValue]) -> String {
     let words = upstreams.compactMap { upstream -> String? in
       let state: String

@@ -142,7 +142,7 @@ private final class ChatScreen {
     terminal.refresh()
   }
 
-  /// Carries out what was typed, in order.
+  /// Carries out the orders that the user typed, one after the other.
   private func carryOut() async throws {
     while let order = try await orders.next() {
       switch order {

@@ -19,7 +19,7 @@ struct ConfigurationText {
 
   /// `nil`: it makes no sense.
   init?(ifReadable text: String, location: String) {
-    // `try?`: what is wrong with it does not matter where it is replaced.
+    // `try?`: mistakes in it do not matter, as it is replaced.
     guard (try? TOMLParser.parse(Array(text.utf8))) != nil,
       let readable = try? ConfigurationText(text, location: location)
     else { return nil }

@@ -157,7 +157,7 @@ struct Setup {
     pinFile = secrets[Self.nameOfPIN] == nil ? "" : Self.nameOfPIN
   }
 
-  /// Asks once more for what the gateway refuses in `text`; false if that was no question.
+  /// Asks again for the answer that the gateway refuses in `text`; false if no question leads to it.
   mutating func ask(again mistake: ConfigurationCheck.Remark, in text: ConfigurationText) throws -> Bool {
     switch mistake.key {
     case "gateway.id":
@@ -224,7 +224,7 @@ struct Setup {
 
   /// What has the name already is replaced only where that is meant.
   private func askForName(_ upstream: Upstream) throws -> String {
-    // A second link to one hub would be no use: what goes there is replaced.
+    // A second link to one hub would be of no use: the new upstream replaces the old one.
     let rival = rival(of: upstream)
     return try Dialogue.fitting("Name", standard: rival ?? freeName(upstream)) { name in
       guard Self.isName(name) else { return .unfit(Self.names) }

@@ -113,7 +113,7 @@ extension Setup {
     try forgetPIN(text)
   }
 
-  /// What is to be written, which the gateway has checked; what it refuses is asked again.
+  /// The text to write, checked by the gateway. Answers that the gateway refuses are asked for again.
   private mutating func settled() throws -> String {
     for _ in 0..<Dialogue.tries {
       let text = try merged() ?? self.text

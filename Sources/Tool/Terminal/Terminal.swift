@@ -236,7 +236,7 @@ final class Terminal {
     }
   }
 
-  /// False: nothing follows what began like the Escape key.
+  /// False: no byte follows the Escape byte: it was the Escape key.
   private func hasMore() async throws -> Bool {
     let limit = partial.first == 0x1B ? loop.now + Self.escapeLimit : nil
     if try await loop.wait(for: .readable, of: input, until: limit) { return true }

@@ -100,7 +100,7 @@ struct WebCommand: ParsableCommand {
 /// What the printed address carries: it signs in once, and then another takes its place.
 private final class OneTimeSecret: WebAccess {
   let way = "secret"
-  /// Whoever tries costs nobody anything: to make all of this machine wait would be what another user here wants.
+  /// A wrong guess makes nobody wait: otherwise another user of this machine could lock the operator out.
   let isGuessable = false
   private(set) var value = WebSessions.token()
   /// Somebody has signed in, and `value` is the next one.
