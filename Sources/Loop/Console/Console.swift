@@ -3,19 +3,18 @@
 import Glibc
 import UntrustedText
 
-/// The only output to a terminal, which cleans all text.
+/// The only way to the terminal; it cleans all text.
 ///
-/// Texts come over the air, from servers, from a gateway that may lie. On the way to a pipe they are cleaned as well: there may be a
-/// pager behind it, or a log.
+/// Texts come over the air and from servers and gateways that may be hostile. Output to a pipe is cleaned, too: a pager
+/// or a log may be behind it.
 public enum Console {
-  /// Whether standard output is a terminal.
   public static let isTerminal = isatty(1) == 1
 
   /// Colours only on a terminal, and unless disabled (no-color.org).
   private static let hasColours =
     isTerminal && getenv("NO_COLOR") == nil && getenv("TERM").map { String(cString: $0) != "dumb" } ?? false
 
-  /// One line on standard output, whatever line breaks are in its texts.
+  /// Prints one line on standard output; line breaks in its texts become blanks.
   public static func line(_ line: Styled, end: String = "\n") {
     let text = line.pieces.map { piece in
       let text = Visible.line(piece.text)
@@ -26,22 +25,22 @@ public enum Console {
 
   public static func line(text: String, end: String = "\n") { put(Visible.line(text) + end) }
 
-  /// Several lines of our own making, such as a manual page.
+  /// Prints several lines of the program's own text, such as a manual page.
   public static func page(_ text: String, end: String = "\n") { put(Visible.page(text) + end) }
 
-  /// One line of JSON; invisible characters are escaped.
+  /// Prints one line of JSON; invisible characters are escaped.
   public static func json(_ text: String) { put(Visible.json(text) + "\n") }
 
-  /// One line on standard error.
+  /// Prints one line on standard error.
   public static func error(_ words: String) { putError(Visible.line(words) + "\n") }
 
-  /// Several lines of our own making on standard error, such as how a command is used.
+  /// Prints several lines of the program's own text on standard error, such as a usage text.
   public static func errorPage(_ text: String) { putError(Visible.page(text) + "\n") }
 
-  /// Clean text.
+  /// Writes text that is already clean.
   static func putError(_ text: String) {
     let bytes = Array(text.utf8)
-    _ = Glibc.write(2, bytes, bytes.count)  // nowhere is left to report that it failed
+    _ = Glibc.write(2, bytes, bytes.count)  // there is no place left to report a failure
   }
 
   private static func put(_ text: String) { Swift.print(text, terminator: "") }

@@ -4,20 +4,22 @@ import Glibc
 import Synchronization
 import UntrustedText
 
-/// Asks for a secret on the terminal. Unlike getpass(3) it leaves Ctrl-C and Ctrl-Z their meaning: they would become part of the secret.
+/// Asks for a secret on the terminal. Ctrl-C and Ctrl-Z keep their meaning; getpass(3) would make them part of the
+/// secret.
 public enum HiddenPrompt {
   private static let signals = [SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGTSTP]
-  /// The signal that interrupted the reading; 0: none.
+  /// The signal that interrupted the read; 0: none.
   private static let caught = Atomic<Int32>(0)
 
-  /// A line typed without echo; without a terminal the first line of standard input. `nil` at the end of input.
+  /// Reads a line without echo; without a terminal, the first line of standard input. `nil` at the end of input.
   public static func line(_ prompt: String) -> String? {
     guard isatty(0) != 0 else { return readLine() }
     while true {
       let typed = ask(prompt)
       let signal = caught.exchange(0, ordering: .relaxed)
       guard signal != 0 else { return typed }
-      // The terminal is as it was, and the signal does what it usually does. After a stop, or where it is ignored, we are asked again.
+      // The terminal is restored, and the signal takes its usual effect. After a stop, or where the signal is ignored,
+      // the prompt appears again.
       raise(signal)
     }
   }
@@ -34,7 +36,7 @@ public enum HiddenPrompt {
       sigaction(number, &ours, &old)
       return old
     }
-    // What was typed ahead was not typed for this.
+    // Discards input that was typed before the prompt.
     tcsetattr(0, TCSAFLUSH, &hidden)
     defer {
       tcsetattr(0, TCSANOW, &saved)

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 
-/// A line for people: pieces of text, each with a look.
+/// A line for people: pieces of text, each with a style.
 ///
-/// Looks are values, never escape sequences in a text: so text can be cleaned of them when it is written.
+/// Styles are values, never escape sequences within a text. So all texts can be cleaned of escape sequences when they
+/// are written.
 ///
 ///     let line: Styled = "radio  \(state, .good), \(name)"
 public struct Styled: ExpressibleByStringLiteral, ExpressibleByStringInterpolation, CustomStringConvertible, Sendable {
@@ -17,7 +18,7 @@ public struct Styled: ExpressibleByStringLiteral, ExpressibleByStringInterpolati
   public init(stringLiteral value: String) { self.init(value) }
   public init(stringInterpolation: Interpolation) { pieces = stringInterpolation.pieces }
 
-  /// Without looks.
+  /// The text without styles.
   public var text: String { pieces.map(\.text).joined() }
   public var description: String { text }
 

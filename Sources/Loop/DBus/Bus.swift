@@ -45,7 +45,7 @@ public final class Bus {
   private var listeners: [BusListener] = []
   private var exported: [ExportedInterface: (BusMessage) throws(BusError) -> [BusValue]] = [:]
 
-  /// Registered with the bus: calls are possible.
+  /// The bus has registered this connection: calls are possible.
   public var isUp: Bool { connection?.isOpen ?? false }
 
   public init(address: String = Bus.systemAddress, on loop: EventLoop) {
@@ -63,7 +63,8 @@ public final class Bus {
     }
   }
 
-  /// Closes it for good: pending calls fail, listeners end after what has arrived, exported objects end.
+  /// Closes the connection for good: pending calls fail, listeners end after the events that have arrived, exported
+  /// objects end.
   public func close() {
     task?.cancel()
     connection?.close(.disconnected("closed"))
@@ -136,7 +137,7 @@ public final class Bus {
 
   // MARK: Signals
 
-  /// Match rules for it are added by the caller.
+  /// Returns a new listener. The caller adds match rules to it.
   public func listen() -> BusListener {
     let listener = BusListener()
     listeners.append(listener)
@@ -155,7 +156,7 @@ public final class Bus {
     if !isKnown(rule) { post(Self.question("RemoveMatch", rule.text)) }
   }
 
-  /// The listener is told the owner of a well-known name: now, and at each change.
+  /// The listener receives the owner of a well-known name: now, and at each change.
   public func watch(_ name: String, for listener: BusListener) {
     let known = Set(listeners.flatMap(\.allRules))
     listener.watch(name)
@@ -193,7 +194,7 @@ public final class Bus {
         } catch BusError.refused {
           tell(.nobody, of: name)
         } catch {
-          // If the connection has ended, `run` reports that. Otherwise another listener may know.
+          // Without an answer the owner is unknown: the connection ends, and the next one asks again.
           connection.close(error as? BusError ?? .timedOut)
         }
       }
@@ -236,7 +237,7 @@ public final class Bus {
     return true
   }
 
-  /// False: not exported here; libdbus answers calls to unknown objects.
+  /// False: the object is not exported here; libdbus answers calls to unknown objects.
   private func received(_ message: BusMessage) -> Bool {
     guard message.kind == .signal else { return answer(message) }
     for listener in listeners where !listener.take(signal: message) { connection?.close(Self.behind) }

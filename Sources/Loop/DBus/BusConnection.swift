@@ -32,10 +32,10 @@ final class BusConnection {
 
   var isOpen: Bool { !end.isKept }
 
-  /// The reason for its end; `nil` while it is open.
+  /// Returns when the connection ends, with the reason.
   func ended() async throws(CancellationError) -> BusError { try await end.value() }
 
-  /// Closes it; pending calls fail.
+  /// Closes the connection; pending calls fail.
   func close(_ reason: BusError) {
     guard isOpen else { return }
     end.keep(reason)
@@ -67,7 +67,7 @@ final class BusConnection {
     return try answer.get()
   }
 
-  /// Sends a message whose failure is of no interest: after a disconnection the peer simply receives nothing.
+  /// Sends a message and ignores failures: after a disconnection the peer receives nothing.
   func post(_ message: BusMessage) {
     do { _ = try send(message) } catch { return }
   }
@@ -98,7 +98,7 @@ final class BusConnection {
   }
 
   private func finish(_ serial: UInt32, _ answer: Result<BusMessage, BusError>) {
-    // `nil`: a late answer, or an unexpected one.
+    // `nil`: the answer is late, or nobody asked.
     questions[serial]?.answer.keep(answer)
   }
 }

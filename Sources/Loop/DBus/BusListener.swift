@@ -31,10 +31,10 @@ public final class BusListener {
   func watch(_ name: String) { if !names.contains(name) { names.append(name) } }
   func finish() { events.finish() }
 
-  /// False: it is too far behind.
+  /// False: the listener is too far behind.
   func take(_ event: Event) -> Bool { events.put(event) }
 
-  /// As above. Ignores signals that it did not subscribe to.
+  /// The same for a signal; ignores signals that the listener did not subscribe to.
   func take(signal message: BusMessage) -> Bool {
     if let (name, owner) = message.changedOwner, names.contains(name), !take(.owner(owner, of: name)) { return false }
     return !rules.contains { $0.matches(message) } || take(.signal(message))
@@ -42,14 +42,14 @@ public final class BusListener {
 }
 
 extension MatchRule {
-  /// NameOwnerChanged.
+  /// The rule for NameOwnerChanged of one name.
   fileprivate init(ownerOf name: String) {
     self.init(sender: Bus.name, interface: Bus.name, member: "NameOwnerChanged", argument: name)
   }
 }
 
 extension BusMessage {
-  /// A name has another owner, or none.
+  /// The name and its new owner, if this message reports one.
   fileprivate var changedOwner: (name: String, owner: Bus.Owner)? {
     guard sender == Bus.name, interface == Bus.name, member == "NameOwnerChanged", body.count == 3,
       let name = body[0].string, let owner = body[2].string

@@ -38,7 +38,7 @@ public struct BusMessage: Equatable, Sendable {
   }
 }
 
-/// Which signals are wanted. Source: the D-Bus specification, "Match rules".
+/// Selects signals. Source: the D-Bus specification, "Match rules".
 public struct MatchRule: Hashable, Sendable {
   public var sender: String?
   public var path: String?
@@ -69,7 +69,7 @@ public struct MatchRule: Hashable, Sendable {
     return parts.joined(separator: ",")
   }
 
-  /// The sender is left to the bus: signals carry unique names, rules well-known ones.
+  /// Ignores the sender, which the bus checks: signals carry unique names, rules well-known ones.
   func matches(_ message: BusMessage) -> Bool {
     guard message.kind == .signal else { return false }
     return (path == nil || path == message.path) && (interface == nil || interface == message.interface)

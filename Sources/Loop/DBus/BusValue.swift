@@ -17,9 +17,9 @@ public indirect enum BusValue: Equatable, Sendable {
   case objectPath(String)
   case signature(String)
   case descriptor(BusDescriptor)
-  /// `ay`: kept as bytes.
+  /// `ay`, as bytes.
   case bytes([UInt8])
-  /// `element` is the signature of the elements; also of an array without any.
+  /// `element` is the signature of the elements, and is there even if the array is empty.
   case array(element: String, [BusValue])
   case structure([BusValue])
   /// An entry of a dictionary: only within an array.
@@ -64,7 +64,7 @@ public indirect enum BusValue: Equatable, Sendable {
 
   public var bool: Bool? { if case .bool(let value) = self { value } else { nil } }
 
-  /// Any integer.
+  /// The value of any integer type. `nil`: not an integer, or a 64-bit one beyond ±2⁵³.
   public var integer: Int64? {
     switch self {
     case .byte(let value): Int64(value)

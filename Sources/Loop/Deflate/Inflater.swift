@@ -5,22 +5,23 @@ import CZlib
 /// Why bytes cannot be decompressed.
 public enum InflateFailure: Error, Equatable, Sendable {
   case damaged
-  /// More would come out than is allowed.
+  /// The result would exceed the limit.
   case tooLarge
 }
 
-/// Decompresses what a `Deflater` of a peer has made. Total: whatever comes in, it ends in bytes or in a failure. After a failure
-/// it gives nothing but failures.
+/// Decompresses the output of a peer's `Deflater`. Total: every input ends in bytes or in a failure. After a failure,
+/// each further call fails, too.
 public final class Inflater {
   private let stream: UnsafeMutablePointer<z_stream>
   private let dictionary: [UInt8]
-  /// Messages follow one another; else it is one piece of data, with an end.
+  /// True: a series of messages. False: one piece of data with an end.
   private let isSeries: Bool
   private var failure: InflateFailure?
-  /// The one piece is over.
+  /// The end of the single piece was reached.
   fileprivate var isOver = false
 
-  /// For messages. `windowBits`: 9 to 15, at least the peer's. It takes 2^windowBits + 7 KiB. `nil`: no memory.
+  /// A decompressor for messages. `windowBits`: 9 to 15, at least the peer's. It takes 2^windowBits bytes + 7 KiB.
+  /// `nil`: no memory.
   public convenience init?(windowBits: Int, dictionary: [UInt8] = []) {
     self.init(bits: -Int32(min(max(windowBits, 9), 15)), isSeries: true, dictionary)
   }
@@ -47,14 +48,14 @@ public final class Inflater {
     inflateSetDictionary(stream, dictionary, UInt32(dictionary.count))
   }
 
-  /// Forgets the context.
+  /// Forgets earlier messages; the dictionary remains.
   public func reset() {
     inflateReset(stream)
     prime()
   }
 
-  /// One whole message of a link that has said `context`, whatever this inflater did before, failures too: links that say little share one.
-  /// At most `limit` bytes.
+  /// Decompresses one whole message of the link with this `context`, regardless of earlier calls and failures: links
+  /// with little traffic share one inflater. The result has at most `limit` bytes.
   public func message(
     _ bytes: some Collection<UInt8>, behind context: LinkContext, limit: Int
   ) throws(InflateFailure) -> [UInt8] {
@@ -68,11 +69,11 @@ public final class Inflater {
     return output
   }
 
-  /// Nothing is begun that the next message would have to go on with: so it must be, and so each message ends. zlib tells it by 128, and
-  /// by no bits that are left. Source: `inflate` in zlib.h, RFC 7692 § 7.2.1.
+  /// The message ends at the end of a block, so that the next one does not continue it. zlib shows this as 128 in
+  /// `data_type`, with no bits left over. Source: `inflate` in zlib.h, RFC 7692 § 7.2.1.
   private var isBetweenBlocks: Bool { stream.pointee.data_type == 128 }
 
-  /// What `piece` of a message gives, behind `output`, which may become `limit` bytes long.
+  /// Decompresses a piece of a message and appends it to `output`, which may grow to `limit` bytes.
   public func append(
     _ piece: some Collection<UInt8>, to output: inout [UInt8], limit: Int
   ) throws(InflateFailure) {
@@ -105,22 +106,22 @@ public final class Inflater {
       if stream.pointee.avail_in > 0 { failure = .damaged }
     default: failure = .damaged
     }
-    // It wants more, or has no more to give.
+    // zlib wants more input, or has no more output.
     return failure != nil || isOver
       || (stream.pointee.avail_out > 0 && (stream.pointee.avail_in == 0 || code == Z_BUF_ERROR))
   }
 
-  /// The end of a message whose pieces have all come. Source: RFC 7692 § 7.2.2.
+  /// Ends a message after its last piece. Source: RFC 7692 § 7.2.2.
   public func finish(into output: inout [UInt8], limit: Int) throws(InflateFailure) {
     try append([0, 0, 0xFF, 0xFF], to: &output, limit: limit)
   }
 
-  /// All of a gzip file, which is no larger than `limit`.
+  /// Decompresses a whole gzip file; the result has at most `limit` bytes.
   public static func gunzip(_ bytes: [UInt8], limit: Int) throws(InflateFailure) -> [UInt8] {
     try Inflater(bits: 16 + 15, isSeries: false, []).one(bytes, limit)
   }
 
-  /// All of what `Deflater.whole` has made, which is no larger than `limit`.
+  /// Decompresses the output of `Deflater.whole`; the result has at most `limit` bytes.
   public static func whole(_ bytes: [UInt8], dictionary: [UInt8], limit: Int) throws(InflateFailure) -> [UInt8] {
     try Inflater(bits: -15, isSeries: false, dictionary).one(bytes, limit)
   }

@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: MIT
 
-/// What one end of a link has said, as far as a window reaches back: all that must be known to go on with the link's compression. So a
-/// link that says nothing keeps these bytes, and none of zlib's state, which is some times as much.
+/// The last bytes that one end of a link has sent, as far as the window reaches back. Compression can continue from
+/// them, so a quiet link keeps only these bytes and not zlib's state, which is several times as large.
 ///
-/// In front of what was said stands the dictionary, which all links share.
+/// The dictionary, which all links share, precedes them.
 public struct LinkContext: Sendable {
   private let dictionary: [UInt8]
   private let reach: Int
   private var said: [UInt8] = []
 
-  /// `reach`: bytes that a message may refer back to.
+  /// `reach`: how many bytes a message may refer back.
   public init(reach: Int, dictionary: [UInt8] = []) { (self.reach, self.dictionary) = (reach, dictionary) }
 
-  /// A whole message, as it is when nothing compresses it; messages that go out uncompressed are not in the window.
+  /// Adds a whole message in its uncompressed form. Messages that were sent uncompressed do not belong to the window.
   public mutating func add(_ message: [UInt8]) {
     let old = said.suffix(reach - min(message.count, reach))
     var next: [UInt8] = []
-    // No more than is needed: there are many of these.
+    // Exactly as many bytes as needed: there are many contexts.
     next.reserveCapacity(min(old.count + message.count, reach))
     next += old
     next += message.suffix(reach)
     said = next
   }
 
-  /// The bytes in their order, in one part or two.
+  /// Passes on the bytes in order, in one part or two.
   func each(_ part: (UnsafePointer<UInt8>, Int) -> Void) {
     for bytes in [dictionary.suffix(reach - said.count), said[...]] where !bytes.isEmpty {
       bytes.withUnsafeBufferPointer { buffer in

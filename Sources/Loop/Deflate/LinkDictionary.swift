@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: MIT
 
-/// What messages of a live link are likely to contain: both ends begin with it, so that the first message of a link is as small as the
-/// hundredth. It never changes: another one gets another name. Source: docs/link-dictionary.md.
+/// Text that messages of a live link are likely to contain. Both ends begin with it, so that the first message of a
+/// link is as small as the hundredth. It never changes: another dictionary gets another name. Source:
+/// docs/link-dictionary.md.
 public enum LinkDictionary {
-  /// The name of both.
+  /// The name of the two dictionaries in the protocol.
   public static let name = "meshpost-dictionary-1"
-  /// The `Content-Encoding` of a body that `Deflater.whole` has made with `fromGateway`.
+  /// The `Content-Encoding` of a body that `Deflater.whole` has compressed with `fromGateway`.
   public static let contentEncoding = "meshpost-1"
 
-  /// The part of a small batch with which, behind the dictionary, the next is compressed.
+  /// The end of a small batch: after the dictionary, it is the context of the next batch.
   public static func last(of batch: [UInt8]) -> [UInt8] { Array(batch.suffix(1024)) }
 
-  /// Of what gateways send. The likeliest comes last, which is nearest.
+  /// For messages from gateways. The likeliest text comes last, where references to it are shortest.
   public static let fromGateway = Array(
     (#""kind":"power","body":{"source":"battery","state":"low","battery_mv":,"kind":"gap","body":{"first":,"last":,"#
       + #""count":,"reason":"quota","lane":"","kind":"contact_removed","body":{"key":"","overwritten":true,"#
@@ -44,7 +45,7 @@ public enum LinkDictionary {
       + #""channel":"1155f1870f917786","channel_name":"Public","sender_time":17,"text":"","snr":,"hops":,"#
       + #""direct":false}}]}"#).utf8)
 
-  /// Of what hubs send.
+  /// For messages from hubs.
   public static let fromHub = Array(
     (#"{"type":"request","id":"","method":"command","params":{"id":"","command":"send","to":"","#
       + #""text":""}}{"type":"refused","n":,"status":422,"error":"","seq":{"type":"busy","n":,"error":"","#

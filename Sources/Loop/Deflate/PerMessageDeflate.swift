@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: MIT
 
-/// What two ends of a WebSocket have agreed on about compression. Source: RFC 7692 § 7.
+/// The compression that two ends of a WebSocket have agreed on. Source: RFC 7692 § 7.
 public struct PerMessageDeflate: Equatable, Sendable {
-  /// An extension of ours: both windows begin with the `LinkDictionary`.
+  /// Meshpost's own extension: both windows begin with the `LinkDictionary`.
   static let dictionaryName = "meshpost-dictionary-1"
   private static let name = "permessage-deflate"
 
-  /// How far back each end refers at most: 2^bits bytes.
+  /// Each end refers back at most 2^bits bytes.
   public var clientBits = 15
   public var serverBits = 15
-  /// Each message has the ones before it as context.
+  /// Each message has the earlier ones as context.
   public var clientKeepsContext = true
   public var serverKeepsContext = true
   public var hasDictionary = false
 
-  /// zlib cannot compress with a window of 256 bytes: messages then go out as they are.
+  /// zlib cannot compress with a window of 256 bytes: then messages are sent uncompressed.
   public var clientCompresses: Bool { clientBits >= 9 }
 
   // MARK: The client
 
-  /// What a client asks for.
+  /// The compression that a client offers.
   public struct Offer: Equatable, Sendable {
     public var clientBits: Int
     public var serverBits: Int
@@ -31,7 +31,7 @@ public struct PerMessageDeflate: Equatable, Sendable {
       self.dictionary = dictionary
     }
 
-    /// As a header.
+    /// The value of the `Sec-WebSocket-Extensions` header.
     public var value: String {
       let offer =
         "\(PerMessageDeflate.name); client_max_window_bits=\(clientBits); server_max_window_bits=\(serverBits)"
@@ -39,12 +39,12 @@ public struct PerMessageDeflate: Equatable, Sendable {
     }
   }
 
-  /// The peer's answer is none to what was offered.
+  /// The server's answer does not fit the offer.
   public struct Objection: Error, Equatable, Sendable {
     public init() {}
   }
 
-  /// What a server answers to an offer; `nil`: no compression. Throws where it answers what nobody offered.
+  /// Reads the server's answer to an offer; `nil`: no compression. Throws if the answer does not fit the offer.
   public static func answered(_ values: [String], to offer: Offer) throws(Objection) -> PerMessageDeflate? {
     guard !values.isEmpty else { return nil }
     guard let list = ExtensionList(values)?.items else { throw Objection() }
@@ -62,8 +62,8 @@ public struct PerMessageDeflate: Equatable, Sendable {
 
   // MARK: The server
 
-  /// What a server takes of a client's offers, and its answer; `nil`: none of them. A client that does not let the server bound its window
-  /// is declined: the window is memory of the server's.
+  /// Chooses among a client's offers and makes the answer; `nil`: no offer is acceptable. An offer that does not let
+  /// the server limit the client's window is declined, because that window costs the server memory.
   public static func accepted(
     _ values: [String], clientBits: Int, serverBits: Int
   ) -> (agreed: PerMessageDeflate, answer: String)? {
@@ -90,14 +90,14 @@ public struct PerMessageDeflate: Equatable, Sendable {
 
   public init() {}
 
-  /// `nil`: a parameter that is unknown, comes twice, or has a value that it cannot have.
+  /// `nil`: a parameter is unknown, repeated, or has an invalid value.
   private init?(_ item: ExtensionList.Item) {
     guard Set(item.parameters.map(\.name)).count == item.parameters.count else { return nil }
     for (name, value) in item.parameters.map({ ($0.name, $0.value) }) {
       switch (name, value) {
       case ("server_no_context_takeover", nil): serverKeepsContext = false
       case ("client_no_context_takeover", nil): clientKeepsContext = false
-      case ("client_max_window_bits", nil): break  // in an offer: whatever the server likes
+      case ("client_max_window_bits", nil): break  // in an offer: the server may choose the size
       case ("client_max_window_bits", let value?):
         guard let bits = Self.bits(value) else { return nil }
         clientBits = bits
@@ -109,14 +109,14 @@ public struct PerMessageDeflate: Equatable, Sendable {
     }
   }
 
-  /// 8 to 15, without zeros in front.
+  /// A number from 8 to 15 without leading zeros.
   private static func bits(_ text: String) -> Int? {
     guard let bits = Int(text), (8...15).contains(bits), "\(bits)" == text else { return nil }
     return bits
   }
 }
 
-/// The value of `Sec-WebSocket-Extensions`, taken apart. Source: RFC 6455 § 9.1.
+/// The parsed value of `Sec-WebSocket-Extensions`. Source: RFC 6455 § 9.1.
 struct ExtensionList {
   struct Item: Equatable {
     var name: String
@@ -130,12 +130,12 @@ struct ExtensionList {
 
   private(set) var items: [Item] = []
 
-  /// Several headers are one list. `nil`: it is malformed.
+  /// Several headers form one list. `nil`: the list is malformed.
   init?(_ values: [String]) {
     for value in values {
       for item in value.utf8.split(separator: UInt8(ascii: ","), omittingEmptySubsequences: false) {
         let parts = item.split(separator: UInt8(ascii: ";"), omittingEmptySubsequences: false).map(Self.trimmed)
-        // An empty member of a list is none.
+        // RFC 9110 § 5.6.1: empty list elements are ignored.
         if parts.count == 1, parts[0].isEmpty { continue }
         guard let name = Self.token(parts[0]) else { return nil }
         var read = Item(name: name)
@@ -152,7 +152,7 @@ struct ExtensionList {
     guard let equals = part.firstIndex(of: UInt8(ascii: "=")) else { return token(part).map { Parameter(name: $0) } }
     guard let name = token(trimmed(part[..<equals])) else { return nil }
     var value = trimmed(part[part.index(after: equals)...])
-    // What is quoted must be a token within the quotes.
+    // The content of a quoted value must be a token.
     if value.count >= 2, value.first == UInt8(ascii: "\""), value.last == UInt8(ascii: "\"") {
       value = value.dropFirst().dropLast()
     }

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT
 
-/// What an event says, beside its number: by this both ends see whether a number stands for the same event at both. Pure.
-/// Source: docs/hub-protocol.md, "Identity".
+/// The content of an event without its number. Both ends compare it to see whether a number means the same event at
+/// both. Pure. Source: docs/hub-protocol.md, "Identity".
 ///
-/// When and of which kind, and the body; of a message only what makes it this message, so that a newer program that says more of
-/// it has said nothing else.
+/// The content is the time, the kind and the body. Of a message's body only the members that identify it count, so that
+/// a newer program can add members without changing the content.
 public enum EventContent {
   /// Members of a message that never change.
   private static let ofMessages = ["channel", "data", "kind", "sender", "sender_name", "sender_time", "text"]
-  /// Says for how many older states a state stands, which differs from one sending to the next.
+  /// How many older states one state replaces: it differs from one transmission to the next.
   private static let ofSending = "folded"
-  /// What stands in an event's place is no other event.
+  /// The kind that stands in the place of a missing event; it does not count as a different event.
   public static let gap = "gap"
 
-  /// The same for the same event, whatever program has written it.
+  /// Bytes that are equal for equal events, whichever program has written them.
   public static func canonical(at: Int64, kind: String, body: JSONValue) -> [UInt8] {
     var writer = JSONWriter()
     writer.object { json in
@@ -26,8 +26,8 @@ public enum EventContent {
     return writer.bytes
   }
 
-  /// 16 hex digits: FNV-1a, 64 bit. It tells histories apart that chance has parted; nobody can know the content that he would have to
-  /// find another one for.
+  /// 16 hex digits: FNV-1a, 64 bit. It detects histories that have diverged by chance; it is no protection against a
+  /// forger, who would have to know the content of the original, though.
   public static func digest(at: Int64, kind: String, body: JSONValue) -> String {
     var value: UInt64 = 0xCBF2_9CE4_8422_2325
     for byte in canonical(at: at, kind: kind, body: body) { value = (value ^ UInt64(byte)) &* 0x100_0000_01B3 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 
-/// A JSON value (RFC 8259). Objects keep their order; of a repeated name the last one counts.
+/// A JSON value (RFC 8259). Objects keep their order; of repeated names the last one counts.
 ///
-/// Texts and names are the same when their bytes are, not when Unicode takes them for equivalent.
+/// Texts and names are equal if their bytes are, not if Unicode considers them equivalent.
 public enum JSONValue: Equatable, Sendable {
   case null
   case bool(Bool)
-  /// A number without fraction or exponent, when read within `JSONValue.wholeNumbers`.
+  /// A number without fraction or exponent; when parsed, within `JSONValue.wholeNumbers`.
   case integer(Int64)
   case number(Double)
   case string(String)
@@ -29,7 +29,7 @@ public enum JSONValue: Equatable, Sendable {
 
   public subscript(name: String) -> JSONValue? {
     guard case .object(let fields) = self else { return nil }
-    // Most names differ in length already.
+    // Most names differ in length, which is quick to compare.
     let count = name.utf8.count
     return fields.last { $0.0.utf8.count == count && $0.0.utf8.elementsEqual(name.utf8) }?.1
   }
@@ -41,7 +41,7 @@ public enum JSONValue: Equatable, Sendable {
 
   public var string: String? { if case .string(let value) = self { value } else { nil } }
   public var integer: Int64? { if case .integer(let value) = self { value } else { nil } }
-  /// A number of things, a position, a time: 0 to 2⁵³. `nil` for anything else.
+  /// The value as a number of things, a position or a time: 0 to 2⁵³. `nil` for anything else.
   public var count: Int64? { integer.flatMap { $0 >= 0 && Self.wholeNumbers.contains($0) ? $0 : nil } }
   public var bool: Bool? { if case .bool(let value) = self { value } else { nil } }
   public var array: [JSONValue]? { if case .array(let values) = self { values } else { nil } }
@@ -58,7 +58,7 @@ public enum JSONValue: Equatable, Sendable {
 
 /// Why text is not JSON.
 public struct JSONError: Error, Equatable, Sendable, CustomStringConvertible {
-  /// Bytes from the start.
+  /// Bytes from the start of the text.
   public let offset: Int
   public let reason: String
 
@@ -66,7 +66,7 @@ public struct JSONError: Error, Equatable, Sendable, CustomStringConvertible {
 }
 
 extension JSONValue {
-  /// Values nested deeper than this are refused: the parser calls itself.
+  /// Deeper nesting is refused: the parser is recursive.
   public static let deepest = 64
 
   /// Reads one value and nothing after it. Total: refuses, never traps.

@@ -12,7 +12,7 @@ public struct JSONWriter {
 
   public var string: String { String(decoding: bytes, as: UTF8.self) }
 
-  /// The object that `body` fills, as bytes.
+  /// The bytes of an object whose fields `body` writes.
   public static func object<Failure>(
     _ body: (inout JSONWriter) throws(Failure) -> Void
   ) throws(Failure) -> [UInt8] {
@@ -47,7 +47,7 @@ public struct JSONWriter {
     try array(body)
   }
 
-  /// An array of objects: `write` fills each one.
+  /// Writes an array of objects; `write` fills each one.
   public mutating func objects<Row, Failure>(
     _ name: String, _ rows: some Sequence<Row>, _ write: (Row, inout JSONWriter) throws(Failure) -> Void
   ) throws(Failure) {
@@ -57,7 +57,7 @@ public struct JSONWriter {
     }
   }
 
-  /// A field; left out when the value is `nil`.
+  /// Writes a field; leaves it out if the value is `nil`.
   public mutating func field(_ name: String, _ value: String?) {
     guard let value else { return }
     key(name)
@@ -83,7 +83,7 @@ public struct JSONWriter {
     self.value(value)
   }
 
-  /// A field whose value is JSON already.
+  /// Writes a field whose value is JSON already.
   public mutating func field(_ name: String, json: [UInt8]) {
     key(name)
     raw(json)
@@ -104,7 +104,7 @@ public struct JSONWriter {
     quote(value)
   }
 
-  /// Inlined down to the number: unspecialised code for each kind of integer takes several times as long.
+  /// Inlined: unspecialised code for each integer type takes several times as long.
   @inlinable
   public mutating func value(_ value: some BinaryInteger) {
     guard let small = Int64(exactly: value) else { return text(String(value)) }
@@ -154,7 +154,7 @@ public struct JSONWriter {
     }
   }
 
-  /// A value that is JSON already.
+  /// Writes a value that is JSON already.
   public mutating func raw(_ json: [UInt8]) {
     separate()
     bytes.append(contentsOf: json)
@@ -192,7 +192,7 @@ public struct JSONWriter {
   }
 
   private mutating func escape(_ text: UnsafeBufferPointer<UInt8>) {
-    // Most texts are taken as they are.
+    // Most texts need no escapes.
     guard text.contains(where: Self.isEscaped) else { return bytes.append(contentsOf: text) }
     for byte in text {
       switch byte {
@@ -218,7 +218,7 @@ public struct JSONWriter {
 }
 
 extension JSONValue {
-  /// As it is written, in one line.
+  /// The JSON written so far, in one line.
   public var text: String { String(decoding: bytes, as: UTF8.self) }
 
   public var bytes: [UInt8] {

@@ -8,7 +8,7 @@ public struct PrometheusText {
 
   public init() {}
 
-  /// One metric; `samples` writes its values, each with its labels.
+  /// Adds one metric; `samples` writes its values, each with its labels.
   public mutating func metric(
     _ name: String, _ kind: Kind, _ help: String, _ samples: (inout Samples) -> Void
   ) {
@@ -18,7 +18,7 @@ public struct PrometheusText {
     bytes += Array("# HELP \(name) \(help)\n# TYPE \(name) \(kind.rawValue)\n".utf8) + written.bytes
   }
 
-  /// One metric with one value, or none.
+  /// Adds one metric with one value; nothing if the value is `nil`.
   public mutating func gauge(_ name: String, _ help: String, _ value: (some BinaryInteger)?) {
     metric(name, .gauge, help) { $0.add(value.map { Double(Int64(clamping: $0)) }) }
   }
@@ -35,7 +35,8 @@ public struct PrometheusText {
 
     public mutating func add(_ value: Double?, _ labels: (String, String)...) { add(value, labels) }
 
-    /// `counts`: how many values were at most each of `bounds`, which increase, and above the one before; the last, how many were above all.
+    /// Adds a histogram. `bounds` increase; each of `counts` is the number of values up to that bound and above the
+    /// previous one, the last of those above all bounds.
     public mutating func add(
       bounds: [Double], counts: [Int], sum: Double, _ labels: (String, String)...
     ) {
@@ -59,7 +60,7 @@ public struct PrometheusText {
       bytes += Array("\(name)\(suffix)\(written.isEmpty ? "" : "{\(written)}") \(Self.number(value))\n".utf8)
     }
 
-    /// Names come over the air.
+    /// Escapes a label's value: names come over the air.
     private static func escape(_ text: String) -> String {
       var escaped = ""
       for scalar in text.unicodeScalars {

@@ -3,19 +3,19 @@
 import Glibc
 import UntrustedText
 
-/// What the environment says about proxies, as curl and most programs read it.
+/// The environment's settings for proxies, read as curl and most programs do.
 public struct ProxyEnvironment: Equatable, Sendable {
-  /// A variable with its name: the one that is set, in small letters or in capitals.
+  /// A variable that is set, with its name in lower or upper case.
   public struct Variable: Equatable, Sendable {
     let name: String
     let value: String
   }
 
   let http, https, all: Variable?
-  /// Who is reached without a proxy.
+  /// Hosts that are reached without a proxy.
   let exceptions: [String]
 
-  /// `look`: the value of a variable. An empty one is none.
+  /// `look`: returns the value of a variable. An empty value counts as none.
   public init(_ look: (String) -> String?) {
     func variable(_ name: String) -> Variable? {
       for name in [name, name.uppercased()] {
@@ -30,12 +30,12 @@ public struct ProxyEnvironment: Equatable, Sendable {
       } ?? []
   }
 
-  /// Of a process; what it was started with.
+  /// The environment of this process.
   public static func ofProcess() -> ProxyEnvironment {
     ProxyEnvironment { getenv($0).map { String(cString: $0) } }
   }
 
-  /// The variable that applies to a URL's scheme.
+  /// The variable that applies to the scheme of a URL.
   func variable(for scheme: String) -> Variable? {
     switch scheme {
     case "http", "ws": http ?? all
@@ -46,8 +46,8 @@ public struct ProxyEnvironment: Equatable, Sendable {
 
   // MARK: Exceptions
 
-  /// Whether `host` is reached without a proxy: `*` is everybody, a domain is also what ends with it (with or without a dot before
-  /// it), an address may be a range (`10.0.0.0/8`, `fd00::/8`).
+  /// Whether `host` is reached without a proxy. `*` means every host, a domain (with or without a leading dot) includes
+  /// its subdomains, and an address may be a range (`10.0.0.0/8`, `fd00::/8`).
   func excepts(_ host: String) -> Bool {
     var name = host.lowercased()
     if name.ends(with: "."), name.utf8.count > 1 { name.removeLast() }
@@ -76,8 +76,8 @@ public struct ProxyEnvironment: Equatable, Sendable {
 }
 
 extension TunnelSettings {
-  /// The proxy that the environment has for a server; `nil`: none. `scheme` is that of the server's URL, in small letters. A variable
-  /// that makes no sense is an error, with its name: to go straight would be to pass by a proxy that somebody wanted.
+  /// The environment's proxy for a server; `nil`: none. `scheme`: of the server's URL, in lower case. An invalid
+  /// variable is an error that names it: a direct connection would bypass a proxy that somebody wants.
   public static func of(
     environment: ProxyEnvironment, scheme: String, host: String
   ) throws(Invalid) -> TunnelSettings? {
@@ -90,16 +90,16 @@ extension TunnelSettings {
   }
 }
 
-/// Which way an upstream's configuration wants.
+/// An upstream's setting for its proxy.
 public enum ProxyChoice: Equatable, Sendable {
-  /// As the environment says.
+  /// The proxy that the environment names, if any.
   case environment
   /// No proxy, whatever the environment says.
   case straight
-  /// This one, whatever the environment says.
+  /// This proxy, whatever the environment says.
   case through(TunnelSettings)
 
-  /// `nil` (nothing is said), `none`, or a proxy's URL.
+  /// `nil` (no setting), `none`, or a proxy's URL.
   public init(parsing text: String?) throws(TunnelSettings.Invalid) {
     switch text {
     case nil: self = .environment

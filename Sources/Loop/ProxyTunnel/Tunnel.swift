@@ -6,8 +6,8 @@ import Glibc
 import Timing
 
 extension EventLoop {
-  /// A connected, non-blocking socket to a server, whose owner the caller becomes: straight, or through a proxy. What stands in the way of
-  /// it is told within `timeout`. Cancelled, it leaves nothing behind.
+  /// A connected, non-blocking socket to a server, directly or through a proxy; the caller owns it. Throws the obstacle
+  /// within `timeout`. A cancelled call leaves nothing open.
   public func connect(
     host: String, port: UInt16, through proxy: TunnelSettings?, timeout: Duration
   ) async throws(Connector.Failure) -> Int32 {
@@ -16,16 +16,17 @@ extension EventLoop {
   }
 }
 
-/// One attempt to reach a server through a proxy: libcurl opens the connection and talks to the proxy, in our loop; the socket is ours then.
+/// One attempt to reach a server through a proxy: libcurl connects and talks to the proxy on our loop, and then the
+/// socket is ours.
 ///
-/// curl calls `watch` and `arm` while it is at work, and must not be called there: what they set going comes in a later turn. Each
-/// attempt has a multi handle of its own, so nothing stays open behind it.
+/// curl calls `watch` and `arm` while it runs, and must not be called from them, so their consequences follow in a
+/// later turn. Each attempt has its own multi handle, so nothing stays open afterwards.
 private final class Tunnel {
-  /// Looks of curl at its progress, one for each byte of the proxy's answer: what is longer is no answer. curl reads on as long as
-  /// there is something to read, and would hold up the loop.
+  /// Progress callbacks of curl, one for each byte of the proxy's answer; a longer answer is refused. curl reads as
+  /// long as there is data, and would block the loop.
   private static let maxProgress = 64 << 10
 
-  /// Milliseconds.
+  /// Milliseconds by which curl's own time limit is longer.
   private static let grace = 1000
 
   private let proxy: TunnelSettings
@@ -37,9 +38,9 @@ private final class Tunnel {
   private var (easy, multi): (OpaquePointer?, OpaquePointer?)
   private let progress = UnsafeMutablePointer<Int>.allocate(capacity: 1)
   private var watched: [Int32: EventLoop.Readiness] = [:]
-  /// curl's own.
+  /// The timer that curl has asked for.
   private var timer: LoopTimer?
-  /// Which of its addresses curl has reached the proxy at, if any.
+  /// Whether curl has reached the proxy at one of its addresses.
   private var hasReachedProxy: Bool { watched.keys.contains(where: Self.isConnected) }
 
   init(to host: String, _ port: UInt16, through proxy: TunnelSettings, on loop: EventLoop) {
@@ -59,7 +60,7 @@ private final class Tunnel {
       do {
         try await waiter.wait()
       } catch {
-        // It may have come in the turn of the cancellation.
+        // The socket may have arrived in the turn of the cancellation.
         if case .success(let socket)? = result { close(socket) }
         throw .cancelled
       }
@@ -88,7 +89,7 @@ private final class Tunnel {
     guard let easy, let multi else { throw failure("out of memory") }
     let texts = [
       (MESHPOST_CURL_URL, url), (MESHPOST_CURL_PROXY, proxyURL),
-      // What is set is not asked of the environment.
+      // Options that are set are not taken from the environment.
       (MESHPOST_CURL_NOPROXY, ""), (MESHPOST_CURL_PROXYUSERNAME, proxy.user),
       (MESHPOST_CURL_PROXYPASSWORD, proxy.password),
     ]
@@ -98,7 +99,8 @@ private final class Tunnel {
       (MESHPOST_CURL_PROTOCOLS, MESHPOST_CURL_HTTP),
       (MESHPOST_CURL_PROXYAUTH, MESHPOST_CURL_BASIC),
       (MESHPOST_CURL_SOCKS5_AUTH, MESHPOST_CURL_BASIC),
-      // Divided among the proxy's addresses. Ours comes first, and finds what curl would have closed.
+      // curl divides its limit among the proxy's addresses. Our limit comes first, and sees state that curl would have
+      // closed.
       (MESHPOST_CURL_CONNECTTIMEOUT_MS, max(1, milliseconds) + Self.grace),
     ]
     for (option, text) in texts {
@@ -110,14 +112,15 @@ private final class Tunnel {
       let code = meshpost_curl_set_number(easy, Int32(option), number)
       guard code == 0 else { throw failure(Self.said(code)) }
     }
-    // Who gives up does not wait for the resolver's thread. Unknown before 7.87, and no trouble.
+    // A cancelled attempt does not wait for the resolver's thread. curl before 7.87 lacks the option, which is
+    // harmless.
     _ = meshpost_curl_set_number(easy, Int32(MESHPOST_CURL_QUICK_EXIT), 1)
     guard meshpost_curl_limit_progress(easy, progress) == 0, meshpost_curl_multi_add(multi, easy) == 0 else {
       throw failure("libcurl cannot be initialised")
     }
   }
 
-  /// The server's and the proxy's, as curl takes them.
+  /// The URLs of server and proxy for curl.
   private func addresses() throws(Connector.Failure) -> (url: String, proxy: String) {
     let name: String
     do throws(HostName.Failure) {
@@ -144,10 +147,10 @@ private final class Tunnel {
     "libcurl: \(meshpost_curl_words(code).map { String(cString: $0) } ?? "code \(code)")"
   }
 
-  /// Nothing of it is left. Not within a call of curl.
+  /// Releases everything. Must not be called from a callback of curl.
   private func end() {
     timer?.cancel()
-    // Before curl closes them: the socket that was taken over is the same one to the kernel.
+    // Unwatched before curl closes its sockets: to the kernel, the duplicate that was taken over is the same socket.
     for descriptor in watched.keys { loop.unwatch(descriptor) }
     watched = [:]
     let (easy, multi) = (easy, multi)
@@ -160,7 +163,7 @@ private final class Tunnel {
   // MARK: What curl wants of the loop
 
   private func watch(_ descriptor: Int32, _ what: Int) {
-    // While it ends, there is nothing to watch any more.
+    // While the tunnel ends, nothing is watched any more.
     guard multi != nil else { return }
     var interest: EventLoop.Readiness = []
     if what != MESHPOST_CURL_UNWATCH {
@@ -248,7 +251,7 @@ private final class Tunnel {
     let code = withUnsafeMutablePointer(to: &address) {
       $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { getpeername(descriptor, $0, &size) }
     }
-    // curl has others, for its resolver.
+    // curl has further sockets for its resolver.
     return code == 0 && [AF_INET, AF_INET6].contains(Int32(address.ss_family))
   }
 }

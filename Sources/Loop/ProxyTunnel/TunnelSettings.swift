@@ -2,27 +2,27 @@
 
 import UntrustedText
 
-/// A proxy through which a server is reached: an HTTP proxy by CONNECT, or a SOCKS proxy.
+/// A proxy for connections to a server: an HTTP proxy (CONNECT) or a SOCKS proxy.
 public struct TunnelSettings: Equatable, Sendable {
-  /// How the proxy is spoken to.
+  /// The proxy's protocol.
   public enum Kind: String, CaseIterable, Sendable {
     case http
-    /// The server's name is looked up here.
+    /// This machine looks the server's name up.
     case socks4, socks5
-    /// The server's name is looked up by the proxy.
+    /// The proxy looks the server's name up.
     case socks4a, socks5h
   }
 
-  /// What is wrong with a text, without any of it: it may hold a password.
+  /// An error that quotes nothing of the text, which may hold a password.
   public struct Invalid: Error, Equatable, Sendable, CustomStringConvertible {
     public let description: String
   }
 
-  /// What is allowed, for those who wrote something else.
+  /// The allowed form, for the error.
   static let wanted =
     "expected http://HOST:PORT, socks4://, socks4a://, socks5:// or socks5h://HOST:PORT, with USER:PASSWORD@ before the host if "
     + "the proxy requires them"
-  /// curl's, for each kind.
+  /// curl's default, for every kind.
   static let usualPort: UInt16 = 1080
   /// SOCKS 5 has one byte for the length (RFC 1929).
   private static let longestSecret = 255
@@ -31,12 +31,12 @@ public struct TunnelSettings: Equatable, Sendable {
   /// A name, or an address without brackets.
   public let host: String
   public let port: UInt16
-  /// As the proxy gets them: %40 is @ here.
+  /// Percent-decoded: %40 became @.
   let user: String?
   let password: String?
 
-  /// `KIND://[USER[:PASSWORD]@]HOST[:PORT]`; without a kind it is `http`, without a port 1080, as curl has it. In user and password %40
-  /// is @, and so on.
+  /// `KIND://[USER[:PASSWORD]@]HOST[:PORT]`; the kind defaults to `http`, the port to 1080, as in curl. User and
+  /// password are percent-encoded: %40 is @.
   public init(parsing text: String) throws(Invalid) {
     let bytes = Array(text.utf8)
     guard !bytes.isEmpty, bytes.allSatisfy({ $0 > 0x20 && $0 != 0x7F }) else { throw Invalid(description: Self.wanted) }
@@ -87,7 +87,7 @@ public struct TunnelSettings: Equatable, Sendable {
         bytes.append(byte)
         continue
       }
-      // By digits: a sign would be taken for one of a number.
+      // Digit by digit: a number parser would accept a sign.
       guard rest.count >= 2, let high = hex(rest.removeFirst()), let low = hex(rest.removeFirst()) else {
         throw Invalid(description: "% in the user or the password must be written %25")
       }
@@ -111,7 +111,7 @@ public struct TunnelSettings: Equatable, Sendable {
     }
   }
 
-  /// `HOST`, `HOST:PORT`, or an address of IPv6 in brackets.
+  /// `HOST`, `HOST:PORT`, or an IPv6 address in brackets.
   private static func place(_ text: ArraySlice<UInt8>) -> (host: String, port: UInt16)? {
     var (host, port) = (text, usualPort)
     let bracket = host.lastIndex(of: UInt8(ascii: "]"))
@@ -134,11 +134,11 @@ public struct TunnelSettings: Equatable, Sendable {
   /// For people, the status and logs: without user and password.
   public var shown: String { "\(kind.rawValue)://\(ServerName.inURL(host)):\(port)" }
 
-  /// Every text of it, by whose bytes two are told apart.
+  /// All parts as texts, for comparisons by bytes.
   public var texts: [String] { [kind.rawValue, host, "\(port)", user ?? "", password ?? ""] }
 }
 
-// What prints a value whole must not print the password.
+// Code that prints any value must not print the password.
 extension TunnelSettings: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
   public var description: String { shown }
   public var debugDescription: String { shown }

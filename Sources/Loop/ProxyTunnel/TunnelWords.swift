@@ -2,7 +2,8 @@
 
 import CCurl
 
-/// What people are told of an attempt through a proxy that failed: the proxy's trouble, or the server's behind it. Never with the password.
+/// Describes a failed attempt through a proxy: whether the proxy or the server behind it is at fault. Never contains
+/// the password.
 struct TunnelWords {
   let proxy: TunnelSettings
   let host: String
@@ -17,7 +18,8 @@ struct TunnelWords {
       ? "\(name) has not connected to \(host) in time" : "\(name) cannot be reached: no answer in time"
   }
 
-  /// `code` and `trouble` are curl's, `status` an HTTP proxy's, `system` what the kernel said; `said` is what curl says of the code.
+  /// `code` and `trouble`: curl's; `status`: an HTTP proxy's; `system`: the kernel's error; `said`: curl's words for
+  /// the code.
   func failed(
     _ code: Int, status: Int, trouble: Int, system: String?, isTooLong: Bool, hasReachedProxy: Bool, _ said: String
   ) -> String {
@@ -34,7 +36,7 @@ struct TunnelWords {
     }
   }
 
-  /// By an HTTP proxy.
+  /// An HTTP proxy has refused.
   private func refused(_ status: Int) -> String {
     switch status {
     case 407: asks
@@ -48,7 +50,7 @@ struct TunnelWords {
     proxy.user == nil ? "\(name) requires a user and a password" : "\(name) does not accept the user and password"
   }
 
-  /// By a SOCKS proxy, or by curl's end of it.
+  /// A SOCKS proxy, or curl's side of that protocol, has failed.
   private func socks(_ trouble: Int) -> String {
     switch trouble {
     case MESHPOST_CURLPX_NO_AUTH, MESHPOST_CURLPX_USER_REJECTED: asks

@@ -2,20 +2,20 @@
 
 import CSQLite
 
-/// An error of SQLite, classified by the caller's options.
+/// An error of SQLite, classified by what the caller can do about it.
 public struct SQLiteError: Error, Equatable, Sendable, CustomStringConvertible {
   public enum Kind: Equatable, Sendable {
-    /// No space, or the configured size is reached: waits until there is.
+    /// No space is left, or the configured size is reached: wait.
     case full
-    /// The file system is read-only, or the medium fails: waits.
+    /// The file system is read-only, or the medium fails: wait.
     case unavailable
-    /// The file is damaged: it has to be set aside.
+    /// The file is damaged: set it aside.
     case corrupt
-    /// Another process holds it.
+    /// Another process holds a lock.
     case busy
-    /// A rule of the schema was broken.
+    /// A constraint of the schema was violated.
     case constraint
-    /// Anything else: our own mistake.
+    /// Any other error: a mistake of this program.
     case other
   }
 
@@ -45,7 +45,8 @@ public final class Database {
   let handle: OpaquePointer
   private var cache: [Key: Statement] = [:]
 
-  /// SQL as a key: nearly all texts differ in length already, and to hash a whole one takes longer than to run it.
+  /// A key that is quick to hash: nearly all SQL texts differ in length, and to hash a whole text takes longer than to
+  /// run it.
   private struct Key: Hashable {
     let sql: String
 
@@ -71,13 +72,13 @@ public final class Database {
     sqlite3_close_v2(handle)
   }
 
-  /// Runs SQL that returns nothing of interest: schema, pragmas, transactions.
+  /// Runs SQL without results: schema, pragmas, transactions.
   public func execute(_ sql: String) throws(SQLiteError) {
     let code = sqlite3_exec(handle, sql, nil, nil, nil)
     guard code == SQLITE_OK else { throw error(code) }
   }
 
-  /// The prepared statement for `sql`, kept for the next time.
+  /// The prepared statement for `sql`, from a cache.
   public func statement(_ sql: String) throws(SQLiteError) -> Statement {
     let key = Key(sql: sql)
     if let kept = cache[key], !kept.isInUse { return kept }
@@ -93,7 +94,7 @@ public final class Database {
     return Statement(prepared, of: self)
   }
 
-  /// Runs a statement that changes rows; returns how many.
+  /// Runs a statement that changes rows; returns their number.
   @discardableResult
   public func run(_ sql: String, _ values: SQLiteValue...) throws(SQLiteError) -> Int { try run(sql, values) }
 
@@ -114,7 +115,7 @@ public final class Database {
     return try statement.step() ? statement.value(0) : nil
   }
 
-  /// Calls `row` for each row, one at a time: nothing is collected. Return false to stop.
+  /// Calls `row` for each row, one at a time, without collecting them. Return false to stop.
   public func each(
     _ sql: String, _ values: [SQLiteValue], _ row: (Statement) throws(SQLiteError) -> Bool
   ) throws(SQLiteError) {
@@ -138,7 +139,7 @@ public final class Database {
     }
   }
 
-  /// What `read` makes of each row; rows of which it makes nothing are left out.
+  /// The value that `read` makes of each row, without `nil`.
   public func rows<Value>(
     _ sql: String, _ values: [SQLiteValue] = [], read: (Statement) -> Value?
   ) throws(SQLiteError) -> [Value] {
@@ -147,21 +148,21 @@ public final class Database {
     return found
   }
 
-  /// From now on what is asked here ends, with an error, when the task that asks is cancelled.
+  /// Makes every later query fail when the task that runs it is cancelled.
   public func endWithTask() {
     sqlite3_progress_handler(handle, 20_000, { _ in Task<Never, Never>.isCancelled ? 1 : 0 }, nil)
   }
 
-  /// What was run here, as SQL.
+  /// The SQL of all cached statements.
   public var statements: [String] { cache.keys.map(\.sql) }
   public var lastInsertedRow: Int64 { sqlite3_last_insert_rowid(handle) }
   public var isInTransaction: Bool { sqlite3_get_autocommit(handle) == 0 }
 
-  /// Gives back what memory the cache can spare.
+  /// Releases unused memory of SQLite's cache.
   public func releaseMemory() { sqlite3_db_release_memory(handle) }
 
-  /// The first bytes of the file, not of the log or of the cache; `nil`: they cannot be read. By SQLite's own descriptor: to close another one would
-  /// end its locks.
+  /// The first bytes of the database file, not of the log or the cache; `nil`: they cannot be read. Uses SQLite's own
+  /// descriptor, because closing another one would release SQLite's locks.
   public func fileBytes(_ count: Int32) -> [UInt8]? {
     var file: UnsafeMutablePointer<sqlite3_file>?
     guard sqlite3_file_control(handle, "main", SQLITE_FCNTL_FILE_POINTER, &file) == SQLITE_OK, let file,
@@ -169,7 +170,7 @@ public final class Database {
     else { return nil }
     var bytes = [UInt8](repeating: 0, count: Int(count))
     let code = read(file, &bytes, count, 0)
-    // A short read: what is beyond the end is zeros.
+    // After a short read, the bytes beyond the end are zeros.
     return code == SQLITE_OK || code == SQLITE_IOERR | 2 << 8 ? bytes : nil
   }
 

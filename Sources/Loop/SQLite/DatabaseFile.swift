@@ -5,10 +5,11 @@ import Glibc
 
 /// A database's files, before SQLite opens them.
 public enum DatabaseFile {
-  /// Creates the database for its owner only, regardless of the umask, before SQLite does; the log and a rollback journal get the
-  /// same mode. Removes access of others that an older version allowed; a group keeps read access.
+  /// Creates the database file for its owner only, regardless of the umask, before SQLite opens it; the log and a
+  /// rollback journal get the same mode. Removes write access of the group and all access of others, which an older
+  /// version allowed.
   public static func protect(_ location: String) throws(SQLiteError) {
-    // Open it only when it is new: closing a file that SQLite has open would release its locks.
+    // Opens the file only if it is new: closing a file that SQLite has open would release its locks.
     let fresh = open(location, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
     if fresh >= 0 {
       close(fresh)

@@ -20,7 +20,7 @@ public final class OnlineBackup {
 
   deinit { sqlite3_backup_finish(handle) }
 
-  /// Copies so many pages. True: that was the last.
+  /// Copies some pages. True: the copy is complete.
   public func step(pages: Int32) throws(SQLiteError) -> Bool {
     switch sqlite3_backup_step(handle, pages) {
     case SQLITE_DONE: return true

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 
-/// The rows of a query, one at a time: for two queries that are read side by side. While it lives, its statement is in use.
+/// The rows of a query, one at a time, so that two queries can be read side by side. Its statement is in use as long as
+/// it exists.
 public struct Rows: ~Copyable {
-  /// The row that `next` has found.
+  /// The row that `next` has read.
   public let row: Statement
 
   init(_ statement: Statement) {
@@ -20,7 +21,7 @@ public struct Rows: ~Copyable {
 }
 
 extension Database {
-  /// As `each`, for who asks for each row.
+  /// As `each`, but the caller asks for each row.
   public func rows(_ sql: String, _ values: [SQLiteValue]) throws(SQLiteError) -> Rows {
     let statement = try statement(sql)
     try statement.bind(values)

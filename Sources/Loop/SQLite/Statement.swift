@@ -4,7 +4,7 @@ import CSQLite
 
 /// A value that SQLite stores.
 ///
-/// Not expressible by `nil` on purpose: comparing an optional value with `nil` would then compare it with NULL.
+/// Not expressible by `nil` on purpose: a comparison of an optional value with `nil` would then compare it with NULL.
 public enum SQLiteValue: Equatable, Sendable, ExpressibleByIntegerLiteral, ExpressibleByStringLiteral {
   case null
   case integer(Int64)
@@ -15,7 +15,7 @@ public enum SQLiteValue: Equatable, Sendable, ExpressibleByIntegerLiteral, Expre
   public init(integerLiteral value: Int64) { self = .integer(value) }
   public init(stringLiteral value: String) { self = .text(value) }
 
-  /// NULL for `nil`; integers over 63 bits keep their bit pattern.
+  /// `nil` becomes NULL; integers beyond 63 bits keep their bit pattern.
   @inlinable
   public static func optional(_ value: (some BinaryInteger)?) -> SQLiteValue {
     value.map { .integer(Int64(truncatingIfNeeded: $0)) } ?? .null
@@ -62,7 +62,7 @@ public final class Statement {
     }
   }
 
-  /// A NUL, at which SQLite would cut the text, becomes U+FFFD: what differs behind one is not the same.
+  /// A NUL, at which SQLite would cut the text, becomes U+FFFD: texts that differ after a NUL stay different.
   private static func bind(_ text: String, _ handle: OpaquePointer, _ column: Int32) -> Int32 {
     let copied = unsafeBitCast(-1, to: sqlite3_destructor_type.self)
     let hasNul = text.utf8.withContiguousStorageIfAvailable { $0.contains(0) } ?? text.utf8.contains(0)

@@ -3,12 +3,12 @@
 import CSQLite
 
 extension Database {
-  /// A function for this connection's statements that turns one text into another, by its bytes; of NULL it makes NULL. The
-  /// schema must not use it: other programs that open the file do not have it, and SQLite refuses it there.
+  /// Adds a SQL function that maps bytes of a text to a text, and NULL to NULL. Only this connection has it, so the
+  /// schema must not use it: other programs that open the file lack it, and SQLite refuses it there.
   public func addTextFunction(_ name: String, _ function: @escaping ([UInt8]) -> [UInt8]) throws(SQLiteError) {
     let box = Unmanaged.passRetained(TextFunction(function)).toOpaque()
     let flags = SQLITE_UTF8 | SQLITE_DETERMINISTIC | SQLITE_DIRECTONLY
-    // SQLite calls the last of these when the connection closes, and when this call fails.
+    // SQLite calls the last argument when the connection closes, and if this call fails.
     let code = sqlite3_create_function_v2(
       handle, name, 1, flags, box,
       { context, count, values in
@@ -18,7 +18,7 @@ extension Database {
         let function = Unmanaged<TextFunction>.fromOpaque(box).takeUnretainedValue()
         let length = Int(sqlite3_value_bytes(value))
         let answer = function.turn(Array(UnsafeBufferPointer(start: text, count: length)))
-        // With one byte more, an empty text has an address, too: without one it would be NULL.
+        // The additional byte gives an empty text an address; SQLite would take a null pointer for NULL.
         (answer + [0]).withUnsafeBytes { bytes in
           // SQLITE_TRANSIENT: SQLite makes its own copy.
           let copied = unsafeBitCast(-1, to: sqlite3_destructor_type.self)

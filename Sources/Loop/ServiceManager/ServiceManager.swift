@@ -20,8 +20,8 @@ public final class ServiceManager {
   private var address = sockaddr_un()
   private var addressLength: socklen_t = 0
 
-  /// The service manager that started this process; `nil` if none. Removes its variables from the environment, which are not meant
-  /// for child processes.
+  /// The service manager that started this process; `nil` if none. Removes its variables from the environment, so that
+  /// child processes do not inherit them.
   public static func ofThisProcess() -> ServiceManager? {
     defer {
       for name in ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"] {
@@ -59,7 +59,7 @@ public final class ServiceManager {
 
   deinit { close(socket) }
 
-  /// Descriptors of a name; the caller owns them then.
+  /// Hands the descriptors of a name to the caller, who owns them then.
   public func take(_ name: String) -> [Int32] { inherited.removeValue(forKey: name) ?? [] }
 
   /// Closes descriptors that were not used, and removes them from the store.
@@ -83,7 +83,7 @@ public final class ServiceManager {
     tell("RELOADING=1\nMONOTONIC_USEC=\(now.nanoseconds / 1000)")
   }
 
-  /// Keeps a copy of descriptors for our successor. False: it does not.
+  /// Stores a copy of descriptors with systemd for the next process. False: systemd does not store it.
   @discardableResult
   public func keep(_ descriptors: [Int32], as name: String) -> Bool {
     tell("FDSTORE=1\nFDNAME=\(name)", descriptors)

@@ -3,36 +3,36 @@
 import EventLoop
 import Glibc
 
-/// Why a stream gives no more bytes.
+/// Why a stream has ended.
 public enum StreamEnd: Error, Equatable, Sendable {
-  /// The peer closed it in order.
+  /// The peer closed it regularly.
   case closed
   case failed(String)
-  /// It was closed from here, or the task that reads was cancelled.
+  /// The owner closed it, or the reading task was cancelled.
   case cancelled
 
-  /// What went wrong; `nil`: nothing.
+  /// The error; `nil`: there was none.
   public var reason: String? { if case .failed(let reason) = self { reason } else { nil } }
 }
 
-/// A connected socket as a stream of bytes, with or without TLS. One task reads.
+/// A connected socket as a stream of bytes, with or without TLS. Only one task may read.
 public protocol ByteStream: AnyObject {
-  /// Bytes that wait to go out.
+  /// Bytes that are not sent yet.
   var pendingBytes: Int { get }
-  /// Bytes that have moved: those that the peer's kernel has acknowledged, and those that came. It grows as long as the line
-  /// works, however slowly.
+  /// Sent bytes that the peer's kernel has acknowledged, plus received bytes. It grows as long as the line works,
+  /// however slowly.
   var movedBytes: UInt64 { get }
-  /// Bytes that were written and that the peer's kernel has not acknowledged.
+  /// Written bytes that the peer's kernel has not acknowledged.
   var outstandingBytes: Int { get }
-  /// Takes all of it at once; it goes out as the line allows.
+  /// Takes all bytes at once; they are sent as the line allows.
   func write(_ bytes: [UInt8])
-  /// The bytes that come next, at least one.
+  /// Waits for data; returns at least one byte.
   func read() async throws(StreamEnd) -> [UInt8]
-  /// Returns each time that everything written has gone out.
+  /// Returns each time that everything written was sent.
   func drained() async throws(StreamEnd)
-  /// Nothing has come that nobody has read, and the peer has not closed it.
+  /// Whether there is no unread data and the peer has not closed the connection.
   var isQuiet: Bool { get }
-  /// Whoever reads gets `StreamEnd.cancelled`.
+  /// A reading task gets `StreamEnd.cancelled`.
   func close()
 }
 
@@ -47,23 +47,24 @@ public final class SocketStream: ByteStream {
   private var sent = 0
   private var (written, received): (UInt64, UInt64) = (0, 0)
   private let readable = Waiter()
-  /// Resumed when everything has gone out, when the peer has gone, and by whoever else has something to say to the task that waits.
+  /// Resumed when everything was sent, when the peer is gone, and by other code that has news for the waiting task.
   public let changed = Waiter()
   private var hasDrained = false
   private var isWaiting = false
   private var isWatched = false
   private var end: StreamEnd?
-  /// Of the wall clock, since 1970.
+  /// The wall clock, in seconds since 1970.
   var wallSeconds: Int64 { loop.wallClock.seconds }
   /// Reads since the last wait.
   private var reads = 0
-  /// The turn in which a read took all that was there: within it there is no more to look for.
+  /// The turn in which a read took all available data: there is no more within that turn.
   private var emptied: UInt64?
   private let meter: TrafficMeter?
   private let endsWithPeer: Bool
 
-  /// Takes ownership of the non-blocking socket. `meter`: counts it. `endsWithPeer`: a peer that says no more counts as gone although nobody reads
-  /// just now. A browser that closes a connection over TCP shows in no other way; but whoever pipes a request into `nc` still listens.
+  /// Takes ownership of the non-blocking socket. `meter`: counts its bytes. `endsWithPeer`: a peer that will send
+  /// nothing more counts as gone even if nobody reads. Over TCP, a browser that closes a connection shows it in no
+  /// other way; but somebody who pipes a request into `nc` still reads.
   public init(_ socket: Int32, meter: TrafficMeter? = nil, endsWithPeer: Bool = false, on loop: EventLoop) {
     self.endsWithPeer = endsWithPeer
     self.socket = socket
@@ -91,7 +92,7 @@ public final class SocketStream: ByteStream {
     return errno == EAGAIN || errno == EWOULDBLOCK
   }
 
-  /// False: either side has closed it.
+  /// False: either side has closed the connection.
   public var isOpen: Bool { socket >= 0 }
 
   public func close() { finish(.cancelled) }
@@ -114,7 +115,7 @@ public final class SocketStream: ByteStream {
   public func read() async throws(StreamEnd) -> [UInt8] {
     while true {
       if let end { throw end }
-      // A peer that never stops leaves the others their turn.
+      // Others get their turn even if this peer never stops sending.
       if reads >= Descriptor.readsPerTurn {
         reads = 0
         do { try await loop.nextTurn() } catch { throw .cancelled }
@@ -139,7 +140,7 @@ public final class SocketStream: ByteStream {
     }
   }
 
-  /// What is there now.
+  /// The data that is available now.
   func readAvailable() -> [UInt8]? {
     guard socket >= 0, case .bytes(let bytes) = Descriptor.read(socket) else { return nil }
     received &+= UInt64(bytes.count)
@@ -167,10 +168,10 @@ public final class SocketStream: ByteStream {
     while try await !hasChanged() {}
   }
 
-  /// Returns when `changed` was resumed; true: everything written has gone out since.
+  /// Returns when `changed` is resumed. True: everything written was sent since the last call.
   public func hasChanged() async throws(StreamEnd) -> Bool {
     if let end { throw end }
-    // That the peer is gone is noticed, too.
+    // The watch also reports that the peer is gone.
     updateInterest()
     do { try await changed.wait() } catch { throw .cancelled }
     if let end { throw end }
@@ -204,7 +205,7 @@ public final class SocketStream: ByteStream {
 
   // MARK: The loop
 
-  /// The kernel is asked for what somebody waits for; that the peer is gone it tells either way.
+  /// Asks the kernel for the events that a task waits for; the kernel reports a gone peer in any case.
   private func updateInterest() {
     guard socket >= 0 else { return }
     var interest: EventLoop.Readiness = isWaiting ? .readable : []
@@ -219,9 +220,9 @@ public final class SocketStream: ByteStream {
     if readiness.contains(.writable) { flush() }
     guard socket >= 0 else { return }
     if isWaiting { return readable.resume() }
-    // Gone, and nothing that it still said can be answered.
+    // The peer is gone, so requests that are still unread could not be answered.
     if !readiness.isDisjoint(with: endsWithPeer ? [.closed, .ended] : .closed) { return finish(.closed) }
-    // Nobody reads just now: what comes stays with the kernel, which holds the peer back.
+    // Nobody reads now: data stays in the kernel, which slows the peer down.
     updateInterest()
   }
 }

@@ -4,23 +4,24 @@ import COpenSSL
 import EventLoop
 import Glibc
 
-/// What TLS connections of one upstream share: whom to trust, and the session that the next connection may resume.
+/// Shared state of an upstream's TLS connections: the trusted authorities, and the session that the next connection may
+/// resume.
 public final class TLSContext {
   fileprivate let handle: OpaquePointer
   fileprivate var kept: TLSSession?
-  /// Until when the certificate is good that the server showed last, seconds since 1970.
+  /// The end of validity of the server's latest certificate, in seconds since 1970.
   public fileprivate(set) var peerExpiry: Int64?
 
   public struct SetupError: Error, CustomStringConvertible, Sendable {
-    /// What is wrong: whom to trust, or by what the server knows us.
+    /// The file that is wrong: the trusted authorities, or the client's certificate or key.
     public enum Part: Sendable { case authorities, certificate, key }
 
     public let part: Part
     public let description: String
   }
 
-  /// `authorities`: a PEM file to trust in place of the system's. `certificate` and `key`: PEM files by which the server
-  /// knows us.
+  /// `authorities`: a PEM file that replaces the system's. `certificate` and `key`: PEM files that identify this client
+  /// to the server.
   public init(
     authorities: String? = nil, certificate: String? = nil, key: String? = nil
   ) throws(SetupError) {
@@ -32,7 +33,7 @@ public final class TLSContext {
     _ = meshpost_SSL_CTX_release_buffers(context)
     meshpost_SSL_CTX_hand_out_sessions(context) { connection, session in
       guard let stream = connection.flatMap({ SSL_get_ex_data($0, 0) }), let session else { return 0 }
-      // Within a call that the stream makes.
+      // OpenSSL calls this only within a call of the stream.
       Unmanaged<TLSStream>.fromOpaque(stream).takeUnretainedValue().keep(session)
       return 1
     }
@@ -61,14 +62,14 @@ public final class TLSContext {
   deinit { SSL_CTX_free(handle) }
 }
 
-/// A session that a server has given out: a connection that resumes it needs no certificates, 2 to 4 KB less. It is offered until there
-/// is a newer one or it fails, and for a day at most after certificates were verified last.
+/// A session from a server: a connection that resumes it transfers no certificates, which saves 2 to 4 KB. It is
+/// offered until a newer one comes or it fails, and at most for a day after the last verification of certificates.
 final class TLSSession {
   private static let longest = 86_400
 
   fileprivate let handle: OpaquePointer
   fileprivate let host: String
-  /// When certificates were verified, and until when they are good; seconds since 1970.
+  /// The time of verification and the end of validity; seconds since 1970.
   fileprivate let verified: Int64
   private let expiry: Int64
 
@@ -89,7 +90,8 @@ final class TLSSession {
   }
 }
 
-/// TLS over a socket, by memory BIOs: OpenSSL never touches the descriptor. The handshake goes on while somebody reads.
+/// TLS over a socket through memory BIOs: OpenSSL never touches the descriptor. The handshake progresses while a task
+/// reads.
 public final class TLSStream: ByteStream {
   private let socket: SocketStream
   private let context: TLSContext
@@ -97,10 +99,10 @@ public final class TLSStream: ByteStream {
   private let incoming: OpaquePointer
   private let outgoing: OpaquePointer
   private let host: String
-  /// When certificates were verified, here or when the session began.
+  /// The time at which the certificates were verified, by this connection or by the one that began the session.
   private var verified: Int64
   private var unsent: [UInt8] = []
-  /// How much of `unsent` OpenSSL has taken.
+  /// Bytes of `unsent` that OpenSSL has taken.
   private var taken = 0
   private var isReady = false
 
@@ -122,9 +124,10 @@ public final class TLSStream: ByteStream {
     if let offered { SSL_set_session(session, offered.handle) }
     SSL_set_bio(session, incoming, outgoing)
     SSL_set_connect_state(session)
-    // `try?`: a name that is none to the resolver does not get so far.
+    // `try?`: an invalid name fails earlier, in the resolver.
     let host = (try? HostName.ascii(host)) ?? host
-    // What is no address to OpenSSL (`127.1`, which is one to the resolver) is looked for as a name: something always is.
+    // If OpenSSL does not accept an address (`127.1`, which the resolver accepts), it is verified as a name:
+    // verification is never skipped.
     let address = String(decoding: host.utf8.prefix { $0 != UInt8(ascii: "%") }, as: UTF8.self)
     guard X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(session), address) != 1 else { return }
     guard SSL_set1_host(session, host) == 1 else { return nil }
@@ -132,12 +135,12 @@ public final class TLSStream: ByteStream {
   }
 
   deinit {
-    // A connection that is just cut would take its session with it.
+    // Without this, a connection that is cut would invalidate its session.
     SSL_set_shutdown(session, SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN)
     SSL_free(session)
   }
 
-  /// It resumed a session, and no certificates went over the line.
+  /// Whether the connection has resumed a session, without certificates on the line.
   public var isResumed: Bool { isReady && SSL_session_reused(session) == 1 }
 
   fileprivate func keep(_ new: OpaquePointer) {
@@ -149,11 +152,11 @@ public final class TLSStream: ByteStream {
   public var movedBytes: UInt64 { socket.movedBytes }
   public var outstandingBytes: Int { unsent.count - taken + socket.outstandingBytes }
 
-  /// What TLS itself has to say after an answer, as tickets for another session, is not data.
+  /// Data of TLS itself, such as session tickets after an answer, does not count.
   public var isQuiet: Bool {
     while isReady, let bytes = socket.readAvailable() {
       BIO_write(incoming, bytes, Int32(bytes.count))
-      guard let data = try? decrypt(), data.isEmpty else { return false }  // `try?`: it has ended
+      guard let data = try? decrypt(), data.isEmpty else { return false }  // `try?`: the stream has ended
     }
     return isReady && socket.isQuiet
   }
@@ -162,7 +165,7 @@ public final class TLSStream: ByteStream {
 
   public func write(_ bytes: [UInt8]) {
     unsent.append(contentsOf: bytes)
-    // What goes wrong here, whoever reads is told.
+    // An error here is reported to the reading task.
     if isReady { writeOut() }
   }
 
@@ -214,7 +217,7 @@ public final class TLSStream: ByteStream {
     taken = 0
   }
 
-  /// Empty: more is needed for the next of it.
+  /// Empty: the next record is incomplete.
   private func decrypt() throws(StreamEnd) -> [UInt8] {
     var count: Int32 = 0
     let bytes = [UInt8](unsafeUninitializedCapacity: Descriptor.chunk) { buffer, initialized in
@@ -239,7 +242,7 @@ public final class TLSStream: ByteStream {
     if count > 0 { socket.write(Array(bytes.prefix(Int(count)))) }
   }
 
-  /// The stream is closed after it.
+  /// The caller closes the stream.
   private func failure() -> StreamEnd {
     let result = SSL_get_verify_result(session)
     let words =

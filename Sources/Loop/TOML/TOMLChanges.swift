@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 
 extension TOMLTable {
-  /// Settings whose values differ between two documents, by their paths (`store.max_size`); of a list of tables its name alone. What a
-  /// document does not have differs from what another one has.
+  /// The paths (`store.max_size`) of settings that differ between two documents; a list of tables counts as one
+  /// setting. A missing setting differs from any value.
   public static func changes(from old: TOMLTable, to new: TOMLTable) -> [String] {
     let (old, new) = (old.settings(), new.settings())
     return Set(old.keys).union(new.keys).filter { old[$0] != new[$0] }.sorted()
   }
 
-  /// Values as texts, by their paths.
+  /// The settings as texts, by path.
   private func settings(_ prefix: String = "") -> [String: String] {
     var found: [String: String] = [:]
     for entry in entries {
@@ -23,7 +23,7 @@ extension TOMLTable {
 }
 
 extension TOMLValue {
-  /// The same for equal values, wherever they stand.
+  /// A text that is equal for equal values, regardless of their lines.
   fileprivate var text: String {
     switch kind {
     case .string(let text): "\"\(text)\""

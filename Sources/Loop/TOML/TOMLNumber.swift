@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 
-/// Numbers as TOML writes them.
+/// Numbers in TOML's syntax.
 enum TOMLNumber {
-  /// `nil`: no number, or a whole one beyond 64 bits.
+  /// `nil`: not a number, or an integer beyond 64 bits.
   static func read(_ word: String) -> TOMLValue.Kind? {
     let bytes = Array(word.utf8)
     for (prefix, radix) in [("0x", 16), ("0o", 8), ("0b", 2)] where bytes.starts(with: prefix.utf8) {
-      // A sign has no place here: Swift's own reader would take `0x-ff`.
+      // A sign is not allowed here; Swift's own parser would accept `0x-ff`.
       guard let digits = digits(bytes.dropFirst(2), isHexDigit) else { return nil }
       return Int64(digits, radix: radix).map { .integer($0) }
     }
@@ -49,7 +49,7 @@ enum TOMLNumber {
     return Double(text).map { .number($0) }
   }
 
-  /// Without underscores, each of which must be between two digits.
+  /// Removes underscores, each of which must be between two digits.
   private static func digits(_ bytes: ArraySlice<UInt8>, _ isDigit: (UInt8) -> Bool) -> String? {
     var text: [UInt8] = []
     var wasDigit = false
@@ -65,7 +65,7 @@ enum TOMLNumber {
     isDigit(byte) || (UInt8(ascii: "a")...UInt8(ascii: "f")).contains(byte | 0x20)
   }
 
-  /// For the error's words only.
+  /// Used only to choose the error's words.
   static func isLikeTime(_ word: String) -> Bool {
     let bytes = Array(word.utf8)
     guard let first = bytes.first, isDigit(first) else { return false }

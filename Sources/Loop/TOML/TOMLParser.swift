@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 
-/// Reads TOML 1.0. Left out on purpose: dates and times, which no setting here has (they are refused by name), nesting
-/// deeper than `deepest`, and integers beyond 64 bits, which TOML itself leaves open.
+/// Parses TOML 1.0. Left out on purpose: dates and times, which no setting needs (the error names them), nesting deeper
+/// than `deepest`, and integers beyond 64 bits, which TOML leaves open.
 ///
-/// Our own because the daemon reports the line of every mistake and must stay small: docs/decisions/0002. Works on bytes: a
-/// Character can hide a quote or a line break behind a combining mark.
+/// It is our own because the daemon reports the line of every mistake and must stay small: docs/decisions/0002. It
+/// works on bytes: a Character can hide a quote or a line break behind a combining mark.
 public struct TOMLParser {
-  /// Tables and lists nested deeper than this are refused: the parser calls itself.
+  /// Deeper nesting of tables and lists is refused: the parser is recursive.
   static let deepest = 32
 
   var scanner: TOMLScanner
@@ -102,7 +102,7 @@ public struct TOMLParser {
     }
   }
 
-  /// On one line, without a comma at its end: so TOML 1.0 has it.
+  /// TOML 1.0: on one line, without a trailing comma.
   private mutating func inlineTable(depth: Int) throws(TOMLError) -> TOMLTable {
     _ = scanner.accept("{")
     var table = TOMLTable(line: scanner.line, origin: .inline)

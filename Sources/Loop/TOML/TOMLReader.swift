@@ -12,16 +12,16 @@ public struct TOMLReader {
   /// Valid values that cannot be used now, such as a missing file.
   public private(set) var lacks: [TOMLError] = []
 
-  /// `name`: how the table is called in messages, empty for the document itself.
+  /// `name`: the table's name in messages, empty for the document itself.
   public init(_ table: TOMLTable, name: String = "") {
     self.table = table
     self.name = name
   }
 
-  /// Of a table whose keys are names.
+  /// The keys, for a table whose keys are free names.
   public var keys: [String] { table.entries.map(\.key) }
 
-  /// Whether the key is there, with whatever value.
+  /// Whether the key exists, with any value.
   public func has(_ key: String) -> Bool { table[key] != nil }
 
   private func full(_ key: String) -> String { name.isEmpty ? key : "\(name).\(key)" }
@@ -34,7 +34,7 @@ public struct TOMLReader {
     lacks.append(TOMLError(line: table[key]?.line ?? table.line, reason: "\(full(key)): \(reason)"))
   }
 
-  /// Takes over what an inner table has noted.
+  /// Takes over the errors and warnings of an inner table.
   public mutating func note(from inner: TOMLReader) {
     errors += inner.errors
     lacks += inner.lacks
@@ -151,7 +151,7 @@ public struct TOMLReader {
     return overflow ? nil : bytes
   }
 
-  /// A table; an empty one when it is missing.
+  /// A table; an empty one if it is missing.
   public mutating func table(_ key: String) -> TOMLReader {
     guard let value = take(key) else { return TOMLReader(TOMLTable(line: table.line), name: full(key)) }
     if case .table(let inner) = value.kind { return TOMLReader(inner, name: full(key)) }
@@ -178,10 +178,10 @@ public struct TOMLReader {
     return readers
   }
 
-  /// Call when everything known was taken: the rest is unknown.
+  /// Reports unknown keys. Call it after all known keys were read.
   public mutating func finish() {
     let known = taken.sorted().joined(separator: ", ")
-    // By bytes, as the table does: a key that only looks like a known one is unknown.
+    // Compared by bytes, as the table does: a key that only looks like a known one is unknown.
     for entry in table.entries where !taken.contains(where: { $0.utf8.elementsEqual(entry.key.utf8) }) {
       errors.append(
         TOMLError(line: entry.value.line, reason: "\(full(entry.key)) is not a known key; expected one of: \(known)"))

@@ -137,7 +137,7 @@ struct TOMLScanner {
         return String(decoding: text + end, as: UTF8.self)
       }
       if quote == "\"", try skipJoinedLines() { continue }
-      // Whatever ends the lines of the file, the text has LF.
+      // A line break in the text is always LF, whatever the file has.
       if acceptLineEnd() { text.append(0x0A) } else { try character(byte, quote, &text) }
     }
     throw TOMLError(line: start, reason: "unterminated string")

@@ -9,13 +9,13 @@ public struct TOMLTable: Equatable, Sendable {
 
   /// The origin of a table, which decides whether it can be extended.
   enum Origin: Equatable, Sendable {
-    /// On the way to a `[header]`: may still get a header of its own.
+    /// Created on the way to a `[header]`: may still get a header of its own.
     case implicit
-    /// By its `[header]` or `[[header]]`; the document, too.
+    /// Created by its `[header]` or `[[header]]`; also the document.
     case header
-    /// By a key with dots: further keys of the same section add to it, and headers of tables within it.
+    /// Created by a dotted key: further keys of the same section and headers of inner tables may extend it.
     case dotted
-    /// `{ … }`: cannot be extended.
+    /// Created by `{ … }`: cannot be extended.
     case inline
   }
 
@@ -23,7 +23,7 @@ public struct TOMLTable: Equatable, Sendable {
   public internal(set) var line: Int
   private var origin: Origin
 
-  /// An empty table, in place of a missing one.
+  /// An empty table that replaces a missing one.
   init(line: Int) { self.init(line: line, origin: .header) }
 
   init(line: Int, origin: Origin) {
@@ -33,7 +33,7 @@ public struct TOMLTable: Equatable, Sendable {
 
   public subscript(key: String) -> TOMLValue? { index(of: key).map { entries[$0].value } }
 
-  /// TOML compares keys by their bytes; two Strings are also equal when they only look the same.
+  /// TOML compares keys by bytes; Strings are also equal if they only look the same.
   private func index(of key: String) -> Int? { entries.firstIndex { $0.key.utf8.elementsEqual(key.utf8) } }
 
   // MARK: Headers
@@ -71,12 +71,12 @@ public struct TOMLTable: Equatable, Sendable {
     }
   }
 
-  /// Made by `[[headers]]`, and not by `[ … ]`.
+  /// Whether `[[headers]]` created the list, and not `[ … ]`.
   private static func isOpen(_ elements: [TOMLValue]) -> Bool {
     if case .table(let last)? = elements.last?.kind { last.origin == .header } else { false }
   }
 
-  /// Changes the table at a header's path; creates missing ones. Of a list of tables, the last.
+  /// Changes the table at a header's path and creates missing ones. Of a list of tables it changes the last.
   mutating func reach(
     _ path: ArraySlice<String>, _ line: Int, _ body: (inout TOMLTable) throws(TOMLError) -> Void
   ) throws(TOMLError) {
@@ -116,7 +116,7 @@ public struct TOMLTable: Equatable, Sendable {
     entries[index].value.kind = .table(inner)
   }
 
-  /// An inline table is complete with its `}`, and so is what its keys with dots made.
+  /// After the `}` neither the inline table nor tables from its dotted keys can be extended.
   mutating func close() {
     origin = .inline
     for index in entries.indices {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 
-/// How long to wait before the next try: exponential, with full jitter.
+/// How long to wait before the next attempt: exponential, with full jitter.
 ///
-/// The ceiling doubles with every failure from `first` to `limit`; the wait is drawn evenly from 0 up to
-/// the ceiling (never under a tenth of `first`, so that a failing peer is not hammered). Randomness is
-/// an argument, so that tests can seed it.
+/// The ceiling doubles with every failure from `first` to `limit`. The wait is random, uniform between 0 and the
+/// ceiling, but at least a tenth of `first`, so that a failing peer is not flooded. Randomness is an argument, so that
+/// tests can seed it.
 public struct Backoff: Sendable, Equatable {
   /// The ceiling of the first wait.
   public let first: Duration
@@ -18,7 +18,7 @@ public struct Backoff: Sendable, Equatable {
     self.limit = limit
   }
 
-  /// Another try failed: how long to wait now.
+  /// An attempt has failed; returns the wait before the next one.
   public mutating func next(using random: inout some RandomNumberGenerator) -> Duration {
     var ceiling = max(first.wholeNanoseconds, 1)
     for _ in 0..<min(failures, 40) where ceiling < limit.wholeNanoseconds {
@@ -31,7 +31,7 @@ public struct Backoff: Sendable, Equatable {
     return .nanoseconds(Int64.random(in: floor...ceiling, using: &random))
   }
 
-  /// A try succeeded: the next failure starts from `first` again.
+  /// An attempt has succeeded: the next failure starts from `first` again.
   public mutating func reset() { failures = 0 }
 }
 

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT
 
-/// What a machine knows of time. Pure code takes what clocks show as arguments; whoever reads clocks is given these, so that a test can put
-/// invented ones in their place.
+/// The clocks of a machine. Pure code takes times as arguments; other code gets these clocks, so that a test can invent
+/// them.
 public protocol Clocks: AnyObject {
-  /// Runs on, whatever becomes of the clock.
+  /// Never jumps, even if the wall clock is set.
   var now: MonotonicTime { get }
   /// Milliseconds since the machine's boot, sleep included.
   var sinceBoot: Int64 { get }
-  /// Which boot that is: another text for each. Empty: nobody can tell.
+  /// An identifier of this boot, different for each boot. Empty: unknown.
   var boot: String { get }
-  /// The clock: milliseconds since 1970 UTC.
+  /// The wall clock: milliseconds since 1970 UTC.
   var wallMilliseconds: Int64 { get }
-  /// Whether the clock is known to be right.
+  /// Whether the wall clock is known to be right.
   var isWallSynchronised: Bool { get }
 }
 
@@ -24,6 +24,6 @@ public struct WallClock {
   /// Milliseconds since 1970 UTC.
   public var milliseconds: Int64 { clocks.wallMilliseconds }
   public var seconds: Int64 { milliseconds / 1000 }
-  /// Whether the machine counts the clock as synchronised.
+  /// Whether the kernel considers the clock synchronised.
   public var isSynchronised: Bool { clocks.isWallSynchronised }
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 
-/// Keeps a thing that comes and goes all day from filling the log: so many lines an hour, then one that counts the rest.
+/// Keeps a state that changes all day from filling the log: a number of lines an hour, then one line that counts the
+/// rest.
 public struct FlapLimit: Sendable, Equatable {
-  /// Lines an hour that are told one by one.
+  /// Changes in an hour that are logged one by one.
   public static let most = 20
   private static let window: Duration = .seconds(3600)
 
@@ -12,10 +13,11 @@ public struct FlapLimit: Sendable, Equatable {
 
   public init() {}
 
-  /// Whether changes are too many just now to be told one by one.
+  /// Whether further changes are only counted now.
   public var isQuiet: Bool { told >= Self.most }
 
-  /// A change happened. `tell`: it is worth its line. `missed`: so many were not told in the window that has ended; say so.
+  /// A change has happened. `tell`: log it. `missed`: the number of changes that were not logged in the window that has
+  /// just ended; log that number.
   public mutating func changed(now: MonotonicTime) -> (tell: Bool, missed: Int) {
     var missed = 0
     if let begin = since, now - begin >= Self.window {

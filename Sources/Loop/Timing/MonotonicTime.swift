@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-/// A point on a clock that only moves forwards and has nothing to do with the time of day.
+/// A point on a clock that only moves forwards, independent of the time of day.
 ///
-/// Pure code takes it as an argument; only `EventLoop` reads the machine's clock. Nanoseconds since an
+/// Pure code takes it as an argument; only `EventLoop` reads the machine's clock. It counts nanoseconds since an
 /// arbitrary start (the machine's boot, or zero in tests). Arithmetic saturates: it never traps.
 public struct MonotonicTime: Comparable, Hashable, Sendable {
   /// Nanoseconds since the clock's start.
@@ -11,7 +11,7 @@ public struct MonotonicTime: Comparable, Hashable, Sendable {
   public init(nanoseconds: Int64) { self.nanoseconds = nanoseconds }
   public init(seconds: Double) { nanoseconds = MonotonicTime.clamp(seconds * 1e9) }
 
-  /// The point that never comes.
+  /// A point that is never reached.
   public static let never = MonotonicTime(nanoseconds: .max)
 
   public static func < (left: Self, right: Self) -> Bool { left.nanoseconds < right.nanoseconds }
@@ -34,7 +34,7 @@ public struct MonotonicTime: Comparable, Hashable, Sendable {
 }
 
 extension Duration {
-  /// The duration in nanoseconds, saturated to what 64 bits hold (292 years).
+  /// The duration in nanoseconds, saturated to 64 bits (292 years).
   public var wholeNanoseconds: Int64 {
     let (seconds, attoseconds) = components
     let (scaled, overflow) = seconds.multipliedReportingOverflow(by: 1_000_000_000)

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 
-/// What somebody may cost: so much at once, and then one in each interval. A token bucket. Pure.
+/// A token bucket: `most` at once, and one more in each interval. Pure.
 public struct Ration: Sendable, Equatable {
-  /// At most so many at once.
+  /// The bucket's size.
   public let most: Int64
-  /// One more after each.
+  /// The time until one token is added.
   public let interval: Duration
   private var left: Int64
   private var countedAt: MonotonicTime?
@@ -13,10 +13,10 @@ public struct Ration: Sendable, Equatable {
     (self.most, self.interval, left) = (max(1, most), max(.nanoseconds(1), interval), max(1, most))
   }
 
-  /// For what is logged once an hour at most.
+  /// For log lines at most once an hour.
   public static var hourly: Ration { Ration(most: 1, oneIn: .seconds(3600)) }
 
-  /// Whether one may be taken now.
+  /// Whether a token is there.
   public mutating func hasOne(at now: MonotonicTime) -> Bool {
     guard let countedAt, left < most else {
       countedAt = now
@@ -30,14 +30,14 @@ public struct Ration: Sendable, Equatable {
     return left > 0
   }
 
-  /// Takes one. False: there is none.
+  /// Takes a token. False: there is none.
   public mutating func take(at now: MonotonicTime) -> Bool {
     guard hasOne(at: now) else { return false }
     left -= 1
     return true
   }
 
-  /// Takes one, or so many, also in advance, and returns how long to wait until they are there.
+  /// Takes tokens, also in advance, and returns how long to wait until they are there.
   public mutating func wait(for count: Int64 = 1, at now: MonotonicTime) -> Duration {
     _ = hasOne(at: now)
     left = max(-count, left - count)

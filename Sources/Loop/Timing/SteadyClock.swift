@@ -1,23 +1,25 @@
 // SPDX-License-Identifier: MIT
 
-/// Time that has surely passed, in milliseconds: over restarts, and whatever becomes of the wall clock. Pure.
+/// Time that has certainly passed, in milliseconds, over restarts and despite changes of the wall clock. Pure.
 ///
-/// While the program runs, the time since the machine's boot counts, sleep included. A wall clock that is set, forwards or
-/// back, trusted or not, changes nothing. The same holds over a restart of the program alone. Over one of the machine a wall clock counts that
-/// could be trusted before and can be now, and of one restart at most `maxAway`: a clock that is wrong by years makes nothing old at once. Where nothing
-/// is known, nothing has passed: what goes by this clock is kept too long, and never given up too early.
+/// While the program runs, and over a restart of the program alone, the time since the machine's boot counts, sleep
+/// included; changes of the wall clock do not. Over a restart of the machine the wall clock counts, if it was trusted
+/// before and is trusted again, and at most `maxAway` for each restart: a clock that is wrong by years makes nothing
+/// old at once. If nothing is known, no time has passed. So rows that age by this clock may be kept too long, but are
+/// never deleted too early.
 public struct SteadyClock: Equatable, Sendable {
-  /// Since the clock was begun.
+  /// Milliseconds since this clock began.
   public private(set) var elapsed: Int64
-  /// What a trusted wall clock showed last, carried on by the time since; milliseconds since 1970. `nil`: there was none.
+  /// The last reading of a trusted wall clock plus the time since then; milliseconds since 1970. `nil`: there was none.
   public private(set) var wall: Int64?
   private let maxAway: Int64
-  /// At the last look; `nil`: there was none since the program began.
+  /// The uptime at the last look; `nil`: there was no look yet.
   private var uptime: Int64?
-  /// How long the program was away is not known yet.
+  /// Whether the time that the program was away still has to be added.
   private var wasAway: Bool
 
-  /// Goes on from what was kept. `uptime`: since the boot that the machine still has; `nil`: it has started anew, or nobody can tell.
+  /// Continues from stored values. `uptime`: stored in the present boot; `nil`: the machine has restarted since, or
+  /// that is unknown.
   public init(elapsed: Int64 = 0, wall: Int64? = nil, maxAway: Int64, uptime: Int64? = nil) {
     self.elapsed = max(0, elapsed)
     self.wall = wall
@@ -26,7 +28,7 @@ public struct SteadyClock: Equatable, Sendable {
     wasAway = wall != nil && uptime == nil
   }
 
-  /// A look at both clocks. `trustedWall`: milliseconds since 1970, `nil` while the clock cannot be trusted; `uptime`:
+  /// Looks at both clocks. `trustedWall`: milliseconds since 1970, `nil` while the clock is not trusted; `uptime`:
   /// milliseconds since the machine's boot.
   public mutating func look(trustedWall: Int64?, uptime: Int64) {
     let passed = Self.distance(from: self.uptime ?? uptime, to: uptime)
@@ -39,7 +41,7 @@ public struct SteadyClock: Equatable, Sendable {
     wall = trustedWall
   }
 
-  /// Never below zero; saturated.
+  /// At least 0; saturated.
   private static func distance(from earlier: Int64, to later: Int64) -> Int64 {
     guard later > earlier else { return 0 }
     let (distance, overflow) = later.subtractingReportingOverflow(earlier)

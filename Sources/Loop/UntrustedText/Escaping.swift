@@ -16,9 +16,9 @@ public enum Escaping {
     return String(field)
   }
 
-  /// A text that a spreadsheet would take for a formula gets an apostrophe in front, which spreadsheets do not show.
+  /// A text that a spreadsheet would take for a formula gets a leading apostrophe, which spreadsheets do not show.
   ///
-  /// They skip spaces and invisible characters first, and some accept full-width forms of the signs.
+  /// Spreadsheets skip spaces and invisible characters first, and some accept full-width forms of the signs.
   public static func cell(_ text: String) -> String {
     if let first = text.unicodeScalars.first, first == "\t" || first == "\r" { return csv("'" + text) }
     let first = text.unicodeScalars.first { scalar in

@@ -2,19 +2,20 @@
 
 /// Compares and cuts text from outside by its bytes.
 ///
-/// `==`, `hasPrefix`, `split` and dictionaries compare `Character`s, and take texts for the same that Unicode counts as
-/// equivalent: é and é are one name to them and two to the radio; "⇄ " is not found where an accent follows it.
+/// `==`, `hasPrefix`, `split` and dictionaries compare `Character`s, and consider canonically equivalent texts equal: é as
+/// one scalar and é as a letter with an accent are one name to Swift and two to the radio, and "⇄ " is not found before a
+/// combining accent.
 extension StringProtocol {
-  /// The same bytes.
+  /// Whether the bytes are the same.
   public func isExactly(_ other: some StringProtocol) -> Bool { utf8.elementsEqual(other.utf8) }
 
-  /// Begins with these bytes.
+  /// Whether the text begins with these bytes.
   public func begins(with other: some StringProtocol) -> Bool { utf8.starts(with: other.utf8) }
 
-  /// Ends with these bytes.
+  /// Whether the text ends with these bytes.
   public func ends(with other: some StringProtocol) -> Bool { utf8.reversed().starts(with: other.utf8.reversed()) }
 
-  /// Has this sign of ASCII in it.
+  /// Whether the text contains this ASCII sign.
   public func has(_ sign: Unicode.Scalar) -> Bool { unicodeScalars.contains(sign) }
 
   /// The pieces between ASCII `sign`s, including empty ones; at most `most`, the last with the rest.
@@ -26,13 +27,13 @@ extension StringProtocol {
     }
   }
 
-  /// Lines, without what ends them: a line feed, with or without a carriage return, which Swift takes for one `Character`
-  /// that is neither.
+  /// The lines without their ends: a line feed, with or without a carriage return (which Swift combines into one
+  /// `Character`).
   public var lines: [String] {
     pieces(at: "\n").map { $0.utf8.last == 13 ? String(decoding: $0.utf8.dropLast(), as: UTF8.self) : $0 }
   }
 
-  /// At most so many bytes of it, never part of a scalar.
+  /// The start of the text, at most so many bytes and only whole scalars.
   public func cut(toBytes most: Int) -> String {
     let bytes = Array(utf8)
     guard bytes.count > most else { return String(self) }

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MIT
 
-/// Texts of other places on a channel: `⇄SENDER@GATEWAY: TEXT`. No gateway and no hub passes one on again. Pure.
+/// The mark of a text from another place on a channel: `⇄SENDER@GATEWAY: TEXT`. No gateway and no hub passes such a
+/// text on again. Pure.
 ///
-/// A radio whose name contains `: ` makes others see the text behind a part of its name, and people and programs quote texts: so the
-/// mark is looked for everywhere, and not only where a text begins.
+/// If a radio's name contains `: `, receivers see the text behind a part of its name, and people and programs quote
+/// texts. So the mark is looked for everywhere, and not only at the start.
 public enum RelayMark {
   public static let sign = "⇄"
   private static let mark: Unicode.Scalar = "⇄"
-  /// Scalars of a name, and of a text, that are looked at: no channel carries more.
+  /// Scalars of a name and of a text that are examined: no channel carries more.
   private static let mostLooked = 1024
 
-  /// As it is sent: nothing in it controls, hides or reorders what is shown. `nil`: a gateway is not called like this.
+  /// The text to send; nothing in it controls, hides or reorders what is shown. `nil`: the gateway's name is invalid.
   public static func text(sender: String, gateway: String, text: String) -> String? {
     guard isGateway(gateway) else { return nil }
     return "\(sign)\(Visible.line(sender))@\(gateway): \(Visible.line(text))"
@@ -21,8 +22,8 @@ public enum RelayMark {
     (1...64).contains(id.utf8.count) && id.unicodeScalars.allSatisfy(isOfGateway)
   }
 
-  /// The text, or its sender's name with it, begins with the mark, also behind what is not seen and behind `NAME: `; or the mark is anywhere
-  /// before `@GATEWAY: `.
+  /// Whether the text, or its sender's name with it, has the mark at the start, after only invisible characters, after
+  /// a colon, or anywhere before `@GATEWAY: `.
   public static func isIn(_ text: String, from sender: String = "") -> Bool {
     let scalars = [sender, ": ", text].flatMap { $0.unicodeScalars.prefix(mostLooked) }
     for place in scalars.indices where scalars[place] == mark {
@@ -32,7 +33,7 @@ public enum RelayMark {
     return false
   }
 
-  /// A name that receivers of `NAME: TEXT` take for a shorter name and a part of the text.
+  /// Whether receivers of `NAME: TEXT` would take this name for a shorter name and a part of the text.
   public static func splits(name: some Sequence<UInt8>) -> Bool {
     var last: UInt8 = 0
     for byte in name {

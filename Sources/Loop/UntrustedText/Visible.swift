@@ -8,20 +8,21 @@
 ///
 /// Works on scalars. Swift's characters are clusters of them, which the author of the text chooses.
 public enum Visible {
-  /// In one line: breaks and tabs become blanks.
+  /// The text in one line: breaks and tabs become blanks.
   public static func line(_ text: String) -> String { clean(text) { isBreak($0) ? " " : nil } }
 
-  /// The beginning of what a server said, in one line: it may have any length, and goes into logs and on disk.
+  /// The beginning of a server's words, in one line: they may have any length, and go into logs and to disk.
   public static func excerpt(_ text: String) -> String {
     line(String(String.UnicodeScalarView(text.unicodeScalars.prefix(200))))
   }
 
-  /// Whether it is one line of so many bytes as it stands: what people and programs hand on as an id.
+  /// Whether the text is already one safe line of so many bytes: people and programs hand it on as an id.
   public static func isLine(_ text: String, bytes: ClosedRange<Int>) -> Bool {
     bytes.contains(text.utf8.count) && line(text).isExactly(text)
   }
 
-  /// What names share that look alike at a glance: without blanks and what is not seen, in small letters. Empty: nothing of it is seen.
+  /// A form that is equal for names that look alike at a glance: without blanks and invisible characters, in lower
+  /// case. Empty: nothing of the name is visible.
   public static func gist(_ name: String) -> String {
     String(String.UnicodeScalarView(name.unicodeScalars.filter { !isUnseen($0) && $0 != "\u{FFFD}" })).lowercased()
   }
@@ -32,7 +33,7 @@ public enum Visible {
       || properties.generalCategory == .format || properties.generalCategory == .control || scalar == "\u{2800}"
   }
 
-  /// Lines stay lines, ended by a line feed alone; tabs stay.
+  /// The text in lines, each ended by a line feed alone; tabs stay.
   public static func page(_ text: String) -> String {
     guard !isPlain(text.utf8) else { return text }
     var lines: [String] = []
@@ -51,7 +52,7 @@ public enum Visible {
       if sieve.passes(scalar) {
         result.unicodeScalars.append(scalar)
       } else if scalar.value < 0x20 {
-        // Only between values: inside a string JSON has none.
+        // Only between values: strings in JSON contain no line breaks.
         result += " "
       } else {
         for unit in String(scalar).utf16 { result += "\\u" + hexadecimal(unit) }
@@ -92,7 +93,7 @@ private struct Sieve {
   private static let maxMarks = 8
   /// Letters of a region and the end: 🏴󠁧󠁢󠁳󠁣󠁴󠁿.
   private static let maxTags = 7
-  /// Signs that Unicode counts as formatting, and that are seen (Arabic, Syriac, Kaithi).
+  /// Visible characters that Unicode classifies as formatting (Arabic, Syriac, Kaithi).
   private static let seen: [ClosedRange<UInt32>] = [
     0x0600...0x0605, 0x06DD...0x06DD, 0x070F...0x070F, 0x0890...0x0891, 0x08E2...0x08E2, 0x110BD...0x110BD,
     0x110CD...0x110CD,
@@ -113,7 +114,7 @@ private struct Sieve {
   private mutating func isSeen(_ scalar: Unicode.Scalar) -> Bool {
     let value = scalar.value
     switch value {
-    // Joiners: after what can be joined.
+    // Joiners are allowed only after characters that can be joined.
     case 0x200C, 0x200D: return last >= 0x600 && last != 0x200C && last != 0x200D
     case 0xFE00...0xFE0F: return last > 0x20 && !(0xFE00...0xFE0F).contains(last)
     case 0xE0100...0xE01EF: return last >= 0x2E80 && last < 0xE0000

@@ -4,31 +4,31 @@ import CLinux
 import Glibc
 import Timing
 
-/// One thread, asleep until a file descriptor, a timer or a signal wakes it.
+/// One thread that sleeps until a file descriptor, a timer or a signal wakes it.
 ///
-/// Everything in the gateway runs on it, so nothing in it needs locks; only `Wakeup` may be touched by other threads.
-/// Not `Sendable` on purpose. Work that was done in a turn is finished in `afterTurn`: the store commits there, once
-/// for all that came in together.
+/// Everything in the gateway runs on it, so nothing needs locks; other threads may touch only `Wakeup`. It is not
+/// `Sendable` on purpose. `afterTurn` completes the work of a turn: there the store commits once for everything that
+/// came in together.
 public final class EventLoop {
-  /// What a descriptor is ready for.
+  /// The events that a descriptor reports.
   public struct Readiness: OptionSet, Sendable {
     public let rawValue: UInt32
     public init(rawValue: UInt32) { self.rawValue = rawValue }
     public static let readable = Readiness(rawValue: 1)
     public static let writable = Readiness(rawValue: 4)
-    /// The kernel has something out of the ordinary: a file of its own has changed.
+    /// An exceptional condition (EPOLLPRI), such as a change of a kernel file.
     public static let urgent = Readiness(rawValue: 2)
-    /// The peer of a socket has said its last, although it may still listen (EPOLLRDHUP).
+    /// The peer of a socket will send no more, although it may still read (EPOLLRDHUP).
     public static let ended = Readiness(rawValue: 0x2000)
-    /// Error or hang-up; always reported, never asked for.
+    /// Error or hang-up; always reported, even if nobody asked.
     public static let closed = Readiness(rawValue: 8 | 16)
   }
 
   private final class Watch {
     let handler: (Readiness) -> Void
     var interest: Readiness
-    /// The kernel uses numbers of descriptors again at once: an event that was waiting for a closed one must not reach its
-    /// successor. So events carry the watch's own number, too.
+    /// The kernel reuses descriptor numbers at once, and an event of a closed descriptor must not reach its successor.
+    /// So events carry the watch's own number, too.
     let number: UInt32
 
     init(_ interest: Readiness, _ number: UInt32, _ handler: @escaping (Readiness) -> Void) {
@@ -40,7 +40,7 @@ public final class EventLoop {
     func tag(_ descriptor: Int32) -> UInt64 { UInt64(number) << 32 | UInt64(UInt32(bitPattern: descriptor)) }
   }
 
-  /// Rounds of deferred work within a turn; after these, timers and descriptors are served.
+  /// Rounds of deferred work within a turn; after these, timers and descriptors get their turn.
   private static let maxRounds = 64
 
   private let machine: any Machine
@@ -50,23 +50,23 @@ public final class EventLoop {
   private var deferred: [() -> Void] = []
   private var nextTurns: [() -> Void] = []
   private var turnEnds: [() -> Void] = []
-  /// Tasks that can be resumed.
+  /// Tasks that are ready to continue.
   private var jobs: [UnownedJob] = []
-  /// What runs them: this loop.
+  /// Runs the tasks on this loop.
   private(set) lazy var executor = LoopExecutor(self)
-  /// What is ready in this turn, by the tags of its watches.
+  /// The events of this turn, by the tags of their watches.
   private var ready: [(tag: UInt64, readiness: Readiness)] = []
   private var isStopped = false
-  /// Times that the loop woke up so far: what idleness is measured by.
+  /// How often the loop has woken up: the measure of idleness.
   public private(set) var wakeups: UInt64 = 0
-  /// What connections of this loop have learnt.
+  /// Addresses to which connections of this loop have succeeded.
   var goodAddresses = GoodAddresses()
-  /// Connections that are being made. They take themselves out.
+  /// Connections that are being opened. Each removes itself.
   var connecting: [ObjectIdentifier: Connector] = [:]
 
-  /// Tasks that were begun here and have not ended; their children do not count.
+  /// Tasks of this loop that have not ended, without their children.
   var taskCount = 0
-  /// Descriptors that are watched, and timers that were not cancelled.
+  /// The number of watched descriptors.
   var watchCount: Int { watches.count }
   var waitingTimers: Int { timers.waiting }
 
@@ -81,8 +81,8 @@ public final class EventLoop {
   public var clocks: any Clocks { machine }
   public var wallClock: WallClock { WallClock(machine) }
 
-  /// Call `handler` whenever `descriptor` is ready. The loop does not own the descriptor: `unwatch` before closing.
-  /// Returns false when the kernel refuses (a regular file, no memory).
+  /// Calls `handler` whenever `descriptor` is ready. The loop does not own the descriptor: call `unwatch` before
+  /// closing it. Returns false if the kernel refuses (a regular file, no memory).
   @discardableResult
   public func watch(
     _ descriptor: Int32, for interest: Readiness, _ handler: @escaping (Readiness) -> Void
@@ -105,7 +105,7 @@ public final class EventLoop {
     machine.unwatch(descriptor)
   }
 
-  /// Call `action` once at `time`, unless the timer is cancelled before.
+  /// Calls `action` once at `time`, unless the timer is cancelled before.
   @discardableResult
   public func schedule(at time: MonotonicTime, _ action: @escaping () -> Void) -> LoopTimer {
     timers.add(at: time, action)
@@ -116,30 +116,30 @@ public final class EventLoop {
     schedule(at: now + delay, action)
   }
 
-  /// Run `action` soon, after what is being done now.
+  /// Runs `action` later in this turn, after the present callback.
   public func later(_ action: @escaping () -> Void) { deferred.append(action) }
 
-  /// Run `action` in the next turn, which follows at once: long work shares the loop that way.
+  /// Runs `action` in the next turn, which follows at once: so long work shares the loop.
   public func nextTurn(_ action: @escaping () -> Void) { nextTurns.append(action) }
 
-  /// Run `action` at the end of every turn in which something happened.
+  /// Runs `action` at the end of every turn in which something happened.
   public func afterTurn(_ action: @escaping () -> Void) { turnEnds.append(action) }
 
   public func stop() { isStopped = true }
 
-  /// Runs until `stop`.
+  /// Runs until `stop` is called.
   public func run() {
     isStopped = false
     endTurn()
     while !isStopped { turn(wait: true) }
   }
 
-  /// One turn: wait for something (or not), handle all of it. Whoever handles a descriptor takes so much at a time
-  /// (`Descriptor.readsPerTurn`): what is left is reported again in the next turn, after the timers and the others.
+  /// Runs one turn: waits for events (or not) and handles all of them. A handler does a limited amount of work at a
+  /// time (`Descriptor.readsPerTurn`): the rest is reported again in the next turn, after timers and other descriptors.
   public func turn(wait: Bool) {
     let hasMore = hasWork || !nextTurns.isEmpty
     let timeout = wait && !hasMore ? millisecondsToNextTimer() : 0
-    // Taken before anything is handled: what that sets for the next turn comes in the next one.
+    // Taken before the events are handled: actions that a handler adds belong to the next turn.
     let continued = nextTurns
     nextTurns.removeAll()
     ready.removeAll(keepingCapacity: true)
@@ -158,7 +158,7 @@ public final class EventLoop {
     watch.handler(readiness)
   }
 
-  /// Those that are due now; one that an action sets for now comes in the next turn.
+  /// Runs the timers that are due; a timer that an action sets for now runs in the next turn.
   private func runTimers() {
     let time = now
     for _ in 0..<timers.count {
@@ -167,8 +167,8 @@ public final class EventLoop {
     }
   }
 
-  /// Deferred work and tasks may set more going, and so may the turn's end actions; nearly always all of it is done in this turn: what
-  /// came in together shares one commit.
+  /// Deferred work, tasks and the turn's end actions may add more work. Nearly always all of it is done in this turn,
+  /// so that everything that came in together shares one commit.
   private func endTurn() {
     var rounds = 0
     repeat {
@@ -191,7 +191,7 @@ public final class EventLoop {
     guard let next = timers.next else { return -1 }
     let nanoseconds = (next - now).wholeNanoseconds
     guard nanoseconds > 0 else { return 0 }
-    // Rounded up: waking before the time would spin.
+    // Rounded up: a wake-up before the deadline would spin.
     return Int32(min((nanoseconds - 1) / 1_000_000 + 1, 3_600_000))
   }
 }

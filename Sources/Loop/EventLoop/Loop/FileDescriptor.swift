@@ -12,7 +12,7 @@ public final class OwnedDescriptor {
   deinit { close(number) }
 }
 
-/// What a system call said.
+/// A failed system call and its error code.
 public struct SystemError: Error, Equatable, Sendable, CustomStringConvertible {
   public let call: String
   public let code: Int32
@@ -26,7 +26,7 @@ public struct SystemError: Error, Equatable, Sendable, CustomStringConvertible {
   public var description: String { "\(call): \(message)" }
 }
 
-/// What came of a read that does not wait.
+/// The result of a non-blocking read.
 public enum ReadResult: Equatable {
   case bytes([UInt8])
   case wouldBlock
@@ -34,7 +34,7 @@ public enum ReadResult: Equatable {
   case failed(SystemError)
 }
 
-/// What came of a write that does not wait.
+/// The result of a non-blocking write.
 public enum WriteResult: Equatable {
   case wrote(Int)
   case wouldBlock
@@ -44,16 +44,17 @@ public enum WriteResult: Equatable {
 public enum Descriptor {
   public static func close(_ descriptor: Int32) { _ = Glibc.close(descriptor) }
 
-  /// The device at the other end of a pseudo-terminal's master.
+  /// The device name of the other end of a pseudo-terminal, given its master.
   public static func terminalName(of master: Int32) -> String? {
     var name = [CChar](repeating: 0, count: 64)
     guard ptsname_r(master, &name, name.count) == 0 else { return nil }
     return String(decoding: name.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
   }
 
-  /// The most that one read takes.
+  /// Bytes that one read takes at most.
   public static let chunk = 4096
-  /// The most reads of one descriptor in one turn of the loop: a peer that never stops leaves the others their turn.
+  /// Reads of one descriptor in one turn of the loop, so that a peer that never stops sending does not starve the
+  /// others.
   public static let readsPerTurn = 8
 
   public static func setNonBlocking(_ descriptor: Int32) {
@@ -76,19 +77,20 @@ public enum Descriptor {
     return failure == EAGAIN || failure == EWOULDBLOCK ? .wouldBlock : .failed(SystemError("read", code: failure))
   }
 
-  /// Bytes that were written to a socket and that its peer's kernel has not acknowledged; 0 where that cannot be told.
+  /// Bytes written to a socket that the peer's kernel has not acknowledged; 0 if the kernel cannot tell.
   public static func unacknowledged(_ socket: Int32) -> Int { max(0, Int(meshpost_unacknowledged(socket))) }
 
-  /// On a connection with few segments under way, TCP sends again what was not acknowledged up to six times at even distances, before the distances
-  /// double: after a cut of some seconds, it continues that much sooner. Source: tcp-thin in the kernel's documentation. Kernels without it behave as before.
+  /// On a connection with few segments under way, TCP then retransmits up to six times at even intervals before it
+  /// doubles them: after an interruption of some seconds, the connection continues sooner. Source: tcp-thin in the
+  /// kernel's documentation. Kernels without this option behave as before.
   public static func asksEvenly(_ socket: Int32) {
     var yes: Int32 = 1
-    // TCP_THIN_LINEAR_TIMEOUTS, which Glibc's headers have and Swift does not see.
+    // TCP_THIN_LINEAR_TIMEOUTS, which Glibc's headers define but Swift does not import.
     setsockopt(socket, Int32(IPPROTO_TCP), 16, &yes, socklen_t(MemoryLayout<Int32>.size))
   }
 
-  /// What a TCP connection has cost the line, both ways, with headers and what was sent again; and what would still go out after a
-  /// close. `nil`: the kernel cannot tell, or it is none.
+  /// The bytes that a TCP connection has put on the line in both directions, with headers and retransmissions, and
+  /// those that would still be sent after a close. `nil`: the kernel cannot tell, or this is not a TCP connection.
   public static func lineBytes(_ socket: Int32) -> (bytes: UInt64, unsent: UInt64)? {
     var unsent: UInt64 = 0
     let bytes = meshpost_line_bytes(socket, &unsent)

@@ -4,7 +4,7 @@ import CLinux
 import Glibc
 import Timing
 
-/// The clocks of the machine that this program runs on. Nothing else in the daemon asks the system for the time.
+/// The clocks of the machine on which this program runs. The daemon reads the time nowhere else.
 public final class LinuxClocks: Clocks {
   public init() {}
 
@@ -26,7 +26,7 @@ public final class LinuxClocks: Clocks {
     return Glibc.read(file, &text, text.count) == text.count ? String(decoding: text, as: UTF8.self) : ""
   }()
 
-  /// Whether the kernel counts the clock as synchronised (NTP, GPS). False on a Pi before its first sync.
+  /// Whether the kernel considers the clock synchronised (NTP, GPS). False on a Pi before its first sync.
   public var isWallSynchronised: Bool {
     var state = timex()
     let clock = adjtimex(&state)
@@ -46,6 +46,6 @@ public final class LinuxClocks: Clocks {
 }
 
 extension WallClock {
-  /// This machine's, for programs without a loop.
+  /// This machine's wall clock, for programs without a loop.
   public init() { self.init(LinuxClocks()) }
 }

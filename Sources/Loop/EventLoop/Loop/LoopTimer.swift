@@ -2,7 +2,7 @@
 
 import Timing
 
-/// A timer that was set; keep it to cancel it.
+/// A timer; keep it to be able to cancel it.
 public final class LoopTimer {
   fileprivate let time: MonotonicTime
   fileprivate var action: (() -> Void)?
@@ -13,25 +13,26 @@ public final class LoopTimer {
   }
 
   public func cancel() { action = nil }
-  /// Whether the timer is still to fire.
+  /// Whether the timer has yet to fire.
   public var isScheduled: Bool { action != nil }
 }
 
-/// Timers by time: a binary heap. Cancelled ones are dropped when their turn comes, or when they are the many.
+/// Timers by time: a binary heap. Cancelled ones are dropped when they are due, and when the heap has doubled.
 struct TimerQueue {
-  /// Fewer are not worth a search for cancelled ones.
+  /// With fewer timers, a search for cancelled ones is not worthwhile.
   private static let few = 64
 
   private var heap: [LoopTimer] = []
-  /// At this number the cancelled ones are taken out; twice what was alive then, so that no call pays for all.
+  /// When the heap has this size, cancelled timers are removed; it is twice the number that was alive then, so that the
+  /// cost is spread over many calls.
   private var sweepAt = few
 
   /// Timers, including cancelled ones.
   var count: Int { heap.count }
-  /// Timers that are still to fire.
+  /// Timers that have yet to fire.
   var waiting: Int { heap.count { $0.action != nil } }
 
-  /// When the next timer that still counts is due.
+  /// The time of the next timer that is not cancelled.
   var next: MonotonicTime? {
     mutating get {
       dropCancelled()
@@ -51,7 +52,7 @@ struct TimerQueue {
     return timer
   }
 
-  /// Takes the action of one timer that is due.
+  /// Removes one timer that is due, and returns its action.
   mutating func due(now: MonotonicTime) -> (() -> Void)? {
     dropCancelled()
     guard let first = heap.first, first.time <= now else { return nil }

@@ -4,18 +4,18 @@ import CLinux
 import Glibc
 import Timing
 
-/// What a loop has of the machine: time, and which descriptors are ready. All that the daemon knows of either comes through here, so that
-/// a test can put invented time in its place.
+/// Gives a loop time and the readiness of descriptors. The daemon has no other source of either, so a test can invent
+/// both.
 public protocol Machine: Clocks {
-  /// Begins to watch a descriptor; what becomes ready is reported with `tag`. False: it cannot be watched.
+  /// Begins to watch a descriptor; events are reported with `tag`. False: it cannot be watched.
   func watch(_ descriptor: Int32, for interest: EventLoop.Readiness, tag: UInt64) -> Bool
   func change(_ descriptor: Int32, to interest: EventLoop.Readiness, tag: UInt64)
   func unwatch(_ descriptor: Int32)
-  /// Waits until something is ready, or so many milliseconds have passed; -1: for ever.
+  /// Waits until a descriptor is ready, or for so many milliseconds; -1: without a limit.
   func wait(milliseconds: Int32, _ ready: (_ tag: UInt64, EventLoop.Readiness) -> Void)
 }
 
-/// The machine that this program runs on: its clocks, and epoll.
+/// The machine on which this program runs: its clocks, and epoll.
 public final class LinuxMachine: Machine {
   private let clocks = LinuxClocks()
   private let poll: Int32
@@ -53,7 +53,7 @@ public final class LinuxMachine: Machine {
 
   public func wait(milliseconds: Int32, _ ready: (_ tag: UInt64, EventLoop.Readiness) -> Void) {
     withUnsafeTemporaryAllocation(of: epoll_event.self, capacity: 64) { events in
-      // glibc 2.43 says that the place is never null: as an optional it compiles with older ones only.
+      // In glibc 2.43 this parameter is non-null; as an optional, it compiles only with older versions.
       let count = events.baseAddress.map { epoll_wait(poll, $0, 64, milliseconds) } ?? -1
       for place in 0..<max(0, Int(count)) {
         ready(events[place].data.u64, EventLoop.Readiness(rawValue: events[place].events))

@@ -3,12 +3,12 @@
 import CLinux
 import Glibc
 
-/// Signals as events of the loop (signalfd). Make it before any thread: threads inherit the blocked signals.
+/// Signals as events of the loop (signalfd). Create it before any thread: threads inherit the blocked signals.
 public final class Signals {
   private let descriptor: Int32
   private let loop: EventLoop
 
-  /// `handler` gets the number of each signal of `numbers`; SIGPIPE is ignored for the whole process.
+  /// `handler` receives each signal of `numbers`. SIGPIPE is ignored for the whole process.
   public init(_ numbers: [Int32], on loop: EventLoop, _ handler: @escaping (Int32) -> Void) {
     self.loop = loop
     signal(SIGPIPE, SIG_IGN)
@@ -32,7 +32,8 @@ public final class Signals {
   }
 }
 
-/// Signals for one task, in order. One that comes again before it was seen to counts once: so no burst of one pushes another out.
+/// Signals for one task, in order. A signal that is still in the queue is not added again, so that a burst of one
+/// signal does not displace others.
 public final class SignalQueue {
   private final class Pending {
     var numbers: [Int32] = []
@@ -52,7 +53,7 @@ public final class SignalQueue {
     signals = Signals(numbers, on: loop) { [pending] in pending.put($0) }
   }
 
-  /// Only signals that the program sends to itself.
+  /// A queue that receives only signals that the program sends itself.
   public init() { signals = nil }
 
   public func put(_ number: Int32) { pending.put(number) }

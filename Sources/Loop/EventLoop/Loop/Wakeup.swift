@@ -4,7 +4,8 @@ import CLinux
 import Glibc
 import Synchronization
 
-/// The one thing that other threads may touch: hands values to the loop and wakes it (eventfd).
+/// Hands values from other threads to the loop and wakes it (eventfd). Other threads may touch nothing else of the
+/// loop.
 public final class Wakeup<Value: Sendable>: Sendable {
   private let descriptor: Int32
   private let values = Mutex<[Value]>([])
@@ -15,18 +16,18 @@ public final class Wakeup<Value: Sendable>: Sendable {
 
   deinit { close(descriptor) }
 
-  /// From any thread.
+  /// Call it from any thread.
   public func send(_ value: Value) {
     values.withLock { $0.append(value) }
     var one: UInt64 = 1
-    _ = Glibc.write(descriptor, &one, 8)  // full means that the loop is being woken already
+    _ = Glibc.write(descriptor, &one, 8)  // full: the loop will wake up anyway
   }
 
-  /// On the loop's thread. `handler` gets each value there.
+  /// Call it on the loop's thread. `handler` runs there for each value.
   public func attach(to loop: EventLoop, _ handler: @escaping (Value) -> Void) {
     loop.watch(descriptor, for: .readable) { [self] _ in
       var count: UInt64 = 0
-      _ = Glibc.read(descriptor, &count, 8)  // empty means that the values were taken already
+      _ = Glibc.read(descriptor, &count, 8)  // empty: the values were taken already
       let taken = values.withLock { all in
         defer { all.removeAll() }
         return all

@@ -4,22 +4,24 @@ import CLinux
 import Glibc
 import Timing
 
-/// Takes connections at a listening socket: so many a turn, and without spinning when the process has no descriptor left.
+/// Accepts connections at a listening socket: a limited number in each turn, and without spinning when the process has
+/// no descriptor left.
 ///
-/// A connection that cannot be taken stays in the kernel's queue, which is reported again and again. One descriptor is kept in
-/// reserve for that: with it the connection is taken, and turned away or, where an operator calls, served.
+/// A connection that cannot be accepted stays in the kernel's queue, and the loop would report it again and again. So
+/// one descriptor is kept in reserve: with it the connection is accepted, and then closed or (at the operator's socket)
+/// served.
 public final class Acceptor {
   public enum Reserve: Sendable {
-    /// Clients that cannot be served are told at once.
+    /// The connection is accepted and closed, so that the client knows at once.
     case turnsAway
-    /// One more connection is served, even without a free descriptor.
+    /// One more connection is served.
     case serves
   }
 
   private static let maxPerTurn = 16
   /// Pause before the next attempt when not even the reserve descriptor is free.
   private static let rest: Duration = .seconds(1)
-  /// The shortage is logged that seldom.
+  /// The interval between log lines about the shortage.
   private static let quiet: Duration = .seconds(3600)
 
   private var listener: Int32
@@ -32,10 +34,10 @@ public final class Acceptor {
   private let readable = Waiter()
   private var isWaiting = false
   private var isWatched = false
-  /// Attempts since others last had their turn.
+  /// Attempts since other descriptors last had their turn.
   private var attempts = 0
 
-  /// Takes ownership of `listener`, which listens and does not block. `name` is the listener's name in the log.
+  /// Takes ownership of `listener`, a non-blocking listening socket. `name`: for log lines.
   public init(_ listener: Int32, name: String, reserve: Reserve, on loop: EventLoop, log: Log) {
     self.listener = listener
     self.name = name
@@ -58,8 +60,9 @@ public final class Acceptor {
     readable.resume()
   }
 
-  /// The next connection, non-blocking; the caller owns it. `makingRoom` closes a connection that can be spared, where no descriptor is
-  /// left; false: there is none. Throws when the task is cancelled, or this was stopped. One task accepts.
+  /// The next connection, non-blocking; the caller owns it. When no descriptor is left, `makingRoom` closes a
+  /// connection that can be spared; it returns false if there is none. Throws when the task is cancelled or the
+  /// acceptor is stopped. Only one task may accept.
   public func accept(makingRoom: () -> Bool = { false }) async throws(CancellationError) -> Int32 {
     while true {
       if attempts >= Self.maxPerTurn {
@@ -73,7 +76,7 @@ public final class Acceptor {
       if socket >= 0 { return socket }
       switch errno {
       case EAGAIN: try await untilReadable()
-      // Of that one connection, which is gone (accept(2)).
+      // These errors concern one connection, which is gone (accept(2)).
       case EINTR, ECONNABORTED, EPROTO, EPERM, ENETDOWN, ENETUNREACH, EHOSTUNREACH: continue
       default: if let socket = try await takeWithoutRoom(errno, makingRoom) { return socket }
       }
@@ -95,13 +98,13 @@ public final class Acceptor {
     } else {
       isWatched = loop.watch(listener, for: .readable) { [weak self] _ in self?.ready() }
     }
-    // A kernel that has no memory for a watch is asked again.
+    // Without memory for a watch in the kernel, it is tried again after a pause.
     if isWatched { try await readable.wait() } else { try await rest() }
   }
 
   private func ready() {
     if isWaiting { return readable.resume() }
-    // Nobody accepts just now: what comes stays with the kernel, which is not to report it in every turn.
+    // No task accepts now: connections stay in the kernel's queue, and it must not report them in every turn.
     loop.changeInterest(listener, to: [])
   }
 
@@ -109,9 +112,9 @@ public final class Acceptor {
     try await readable.wait(until: loop.now + Self.rest, on: loop)
   }
 
-  /// No descriptor is left for the connection that comes next. `nil`: it may be tried again.
+  /// Deals with a connection for which no descriptor is left. `nil`: try again.
   private func takeWithoutRoom(_ code: Int32, _ makingRoom: () -> Bool) async throws(CancellationError) -> Int32? {
-    // Without a descriptor to give, accept fails before it looks whether anybody waits.
+    // Without a free descriptor, accept fails even if no connection waits.
     guard isWaitedFor else {
       try await untilReadable()
       return nil
@@ -131,7 +134,7 @@ public final class Acceptor {
     }
     switch reserveUse {
     case .serves:
-      // It is closed for the next client only after it was answered, not before it could ask.
+      // The new connection gets a turn before it may be closed for the next one.
       attempts = Self.maxPerTurn
       return socket
     case .turnsAway:

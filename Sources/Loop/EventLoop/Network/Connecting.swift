@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 extension EventLoop {
-  /// A connected, non-blocking TCP socket, whose owner the caller becomes. Cancelled, it leaves nothing behind. `triesAgain`: as of
+  /// A connected, non-blocking TCP socket; the caller owns it. A cancelled call leaves nothing open. `triesAgain`: see
   /// `Connector`.
   public func connect(
     host: String, port: UInt16, timeout: Duration, triesAgain: Bool = false
@@ -12,11 +12,11 @@ extension EventLoop {
     }
     defer { connector.cancel() }
     let result: Swift.Result<Int32, Connector.Failure>
-    // What was kept is returned, even to a task that was cancelled in the same turn: the socket has an owner.
+    // A socket that is already connected is returned even to a cancelled task, so that it has an owner.
     do { result = try await connected.value() } catch { throw .cancelled }
     return try result.get()
   }
 
-  /// A line that was down is said to be up: connections that are being made ask once more, and do not wait until the kernel does.
+  /// Call it when the line may be up again: pending connections then retry at once, before the kernel would.
   public func hurryConnections() { for connector in connecting.values { connector.hurry() } }
 }

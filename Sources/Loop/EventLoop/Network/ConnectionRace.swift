@@ -2,31 +2,35 @@
 
 import Timing
 
-/// Which address of a host is tried when. Pure: failures and time go in, attempts come out.
+/// Decides which address of a host is tried when. Pure: failures and time go in, attempts come out.
 ///
-/// The families alternate, beginning with that of the first address. An attempt that says nothing for 250 ms gets company, one
-/// that fails is followed at once by the next; an address that drops packets does not delay the others. Source: RFC 8305 §§ 4 and 5.
+/// Address families alternate, beginning with that of the first address. After 250 ms without an answer a further
+/// attempt starts beside the first; after a failure the next one starts at once. So an address that drops packets does
+/// not delay the others. Source: RFC 8305 §§ 4 and 5.
 ///
-/// A line that was cut swallows everything, too, and the kernel asks again after 1, 3, 7 and 15 s: where that is likelier than a dead server,
-/// addresses that say nothing are tried once more beside that (`again`), and at once when somebody says that the line is up (`hurry`). Nothing is given up for it: on a slow line the first is answered first.
+/// On an interrupted line every attempt stays silent, and the kernel retries after 1, 3, 7 and 15 s. Where an
+/// interruption is likelier than a dead server (`triesAgain`), silent addresses are tried again beside the pending
+/// attempts every 5 s, and at once after `hurry`. Pending attempts continue: on a slow line the first one is answered
+/// first.
 struct ConnectionRace {
-  /// What to do with the attempt of this number: the address's, plus the number of addresses each time that it is tried again.
+  /// What to do with an attempt. Its number is that of the address, plus the number of addresses for each repetition.
   enum Action: Equatable {
     case start(Int)
-    /// There are newer attempts, and no more than so many at once.
+    /// Closes the oldest attempt, because `maxAtOnce` are under way.
     case giveUp(Int)
-    /// All have failed.
+    /// All attempts have failed.
     case lost
   }
 
   /// RFC 8305 § 8, "Connection Attempt Delay".
   static let delay: Duration = .milliseconds(250)
-  /// Descriptors that one race may hold: the oldest attempt has had two seconds when it makes room.
+  /// Descriptors that one race may hold. The oldest attempt has had two seconds before it is given up.
   static let maxAtOnce = 8
 
-  /// Between the last attempt and those that are made once more, and between these. The kernel asks twice in that time.
+  /// The time between the last attempt and the first repetition, and between repetitions. The kernel retries twice in
+  /// that time.
   static let again: Duration = .seconds(5)
-  /// Attempts that are made once more by themselves: as many as come before a connection is given up.
+  /// Repetitions without `hurry`: as many as fit before the connection attempt times out.
   static let maxAgain = 3
 
   private var waiting: ArraySlice<Int>
@@ -35,10 +39,10 @@ struct ConnectionRace {
   private var (triedAgain, hurried) = (0, 0)
   /// Attempts that have no answer yet, oldest first.
   private(set) var underWay: [Int] = []
-  /// When `timePassed` wants to be called; `nil`: no attempt is to follow.
+  /// When to call `timePassed`; `nil`: no further attempt is planned.
   private(set) var nextAt: MonotonicTime?
 
-  /// `families`: of each address, in the order that the resolver prefers. `first`: the one that worked last time.
+  /// `families`: of each address, in the resolver's order of preference. `first`: the address that worked last time.
   /// `triesAgain`: silent addresses are retried after a time, not only on `hurry`.
   init(families: [Int32], first: Int? = nil, triesAgain: Bool = false) {
     order = Self.order(families, first)
@@ -62,10 +66,10 @@ struct ConnectionRace {
     return order
   }
 
-  /// The first attempt.
+  /// Starts the first attempt.
   mutating func begin(now: MonotonicTime) -> [Action] { startNext(now) }
 
-  /// The address has refused, or could not be tried.
+  /// An address has refused the connection, or could not be tried.
   mutating func failed(_ address: Int, now: MonotonicTime) -> [Action] {
     guard let place = underWay.firstIndex(of: address) else { return [] }
     underWay.remove(at: place)
@@ -77,7 +81,7 @@ struct ConnectionRace {
     return waiting.isEmpty ? tryAgain(now) : startNext(now)
   }
 
-  /// The line is said to be up: what says nothing is tried once more at once.
+  /// The line may be up again: retries a silent address at once.
   mutating func hurry(now: MonotonicTime) -> [Action] {
     guard waiting.isEmpty, !underWay.isEmpty, hurried < Self.maxAgain else { return [] }
     hurried += 1

@@ -3,8 +3,8 @@
 import CLinux
 import Glibc
 
-/// Opens a TCP connection without ever blocking the loop: the name is looked up on a short-lived thread, its addresses race
-/// (`ConnectionRace`), the first that connects wins, and a time limit covers all of it.
+/// Opens a TCP connection without blocking the loop: a short-lived thread looks the name up, the addresses race
+/// (`ConnectionRace`), the first that connects wins, and one time limit covers all of it.
 public final class Connector {
   /// Why there is no connection.
   public enum Failure: Error, Equatable, Sendable, CustomStringConvertible {
@@ -12,12 +12,12 @@ public final class Connector {
     /// Every address has failed.
     case failed(String, [Attempt])
     case timedOut(String, [Attempt])
-    /// The way leads through a proxy, and ends there. `message` tells whose trouble it is: the proxy's, or the server's behind it.
+    /// The connection through a proxy has failed. `message` says whether the proxy or the server behind it is at fault.
     case proxy(String, message: String)
-    /// The task that waited was cancelled.
+    /// The waiting task was cancelled.
     case cancelled
 
-    /// What came of one address.
+    /// The result of an attempt at one address.
     public struct Attempt: Equatable, Sendable {
       public let address: String
       public let message: String
@@ -33,7 +33,7 @@ public final class Connector {
       }
     }
 
-    /// Each outcome once, and which addresses it was, a few of them.
+    /// Each outcome once, with a few of the addresses that had it.
     private static func summary(_ attempts: [Attempt]) -> String {
       guard attempts.count > 1 else { return attempts.first?.message ?? "the name lookup timed out" }
       var outcomes: [(message: String, addresses: [String])] = []
@@ -58,7 +58,7 @@ public final class Connector {
   private let done: (Result<Int32, Failure>) -> Void
   private var addresses: [NetworkAddress] = []
   private var race = ConnectionRace(families: [])
-  /// Sockets of the attempts under way, by the number of the address.
+  /// Sockets of the attempts under way, by the attempt's number.
   private var sockets: [Int: Int32] = [:]
   private var outcomes: [(address: Int, message: String)] = []
   private var limit: LoopTimer?
@@ -67,11 +67,12 @@ public final class Connector {
   private var isOver = false
   private let triesAgain: Bool
 
-  /// `triesAgain`: a server that has worked lately is asked more often than the kernel asks, as it may be the line that was down; and
-  /// what is sent over such a connection, too. Nothing for a server of which each connection takes the place of the one before.
+  /// `triesAgain`: if the server has worked lately, an interrupted line is likelier than a dead server, so silent
+  /// attempts are repeated more often than the kernel does, and so is data sent over the connection. Do not use it for
+  /// a server that lets each new connection replace the previous one.
   ///
-  /// `done` gets the connected, non-blocking socket, whose owner it becomes. Keep the connector until then;
-  /// `cancel` to give up.
+  /// `done` receives the connected, non-blocking socket, and owns it. Keep the connector until then; call `cancel` to
+  /// give up.
   public init(
     host: String, port: UInt16, timeout: Duration, triesAgain: Bool = false, on loop: EventLoop,
     _ done: @escaping (Result<Int32, Failure>) -> Void
@@ -92,7 +93,7 @@ public final class Connector {
 
   var isLookingUp: Bool { answer != nil }
 
-  /// Closes every socket and stops every timer, without a result.
+  /// Closes every socket and stops every timer; `done` is not called.
   public func cancel() {
     isOver = true
     loop.connecting[ObjectIdentifier(self)] = nil
@@ -139,10 +140,10 @@ public final class Connector {
     }
   }
 
-  /// The line is said to be up.
+  /// The line may be up again.
   func hurry() { if !isOver { perform(race.hurry(now: loop.now)) } }
 
-  /// Which one an attempt is for.
+  /// The address of an attempt.
   private func address(of attempt: Int) -> NetworkAddress { addresses[attempt % addresses.count] }
 
   private func start(_ address: Int) {
@@ -190,7 +191,7 @@ public final class Connector {
   }
 
   private var attempts: [Failure.Attempt] {
-    // Each address once with the same message, however often it was tried.
+    // Each address once per message, however often it was tried.
     outcomes.reduce(into: []) { all, outcome in
       let attempt = Failure.Attempt(address: "\(address(of: outcome.address))", message: outcome.message)
       if !all.contains(attempt) { all.append(attempt) }

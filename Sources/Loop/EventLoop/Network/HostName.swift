@@ -3,19 +3,20 @@
 import CLinux
 import Glibc
 
-/// Names of hosts beyond ASCII: `bücher.example` is `xn--bcher-kva.example` to resolvers, servers and certificates (RFC 5891).
+/// Host names beyond ASCII: resolvers, servers and certificates know `bücher.example` as `xn--bcher-kva.example` (RFC
+/// 5891).
 ///
-/// libidn2 knows how, and is loaded for such a name alone: its tables are two mebibytes.
+/// libidn2 converts them. It is loaded only for such a name, because its tables take two mebibytes.
 public enum HostName {
   public struct Failure: Error, Equatable, Sendable, CustomStringConvertible {
     public let description: String
   }
 
   private static let maxBytes = 1024
-  /// IDN2_NFC_INPUT and IDN2_NONTRANSITIONAL: `straße` keeps its ß, as browsers do it.
+  /// IDN2_NFC_INPUT and IDN2_NONTRANSITIONAL: `straße` keeps its ß, as in browsers.
   private static let flags: CInt = 1 | 8
 
-  /// As it goes over the wire. A name in ASCII, and an address in figures, is returned as it is.
+  /// The name as it goes over the wire. Names in ASCII and numeric addresses are returned unchanged.
   public static func ascii(_ name: String) throws(Failure) -> String {
     guard name.utf8.contains(where: { $0 >= 0x80 }) else { return name }
     guard name.utf8.count <= maxBytes, !name.utf8.contains(0) else {
@@ -42,7 +43,7 @@ public enum HostName {
     return String(cString: found)
   }
 
-  /// What libidn2 says.
+  /// libidn2's description of an error.
   private static func words(_ code: CInt, _ library: UnsafeMutableRawPointer) -> String {
     guard let symbol = dlsym(library, "idn2_strerror") else { return "code \(code)" }
     typealias Words = @convention(c) (CInt) -> UnsafePointer<CChar>?

@@ -3,11 +3,11 @@
 import CLinux
 import Glibc
 
-/// An IP address: 4 or 16 bytes. An IPv4 address that was mapped into IPv6 is the IPv4 address.
+/// An IP address: 4 or 16 bytes. An IPv4 address that was mapped into IPv6 becomes the IPv4 address.
 public struct IPAddress: Hashable, Sendable, CustomStringConvertible {
   public let bytes: [UInt8]
 
-  /// `nil`: that is no address in numbers.
+  /// `nil`: not a numeric address.
   public init?(_ text: String) {
     var buffer = [UInt8](repeating: 0, count: 16)
     if inet_pton(AF_INET, text, &buffer) == 1 {
@@ -70,7 +70,7 @@ public struct AddressRange: Hashable, Sendable, CustomStringConvertible {
   public var description: String { bits == base.bytes.count * 8 ? "\(base)" : "\(base)/\(bits)" }
 }
 
-/// Where to listen: an address in numbers and a port, `127.0.0.1:5000` or `[::1]:5000`.
+/// A numeric address and a port to listen at: `127.0.0.1:5000` or `[::1]:5000`.
 public struct ListenAddress: Hashable, Sendable, CustomStringConvertible {
   public let address: IPAddress
   public let port: UInt16
@@ -85,7 +85,7 @@ public struct ListenAddress: Hashable, Sendable, CustomStringConvertible {
 
   public var description: String { address.bytes.count == 4 ? "\(address):\(port)" : "[\(address)]:\(port)" }
 
-  /// A non-blocking socket that listens here. At `[::]` it takes IPv4, too, as the kernel does by default.
+  /// Opens a non-blocking socket that listens here. At `[::]` it accepts IPv4, too, the kernel's default.
   public func listen() throws(SystemError) -> Int32 {
     let family = address.bytes.count == 4 ? AF_INET : AF_INET6
     let flags = Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue | SOCK_NONBLOCK.rawValue)
@@ -123,7 +123,7 @@ public struct ListenAddress: Hashable, Sendable, CustomStringConvertible {
     return bind(value)
   }
 
-  /// Who is at the other end; `nil`: gone already.
+  /// The peer's address; `nil`: the peer is gone.
   public static func peer(of descriptor: Int32) -> IPAddress? {
     var storage = sockaddr_storage()
     var size = socklen_t(MemoryLayout<sockaddr_storage>.size)

@@ -9,7 +9,7 @@ struct NetworkAddress: Hashable, Sendable {
   let family: Int32
   let bytes: [UInt8]
 
-  /// Starts to connect a new socket, without waiting.
+  /// Begins to connect a new socket, without waiting.
   func connect() throws(SystemError) -> (socket: Int32, isConnected: Bool) {
     let flags = Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue | SOCK_NONBLOCK.rawValue)
     let socket = Glibc.socket(family, flags, 0)
@@ -26,7 +26,7 @@ struct NetworkAddress: Hashable, Sendable {
 }
 
 extension NetworkAddress: CustomStringConvertible {
-  /// The address in figures, without the port.
+  /// The numeric address, without the port.
   var description: String {
     var text = [CChar](repeating: 0, count: 64)
     let code = bytes.withUnsafeBytes { bytes in
@@ -39,13 +39,13 @@ extension NetworkAddress: CustomStringConvertible {
   }
 }
 
-/// Which address of a host has worked last: it is tried first the next time. Bounded; the oldest is forgotten.
+/// The address of each host that worked last: it is tried first the next time. Bounded; the oldest is forgotten.
 struct GoodAddresses {
   private static let most = 32
-  /// A host that has worked within that time is there, as far as anybody knows: rather the line is down.
+  /// If a host has worked within this time, silence more likely means that the line is down.
   static let lately: Duration = .seconds(600)
 
-  /// `address`: `nil` since it has failed.
+  /// `address`: `nil` if it has failed since.
   private var entries: [(host: String, address: NetworkAddress?, at: MonotonicTime)] = []
 
   subscript(host: String) -> NetworkAddress? { entries.first { $0.host == host }?.address }
@@ -60,25 +60,25 @@ struct GoodAddresses {
     entries.append((host, address, now))
   }
 
-  /// That it has worked at all stays known.
+  /// Forgets the address, but not that the host has worked.
   mutating func forget(_ host: String) {
     for index in entries.indices where entries[index].host == host { entries[index].address = nil }
   }
 }
 
-/// What a name stands for. The look-up is a system call that waits, so it has a thread of its own, for as long as it takes.
+/// The addresses of a host name. The look-up is a blocking call, so it has a thread of its own.
 enum NameLookup {
   enum Result: Sendable {
     case addresses([NetworkAddress])
     case failed(String)
   }
 
-  /// Addresses of one name that are tried, at most.
+  /// Addresses of one name that are tried at most.
   private static let maxAddresses = 32
 
-  /// In the order in which the resolver would try them (RFC 6724).
+  /// Answers with the addresses in the resolver's order (RFC 6724).
   static func run(_ host: String, _ port: UInt16, _ answer: Wakeup<Result>) {
-    // An address in figures needs no thread: nothing is asked.
+    // A numeric address needs no look-up and no thread.
     if host.utf8.allSatisfy({ $0 < 0x80 }), case .addresses(let found) = resolve(host, port, AI_NUMERICHOST) {
       return answer.send(.addresses(found))
     }
@@ -113,7 +113,7 @@ enum NameLookup {
   }
 }
 
-/// A detached thread with a small stack for one name look-up: getaddrinfo has no form that does not wait.
+/// A detached thread with a small stack for one name look-up: getaddrinfo has no non-blocking form.
 private enum ResolverThread {
   private final class Work {
     let body: @Sendable () -> Void
@@ -135,7 +135,7 @@ private enum ResolverThread {
         Unmanaged<Work>.fromOpaque(argument).takeRetainedValue().body()
         return nil
       }, work)
-    // No thread to be had: the connector's time limit ends the attempt.
+    // If no thread can be started, the connector's time limit ends the attempt.
     if code != 0 { Unmanaged<Work>.fromOpaque(work).release() }
   }
 }

@@ -3,17 +3,17 @@
 import CLinux
 import Glibc
 
-/// Tells when addresses, routes or links have changed, so that what waits for a network need not wait for its timer.
-/// Source: rtnetlink(7).
+/// Reports changes of addresses, routes and links, so that a task that waits for a network can try at once. Source:
+/// rtnetlink(7).
 public final class NetworkWatch {
-  /// Changes come in bursts: all that come within it are reported as one.
+  /// Changes come in bursts: those within this time are reported as one.
   private static let quietPeriod: Duration = .seconds(2)
 
   private let loop: EventLoop
   private let descriptor: Int32
   private var timer: LoopTimer?
 
-  /// Without rtnetlink (a sandbox that forbids it) nothing is ever told; the timers of those who wait remain.
+  /// Without rtnetlink (a sandbox may forbid it) nothing is reported, and callers depend on their timers.
   public init(on loop: EventLoop, _ changed: @escaping () -> Void) {
     self.loop = loop
     descriptor = meshpost_open_route_watch()
@@ -32,7 +32,7 @@ public final class NetworkWatch {
     close(descriptor)
   }
 
-  /// What has changed does not matter here. True when there was something, also when there was too much of it.
+  /// Reads and discards the reports. True: there were some, or so many that the kernel dropped some.
   private func drain() -> Bool {
     var hasChanged = false
     var buffer = [UInt8](repeating: 0, count: 8192)

@@ -4,27 +4,29 @@ import CLinux
 import Glibc
 import Timing
 
-/// Another program, run once: gets its input, is read to its end, and is ended with all it started when it takes too long, or says too much.
+/// Runs another program once: gives it its input, reads its output, and kills it with all its descendants when it takes
+/// too long or prints too much.
 ///
-/// Everything is bounded: of what it says only so much is kept; more is read and dropped, so that it does not block, up to a bound of its own: one
-/// that prints without end would keep two processors busy for its whole time.
+/// Everything is bounded. Only `maxOutput` bytes of each stream are kept; more is read and dropped, so that the program
+/// does not block. A program that prints without end is killed, because it would keep two processors busy until the
+/// time limit.
 public enum ChildProcess {
   public struct Exit: Equatable, Sendable {
-    /// Its exit code; `nil`: a signal ended it.
+    /// The exit code; `nil`: a signal ended the program.
     public var code: Int32?
     public var signal: Int32
     public var tookTooLong: Bool
-    /// It was ended, as it said more than `mostRead`, or than what is to be kept.
+    /// The program was killed because it printed more than may be read.
     public var saidTooMuch: Bool
     public var output: [UInt8]
     public var errors: [UInt8]
   }
 
-  /// Bytes of its output and its errors together that are read of a program of which less is kept.
+  /// Bytes of output and errors together that are read at most, or twice `maxOutput` if that is more.
   public static let mostRead = 1 << 20
 
-  /// Runs a program in a process group of its own, and returns how it ended. Cancelled: the group is killed, and has ended when this
-  /// throws. Throws `SystemError` if the program cannot be started.
+  /// Runs a program in its own process group and returns how it ended. When cancelled, the group is killed and the
+  /// program has ended before this throws. Throws `SystemError` if the program cannot be started.
   public static func run(
     _ arguments: [String], environment: [String: String], input: [UInt8], limit: Duration, maxOutput: Int,
     on loop: EventLoop
@@ -44,7 +46,7 @@ private final class RunningChild {
 
   private let loop: EventLoop
   private let maxOutput: Int
-  /// Bytes that may still be read of it; negative: it was ended for more.
+  /// Bytes that may still be read; negative: the program was killed for printing more.
   private var left: Int
   private var process: pid_t = 0
   /// The descriptor that reports the program's exit (pidfd); negative: the kernel has none.
@@ -83,15 +85,15 @@ private final class RunningChild {
     }
   }
 
-  /// Kills it, and what it started.
+  /// Kills the program and its descendants.
   func kill() { if process > 0 { Glibc.kill(-process, SIGKILL) } }
 
-  /// Nothing of it is left.
+  /// Releases everything: kills and reaps a program that still runs.
   func end() {
     closeAll()
     guard process > 0 else { return }
     kill()
-    // What was killed ends at once: no task has to outlive this one for it.
+    // A killed process ends at once, so waiting here blocks the loop only briefly.
     var status: Int32 = 0
     while waitpid(process, &status, 0) < 0, errno == EINTR {}
     process = 0
@@ -126,7 +128,7 @@ private final class RunningChild {
     for (from, to) in [(stdin, 0), (stdout, 1), (stderr, 2)] {
       posix_spawn_file_actions_adddup2(&actions, from, Int32(to))
     }
-    // Signals as a program expects them, whatever the daemon does with its own.
+    // The program begins with default signal handling, whatever the daemon does with its own.
     var (attributes, none, all) = (posix_spawnattr_t(), sigset_t(), sigset_t())
     posix_spawnattr_init(&attributes)
     defer { posix_spawnattr_destroy(&attributes) }
@@ -162,7 +164,7 @@ private final class RunningChild {
       switch Descriptor.write(input, pending) {
       case .wrote(let count): pending = pending.dropFirst(count)
       case .wouldBlock: return
-      case .failed: return closeInput()  // it does not want to read all of it
+      case .failed: return closeInput()  // the program does not want all of its input
       }
     }
   }
@@ -188,7 +190,7 @@ private final class RunningChild {
     }
   }
 
-  /// It is waited for, and not read any more.
+  /// Kills the program and reads no more of its output; `reap` follows.
   private func stopReading() {
     kill()
     for descriptor in [output, errors] { loop.unwatch(descriptor) }
@@ -205,28 +207,28 @@ private final class RunningChild {
 
   // MARK: Its end
 
-  /// Until it may have ended, or the time has come.
+  /// Returns when the program may have ended, or at the deadline.
   private func wait(until deadline: MonotonicTime?) async throws(CancellationError) {
     var next = deadline
-    // A kernel without process descriptors: looked at now and then.
+    // A kernel without pidfd: the program is polled.
     if exit < 0 { next = min(deadline ?? .never, loop.now + Self.lookInterval) }
     let timer = next.map { loop.schedule(at: $0) { [ended] in ended.resume() } }
     defer { timer?.cancel() }
     try await ended.wait()
   }
 
-  /// Its status, once it has ended.
+  /// The exit status, once the program has ended.
   private func reap() -> Int32? {
     var status: Int32 = 0
     guard process > 0, waitpid(process, &status, WNOHANG) == process else { return nil }
-    // What it started and left behind is ended, too.
+    // Kills descendants that the program has left behind.
     Glibc.kill(-process, SIGKILL)
     process = 0
     return status
   }
 
   private func read(_ status: Int32, tookTooLong: Bool) -> ChildProcess.Exit {
-    // What it has said at the end fits into a pipe; who still writes into it now is not it.
+    // The program's last output fits into a pipe; anything written now comes from another process.
     for descriptor in [output, errors] where left >= 0 { read(descriptor, most: Self.pipeReads) }
     let code = meshpost_exit_status(status)
     return ChildProcess.Exit(

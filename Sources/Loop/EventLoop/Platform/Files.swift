@@ -2,9 +2,9 @@
 
 import Glibc
 
-/// Whole files and folders that are small, such as the kernel's.
+/// Reads whole small files and folders, such as the kernel's.
 public enum Files {
-  /// `nil` if it cannot be read, or has `most` bytes or more.
+  /// The content; `nil` if the file cannot be read, or has `most` bytes or more.
   public static func read(_ location: String, most: Int = 1 << 16) -> [UInt8]? {
     let descriptor = open(location, O_RDONLY | O_CLOEXEC)
     guard descriptor >= 0 else { return nil }
@@ -14,7 +14,7 @@ public enum Files {
     return bytes.count < most ? bytes : nil
   }
 
-  /// Names in it, sorted, without hidden ones; nothing if it cannot be read.
+  /// The sorted names in a folder, without hidden ones; empty if it cannot be read.
   public static func names(in location: String) -> [String] {
     guard let folder = opendir(location) else { return [] }
     defer { closedir(folder) }

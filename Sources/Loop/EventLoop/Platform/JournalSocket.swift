@@ -4,9 +4,9 @@ import CLinux
 import Glibc
 import UntrustedText
 
-/// journald's own socket: lines with fields. Source: systemd's "Native Journal Protocol".
+/// journald's native socket: lines with fields. Source: systemd's "Native Journal Protocol".
 final class JournalSocket {
-  /// Standard error is journald's: systemd says so, and it is so still.
+  /// Whether standard error leads to journald, according to systemd and in fact.
   let isWanted: Bool
   private var descriptor: Int32 = -1
 
@@ -22,8 +22,8 @@ final class JournalSocket {
 
   deinit { if descriptor >= 0 { close(descriptor) } }
 
-  /// `JOURNAL_STREAM` is `DEVICE:INODE` of standard error. A program that was started from a service and writes elsewhere
-  /// has inherited it, and it is not true then.
+  /// `JOURNAL_STREAM` is `DEVICE:INODE` of standard error. A child of a service inherits the variable; if it writes
+  /// elsewhere, the numbers differ.
   private static var isStandardErrorJournal: Bool {
     guard let value = getenv("JOURNAL_STREAM") else { return false }
     var status = stat()
@@ -43,13 +43,13 @@ final class JournalSocket {
     }
   }
 
-  /// False: it did not take the line, which has no line breaks.
+  /// Sends a line without line breaks. False: journald did not take it.
   func send(_ priority: Int, _ line: String, _ fields: [(String, String)]) -> Bool {
     guard descriptor >= 0 else { return false }
     var text = "PRIORITY=\(priority)\nSYSLOG_IDENTIFIER=meshpostd\nMESSAGE=\(line)\n"
     for (name, value) in fields { text += "\(name)=\(Visible.line(value))\n" }
     let bytes = Array(text.utf8)
-    // A journald that is stuck must not hold up the radio.
+    // A stuck journald must not delay the daemon.
     return Glibc.send(descriptor, bytes, bytes.count, Int32(MSG_NOSIGNAL | MSG_DONTWAIT)) == bytes.count
   }
 }

@@ -5,10 +5,11 @@ import Glibc
 import Timing
 import UntrustedText
 
-/// Lines on standard error as journald likes them: a priority, no time (journald has its own), no secrets.
+/// Writes log lines on standard error, as journald expects them: a priority, no time (journald adds its own), no
+/// secrets.
 ///
-/// Where standard error is journald's (`JOURNAL_STREAM`), lines go to its own socket with fields: which upstream, which link,
-/// which client a line is about. On a terminal they begin with the level's word. The newest are remembered, for a
+/// If standard error leads to journald (`JOURNAL_STREAM`), lines go to journald's own socket with fields: the upstream,
+/// link or client that a line is about. On a terminal they begin with the level's word. The newest are remembered for a
 /// report.
 public final class Log {
   public enum Level: Int, Comparable, Sendable {
@@ -31,14 +32,14 @@ public final class Log {
     public var word: String { ["error", "warning", "notice", "info", "debug"][rawValue - 3] }
   }
 
-  /// What journald finds a line by.
+  /// Fields by which journald finds a line.
   public enum Field: String, Sendable {
     case link = "MESHPOST_LINK"
     case upstream = "MESHPOST_UPSTREAM"
     case client = "MESHPOST_CLIENT"
   }
 
-  /// What a log and those made of it have in common.
+  /// The state that a log shares with those derived from it.
   private final class Shared {
     var level: Level
     var recent = RecentLines()
@@ -56,7 +57,7 @@ public final class Log {
   private let shared: Shared
   private let fields: [(Field, String)]
 
-  /// `clock`: when lines were written, by the clock of whoever writes them.
+  /// `clock`: gives the times of remembered lines.
   public init(level: Level = .info, clock: WallClock = WallClock(), sink: ((Level, String) -> Void)? = nil) {
     shared = Shared(level, clock, sink)
     fields = []
@@ -67,7 +68,7 @@ public final class Log {
     self.fields = fields
   }
 
-  /// The same log for lines that are about something.
+  /// The same log, with a field in each line.
   public func about(_ field: Field, _ value: String) -> Log { Log(shared, fields + [(field, value)]) }
 
   /// The least important level that is still written.
@@ -76,7 +77,7 @@ public final class Log {
     set { shared.level = newValue }
   }
 
-  /// The newest lines, oldest first, each with when it was written (milliseconds since 1970).
+  /// The newest lines, oldest first, each with the time of writing (milliseconds since 1970).
   public var recent: [(at: Int64, level: Level, text: String)] { shared.recent.lines }
 
   public func error(_ text: @autoclosure () -> String) { write(.error, text) }
@@ -85,25 +86,26 @@ public final class Log {
   public func info(_ text: @autoclosure () -> String) { write(.info, text) }
   public func debug(_ text: @autoclosure () -> String) { write(.debug, text) }
 
-  /// A level that is known only at run time.
+  /// Writes a line of a level that is known only at run time.
   public func log(_ level: Level, _ text: @autoclosure () -> String) { write(level, text) }
 
   private func write(_ level: Level, _ text: () -> String) {
     guard level <= self.level else { return }
-    // One line each, and nothing in it that steers: names come over the air, words from servers. They are read on terminals.
+    // One line, without control characters: names come over the air and words from servers, and logs are read on
+    // terminals.
     let line = Visible.line(text())
-    // Of what is looked at while searching for something there is too much to keep.
+    // Debug lines are too many to remember.
     if level < .debug { shared.recent.add(shared.clock.milliseconds, level, line) }
     if let sink = shared.sink { return sink(level, line) }
     if shared.journal.send(level.rawValue, line, fields.map { ($0.0.rawValue, $0.1) }) { return }
     let whole = (shared.journal.isWanted ? "<\(level.rawValue)>" : "\(level.word): ") + line + "\n"
     whole.utf8.withContiguousStorageIfAvailable { bytes in
-      _ = Glibc.write(2, bytes.baseAddress, bytes.count)  // nowhere is left to report that it failed
+      _ = Glibc.write(2, bytes.baseAddress, bytes.count)  // there is no place left to report a failure
     }
   }
 }
 
-/// The newest lines of a log: so many, each cut to a length in bytes.
+/// The newest lines of a log, each cut to a length in bytes.
 private struct RecentLines {
   private static let most = 100
   private static let longest = 300

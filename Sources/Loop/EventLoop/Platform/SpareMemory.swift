@@ -3,22 +3,23 @@
 import CLinux
 import Glibc
 
-/// Memory that this process holds and does not need now.
+/// Reduces the memory that this process holds.
 public enum SpareMemory {
-  /// Returns the allocator's free memory to the kernel, and drops the program's own code: what is needed again comes from the page
-  /// cache, a page at a time. After a burst most of what was used is not used again for hours.
+  /// Returns the allocator's free memory to the kernel, and drops the pages of the program's code: those that are
+  /// needed again come from the page cache. After a burst, most of them are not needed for hours.
   public static func giveBack() {
     malloc_trim(0)
-    // Only code, which nothing has written to: there is nothing in it that the file does not have.
+    // Only code, which is never written to: the file has the same content.
     for code in mappedFiles(where: isCode) { advise(code, Int32(MADV_DONTNEED)) }
   }
 
-  /// Has what is needed of the program's file and its libraries read from the disk in small pieces, once for all. Some disks read mebibytes around each
-  /// page, which under a limit puts out what is needed next (docs/decisions/0010).
+  /// Makes the kernel read the program and its libraries from the disk in small pieces. Some disks read mebibytes
+  /// around each page, which under a memory limit evicts pages that are needed next (docs/decisions/0010).
   public static func readInPieces() {
     for mapping in mappedFiles(where: { $0.last == UInt8(ascii: "p") }) { advise(mapping, Int32(MADV_RANDOM)) }
-    // From Linux 6.16 on code is read ahead all the same, but not beyond its mapping. What differs from its neighbours, here in whether core dumps have it,
-    // is a mapping of its own; they have no code anyway.
+    // From Linux 6.16 on the kernel reads code ahead in any case, but not beyond its mapping. Areas with different
+    // attributes are separate mappings; excluding every second piece from core dumps, which have no code anyway, makes
+    // many small ones.
     for code in mappedFiles(where: isCode) {
       for start in stride(from: code.lowerBound, to: code.upperBound, by: Int(2 * piece)) {
         advise(start..<min(start + piece, code.upperBound), Int32(MADV_DONTDUMP))
@@ -26,18 +27,18 @@ public enum SpareMemory {
     }
   }
 
-  /// What Linux reads at once where nobody says otherwise.
+  /// The kernel's default read-ahead, in bytes.
   static let piece: UInt = 128 << 10
 
   private static func advise(_ range: Range<UInt>, _ advice: Int32) {
     guard let start = UnsafeMutableRawPointer(bitPattern: range.lowerBound) else { return }
-    _ = madvise(start, Int(range.upperBound - range.lowerBound), advice)  // it stays as it was, at worst
+    _ = madvise(start, Int(range.upperBound - range.lowerBound), advice)  // on failure nothing changes
   }
 
-  /// It may be run, and not written to.
+  /// Executable, and not writable.
   private static func isCode(_ permissions: ArraySlice<UInt8>) -> Bool { permissions.elementsEqual("r-xp".utf8) }
 
-  /// Mappings of files, by their permissions (proc_pid_maps(5)).
+  /// Mappings of files with fitting permissions (proc_pid_maps(5)).
   private static func mappedFiles(where fits: (ArraySlice<UInt8>) -> Bool) -> [Range<UInt>] {
     (Files.read("/proc/self/maps", most: 1 << 20) ?? []).split(separator: 10).compactMap { line in
       let fields = line.split(separator: 0x20, omittingEmptySubsequences: true)

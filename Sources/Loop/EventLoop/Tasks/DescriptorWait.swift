@@ -3,9 +3,10 @@
 import Timing
 
 extension EventLoop {
-  /// Until the descriptor is ready; false: the time has come before. Nobody else watches the descriptor meanwhile.
+  /// Waits until the descriptor is ready; false: the time limit came first. Nobody else may watch the descriptor
+  /// meanwhile.
   ///
-  /// For waits that are few: each registers the descriptor with the kernel, and takes it out again on every way out.
+  /// For rare waits: each one registers the descriptor with the kernel and removes it again.
   public func wait(
     for interest: Readiness, of descriptor: Int32, until deadline: MonotonicTime? = nil
   ) async throws -> Bool {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 
-/// Lets so many tasks in at a time, one unless said otherwise: the most urgent that waits, and of these the first.
+/// Admits a limited number of tasks at a time (by default one). The most urgent waiting task is next; of equals, the
+/// one that waited longest.
 public final class LoopSemaphore<Priority: Comparable> {
-  /// Thrown when as many wait as are allowed.
+  /// Thrown when the queue is full.
   public struct Full: Error, Equatable, Sendable {
     public let waiting: Int
   }
@@ -11,15 +12,15 @@ public final class LoopSemaphore<Priority: Comparable> {
   private var queue: [(priority: Priority, waiter: Waiter)] = []
   private let capacity: Int
   private var inside = 0
-  /// Somebody is in.
+  /// Whether any task is inside.
   public var isTaken: Bool { inside > 0 }
 
-  /// `capacity`: tasks that may be in at once. `bound`: tasks that may wait.
+  /// `capacity`: tasks inside at a time. `bound`: tasks that may wait.
   public init(capacity: Int = 1, bound: Int) { (self.capacity, self.bound) = (capacity, bound) }
 
   public var waiting: Int { queue.count }
 
-  /// Returns when it is this task's turn; `leave` ends that. Lower priorities come first.
+  /// Waits for this task's turn; call `leave` afterwards. Lower priorities come first.
   public func enter(_ priority: Priority) async throws {
     guard inside >= capacity else { return inside += 1 }
     guard queue.count < bound else { throw Full(waiting: queue.count) }
@@ -32,21 +33,21 @@ public final class LoopSemaphore<Priority: Comparable> {
       if let place = queue.firstIndex(where: { $0.waiter === waiter }) {
         queue.remove(at: place)
       } else {
-        // It was this task's turn just now.
+        // The turn was given to this task just before it was cancelled.
         leave()
       }
       throw error
     }
   }
 
-  /// The next one's turn.
+  /// Ends this task's turn and admits the next task.
   public func leave() {
     guard let next = queue.first else { return inside -= 1 }
     queue.removeFirst()
     next.waiter.resume()
   }
 
-  /// Runs `work` when it is its turn.
+  /// Waits for its turn and runs `work`.
   public func with<Result>(_ priority: Priority, _ work: () async throws -> Result) async throws -> Result {
     try await enter(priority)
     defer { leave() }

@@ -4,9 +4,9 @@ import Glibc
 import Synchronization
 import Timing
 
-/// A loop as the executor of tasks: they run on its thread, one after the other, in its turns. No pool of threads is started.
+/// Runs tasks on the loop's thread, one after the other, in its turns. No thread pool is started.
 final class LoopExecutor: TaskExecutor {
-  /// Only touched on the loop's thread.
+  /// Touched only on the loop's thread.
   private nonisolated(unsafe) unowned let loop: EventLoop
   private let thread = pthread_self()
 
@@ -21,11 +21,11 @@ final class LoopExecutor: TaskExecutor {
 }
 
 extension EventLoop {
-  /// Begins a task: it runs in the turns of this loop, and so does all that it awaits.
+  /// Begins a task on this loop. Everything that it awaits runs there, too.
   ///
-  /// Whatever the loop's thread owns may be used in it, as in a callback: nothing of it is `Sendable`, and nothing has to be. Functions that it
-  /// awaits run where it runs (`NonisolatedNonsendingByDefault`). `Task { }` and `Task.sleep` would start the runtime's pool of threads:
-  /// they are not used. Decision 0014.
+  /// The task may use anything that the loop's thread owns, like a callback: none of it is `Sendable`, and none has to
+  /// be. Functions that it awaits run on the caller's executor (`NonisolatedNonsendingByDefault`). `Task { }` and
+  /// `Task.sleep` would start the runtime's thread pool and are not used. Decision 0014.
   @discardableResult
   public func begin(_ work: @escaping () async -> Void) -> LoopTask {
     let (work, loop) = (Confined(work), Confined(self))
@@ -37,7 +37,7 @@ extension EventLoop {
       })
   }
 
-  /// Until the time has come. Throws when the task is cancelled before.
+  /// Sleeps until `time`. Throws if the task is cancelled before.
   public func sleep(until time: MonotonicTime) async throws(CancellationError) {
     let waiter = Waiter()
     let timer = schedule(at: time) { waiter.resume() }
@@ -54,11 +54,11 @@ public struct LoopTask {
 
   init(_ task: Task<Void, Never>) { self.task = task }
 
-  /// What it waits for ends at once, with `CancellationError`. On the loop's thread.
+  /// Cancels the task: its waits end at once with `CancellationError`. Call it on the loop's thread.
   public func cancel() { task.cancel() }
 }
 
-/// What never leaves a loop's thread, although the compiler cannot know: both ends of its way are on that thread.
+/// A value that never leaves the loop's thread, which the compiler cannot know.
 struct Confined<Value>: @unchecked Sendable {
   let value: Value
   init(_ value: Value) { self.value = value }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-/// Values in order, from callbacks to one task. It holds so many and no more.
+/// A bounded queue of values from callbacks to one task.
 public final class Mailbox<Element> {
   private let bound: Int
   private let waiter = Waiter()
@@ -11,7 +11,7 @@ public final class Mailbox<Element> {
 
   public var count: Int { elements.count }
 
-  /// False: it is full, or finished; the value was not taken.
+  /// Adds a value. False: the mailbox is full or finished, and the value was not taken.
   public func put(_ element: Element) -> Bool {
     guard !isFinished, elements.count < bound else { return false }
     elements.append(element)
@@ -19,13 +19,13 @@ public final class Mailbox<Element> {
     return true
   }
 
-  /// Nothing more will come: `next` gives what is left, and then `nil`.
+  /// Ends the mailbox: `next` returns the remaining values, and then `nil`.
   public func finish() {
     isFinished = true
     waiter.resume()
   }
 
-  /// `nil`: it is finished. Throws when the task is cancelled.
+  /// The next value; `nil`: finished. Throws when the task is cancelled.
   public func next() async throws(CancellationError) -> Element? {
     while true {
       if !elements.isEmpty { return elements.removeFirst() }

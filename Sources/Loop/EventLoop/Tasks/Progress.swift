@@ -3,12 +3,12 @@
 import Timing
 
 extension EventLoop {
-  /// Cancels `work` when nothing has moved for `patience`, and throws `TimedOut` once it has ended. What moves slowly is waited for: on a
-  /// narrow line an answer stands in the queue behind everything that was sent before it.
+  /// Cancels `work` after `patience` without progress, and throws `TimedOut` once it has ended. Slow progress is
+  /// enough: on a narrow line an answer queues behind everything that was sent before it.
   ///
-  /// `moved`: a number that grows with what has moved, in bytes; it is looked at four times within the patience. A peer that lets a byte
-  /// through now and then, or only says that it is there, moves nothing (`Progress.least`), and 120 times the patience is the end in
-  /// any case. `nil`: no limit.
+  /// `moved`: the bytes transferred so far; it is checked four times within the patience. Fewer than `Progress.least`
+  /// bytes are no progress, so pings and single bytes do not count. The work ends after 120 times the patience in any
+  /// case. `patience` `nil`: no limit.
   public func whileMoving<Result>(
     _ patience: Duration?, _ moved: @escaping () -> UInt64, _ work: @escaping () async throws -> Result
   ) async throws -> Result {
@@ -21,7 +21,7 @@ extension EventLoop {
     return result
   }
 
-  /// Returns never; throws `TimedOut`.
+  /// Never returns; throws `TimedOut`.
   private func watchProgress(_ patience: Duration, _ moved: () -> UInt64) async throws {
     var progress = Progress(patience, moved(), now: now)
     while true {
@@ -30,14 +30,14 @@ extension EventLoop {
     }
   }
 
-  /// Returns in the next turn: long work shares the loop that way.
+  /// Returns in the next turn: so long work shares the loop.
   public func nextTurn() async throws(CancellationError) {
     let waiter = Waiter()
     nextTurn { waiter.resume() }
     try await waiter.wait()
   }
 
-  /// Returns in this turn, after the tasks that can be resumed now.
+  /// Returns in this turn, after the tasks that are ready now.
   public func later() async throws(CancellationError) {
     let waiter = Waiter()
     later { waiter.resume() }
@@ -45,9 +45,9 @@ extension EventLoop {
   }
 }
 
-/// Tells when nothing has moved for too long: `moved` is a number that grows with what has, in bytes.
+/// Detects missing progress. `moved` is the number of bytes transferred so far.
 public struct Progress {
-  /// Less is no progress: pings and single bytes are not what anybody waits for. A line of 26 bytes a second has it in 10 s.
+  /// Fewer bytes are no progress, such as pings and single bytes. A line of 26 bytes a second carries as many in 10 s.
   static let least: UInt64 = 256
   private static let maxRounds: Int64 = 120
   private static let looks = 4

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-/// One value that is to come, for one task that waits for it. The first value counts.
+/// One future value for one waiting task. The first value counts.
 ///
-/// Make it before asking: an answer may come in the same read as the question's echo.
+/// Create it before sending the question: the answer may arrive at once.
 public final class Promise<Value> {
   private let waiter = Waiter()
   private var kept: Value?
@@ -17,7 +17,8 @@ public final class Promise<Value> {
     waiter.resume()
   }
 
-  /// Throws when the task is cancelled before it is kept: what was kept has an owner.
+  /// Throws when the task is cancelled before the value is there. A value that is there is returned in any case, so
+  /// that it has an owner.
   public func value() async throws(CancellationError) -> Value {
     while true {
       if let kept { return kept }
@@ -25,7 +26,7 @@ public final class Promise<Value> {
     }
   }
 
-  /// `nil`: it has not come within that time.
+  /// `nil`: the time limit has passed.
   public func value(within limit: Duration, on loop: EventLoop) async throws(CancellationError) -> Value? {
     let timer = loop.schedule(after: limit) { [waiter] in waiter.resume() }
     defer { timer.cancel() }

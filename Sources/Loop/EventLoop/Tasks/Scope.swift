@@ -6,7 +6,7 @@ public struct TimedOut: Error, Equatable, Sendable {
 }
 
 extension EventLoop {
-  /// Runs all of them until the first returns or throws; the others are cancelled then, and have ended when this returns.
+  /// Runs all children until the first returns or throws, then cancels the others; all have ended when this returns.
   public func race(_ children: (nonisolated(nonsending) () async throws -> Void)...) async throws {
     try await withThrowingTaskGroup(of: Void.self) { group in
       for child in children {
@@ -18,13 +18,13 @@ extension EventLoop {
     }
   }
 
-  /// Begins a child of the task that runs `group`: for tasks that come and go, such as clients, and end with what serves them.
+  /// Begins a child task of the task that runs `group`: for clients and similar tasks, which end with their server.
   public func begin(in group: inout DiscardingTaskGroup, _ child: @escaping () async -> Void) {
     let child = Confined(child)
     group.addTask { await child.value() }
   }
 
-  /// Cancels `work` when it has taken so long, and throws `TimedOut` once it has ended.
+  /// Cancels `work` after a time limit, and throws `TimedOut` once it has ended.
   public func withTimeout<Result>(
     _ limit: Duration, _ work: @escaping () async throws -> Result
   ) async throws -> Result {

@@ -2,8 +2,8 @@
 
 import Timing
 
-/// Where a task waits until it is resumed, or cancelled. Resumed before it waits: the next wait returns at once. Of several that wait all
-/// are resumed.
+/// Suspends tasks until `resume` or cancellation. A `resume` before a wait lets the next wait return at once. All
+/// waiting tasks are resumed together.
 public final class Waiter {
   private var isResumed = false
   private var lastNumber: UInt64 = 0
@@ -24,7 +24,7 @@ public final class Waiter {
     if isResumed { return isResumed = false }
     lastNumber &+= 1
     let number = lastNumber
-    // Who cancels is on the loop's thread, too.
+    // Cancellation comes from the loop's thread, too.
     let this = Confined(self)
     await withTaskCancellationHandler {
       await withCheckedContinuation { continuation in
@@ -43,7 +43,7 @@ public final class Waiter {
 }
 
 extension Waiter {
-  /// Returns when it is resumed, or at that time; `nil`: no time limit.
+  /// Returns when resumed, or at that time; `nil`: no time limit.
   public func wait(until time: MonotonicTime?, on loop: EventLoop) async throws(CancellationError) {
     guard let time else { return try await wait() }
     let timer = loop.schedule(at: time) { self.resume() }

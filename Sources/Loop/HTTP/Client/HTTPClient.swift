@@ -34,7 +34,8 @@ public enum HTTPEndpoint: Equatable, Sendable {
     return (.tcp(host: host, port: port, tls: tls), String(decoding: path, as: UTF8.self))
   }
 
-  /// Whether two URLs lead to one place, however they are written: a host in capitals, the usual port, a slash at the end.
+  /// Whether two URLs lead to the same place despite their spelling: a host in capitals, the default port, a slash at
+  /// the end.
   public static func areOne(_ one: String, _ other: String) -> Bool {
     guard let one = parse(one), let other = parse(other) else { return one.isExactly(other) }
     return one.path.isExactly(other.path) && one.endpoint.normal == other.endpoint.normal
@@ -119,7 +120,7 @@ public final class HTTPClient {
   private var parser = HTTPParser(.responses, maxBody: HTTPClient.maxBody)
   public private(set) var isBusy = false
   private var isClosed = false
-  /// This request has, or had, a connection.
+  /// Whether this request has had a connection.
   private var isConnected = false
   /// The given socket is or was the client's stream: its number may have been reused.
   private var isSocketTaken = false

@@ -16,7 +16,7 @@ struct HTTPParser {
   enum Kind {
     case requests
     case responses
-    /// For the answer to an upgrade request: 101 ends it, and what follows is not HTTP.
+    /// The answer to an upgrade request: 101 ends it, and the following bytes are not HTTP.
     case upgrade
   }
 

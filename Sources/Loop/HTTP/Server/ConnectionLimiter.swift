@@ -2,17 +2,17 @@
 
 /// Decides which connections are kept. Pure.
 ///
-/// A *stranger* has not shown a token or a session yet; others have a holder. When all places are taken, strangers are closed first: of the
-/// address with the most the one that was used longest ago. A client that opens many connections and shows nothing therefore closes its own, and
-/// others can connect.
+/// A *stranger* has not shown a token or a session yet; other connections have a known holder. When all places are
+/// taken, a stranger is closed first: of the address with the most strangers, the one whose last use is longest ago. So
+/// a client that opens many connections and shows nothing closes its own, and others can connect.
 public struct ConnectionLimiter {
-  /// A holder of more connections than this gives up idle ones when others need them.
+  /// A holder of more connections than this gives up idle ones when others need a place.
   public static let fairShare = 8
 
-  /// What becomes of a new connection.
+  /// The decision about a new connection.
   public enum Arrival: Equatable {
     case admitted
-    /// Admitted, and this one is to be closed for it.
+    /// Admitted, after closing the connection of this number.
     case admittedInPlaceOf(Int)
     case full
   }
@@ -24,7 +24,7 @@ public struct ConnectionLimiter {
   }
 
   private let most: Int
-  /// Connections that one holder may have.
+  /// Connections that one holder may have at most.
   private let mostOfOne: Int
   private let fairShare: Int
   private var connections: [Int: Connection] = [:]
@@ -32,16 +32,16 @@ public struct ConnectionLimiter {
   private var strangers: [String: [Int]] = [:]
   private var known: [String: [Int]] = [:]
 
-  /// `mostOfOne`: a quarter of all, and never less than a fair share.
+  /// `mostOfOne`: by default a quarter of `most`, at least `fairShare`.
   public init(most: Int, mostOfOne: Int? = nil, fairShare: Int = Self.fairShare) {
     (self.most, self.fairShare) = (most, fairShare)
     self.mostOfOne = mostOfOne ?? max(fairShare, most / 4)
   }
 
-  /// Those that are admitted.
+  /// Admitted connections.
   public var count: Int { connections.count }
 
-  /// Whether it has shown who it is.
+  /// Whether the client has shown a token or a session.
   public func isKnown(_ number: Int) -> Bool { connections[number]?.isKnown == true }
 
   /// `number` grows from one connection to the next.
@@ -56,14 +56,14 @@ public struct ConnectionLimiter {
     return arrival
   }
 
-  /// One that is to be closed for a newcomer from this address; `nil`: none can be spared.
+  /// Chooses and removes a connection to close for a newcomer from this address; `nil`: none can be spared.
   public mutating func makeRoom(for address: String) -> Int? {
     let victim = stranger(before: address) ?? idler()
     if let victim { left(victim) }
     return victim
   }
 
-  /// A proxy has said for whom it asks: among strangers the connection counts as that one's.
+  /// A proxy has named the address of its client: as a stranger, the connection now counts for that address.
   public mutating func asks(_ number: Int, for address: String) {
     guard let connection = connections[number], !connection.isKnown, connection.holder != address else { return }
     left(number)
@@ -81,7 +81,7 @@ public struct ConnectionLimiter {
     return true
   }
 
-  /// A connection was used, and is idle between requests or not; a live link never is.
+  /// A connection was used. `isIdle`: it is between requests; a live link never is.
   public mutating func idle(_ number: Int, _ isIdle: Bool) {
     guard let connection = connections[number] else { return }
     connections[number]?.isIdle = isIdle
@@ -92,7 +92,7 @@ public struct ConnectionLimiter {
     }
   }
 
-  /// Whether nothing is under way on it.
+  /// Whether the connection is between requests.
   public func isIdle(_ number: Int) -> Bool { connections[number]?.isIdle == true }
 
   private static func renew(_ number: Int, of holder: String, in table: inout [String: [Int]]) {
@@ -101,7 +101,7 @@ public struct ConnectionLimiter {
     table[holder]?.append(number)
   }
 
-  /// It is closed.
+  /// The connection is closed.
   public mutating func left(_ number: Int) {
     guard let connection = connections.removeValue(forKey: number) else { return }
     if connection.isKnown {

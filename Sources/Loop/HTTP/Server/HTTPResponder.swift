@@ -19,20 +19,20 @@ public final class HTTPResponder {
   /// Bytes of the announced length that are not written yet.
   private var left: Int?
 
-  /// The client's address; `nil`: a client on this machine, over a Unix socket.
+  /// The client's address; `nil`: the client is on this machine, at the Unix socket.
   public let peer: IPAddress?
-  /// Headers of every answer.
+  /// Headers that every answer gets.
   public var headers: HTTPHeaders = [:]
 
-  /// The client takes gzip: whole answers go like that where it makes them shorter, and answers of unknown length. What these say may be held
-  /// back until their end, so none of them may be a stream.
+  /// The client accepts gzip: whole answers are compressed if that makes them shorter, and answers of unknown length
+  /// always. Compressed output may be held back until the end, so do not set this for streams.
   public var compresses = false
-  /// Of an answer of unknown length.
+  /// Compresses an answer of unknown length.
   private var packer: GzipWriter?
-  /// Shorter answers go as they are.
+  /// Shorter answers are not compressed.
   private static let compressedFrom = 1024
 
-  /// The head was sent.
+  /// Whether the head was sent.
   public var isBegun: Bool { isOver || isStreaming || left != nil }
 
   init(
@@ -47,16 +47,17 @@ public final class HTTPResponder {
     self.server = server
   }
 
-  /// Whoever asks has shown that they are `holder`: the connection is not closed for a stranger's. False: they have too many of them.
+  /// The client has shown that it is `holder`, so its connection is not closed for a stranger's. False: this holder has
+  /// too many connections.
   public func showed(_ holder: String) -> Bool { connection.flatMap { server?.showed($0, as: holder) } ?? true }
 
-  /// Whoever asks, a proxy, does so for this address.
+  /// The client is a proxy, and its own client has this address.
   public func asks(for address: String) { if let connection { server?.asks(connection, for: address) } }
 
-  /// Bytes that wait for a slow reader.
+  /// Bytes that the client has not taken yet.
   public var pendingBytes: Int { stream.pendingBytes }
 
-  /// Returns when all output was sent. Throws when the task is cancelled, as when the peer disconnects.
+  /// Returns when all output was sent. Throws when the task is cancelled, as it is when the peer disconnects.
   public func drained() async throws(CancellationError) {
     while stream.pendingBytes > 0 { try await changed.wait() }
   }
@@ -76,15 +77,15 @@ public final class HTTPResponder {
     finish()
   }
 
-  /// The answer's headers, with those of every answer.
+  /// The answer's own headers, and those that every answer gets.
   private func complete(_ own: HTTPHeaders) -> HTTPHeaders {
     var all = own
     for field in headers.fields where own[field.name] == nil { all.add(field.name, field.value) }
     return all
   }
 
-  /// Begins an answer of unknown length (chunked). False: too many of these are open, and this one was refused and
-  /// has ended.
+  /// Begins an answer of unknown length (chunked). False: too many such answers are open, and this one was refused with
+  /// 503.
   public func begin(status: Int = 200, headers: HTTPHeaders) -> Bool {
     guard !isOver, !isStreaming else { return false }
     guard server?.mayStream == true else {
@@ -129,7 +130,7 @@ public final class HTTPResponder {
   }
 
   private func writeChunk(_ piece: [UInt8]) {
-    // An empty one would be the end.
+    // An empty chunk would end the answer.
     guard !piece.isEmpty else { return }
     stream.write(Array("\(String(piece.count, radix: 16))\r\n".utf8) + piece + Array("\r\n".utf8))
   }

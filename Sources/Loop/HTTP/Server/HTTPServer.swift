@@ -6,15 +6,16 @@ import Sockets
 
 /// A small HTTP/1.1 server on a Unix socket or TCP, for the control socket, the pages and tests.
 public final class HTTPServer {
-  /// Maximum number of connections; at the limit one that can be spared is closed for a new one (`ConnectionLimiter`).
+  /// Maximum number of connections; at the limit, a new connection takes the place of one that can be spared
+  /// (`ConnectionLimiter`).
   public static let maxConnections = 32
   /// Maximum number of endless answers, so that followers do not lock out other clients.
   public static let maxStreams = 24
   /// Maximum body of a request over the control socket.
   public static let maxBody = 1 << 20
-  /// Over TCP, connections on which one may hold of them: a browser has six, and each proxy as many as it likes.
+  /// Maximum number of TCP connections of one holder: a browser opens six, a proxy any number.
   private static let maxOfOne = 16
-  /// How often it is looked whether they get on.
+  /// How often the server looks for connections without progress.
   private static let looks: Duration = .seconds(5)
 
   /// Answers a request. Cancelled when the client disconnects.
@@ -37,8 +38,8 @@ public final class HTTPServer {
   private var limiter: ConnectionLimiter
   private var timer: LoopTimer?
 
-  /// Listens at `location`. Replaces the stale socket of a dead process, but not one that answers.
-  /// `group`: may connect besides the owner. The caller must stop the server.
+  /// Listens at `location`. Replaces the stale socket of a dead process, but not one that answers. `group`: may connect
+  /// besides the owner. The caller must call `stop`.
   public init(
     location: String, group: String?, on loop: EventLoop, log: Log = Log(),
     _ handler: @escaping Handler
@@ -62,7 +63,7 @@ public final class HTTPServer {
       throw error
     }
     port = 0
-    // All of them are the operator's: who was idle longest makes room.
+    // All clients are the operator's: the one that was idle longest makes room.
     limiter = ConnectionLimiter(most: Self.maxConnections, mostOfOne: Self.maxConnections, fairShare: 0)
     acceptor = Acceptor(descriptor, name: "the control socket", reserve: .serves, on: loop, log: log)
     task = loop.begin { await self.run() }
@@ -135,9 +136,9 @@ public final class HTTPServer {
 
   // MARK: Who has a connection
 
-  /// `nil`: there is no room.
+  /// The connection's number; `nil`: there is no room.
   private func admit(_ peer: IPAddress?) -> Int? {
-    // A handler may go on for a while after that.
+    // A handler may still run after its connection was closed.
     for (number, connection) in connections where !connection.isOpen { limiter.left(number) }
     lastNumber += 1
     switch limiter.arrived(lastNumber, from: peer?.network ?? "") {
@@ -157,7 +158,7 @@ public final class HTTPServer {
     return true
   }
 
-  /// The connection was used.
+  /// A request on the connection has begun or ended.
   func used(_ connection: ServerConnection) { limiter.idle(connection.number, !connection.isBusy) }
 
   func isKnown(_ connection: ServerConnection) -> Bool { limiter.isKnown(connection.number) }
@@ -168,7 +169,8 @@ public final class HTTPServer {
 
   func asks(_ connection: ServerConnection, for address: String) { limiter.asks(connection.number, for: address) }
 
-  /// Closes connections that do not get on. On the control socket none: whoever pipes an answer into a pager may take it when they like.
+  /// Closes connections without progress, but none on the control socket: an operator who pipes an answer into a pager
+  /// may take any time.
   private func look() {
     for connection in connections.values where !connection.mayGoOn { connection.close() }
     timer = connections.isEmpty ? nil : loop.schedule(after: Self.looks) { [weak self] in self?.look() }

@@ -2,17 +2,17 @@
 
 /// Timeouts of HTTP requests. Pure; times are milliseconds of any monotonic clock.
 ///
-/// A client that has not shown who it is has 10 s for a complete request, and between requests. One that has may send a body over a
-/// slow line, with progress every 10 s, at `leastRate` on average. Whoever it is: an answer is taken at `leastRate`, too, in each half
-/// minute in which something of it waits.
+/// A client that has not shown who it is has 10 s for a complete request, and 10 s between requests. A known client may
+/// send a body over a slow line, with progress every 10 s and `leastRate` on average. Every client must take an answer
+/// at `leastRate`, too, in each half minute in which part of it waits.
 public struct RequestWatch: Equatable, Sendable {
-  /// Milliseconds for the request of a stranger.
+  /// Milliseconds that a stranger has for a request.
   public static let patience: Int64 = 10_000
   /// Milliseconds that a known client may be idle between requests.
   static let longestIdle: Int64 = 75_000
   static let longestStall: Int64 = 30_000
   static let longestFarewell: Int64 = 2_000
-  /// Bytes a second.
+  /// Bytes per second.
   static let leastRate: Int64 = 64
 
   private var beganAt: Int64
@@ -20,7 +20,7 @@ public struct RequestWatch: Equatable, Sendable {
   private var bytes: Int64 = 0
   private var isReading = false
   private var isAnswering = false
-  /// What was taken at `movedAt`.
+  /// Bytes that the client had taken at `movedAt`.
   private var taken: Int64 = 0
   private var hungUpAt: Int64?
 
@@ -29,38 +29,40 @@ public struct RequestWatch: Equatable, Sendable {
     movedAt = now
   }
 
-  /// A request's head is there.
+  /// A request's head has arrived.
   public mutating func began(now: Int64) {
     self = RequestWatch(now: now)
     isReading = true
     isAnswering = true
   }
 
-  /// Some of its body.
+  /// A piece of the request's body has arrived.
   public mutating func received(_ count: Int, now: Int64) {
     bytes += Int64(count)
     movedAt = now
   }
 
-  /// The client sends nothing more. Nearly always it is gone; one that only says so gets its answer within `longestFarewell`.
+  /// The client will send nothing more. Nearly always it is gone; if it only has closed its sending side, it gets its
+  /// answer within `longestFarewell`.
   public mutating func hungUp(now: Int64) { hungUpAt = now }
 
-  /// All of it is there.
+  /// The request is complete.
   public mutating func ended(now: Int64) {
     isReading = false
     movedAt = now
   }
 
-  /// The answer is complete, though not all of it may have gone out.
+  /// The answer is complete, though the client may not have taken all of it.
   public mutating func answered(now: Int64) {
     isAnswering = false
     movedAt = now
   }
 
-  /// Between two requests.
+  /// Whether the connection is between two requests.
   public var isIdle: Bool { !isReading && !isAnswering }
 
-  /// `waiting`: bytes for the client that it has not taken; `taken`: those that it has, of all answers. False: timed out.
+  /// `waiting`: bytes that the client has not taken yet; `taken`: bytes of all answers that it has taken. False: timed
+  /// out.
   public mutating func mayGoOn(now: Int64, isKnown: Bool, waiting: Int, taken: Int64) -> Bool {
     if isReading {
       guard isKnown else { return now - beganAt < Self.patience }
@@ -68,7 +70,7 @@ public struct RequestWatch: Equatable, Sendable {
       return now - movedAt < Self.patience && (elapsed < Self.patience || bytes >= elapsed / 1000 * Self.leastRate)
     }
     if let hungUpAt, isAnswering, waiting == 0, now - hungUpAt >= Self.longestFarewell { return false }
-    // Answered, but not all of it taken: the client is still at it.
+    // The answer is complete, but the client is still reading it.
     if isAnswering || waiting > 0 {
       if waiting == 0 || taken - self.taken >= Self.longestStall / 1000 * Self.leastRate {
         (self.taken, movedAt) = (taken, now)

@@ -14,7 +14,7 @@ final class ServerConnection {
   private let server: HTTPServer
   private let peer: IPAddress?
   private var parser: HTTPParser
-  /// Received, but not parsed yet: at most one read.
+  /// Received bytes that are not parsed yet: at most one read.
   private var unread: ArraySlice<UInt8> = []
   private var current: HTTPResponder?
   private var watch: RequestWatch
@@ -32,7 +32,7 @@ final class ServerConnection {
   private static func milliseconds(_ loop: EventLoop) -> Int64 { loop.now.nanoseconds / 1_000_000 }
   private var now: Int64 { Self.milliseconds(loop) }
 
-  /// False: its peer has had time enough.
+  /// False: the peer has timed out.
   var mayGoOn: Bool {
     watch.mayGoOn(
       now: now, isKnown: server.isKnown(self), waiting: stream.outstandingBytes,
@@ -47,7 +47,7 @@ final class ServerConnection {
 
   /// Serves until either side closes it.
   func run() async {
-    // The peer is gone, or the server closed it: there is nobody to report to.
+    // The peer is gone or the server closed the connection: there is nobody to report an error to.
     do { try await serve() } catch {}
     close()
   }
@@ -68,7 +68,7 @@ final class ServerConnection {
     while stream.pendingBytes > 0 { try await stream.drained() }
   }
 
-  /// `nil`: not a valid request; its refusal is being sent.
+  /// `nil`: the request is invalid, and its refusal is being sent.
   private func nextRequest() async throws -> HTTPRequest? {
     var (request, isWhole): (HTTPRequest?, Bool) = (nil, false)
     while true {
@@ -117,6 +117,6 @@ final class ServerConnection {
     return !responder.isAborted
   }
 
-  /// Returns never.
+  /// Never returns; throws when the peer is gone.
   private func untilGone() async throws { while true { _ = try await stream.hasChanged() } }
 }

@@ -16,9 +16,9 @@ public enum WebSocketFailure: Error, Equatable, Sendable, CustomStringConvertibl
   case notUpgraded(HTTPResponse)
   /// The handshake was not answered, or with invalid data: a proxy may block it.
   case blocked(String)
-  /// The connection was lost after it was open.
+  /// The open connection was lost.
   case closed(String)
-  /// It was closed locally, or the waiting task was cancelled.
+  /// The owner closed it, or the waiting task was cancelled.
   case cancelled
 
   public var description: String {
@@ -31,7 +31,8 @@ public enum WebSocketFailure: Error, Equatable, Sendable, CustomStringConvertibl
   }
 }
 
-/// A client's WebSocket. Pings are answered while a task reads; the owner sends its own. Source: RFC 6455, and RFC 7692 for compression.
+/// A client's WebSocket. It answers pings while a task reads; its owner sends pings of its own. Source: RFC 6455, and
+/// RFC 7692 for compression.
 public final class WebSocket {
   public struct Settings: Sendable {
     public var host: String
@@ -62,10 +63,10 @@ public final class WebSocket {
     }
   }
 
-  /// The decoder of the server's frames.
+  /// What the server has sent.
   public enum Event: Equatable, Sendable {
     case message([UInt8])
-    /// Is answered by itself; so many bytes.
+    /// The server's ping, already answered or to be answered in turn; the number of its bytes.
     case ping(Int)
     case pong
   }
@@ -86,7 +87,8 @@ public final class WebSocket {
   private var decoder: WebSocketDecoder
   private var deflater: Deflater?
   private var keepsContext = true
-  /// Pings that are answered at once; of more only the newest (RFC 6455 § 5.5.3), and none is owed to a server that asks many a second.
+  /// Pings that are answered at once. Of further ones only the newest is answered (RFC 6455 § 5.5.3), at most one a
+  /// second.
   private var pongs = Ration(most: 16, oneIn: .seconds(1))
   private var newestPing: [UInt8]?
   private var pongBytes: UInt64 = 0
@@ -108,11 +110,11 @@ public final class WebSocket {
   }
 
   public var pendingBytes: Int { stream?.pendingBytes ?? 0 }
-  /// As of `ByteStream`.
+  /// See `ByteStream.movedBytes`.
   public var movedBytes: UInt64 { stream?.movedBytes ?? 0 }
-  /// Of `bytesSent`, what the server's kernel has acknowledged, about.
+  /// The part of `bytesSent` that the server's kernel has acknowledged, approximately.
   public var acknowledgedBytes: UInt64 { bytesSent - min(bytesSent, UInt64(stream?.outstandingBytes ?? 0)) }
-  /// Of messages that came, be it in part, without what only says that the server is there.
+  /// Received bytes of messages, complete or not; pings and pongs do not count.
   public var dataReceived: UInt64 { decoder.dataBytes }
   /// As `acknowledgedBytes`, without answers to pings.
   public var dataAcknowledged: UInt64 { acknowledgedBytes - min(acknowledgedBytes, pongBytes) }
@@ -193,7 +195,8 @@ public final class WebSocket {
     } catch {
       if error == .cancelled { throw .cancelled }
       let words = error.reason ?? "closed by the server"
-      // A failure of TLS counts as no connection; a server that hangs up during the handshake may be a proxy in between.
+      // A failure of TLS counts as unreachable; if the server hangs up during the handshake, a proxy in between may be
+      // the cause.
       throw words.hasPrefix("TLS") ? .unreachable(words) : .blocked(words)
     }
   }
@@ -267,7 +270,7 @@ public final class WebSocket {
     stream?.write(bytes)
   }
 
-  /// Returns whenever all output was sent.
+  /// Returns each time that all output was sent.
   public func drained() async throws(StreamEnd) {
     guard let stream else { throw .cancelled }
     try await stream.drained()
@@ -315,7 +318,7 @@ public final class WebSocket {
     return bytes
   }
 
-  /// From data that was received already.
+  /// The next event in the data that was received already.
   private func decoded() -> Event? {
     do throws(WebSocketError) {
       while isOpen, let frame = try decoder.next() {
@@ -362,7 +365,7 @@ public final class WebSocket {
     pongBytes &+= bytesSent - before
   }
 
-  /// A server that pings without end is read no faster than it is answered.
+  /// Reads from a server that pings without end no faster than its pings are answered.
   private func answerNewestPingInTurn() async throws(WebSocketFailure) {
     guard newestPing != nil else { return }
     do { try await loop.sleep(for: pongs.wait(at: loop.now)) } catch { throw .cancelled }

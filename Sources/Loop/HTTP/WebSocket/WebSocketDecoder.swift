@@ -2,16 +2,16 @@
 
 import Deflate
 
-/// Why bytes are no WebSocket that we take.
+/// Why received bytes are refused.
 enum WebSocketError: Error, Equatable, CustomStringConvertible {
   case malformed(String)
-  /// A text, or the reason of a close, is no UTF-8.
+  /// A text or the reason of a close is not UTF-8.
   case notText
-  /// What is compressed cannot be decompressed.
+  /// Compressed data cannot be decompressed.
   case damaged
   case tooLarge
 
-  /// What the peer is told. Source: RFC 6455 § 7.4.1.
+  /// The code for the close frame. Source: RFC 6455 § 7.4.1.
   var code: UInt16 {
     switch self {
     case .malformed: 1002
@@ -30,34 +30,36 @@ enum WebSocketError: Error, Equatable, CustomStringConvertible {
   }
 }
 
-/// Reads what a server sends. Total; holds `maxPayload` bytes of a message and what was appended last. What is wrong is refused as
-/// soon as it shows: a text at its first wrong byte. Source: RFC 6455 §§ 5 to 8.
+/// Decodes the frames of a server. Total; holds at most `maxPayload` bytes of a message, and the bytes that were
+/// appended last. An error is reported as soon as it shows: in a text at the first wrong byte. Source: RFC 6455 §§ 5 to
+/// 8.
 struct WebSocketDecoder {
   private struct Header {
     let isFinal: Bool
     let opcode: WebSocketFrame.Opcode
   }
 
-  /// A message may come in so many pieces, and one more for each so many bytes: empty ones cost work and say nothing.
+  /// A message may have this many pieces, and one more for every `bytesPerPiece` bytes: empty pieces cost work and
+  /// carry nothing.
   private static let freePieces = 1024
   private static let bytesPerPiece = 16
 
   private let maxPayload: Int
   private var bytes: [UInt8] = []
   private var position = 0
-  /// Of the frame that is coming, and how much of its payload has not come.
+  /// The frame that is arriving, and how much of its payload is still missing.
   private var header: Header?
   private var left = 0
   private var control: [UInt8] = []
-  /// The message that is coming; `nil`: none has begun.
+  /// The message that is arriving; `nil`: none has begun.
   private var opcode: WebSocketFrame.Opcode?
   private var message: [UInt8] = []
   private var pieces = 0
-  /// Of messages, whole or not; pings are none.
+  /// Bytes of messages, complete or not, without pings and pongs.
   private(set) var dataBytes: UInt64 = 0
   private var text = UTF8Check()
   private var isCompressed = false
-  /// `nil`: nothing that is compressed may come.
+  /// `nil`: compressed messages are refused.
   var compression: (inflater: Inflater, keepsContext: Bool)?
 
   init(maxPayload: Int) { self.maxPayload = maxPayload }
@@ -135,12 +137,12 @@ struct WebSocketDecoder {
 
   // MARK: Headers
 
-  /// `nil`: not all of it is there yet.
+  /// `nil`: the header is not complete yet.
   private mutating func readHeader() throws(WebSocketError) -> Header? {
     guard bytes.count - position >= 1 else { return nil }
     let first = bytes[position]
     guard let opcode = WebSocketFrame.Opcode(rawValue: first & 0x0F) else { throw .malformed("unknown opcode") }
-    // Of a message's first piece the first bit says that all of it is compressed.
+    // In the first frame of a message, the first reserved bit says that the message is compressed.
     let allowed: UInt8 = compression != nil && (opcode == .text || opcode == .binary) ? 0x40 : 0
     guard first & 0x70 & ~allowed == 0 else { throw .malformed("reserved bits: an extension that was not requested") }
     let isFinal = first & 0x80 != 0
@@ -183,9 +185,10 @@ struct WebSocketDecoder {
   }
 }
 
-/// What a close says.
+/// The content of a close frame.
 enum WebSocketClose {
-  /// Its reason. What must not be sent is refused. Source: RFC 6455 §§ 5.5.1 and 7.4, and the codes that IANA has.
+  /// The reason; throws if the code or the text is not allowed. Source: RFC 6455 §§ 5.5.1 and 7.4, and IANA's registry
+  /// of codes.
   static func reason(_ payload: [UInt8]) throws(WebSocketError) -> String {
     guard !payload.isEmpty else { return "" }
     guard payload.count >= 2 else { throw .malformed("an incomplete close code") }
@@ -198,16 +201,16 @@ enum WebSocketClose {
   }
 }
 
-/// Whether bytes are UTF-8, as they come. Source: RFC 3629 § 4.
+/// Checks incrementally that bytes are UTF-8. Source: RFC 3629 § 4.
 struct UTF8Check {
-  /// Bytes that a character still wants, and what the next of them may be.
+  /// Bytes still missing from the current character, and the allowed range of the next one.
   private var wanted = 0
   private var range: ClosedRange<UInt8> = 0x80...0xBF
 
-  /// No character is half done.
+  /// Whether the last character is complete.
   var isComplete: Bool { wanted == 0 }
 
-  /// False: whatever follows, it is none.
+  /// False: the bytes are not UTF-8, whatever follows.
   mutating func take(_ bytes: ArraySlice<UInt8>) -> Bool {
     for byte in bytes {
       if wanted > 0 {
@@ -224,10 +227,10 @@ struct UTF8Check {
       default: return false
       }
       switch byte {
-      case 0xE0: range = 0xA0...0xBF  // shorter forms
-      case 0xED: range = 0x80...0x9F  // surrogates
+      case 0xE0: range = 0xA0...0xBF  // no overlong forms
+      case 0xED: range = 0x80...0x9F  // no surrogates
       case 0xF0: range = 0x90...0xBF
-      case 0xF4: range = 0x80...0x8F  // beyond U+10FFFF
+      case 0xF4: range = 0x80...0x8F  // nothing beyond U+10FFFF
       default: range = 0x80...0xBF
       }
     }

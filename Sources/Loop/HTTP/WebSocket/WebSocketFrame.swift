@@ -19,13 +19,13 @@ struct WebSocketFrame: Equatable {
   var opcode: Opcode
   var payload: [UInt8] = []
 
-  /// As a client sends it: masked with `mask`, which is random (§ 5.3).
+  /// Encodes the frame as a client must: masked with `mask`, which must be random (§ 5.3).
   func encode(mask: UInt32) -> [UInt8] {
     let key = (0..<4).map { UInt8(truncatingIfNeeded: mask >> (8 * $0)) }
     var bytes: [UInt8] = []
     bytes.reserveCapacity(payload.count + 14)
     bytes.append((isFinal ? 0x80 : 0) | (isCompressed ? 0x40 : 0) | opcode.rawValue)
-    // With the bit that says "masked".
+    // 0x80 is the bit that says "masked".
     switch payload.count {
     case ..<126: bytes.append(0x80 | UInt8(payload.count))
     case ..<65536: bytes += [0xFE, UInt8(payload.count >> 8), UInt8(payload.count & 0xFF)]

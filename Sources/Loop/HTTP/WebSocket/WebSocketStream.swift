@@ -2,17 +2,17 @@
 
 import Sockets
 
-/// A WebSocket's binary messages as a stream of bytes, for protocols that are carried in one.
+/// The binary messages of a WebSocket as a stream of bytes, for a protocol that is carried in them.
 public final class WebSocketStream: ByteStream {
   private let socket: WebSocket
 
-  /// `socket` is open.
+  /// `socket` must be open.
   public init(_ socket: WebSocket) { self.socket = socket }
 
   public var pendingBytes: Int { socket.pendingBytes }
-  /// Pings of a load balancer in between move nothing.
+  /// Without pings, such as those of a load balancer.
   public var movedBytes: UInt64 { socket.dataAcknowledged &+ socket.dataReceived }
-  /// Nobody asks: what it carries speaks both ways.
+  /// True while the socket is open: the protocols carried here do not need more.
   public var isQuiet: Bool { socket.isOpen }
 
   public func write(_ bytes: [UInt8]) { socket.send(binary: bytes) }
