@@ -6,7 +6,7 @@ public struct AdapterFacts: Equatable, Sendable {
   public var path: String
   public var address: String
   public var isPowered: Bool
-  /// Switched off by rfkill: it cannot be powered before that is lifted.
+  /// Switched off by rfkill: it cannot be powered until rfkill allows it.
   public var isBlocked: Bool
 
   public init(path: String, address: String, isPowered: Bool, isBlocked: Bool = false) {
@@ -29,11 +29,11 @@ public struct DeviceFacts: Equatable, Sendable {
   public var isPaired: Bool
   public var isTrusted: Bool
   public var isConnected: Bool
-  /// Its services are known: its characteristics exist as objects.
+  /// The services are known, so the characteristics exist as objects.
   public var isResolved: Bool
-  /// It has the UART service, or is called as MeshCore's firmware calls itself.
+  /// It has the UART service, or its name begins as the firmware's does.
   public var isRadio: Bool
-  /// dBm, while it is heard.
+  /// dBm; `nil` while the device is not heard.
   public var rssi: Int16?
 
   public init(
@@ -53,21 +53,21 @@ public struct DeviceFacts: Equatable, Sendable {
   }
 }
 
-/// Which device is wanted.
+/// Selects the device to connect to.
 public enum BluetoothTarget: Equatable, Sendable, CustomStringConvertible {
   case address(String)
-  /// Its name as advertised, or what follows `MeshCore-` in it.
+  /// The advertised name, or the part of it after `MeshCore-`.
   case name(String)
-  /// The only radio bonded or in range.
+  /// The only radio that is bonded or in range.
   case only
 
-  /// How the firmware begins the name it advertises (docs/protocol/companion.md § 1.3).
+  /// The beginning of the names that the firmware advertises (docs/protocol/companion.md § 1.3).
   public static let namePrefix = "MeshCore-"
 
   public func matches(_ device: DeviceFacts) -> Bool {
     switch self {
     case .address(let address): device.address.uppercased() == address.uppercased()
-    // By bytes: a device that calls itself by another é is another one.
+    // Compared by bytes: names that only look the same belong to different devices.
     case .name(let name):
       device.name.utf8.elementsEqual(name.utf8) || device.name.utf8.elementsEqual((Self.namePrefix + name).utf8)
     case .only: device.isRadio

@@ -20,13 +20,13 @@ extension BluetoothSession {
     return actions + rest(name(failure, operation, device), now)
   }
 
-  /// What failed and does not matter.
+  /// Whether a failure does not matter; if so, notes its consequences.
   mutating func isForgivable(
     _ failure: BluetoothFailure, _ operation: BluetoothOperation?, _ now: MonotonicTime
   ) -> Bool {
     switch (operation, failure) {
     case (.stopScan, _):
-      scan = nil  // it ended without us, or ends with our connection to the bus
+      scan = nil  // it ended by itself, or ends with our connection to the bus
       return true
     case (.cancelPairing, _), (.trust, _): return true
     case (.disconnect(let device), _):
@@ -70,7 +70,7 @@ extension BluetoothSession {
     }
   }
 
-  /// What an operation that failed may have left behind in BlueZ.
+  /// Removes what a failed operation may have left behind in BlueZ.
   mutating func cleanUp(
     after operation: BluetoothOperation?, _ failure: BluetoothFailure, _ device: DeviceFacts?
   ) {

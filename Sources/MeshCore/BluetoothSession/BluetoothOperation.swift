@@ -55,13 +55,13 @@ public enum BluetoothOutcome: Equatable, Sendable {
   case failed(BluetoothFailure)
 }
 
-/// What the shell does.
+/// Actions for the shell.
 public enum BluetoothAction: Equatable, Sendable {
   case perform(UInt64, BluetoothOperation)
   /// Frames can flow.
   case up(mtu: Int)
   case down(BluetoothTrouble)
-  /// Close what `openNotifications` and `openWrites` opened.
+  /// Close the descriptors that `openNotifications` and `openWrites` opened.
   case closeWays
   /// A log line about the reaction to a failure.
   case note(String)

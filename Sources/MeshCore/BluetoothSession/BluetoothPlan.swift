@@ -45,7 +45,7 @@ extension BluetoothSession {
     return perform(.power(adapter: adapter.path, on: true), now)
   }
 
-  /// Scans until the radio is heard, or the time is over.
+  /// Scans until the radio is heard, or the scan time is over.
   mutating func search(
     _ device: DeviceFacts?, _ adapter: AdapterFacts, _ now: MonotonicTime
   ) -> [BluetoothAction] {
@@ -76,7 +76,7 @@ extension BluetoothSession {
     if let scan { return perform(.stopScan(adapter: scan.adapter), now) }
     if !device.isPaired, settings.hasPIN { return perform(.pair(device: device.path), now) }
     if device.isPaired, !device.isTrusted {
-      world.devices[device.path]?.isTrusted = true  // not repeated, whatever the result
+      world.devices[device.path]?.isTrusted = true  // set once, whatever the result
       return perform(.trust(device: device.path), now)
     }
     guard device.isConnected else { return perform(.connect(device: device.path), now) }

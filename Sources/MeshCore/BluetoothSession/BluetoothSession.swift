@@ -17,7 +17,7 @@ public struct BluetoothSession {
     public var target: BluetoothTarget
     /// The adapter's name, such as `hci0`; `nil`: the first.
     public var adapter: String?
-    /// A PIN is known: pairing is possible.
+    /// Whether a PIN is known, so that pairing is possible.
     public var hasPIN: Bool
     public var mayPowerOn: Bool
     public var mayUnblock: Bool
@@ -48,7 +48,7 @@ public struct BluetoothSession {
     let until: MonotonicTime
   }
 
-  /// A way for frames: what `openNotifications` and `openWrites` made.
+  /// The descriptors for frames, from `openNotifications` and `openWrites`.
   struct Ways: Equatable {
     var notifications = false
     var writes = false
@@ -56,14 +56,15 @@ public struct BluetoothSession {
   }
 
   static let scanWindow: Duration = .seconds(25)
-  /// Before the only radio in range is taken for the only one.
+  /// How long to scan before the only radio heard counts as the only one in range.
   static let settleTime: Duration = .seconds(8)
-  /// Time at the start until bluetoothd's absence is reported.
+  /// How long bluetoothd may be absent at the start before that is reported.
   static let startGrace: Duration = .seconds(5)
   static let resolveLimit: Duration = .seconds(30)
-  /// A wait for something outside (a service, an adapter) is looked at again after this, events or not.
+  /// The longest wait for something outside (a service, an adapter) before the state is checked again, even without
+  /// events.
   static let waitLimit: Duration = .seconds(60)
-  /// A link that stayed up for so long was a good one.
+  /// A link that stayed up this long counts as a good one.
   static let goodLink: Duration = .seconds(60)
 
   public var settings: Settings
@@ -79,9 +80,9 @@ public struct BluetoothSession {
   var waitUntil: MonotonicTime?
   var resolveUntil: MonotonicTime?
   var settleUntil: MonotonicTime?
-  /// The device that was heard: to be connected to now.
+  /// The device that was heard and is to be connected.
   var heard: String?
-  /// Scans without the filter take turns with filtered ones: some radios' names and services come in separate packets.
+  /// Unfiltered scans alternate with filtered ones: some radios send name and services in separate packets.
   var scansWithoutFilter = false
   var hasAskedForWays = false
   var wantsPairing = false
@@ -89,7 +90,7 @@ public struct BluetoothSession {
   var random: SeededRandom
   public internal(set) var trouble: BluetoothTrouble?
 
-  /// `seed`: of the jitter of rests.
+  /// `seed`: for the random part of pauses.
   public init(_ settings: Settings, seed: UInt64) {
     self.settings = settings
     random = SeededRandom(seed: seed)
@@ -97,7 +98,7 @@ public struct BluetoothSession {
 
   public var isUp: Bool { upSince != nil }
 
-  /// When `timedOut` has to be called. Never `nil` while a link is wanted and not up.
+  /// When to call `timedOut`. Never `nil` while a link is wanted and not up.
   public var deadline: MonotonicTime? {
     if let current { return current.deadline }
     guard isWanted, !isUp else { return nil }
@@ -119,12 +120,12 @@ public struct BluetoothSession {
   public mutating func opened(now: MonotonicTime) -> [BluetoothAction] {
     guard !isWanted else { return [] }
     isWanted = true
-    // The bus is being asked just now: no trouble yet.
+    // The first answer of the bus is still outstanding: not a trouble yet.
     if !world.isServiceUp, waitUntil == nil { waitUntil = now + Self.startGrace }
     return world.isServiceUp ? plan(now) : []
   }
 
-  /// `isBad`: the link was up, and the radio behind it did not answer.
+  /// The owner has closed the link. `isBad`: the link was up, but the radio did not answer.
   public mutating func closed(isBad: Bool, now: MonotonicTime) -> [BluetoothAction] {
     guard isWanted else { return [] }
     var actions: [BluetoothAction] = []
@@ -141,7 +142,7 @@ public struct BluetoothSession {
     return actions + plan(now)
   }
 
-  /// An operator wants it paired: a bond that BlueZ still has is given up, unless it works just now.
+  /// Pairs at an operator's request. BlueZ's present bond is removed, unless it works now.
   public mutating func pairAnew(now: MonotonicTime) -> [BluetoothAction] {
     guard !isUp else { return [] }
     ladder = RepairLadder()
@@ -150,19 +151,19 @@ public struct BluetoothSession {
     return plan(now)
   }
 
-  /// The radio has answered over this link: the repairs have worked.
+  /// The radio has answered over this link, so the repairs have worked.
   public mutating func proved() { ladder.proved() }
 
   // MARK: Events of BlueZ
 
-  /// bluetoothd is there, or there again.
+  /// bluetoothd is running, or running again.
   public mutating func serviceUp(now: MonotonicTime) -> [BluetoothAction] {
     world.isServiceUp = true
     world.hasObjects = false
     return plan(now)
   }
 
-  /// bluetoothd, or the bus, is gone, and all objects with it.
+  /// bluetoothd or the bus has ended, and with it all objects.
   public mutating func serviceDown(_ words: String, now: MonotonicTime) -> [BluetoothAction] {
     let device = world.target(settings)
     if world.isServiceUp, let device, device.isPaired, device.isConnected || isBusyWith(device), !isUp {
@@ -199,7 +200,7 @@ public struct BluetoothSession {
     return plan(now)
   }
 
-  /// `isHeard`: it was received over the air just now, not merely remembered.
+  /// `isHeard`: the device was received over the air just now; BlueZ does not merely remember it.
   public mutating func device(_ facts: DeviceFacts, isHeard: Bool, now: MonotonicTime) -> [BluetoothAction] {
     let before = world.devices[facts.path]
     guard settings.target.matches(facts) || before != nil else {
@@ -226,7 +227,7 @@ public struct BluetoothSession {
     world.characteristics = .init(device: device, rx: rx, tx: tx)
   }
 
-  /// A way for frames ended: the socket was closed.
+  /// The socket for frames of one direction was closed.
   public mutating func wayEnded(now: MonotonicTime) -> [BluetoothAction] {
     guard ways != Ways() else { return [] }
     guard let device = world.target(settings) else { return dropWays(now) + plan(now) }
@@ -241,7 +242,7 @@ public struct BluetoothSession {
     let actions = dropWays(now)
     guard isWanted, restUntil == nil else { return actions }
     if wasUp { return actions + rest(.lost(address: device.address), now) }
-    // Lost before it was up: an operation on it also fails, and is reported then.
+    // The link was lost before it was up; an operation on it also fails, and is reported then.
     if device.isPaired { ladder.suspicions += 1 }
     return actions + (current == nil ? failed(.aborted("the connection was closed at once"), of: nil, now) : [])
   }
@@ -267,7 +268,7 @@ public struct BluetoothSession {
       return failed(.other("its services were not resolved"), of: nil, now) + plan(now)
     }
     if let waitUntil, now >= waitUntil {
-      // Events may have been missed: look again.
+      // Events may have been missed, so the state is checked again.
       self.waitUntil = nil
       if world.isServiceUp { world.hasObjects = false }
     }

@@ -21,7 +21,7 @@ struct BluetoothWorld: Equatable {
   static let maxAdapters = 8
 
   var isServiceUp = false
-  /// Adapters and devices are those of BlueZ, not assumptions.
+  /// Whether adapters and devices have been read from BlueZ.
   var hasObjects = false
   var adapters: [String: AdapterFacts] = [:]
   var devices: [String: DeviceFacts] = [:]
@@ -34,7 +34,7 @@ struct BluetoothWorld: Equatable {
     guard adapters[adapter.path] != nil || adapters.count < Self.maxAdapters else { return }
     let wasBlocked = adapters[adapter.path]?.isBlocked ?? false
     adapters[adapter.path] = adapter
-    // A block shows only in a failure to switch on, and its end only in the adapter being on.
+    // BlueZ reports a block only by failing to switch the adapter on; an adapter that is on is not blocked.
     if wasBlocked, !adapter.isPowered { adapters[adapter.path]?.isBlocked = true }
   }
 
@@ -66,7 +66,7 @@ struct BluetoothWorld: Equatable {
     return adapters.values.first { Self.shortName($0.path) == name || $0.address.uppercased() == name.uppercased() }
   }
 
-  /// Which device is meant: the only one that fits; of several, the only one that is paired.
+  /// The intended device: the only one that fits the target; of several, the only paired one.
   func candidates(_ settings: BluetoothSession.Settings) -> Candidates {
     guard let adapter = adapter(settings) else { return .none }
     let fitting = devices.values.filter { settings.target.matches($0) && $0.adapter == adapter.path }
@@ -90,11 +90,11 @@ struct BluetoothWorld: Equatable {
       }
   }
 
-  /// Connected devices that are none of our business, and their adapters. An adapter has few connections.
+  /// Connected devices that do not fit the target, with their adapters. An adapter has few connections.
   private var strangers: [String: String] = [:]
   static let maxStrangers = 64
 
-  /// Of a device that does not fit the target only one thing matters: that it is connected.
+  /// Of a device that does not fit the target, only its connection matters.
   mutating func takeStranger(_ device: DeviceFacts) {
     guard device.isConnected else { return forgetStranger(device.path) }
     if strangers[device.path] == nil, strangers.count >= Self.maxStrangers { return }
@@ -116,11 +116,11 @@ struct RepairLadder: Equatable {
   static let suspicionsForRemoval = 2
   static let failuresForRemoval = 4
   static let failuresForCycle = 7
-  /// Removals in one outage at most: a radio that refuses is not pestered.
+  /// Removals per outage, so that a radio that refuses is not asked again and again.
   static let maxRemovals = 2
 
   var failures = 0
-  /// Failures that look like a bond that the radio has lost, or a stale cache.
+  /// Failures that suggest that the radio has lost the bond, or that BlueZ's cache is stale.
   var suspicions = 0
   var wrongPINs = 0
   var repair: Repair?
@@ -130,7 +130,7 @@ struct RepairLadder: Equatable {
 
   var suspectsBond: Bool { suspicions >= Self.suspicionsForRemoval }
 
-  /// The radio answers: a new outage begins at the bottom.
+  /// The radio has answered: the next outage begins with the first repair.
   mutating func proved() {
     let kept = backoff
     self = RepairLadder()
@@ -154,14 +154,14 @@ struct RepairLadder: Equatable {
     return nil
   }
 
-  /// How long to wait after a trouble.
+  /// How long to wait after a failure.
   mutating func rest(after trouble: BluetoothTrouble, using random: inout SeededRandom) -> Duration {
     let wait = backoff.next(using: &random)
     switch trouble {
-    // An operator has to act: retrying often does not help.
+    // Only an operator can help, so frequent attempts are useless.
     case .wrongPIN, .notAllowed, .several: return max(wait, .seconds(60))
     case .wantsPIN, .bondLost, .noUART, .inUse: return max(wait, .seconds(30))
-    // The radio answered until just now: it is likely near, and back soon.
+    // The radio answered until just now: it is probably near, and soon back.
     case .lost: return min(wait, .seconds(3))
     default: return wait
     }

@@ -2,18 +2,18 @@
 
 import Timing
 
-/// What this gateway may put on the air: milliseconds and messages within any hour, for everything and for each channel.
+/// The gateway's limits on the air: milliseconds and messages within any hour, in total and for each channel.
 ///
-/// A sliding window, not a bucket: no hour, wherever it begins, holds more than the limit. Bounded: uses are
-/// remembered one by one for an hour, and there can be no more of them than `Limits.messages`.
+/// A sliding window, not a bucket: no hour, whenever it begins, exceeds the limit. Bounded: each use is remembered for
+/// an hour, and there cannot be more uses than `Limits.messages`.
 public struct AirtimeBudget: Equatable, Sendable {
   public static let window: Duration = .seconds(3600)
 
   public struct Limits: Equatable, Sendable {
-    /// Milliseconds on the air within an hour. 180 s are 5 %.
+    /// Milliseconds on the air within an hour; 180 s are 5 %.
     public var airtime: Int64 = 180_000
     public var messages = 600
-    /// The same for one channel, which all its members receive.
+    /// The same for one channel, because all its members receive it.
     public var channelAirtime: Int64 = 60_000
     public var channelMessages = 60
 
@@ -24,7 +24,7 @@ public struct AirtimeBudget: Equatable, Sendable {
     public var at: MonotonicTime
     /// Milliseconds.
     public var airtime: Int64
-    /// `nil`: counts for the whole alone.
+    /// `nil`: counts only towards the total.
     public var channel: String?
 
     public init(at: MonotonicTime, airtime: Int64, channel: String?) {
@@ -43,10 +43,10 @@ public struct AirtimeBudget: Equatable, Sendable {
     self.uses = uses.sorted { $0.at < $1.at }
   }
 
-  /// What counts, oldest first: for a budget that takes the place of this one.
+  /// The uses that count, oldest first, to initialise a budget that replaces this one.
   public var remembered: [Use] { uses }
 
-  /// Milliseconds and messages of the last hour.
+  /// Milliseconds and messages used in the last hour.
   public func used(now: MonotonicTime, channel: String? = nil) -> (airtime: Int64, messages: Int) {
     var (airtime, messages): (Int64, Int) = (0, 0)
     for use in uses where isInWindow(use, now) && (channel == nil || use.channel == channel) {
@@ -64,13 +64,13 @@ public struct AirtimeBudget: Equatable, Sendable {
     uses.append(Use(at: now, airtime: airtime, channel: channel))
   }
 
-  /// Nothing went out: what was recorded last of that kind does not count.
+  /// A recorded transmission was not made: removes the last use of that kind.
   public mutating func giveBack(_ airtime: Int64, channel: String?) {
     guard let place = uses.lastIndex(where: { $0.airtime == airtime && $0.channel == channel }) else { return }
     uses.remove(at: place)
   }
 
-  /// When so much fits: `now`, later, or `nil` for never.
+  /// The earliest time at which this fits: `now`, later, or `nil` for never.
   public func fits(
     _ airtime: Int64, channel: String?, _ priority: DeliveryPriority, now: MonotonicTime
   ) -> MonotonicTime? {
@@ -85,7 +85,7 @@ public struct AirtimeBudget: Equatable, Sendable {
     _ counts: (Use) -> Bool
   ) -> MonotonicTime? {
     let maxAirtime = limit / 100 &* priority.share
-    // A share of few messages is still one.
+    // A share of a few messages is at least one.
     let maxMessages = max(min(1, messages), messages * Int(priority.share) / 100)
     guard airtime <= maxAirtime, maxMessages > 0 else { return nil }
     let counted = uses.filter { isInWindow($0, now) && counts($0) }

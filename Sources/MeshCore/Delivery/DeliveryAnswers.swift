@@ -4,18 +4,18 @@ import Companion
 import Timing
 
 extension DeliverySession {
-  /// Sets the ack code of the current attempt, before it is sent, so that a fast acknowledgement is not missed.
+  /// Sets the ack code of the current attempt before it is sent, so that a fast acknowledgement is recognised.
   public mutating func expect(_ code: AckCode, for id: Int64) {
     guard live[id]?.item.codes.contains(code) == false else { return }
     live[id]?.item.codes.append(code)
   }
 
-  /// What became of a `transmit`.
+  /// The result of a `transmit`.
   public mutating func answered(_ id: Int64, _ answer: DeliveryAnswer, now: MonotonicTime) -> [DeliveryAction] {
     guard inHand == id else { return [] }
     inHand = nil
     guard let message = live[id], case .sending(let route) = message.phase else {
-      // Acknowledged before the radio's reply: only the radio's memory of ack codes has to be updated.
+      // The acknowledgement came before the radio's reply: only the model of the radio's ack memory needs an update.
       occupyRing(id, 0)
       return sendNext(now)
     }
@@ -71,7 +71,7 @@ extension DeliverySession {
     return [.sent(id: id, code: nil, tries: item.tries, floods: item.floods)]
   }
 
-  /// It may be on the air or not: it counts as an attempt, and is waited for.
+  /// It is unknown whether the attempt was transmitted: it counts, and its acknowledgement is awaited.
   private mutating func unanswered(_ id: Int64, _ route: DeliveryRoute, _ now: MonotonicTime) -> [DeliveryAction] {
     guard live[id]?.item.channel == nil else { return again(id, .unanswered, now) }
     count(id, route.isFlood)
@@ -79,7 +79,8 @@ extension DeliverySession {
     return []
   }
 
-  /// The link is lost: waits for outstanding acknowledgements when it is back. The current attempt does not count, as it was probably not sent.
+  /// The link was lost: outstanding acknowledgements are awaited once it is back. The current attempt does not count,
+  /// as it was probably not sent.
   private mutating func interrupted(_ id: Int64, _ now: MonotonicTime) -> [DeliveryAction] {
     guard let message = live[id], message.item.channel == nil else { return again(id, .linkLost, now) }
     live[id]?.phase = .sent(until: isUp ? now + DeliverySettings.unknownTimeout : nil)
@@ -92,7 +93,8 @@ extension DeliverySession {
     if ring.count > DeliverySettings.radioMemory { ring.removeFirst() }
   }
 
-  /// The same again, after a while. What it surely did not put on the air is not charged, and its number is free.
+  /// Repeats the attempt after a pause. If nothing was transmitted for certain, its air time is given back and its
+  /// number is free again.
   private mutating func again(_ id: Int64, _ answer: DeliveryAnswer, _ now: MonotonicTime) -> [DeliveryAction] {
     guard var message = live[id] else { return [] }
     let wait =
@@ -105,19 +107,19 @@ extension DeliverySession {
     return [.waiting(id: id, unspent: isUnsent ? giveBack(id) : 0)]
   }
 
-  /// Nothing went out: the hour's air time has what was charged for it. Returns how much that is.
+  /// Nothing was transmitted: returns the reserved air time to the budget. The result is that time in milliseconds.
   private mutating func giveBack(_ id: Int64) -> Int64 {
     guard let message = live[id] else { return 0 }
     budget.giveBack(message.charged, channel: message.item.channel)
     return message.charged
   }
 
-  /// Whether an acknowledgement belongs to a message that is remembered.
+  /// Whether the acknowledgement belongs to a message that is still remembered.
   public func knows(_ code: AckCode) -> Bool {
     live.values.contains { $0.item.codes.contains(code) } || ended.contains { $0.codes.contains(code) }
   }
 
-  /// SEND_CONFIRMED: whichever attempt it was.
+  /// SEND_CONFIRMED, for whichever attempt.
   public mutating func acknowledged(_ code: AckCode, tripTime: UInt32, now: MonotonicTime) -> [DeliveryAction] {
     if let message = live.values.first(where: { $0.item.codes.contains(code) }) {
       return delivered(message, tripTime, now) + sendNext(now)
@@ -145,7 +147,7 @@ extension DeliverySession {
     return [.delivered(id: id, tripTime: tripTime)]
   }
 
-  /// A repeater was heard repeating a sent channel message.
+  /// A repeater's repetition of a sent channel message was heard.
   public mutating func heardRepeat(of id: Int64, now: MonotonicTime) {
     guard let place = ended.lastIndex(where: { $0.id == id }) else { return }
     ended[place].hear(now)
@@ -158,7 +160,7 @@ extension DeliverySession {
     return sendNext(now)
   }
 
-  /// What `spend` reserved was not used.
+  /// Air time that `spend` reserved was not used.
   public mutating func giveBack(_ airtime: Int64, now: MonotonicTime) -> [DeliveryAction] {
     budget.giveBack(airtime, channel: nil)
     return sendNext(now)

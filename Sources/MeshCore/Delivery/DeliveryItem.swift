@@ -3,39 +3,39 @@
 import Companion
 import Timing
 
-/// Where a message goes.
+/// The recipient of a message.
 public enum Destination: Hashable, Sendable {
   case node(PublicKey)
-  /// A channel, by the digest of its secret: slots may change.
+  /// A channel, identified by the digest of its secret, because slots may change.
   case channel(String)
 }
 
-/// The data of a message that sending needs; its text stays on disk.
+/// The properties of a message that sending needs; its text stays on disk.
 public struct DeliveryItem: Equatable, Sendable {
-  /// Its state when it was loaded.
+  /// The message's state when it was loaded.
   public enum Progress: Equatable, Sendable {
     case pending
-    /// The program ended while it was being passed to the radio, or waiting for its acknowledgement: it is unknown whether it was
-    /// transmitted.
+    /// The program ended while it handed the message to the radio or waited for its acknowledgement: it is unknown
+    /// whether the message was transmitted.
     case interrupted
   }
 
   public var id: Int64
   public var destination: Destination
   public var priority: DeliveryPriority
-  /// The origin; origins take turns.
+  /// The source of the message; sources take turns.
   public var origin: String
-  /// Bytes of the text; in a channel with the name that the radio puts in front.
+  /// Bytes of the text; on a channel, including the name that the radio prepends.
   public var bytes: Int
   public var expires: MonotonicTime
-  /// It is not sent before that.
+  /// The message is not sent before this time.
   public var notBefore: MonotonicTime?
-  /// Number of the next attempt; never used twice.
+  /// The number of the next attempt; no number is used twice.
   public var attempt: UInt8
-  /// Attempts that the radio took, and how many of them were flooded.
+  /// Attempts that the radio accepted, and how many of them were flooded.
   public var tries: Int
   public var floods: Int
-  /// Acknowledgements of all attempts so far.
+  /// The acknowledgement codes of all attempts so far.
   public var codes: [AckCode]
   public var progress: Progress
 
@@ -62,26 +62,27 @@ public struct DeliveryItem: Equatable, Sendable {
   var channel: String? { if case .channel(let digest) = destination { digest } else { nil } }
 }
 
-/// How an attempt goes.
+/// The route of an attempt.
 public enum DeliveryRoute: Equatable, Sendable {
   case direct
   case flood
-  /// A path is known and did not work: forget it, then flood.
+  /// The known path did not work: reset it, then flood.
   case resetAndFlood
 
   public var isFlood: Bool { self != .direct }
 }
 
-/// How an attempt goes out, so that its acknowledgement is told from those of the others.
+/// The number and time of an attempt, so that its acknowledgement differs from those of the other attempts.
 public struct AttemptForm: Equatable, Sendable {
-  /// Beyond this number a byte more goes into the text.
+  /// An attempt with a higher number carries it in an extra byte of the text.
   static let lastInFlags: UInt8 = 3
-  /// A text that has room for that byte.
+  /// The longest text that has room for the extra byte.
   static let longestWithByte = 158
 
-  /// The number that goes out with the text.
+  /// The number that is sent with the text.
   public let number: UInt8
-  /// It takes a new time: it has none yet, or is too long for that byte, and becomes another message.
+  /// The attempt needs a new time: the message has none yet, or its text has no room for the extra byte and it becomes
+  /// a different message.
   public let needsTime: Bool
 
   /// `bytes`: of the text alone.
@@ -94,58 +95,58 @@ public struct AttemptForm: Equatable, Sendable {
 
 /// Why a message was not delivered.
 public enum DeliveryFailure: String, Equatable, Sendable {
-  /// All attempts went out, none was acknowledged.
+  /// All attempts were transmitted, and none was acknowledged.
   case noAcknowledgement = "no_acknowledgement"
   case expired
-  /// It expired while the radio's table was full.
+  /// The message expired while the radio's packet pool was full.
   case tableFull = "radio_table_full"
   case cancelled
-  /// The radio has no such contact, or no slot with that channel.
+  /// The radio has no such contact, or no slot for that channel.
   case unknownToRadio = "unknown_to_radio"
-  /// The radio's firmware cannot send to the region that the message is for.
+  /// The radio's firmware cannot send to the message's region.
   case regionUnknown = "region_unknown"
-  /// The radio has received itself what another place's gateway had heard.
+  /// The radio has itself received the message that was to be relayed from another gateway.
   case heardByRadio = "heard_by_radio"
-  /// The radio does not take it for another reason.
+  /// The radio has refused it for another reason.
   case refused
 }
 
 /// The radio's reply to an attempt.
 public enum DeliveryAnswer: Equatable, Sendable {
-  /// SENT: its expected acknowledgement, and how long the radio suggests to wait, ms.
+  /// SENT: the expected acknowledgement, and the radio's suggested time-out in ms.
   case sent(code: AckCode, flooded: Bool, timeout: UInt32)
-  /// OK to a channel message: nothing more will ever be heard from it but repeats.
+  /// OK for a channel message; there is no acknowledgement, only repeats by others.
   case channelSent
-  /// ERR 3: no packet free. Nothing was sent.
+  /// ERR 3: the packet pool is full. Nothing was transmitted.
   case busy
-  /// ERR 2.
+  /// ERR 2: unknown contact or channel.
   case unknown
-  /// It refused the region: nothing was sent.
+  /// The radio has refused the region: nothing was transmitted.
   case regionUnknown
-  /// The radio was not asked: the message is on the air there already.
+  /// The radio was not asked, because it has heard the message on the air already.
   case heardByRadio
   case refused
-  /// No reply: it may have been sent.
+  /// The radio did not reply; the message may have been transmitted.
   case unanswered
-  /// The link was lost; it may have been sent.
+  /// The link was lost; the message may have been transmitted.
   case linkLost
-  /// It was not handed over at all: the disk did not take its state, or the link was down.
+  /// The radio never got it: the disk did not take the state, or the link was down.
   case notTried
 }
 
 /// Actions for the shell. States are to be stored in the order of the actions.
 public enum DeliveryAction: Equatable, Sendable {
-  /// Keep that it is being sent as `attempt`; when that is on disk, hand it to the radio; then call `answered`.
+  /// Store that `attempt` is being sent; once that is on disk, hand it to the radio; then call `answered`.
   case transmit(id: Int64, attempt: UInt8, route: DeliveryRoute, airtime: Int64)
-  /// The radio has it; `code` acknowledges it.
+  /// The radio has accepted it; `code` will acknowledge it.
   case sent(id: Int64, code: AckCode?, tries: Int, floods: Int)
-  /// `tripTime` in ms, as the radio measured it.
+  /// `tripTime`: milliseconds, measured by the radio.
   case delivered(id: Int64, tripTime: UInt32)
-  /// `unspent`: of what the attempt was charged, milliseconds that it did not use, as nothing went out.
+  /// `unspent`: reserved air time that was not used, in milliseconds, because nothing was transmitted.
   case failed(id: Int64, DeliveryFailure, unspent: Int64 = 0)
-  /// It continues later: an attempt was not acknowledged, or nothing went out.
+  /// The message continues later: an attempt was not acknowledged, or nothing was transmitted.
   case waiting(id: Int64, unspent: Int64 = 0)
-  /// So many more repeated acknowledgements, or repeats of a channel message, were heard.
+  /// `count` more repeated acknowledgements, or repeats of a channel message, were heard.
   case heard(id: Int64, count: Int)
   case discoverPath(PublicKey)
 }

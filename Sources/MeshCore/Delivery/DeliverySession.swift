@@ -15,26 +15,26 @@ import Timing
 public struct DeliverySession: Sendable {
   struct Live: Equatable, Sendable {
     enum Phase: Equatable, Sendable {
-      /// Waiting for its turn: now, or not before a time.
+      /// Waits for its turn, or until a time.
       case ready(notBefore: MonotonicTime?)
-      /// With the radio or the disk.
+      /// The disk or the radio has it.
       case sending(DeliveryRoute)
-      /// On the air until the deadline; `nil`: it runs from when the link is up.
+      /// Transmitted; waits for the acknowledgement until the deadline. `nil`: the deadline is set when the link is up.
       case sent(until: MonotonicTime?)
     }
 
     var item: DeliveryItem
     var phase: Phase
-    /// An attempt is out: its recipient is taken.
+    /// An attempt may be on the air, so the recipient cannot get another message.
     var isOpen: Bool
-    /// Attempts along the path that is known now.
+    /// Attempts along the present path.
     var directTries = 0
     var lastRoute: DeliveryRoute?
     var isCancelled = false
     var refusals = Backoff(first: DeliverySettings.refusalFirst, limit: DeliverySettings.refusalLimit)
-    /// How often in a row the radio's table was full.
+    /// Consecutive refusals because the radio's packet pool was full.
     var fullTables = Backoff(first: DeliverySettings.refusalFirst, limit: DeliverySettings.fullLimit)
-    /// What the attempt that is being made has been charged, milliseconds.
+    /// Air time reserved for the attempt in progress, in milliseconds.
     var charged: Int64 = 0
   }
 
@@ -43,10 +43,11 @@ public struct DeliverySession: Sendable {
     let codes: [AckCode]
     var isDelivered: Bool
     var until: MonotonicTime
-    /// Repeats that were heard but not reported yet; reported together, a while after the first.
+    /// Repeats that were heard but not reported; they are reported together, some time after the first.
     var heard = 0
     var tellAt: MonotonicTime?
-    /// A channel message that the radio took, until it was heard repeated: the radio keeps it in its memory while the air is busy.
+    /// A channel message that the radio accepted, until a repeat is heard: the radio holds it in memory while the air
+    /// is busy.
     var atRadio: AtRadio?
 
     struct AtRadio: Equatable {
@@ -64,20 +65,20 @@ public struct DeliverySession: Sendable {
   public internal(set) var settings: DeliverySettings
   public internal(set) var budget: AirtimeBudget
   public internal(set) var isUp = false
-  /// For times on air; `nil`: nothing can be estimated, and nothing is charged but its number.
+  /// Needed for times on air; `nil`: they cannot be estimated, and only the number of messages counts.
   public var radio: RadioParameters?
   var live: [Int64: Live] = [:]
   var ended: [Ended] = []
-  /// Path bytes to each node that there are messages for; no entry: it has to be flooded.
+  /// Path bytes to each recipient; without an entry, messages are flooded.
   var paths: [PublicKey: Int] = [:]
-  /// The attempts that the radio remembers, oldest first.
+  /// Attempts whose codes the radio remembers, oldest first.
   var ring: [(id: Int64, attempt: UInt8)] = []
   var discoveries: [PublicKey: MonotonicTime] = [:]
   private var served: [String: UInt64] = [:]
   private var turn: UInt64 = 0
-  /// Which message is with the disk or the radio. It may have ended already: its acknowledgement can be fast.
+  /// The message that the disk or the radio has. It may have ended already, by a fast acknowledgement.
   var inHand: Int64?
-  /// When the budget lets the next one pass.
+  /// When the budget has room for the next message.
   private var budgetWait: MonotonicTime?
   var random: SeededRandom
 
@@ -92,8 +93,8 @@ public struct DeliverySession: Sendable {
   public var pending: Int { live.values.count { !$0.isOpen } }
   public var inFlight: Int { live.values.count { $0.isOpen && $0.item.channel == nil } }
   public func isLive(_ id: Int64) -> Bool { live[id] != nil }
-  /// The radio's table was full so many times in a row, and when the message is tried again, if it is. `nil`: the radio took it, or was
-  /// not asked.
+  /// How often in a row the radio's packet pool was full for this message, and the time of the next attempt, if there
+  /// is one. `nil`: the radio has accepted it, or was not asked.
   public func refusals(of id: Int64) -> (count: Int, next: MonotonicTime?)? {
     guard let message = live[id], message.fullTables.failures > 0 else { return nil }
     guard case .ready(let next?) = message.phase, next < message.item.expires else {
@@ -101,12 +102,12 @@ public struct DeliverySession: Sendable {
     }
     return (message.fullTables.failures, next)
   }
-  /// An attempt of it is out or being made, or it is between two of them.
+  /// Whether an attempt is on the air or in progress, or the message is between two attempts.
   public func isUnderWay(_ id: Int64) -> Bool { live[id]?.isOpen ?? false }
   /// A message is waiting because the hourly air time is used up.
   public var waitsForBudget: Bool { budgetWait != nil }
 
-  /// When `timedOut` wants to be called.
+  /// When to call `timedOut`.
   public var deadline: MonotonicTime? {
     var next = budgetWait ?? .never
     for message in live.values {
@@ -123,12 +124,12 @@ public struct DeliverySession: Sendable {
 
   // MARK: Events
 
-  /// A message is on disk and wants to go.
+  /// Adds a message that is on disk.
   public mutating func add(_ item: DeliveryItem, path: Int?, now: MonotonicTime) -> [DeliveryAction] {
     guard live[item.id] == nil else { return [] }
     var message = Live(item: item, phase: .ready(notBefore: item.notBefore), isOpen: false)
     if item.progress == .interrupted {
-      // Its acknowledgement may still come; a channel message is repeated as the same packet.
+      // The acknowledgement may still come. A channel message is repeated as the same packet instead.
       message.isOpen = item.channel == nil
       if message.isOpen { message.phase = .sent(until: isUp ? now + DeliverySettings.unknownTimeout : nil) }
     }
@@ -138,16 +139,16 @@ public struct DeliverySession: Sendable {
     return sendNext(now)
   }
 
-  /// The radio is there and synced. `radioStarted`: the latest moment at which it may have; `nil`: nobody knows.
+  /// The radio is connected and synced. `radioStarted`: the latest moment at which it may have started; `nil`: unknown.
   ///
-  /// A channel message that it took a moment before it was started anew was perhaps not on the air: it goes once more, as the same packet, which the mesh
-  /// drops where it knows it; so often at most as a direct message would.
+  /// A channel message that the radio accepted shortly before a restart may not have been transmitted. It is sent again
+  /// as the same packet, which nodes that have it drop, at most as often as a direct message.
   public mutating func linkUp(now: MonotonicTime, radioStarted: MonotonicTime? = nil) -> [DeliveryAction] {
     isUp = true
     var actions: [DeliveryAction] = []
     for place in ended.indices.reversed() {
       guard let copy = ended[place].atRadio, radioStarted.map({ $0 > copy.at }) ?? true else { continue }
-      // Where it is not known it may be the link alone, again and again.
+      // If the start is unknown, only the link may have failed, and that again and again.
       let most = radioStarted == nil ? 2 : settings.maxAttempts
       guard copy.item.tries < most, copy.item.expires > now, live[copy.item.id] == nil else { continue }
       ended.remove(at: place)
@@ -157,7 +158,7 @@ public struct DeliverySession: Sendable {
     for (id, message) in live {
       switch message.phase {
       case .sent(nil): live[id]?.phase = .sent(until: now + DeliverySettings.unknownTimeout)
-      // The radio may have been started anew, with an empty table.
+      // The radio may have restarted, with an empty packet pool.
       case .ready where message.fullTables.failures > 0: live[id]?.phase = .ready(notBefore: nil)
       default: break
       }
@@ -167,8 +168,8 @@ public struct DeliverySession: Sendable {
 
   public mutating func linkDown() { isUp = false }
 
-  /// Another radio is attached: what waits is not for it, and its acknowledgements are for none of these. The hour's air time counts on: the air
-  /// is the same.
+  /// Another radio is attached: waiting messages are not for it, and its acknowledgements belong to none of them. The
+  /// air time of the last hour still counts, because the air is the same.
   public mutating func forgetMessages() {
     (isUp, inHand, budgetWait) = (false, nil, nil)
     (live, paths, discoveries) = ([:], [:], [:])
@@ -187,7 +188,7 @@ public struct DeliverySession: Sendable {
     discoveries[key] != nil || live.values.contains { $0.item.destination == .node(key) }
   }
 
-  /// Cancels a message: no further attempts. A transmission in progress is not aborted.
+  /// Cancels a message: there are no further attempts. An attempt in progress is not aborted.
   public mutating func cancel(_ id: Int64, now: MonotonicTime) -> [DeliveryAction] {
     guard let message = live[id] else { return [] }
     if case .sending = message.phase {
@@ -226,7 +227,7 @@ public struct DeliverySession: Sendable {
       live[id]?.phase = .ready(notBefore: nil)
       return [.waiting(id: id)]
     case .sent:
-      // A transmitted attempt may still be acknowledged, unless the radio cannot receive that.
+      // An attempt that was transmitted may still be acknowledged, unless the link is down.
       return !isUp && message.item.expires <= now ? fail(id, .expired, now) : []
     case .ready(let time):
       if message.item.expires <= now { return fail(id, message.fullTables.failures > 0 ? .tableFull : .expired, now) }
@@ -235,13 +236,13 @@ public struct DeliverySession: Sendable {
     }
   }
 
-  /// Why there is no further attempt; `nil` if there is one.
+  /// Why the message ends without a further attempt; `nil`: there is a further attempt.
   private func ending(_ message: Live, _ now: MonotonicTime) -> DeliveryFailure? {
     if message.item.expires <= now { return .expired }
     return route(of: message) == nil ? .noAcknowledgement : nil
   }
 
-  /// How the next attempt goes; `nil`: there is none.
+  /// The route of the next attempt; `nil`: there is none.
   func route(of message: Live) -> DeliveryRoute? {
     guard case .node(let key) = message.item.destination else { return .flood }
     guard message.item.tries < settings.maxAttempts, message.item.attempt < DeliverySettings.lastAttempt else {
@@ -258,7 +259,7 @@ public struct DeliverySession: Sendable {
   ) -> [DeliveryAction] {
     guard let message = live.removeValue(forKey: id) else { return [] }
     if message.item.channel != nil, message.item.tries > 0 {
-      // The radio took it before: who reads that it failed would send it again.
+      // The radio has accepted it before: if the message were reported as failed, its sender would send it again.
       remember(Ended(id: id, codes: [], isDelivered: true, until: now + DeliverySettings.grace), now)
       return [.sent(id: id, code: nil, tries: message.item.tries, floods: message.item.floods)]
     }
@@ -270,7 +271,7 @@ public struct DeliverySession: Sendable {
     return [.failed(id: id, failure, unspent: unspent)]
   }
 
-  /// Beyond the limit the oldest is dropped: its repeats are no longer counted.
+  /// Beyond the limit the oldest is forgotten, and its repeats are no longer counted.
   mutating func remember(_ message: Ended, _ now: MonotonicTime) {
     if ended.count >= DeliverySettings.maxEnded { ended.removeFirst() }
     ended.append(message)
@@ -286,7 +287,7 @@ public struct DeliverySession: Sendable {
 
   // MARK: Whose turn it is
 
-  /// At most one is with the radio at a time.
+  /// Hands over the next message; the radio has at most one at a time.
   mutating func sendNext(_ now: MonotonicTime) -> [DeliveryAction] {
     budgetWait = nil
     guard isUp, inHand == nil else { return [] }
@@ -296,7 +297,7 @@ public struct DeliverySession: Sendable {
       switch budget.fits(cost(message), channel: message.item.channel, message.item.priority, now: now) {
       case .some(let time) where time <= now: best = message
       case .some(let time): budgetWait = min(budgetWait ?? time, time)
-      case nil: break  // It does not fit at all: it expires.
+      case nil: break  // it never fits, so it expires
       }
     }
     guard let best else { return [] }
@@ -314,7 +315,7 @@ public struct DeliverySession: Sendable {
     return !live.values.contains { $0.isOpen && $0.item.destination == .node(key) }
   }
 
-  /// Whether another attempt would displace an ack code that is still needed from the radio's memory.
+  /// Whether the radio can take another attempt without forgetting an ack code that is still needed.
   private var radioHasRoom: Bool {
     guard ring.count >= DeliverySettings.radioMemory, let oldest = ring.first, let message = live[oldest.id] else {
       return true
@@ -323,7 +324,7 @@ public struct DeliverySession: Sendable {
     return message.item.attempt != oldest.attempt &+ 1
   }
 
-  /// By priority, then the least recently served origin, then order of arrival.
+  /// By priority, then by the least recently served source, then by order of arrival.
   private func goesBefore(_ one: Live, _ other: Live) -> Bool {
     if one.item.priority != other.item.priority { return one.item.priority < other.item.priority }
     let (mine, theirs) = (served[one.item.origin] ?? 0, served[other.item.origin] ?? 0)
@@ -331,7 +332,7 @@ public struct DeliverySession: Sendable {
     return one.item.id < other.item.id
   }
 
-  /// Milliseconds on the air of the next attempt.
+  /// The air time of the next attempt in milliseconds.
   func cost(_ message: Live) -> Int64 {
     guard let radio else { return 0 }
     let length =
@@ -356,7 +357,7 @@ public struct DeliverySession: Sendable {
     live[id]?.charged = airtime
     live[id]?.isOpen = true
     let attempt = message.item.attempt
-    // A channel message repeated is the same packet: it has one attempt.
+    // A repeated channel message is the same packet, so it has a single attempt number.
     if message.item.channel == nil { live[id]?.item.attempt += 1 }
     return [.transmit(id: id, attempt: attempt, route: route, airtime: airtime)]
   }

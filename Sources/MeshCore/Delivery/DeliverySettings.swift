@@ -1,29 +1,28 @@
 // SPDX-License-Identifier: MIT
 
-/// How messages are sent. The defaults are those that the field's apps have agreed on
-/// (docs/protocol/app-conventions.md § 9).
+/// How messages are sent. The defaults are those of MeshCore's apps (docs/protocol/app-conventions.md § 9).
 public struct DeliverySettings: Equatable, Sendable {
-  /// The radio remembers so many expected acknowledgements, in a ring (docs/protocol/companion.md § 9.4).
+  /// The number of expected acknowledgements that the radio remembers, in a ring (docs/protocol/companion.md § 9.4).
   public static let radioMemory = 8
 
   /// Maximum transmissions of a direct message.
   public var maxAttempts = 4
-  /// So many go along the known path; then the path is reset and the rest is flooded.
+  /// After this many attempts along the path, it is reset and further attempts are flooded.
   public var floodAfter = 2
   public var maxFloods = 2
   /// The radio's suggested time-out is multiplied by this.
   public var timeoutFactor = 1.2
-  /// Messages that wait for their acknowledgement at once, 1 to `radioMemory`.
+  /// Messages that may wait for an acknowledgement at the same time, 1 to `radioMemory`.
   public var maxInFlight = radioMemory
-  /// Ask for a path when a flood arrived and brought none back.
+  /// Whether to ask for a path when a flood was acknowledged without bringing one.
   public var discoversPaths = true
   public var budget = AirtimeBudget.Limits()
 
   public init() {}
 
-  /// Timeout of an attempt in seconds if the radio's suggestion was lost with its reply.
+  /// The time-out of an attempt if the radio's suggestion was lost with its reply.
   static let unknownTimeout: Duration = .seconds(15)
-  /// Acknowledgements and repeats are counted for so long after a message has ended.
+  /// How long acknowledgements and repeats are counted after a message has ended.
   public static let grace: Duration = .seconds(60)
   /// Delay after the first repeat until repeats are reported together.
   static let heardDelay: Duration = .seconds(5)
@@ -31,29 +30,29 @@ public struct DeliverySettings: Equatable, Sendable {
   static let lateGrace: Duration = .seconds(600)
   /// Ended messages whose codes are remembered.
   static let maxEnded = 64
-  /// After a flood arrived, the answer's path gets so long before one is asked for.
+  /// How long to wait for the answer's path after an acknowledged flood before asking for one.
   static let discoveryDelay: Duration = .seconds(10)
-  /// The firmware's packet pool is full, or the disk does not take the state: wait this long, growing.
+  /// The first pause when the radio's packet pool is full, or the disk does not take the state; it grows.
   static let refusalFirst: Duration = .seconds(1)
   static let refusalLimit: Duration = .seconds(60)
-  /// A pool that is still full after many tries: each costs two commits.
+  /// The longest pause while the pool stays full: each attempt costs two commits.
   static let fullLimit: Duration = .seconds(600)
-  /// Attempt numbers are one byte; a message never gets close to that limit.
+  /// Attempt numbers are one byte; no message comes close to that limit.
   static let lastAttempt: UInt8 = 250
 }
 
 /// Priority of a message. A lower value goes first, and may use more of the budget.
 public enum DeliveryPriority: UInt8, Comparable, Sendable, CaseIterable {
-  /// A person waits.
+  /// A person is waiting.
   case interactive = 0
   /// From an upstream.
   case relayed = 1
-  /// Polls and the like.
+  /// Polls and other background work.
   case bulk = 2
 
   public static func < (left: Self, right: Self) -> Bool { left.rawValue < right.rawValue }
 
-  /// How much of the budget it may use, in per cent: the rest is kept for those before it.
+  /// The share of the budget that this priority may use, in per cent: the rest is reserved for higher priorities.
   public var share: Int64 {
     switch self {
     case .interactive: 100

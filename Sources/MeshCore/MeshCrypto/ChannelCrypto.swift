@@ -3,11 +3,11 @@
 import Companion
 
 extension ChannelSecret {
-  /// The well-known key of the channel `Public`.
+  /// The well-known secret of the channel `Public`.
   public static let publicChannel: ChannelSecret =
     ChannelSecret(bytes: Hex.bytes("8b3387e9c5cdea6ac9e5edbaa115cd72") ?? []) ?? .zero
 
-  /// The secret of a hashtag channel, and the key of a region: of the name **with** its `#`, byte by byte.
+  /// The secret of a hashtag channel, and the key of a region, derived from the name **with** its `#`, byte by byte.
   public static func hashtag(_ name: String) -> ChannelSecret {
     ChannelSecret(bytes: Array(Digest.sha256(Array(name.utf8)).prefix(16))) ?? .zero
   }
@@ -15,10 +15,11 @@ extension ChannelSecret {
   /// The byte that identifies the channel on the air. Collisions are common.
   public var channelHash: UInt8 { Digest.sha256(bytes).first ?? 0 }
 
-  /// Identifies the channel in logs and the journal instead of the secret: the first 8 bytes of its SHA-256, in hex.
+  /// Identifies the channel in logs and the journal without revealing the secret: the first 8 bytes of its SHA-256, in
+  /// hex.
   public var digest: String { Hex.string(Digest.sha256(bytes).prefix(8)) }
 
-  /// 32 bytes, as the MAC wants it.
+  /// 32 bytes, the key of the MAC.
   fileprivate var padded: [UInt8] { bytes + [UInt8](repeating: 0, count: 16) }
 }
 
@@ -49,7 +50,7 @@ public struct GroupData: Equatable, Sendable {
 }
 
 extension GroupEnvelope {
-  /// The plain text, if `secret` is the channel's: the MAC decides (a false match is 1 in 65,536).
+  /// The plain text if `secret` is the channel's, which the MAC shows (a false match is 1 in 65,536).
   public func openText(with secret: ChannelSecret) -> GroupText? {
     guard secret.channelHash == channelHash,
       let plain = SealedBox.open(mac: mac, cipher: cipher, secret: secret.padded)

@@ -4,7 +4,7 @@ import COpenSSL
 
 /// The hashes and ciphers of the mesh, on libcrypto. Source: docs/protocol/companion.md § 13.2.
 public enum Digest {
-  /// Looked up once: libcrypto would look it up by name for each digest. `nonisolated(unsafe)`: it never changes.
+  /// Fetched once: otherwise libcrypto searches by name for each digest. `nonisolated(unsafe)`: it never changes.
   private nonisolated(unsafe) static let sha256Method = EVP_MD_fetch(nil, "SHA256", nil)
 
   /// SHA-256: 32 bytes.
@@ -42,10 +42,10 @@ enum BlockCipher {
   }
 }
 
-/// Encrypt-then-MAC of the mesh: AES-128-ECB under the first 16 bytes of a secret, the first 2 bytes of
-/// HMAC-SHA-256 under all of it.
+/// The mesh's encrypt-then-MAC: AES-128-ECB with the first 16 bytes of a secret, and the first 2 bytes of HMAC-SHA-256
+/// with all of it.
 public enum SealedBox {
-  /// The plain text is zero-padded to blocks; a secret shorter than 16 bytes gives `nil`.
+  /// The plain text is zero-padded to blocks. `nil` if the secret is shorter than 16 bytes.
   public static func seal(_ plain: [UInt8], secret: [UInt8]) -> (mac: [UInt8], cipher: [UInt8])? {
     let padding = (16 - plain.count % 16) % 16
     let padded = plain + [UInt8](repeating: 0, count: padding)

@@ -3,10 +3,10 @@
 import Companion
 
 extension AckCode {
-  /// The acknowledgement that the recipient of a direct message will send: known before sending.
+  /// The acknowledgement code that the recipient of a direct message will send; it is known before sending.
   ///
-  /// First 4 bytes of SHA-256(time u32 LE ‖ attempt & 3 ‖ text ‖ **sender's** key). Attempt 4 has attempt 0's code
-  /// again. Source: docs/protocol/companion.md § 9.4; firmware `BaseChatMesh::composeMsgPacket`.
+  /// The first 4 bytes of SHA-256(time u32 LE ‖ attempt & 3 ‖ text ‖ **sender's** key). Attempt 4 has the same code as
+  /// attempt 0. Source: docs/protocol/companion.md § 9.4; firmware `BaseChatMesh::composeMsgPacket`.
   public static func expected(time: UInt32, attempt: UInt8, text: Text, sender: PublicKey) -> AckCode {
     var writer = FrameWriter()
     writer.u32(time)
@@ -17,16 +17,16 @@ extension AckCode {
   }
 }
 
-/// Digests of texts by which apps name messages.
+/// Digests of texts by which apps identify messages.
 public enum TextDigest {
-  /// First 4 bytes of SHA-256(text) in upper-case hex: the end of a duplicate's key. Source:
+  /// The first 4 bytes of SHA-256(text) in upper-case hex, the last part of an app's duplicate key. Source:
   /// docs/protocol/app-conventions.md § 8.
   public static func duplicateKey(_ text: Text) -> String {
     Hex.string(Digest.sha256(text.bytes).prefix(4)).uppercased()
   }
 
-  /// The 8 characters by which a MeshCore One reaction names its target. Source:
-  /// docs/protocol/app-conventions.md § 2.1.
+  /// The 8 characters by which a MeshCore One reaction identifies its target. Source: docs/protocol/app-conventions.md
+  /// § 2.1.
   public static func reactionHash(_ text: Text, senderTime: UInt32) -> String {
     var writer = FrameWriter()
     writer.raw(text.bytes)
@@ -39,8 +39,8 @@ public enum TextDigest {
     return String(decoding: characters, as: UTF8.self)
   }
 
-  /// The 4 hex digits by which a meshcore-open reaction names its target; `sender` only in channels.
-  /// The Dart VM's string hash over UTF-16 units. Source: docs/protocol/app-conventions.md § 2.2.
+  /// The 4 hex digits by which a meshcore-open reaction identifies its target; `sender` only in channels. It is the
+  /// Dart VM's string hash over UTF-16 units. Source: docs/protocol/app-conventions.md § 2.2.
   public static func openReactionHash(_ text: String, senderTime: UInt32, sender: String?) -> String {
     let units = Array(String(senderTime).utf16) + Array((sender ?? "").utf16) + Array(text.utf16.prefix(5))
     let hash = UInt16(truncatingIfNeeded: dartHash(units))

@@ -5,17 +5,18 @@ import Companion
 /// The scope of a flooded packet: one region, or none. Source: docs/protocol/app-conventions.md § 6; firmware
 /// `RegionMap.cpp`.
 public enum Region: Hashable, Sendable {
-  /// A public region, by its name without `#`: its key follows from that.
+  /// A public region, by its name without `#`. The key is derived from the name.
   case named(String)
-  /// Into none: repeaters may refuse such floods, or pass them on for few hops.
+  /// No region: repeaters may refuse such floods, or pass them on for only a few hops.
   case unscoped
 
   /// `unscoped` in links and commands.
   public static let unscopedMark = "*"
-  /// A radio keeps names of at most so many bytes (docs/protocol/companion.md § 10).
+  /// The longest name that radios keep, in bytes (docs/protocol/companion.md § 10).
   static let longestName = 30
 
-  /// `ottawa`, `#ottawa` or `*`. `nil`: no public region is called so; one that begins with `$` is private, with a key of its own.
+  /// Parses `ottawa`, `#ottawa` or `*`. `nil`: not the name of a public region. A name that begins with `$` is private,
+  /// with its own key.
   public init?(_ text: String) {
     guard text != Self.unscopedMark else {
       self = .unscoped
@@ -26,7 +27,8 @@ public enum Region: Hashable, Sendable {
     self = .named(String(decoding: name, as: UTF8.self))
   }
 
-  /// Letters and digits of any language, and `-`: as repeaters have it, but for `$` and `#`, which mean something in front.
+  /// Letters and digits of any language, and `-`. Repeaters also allow `$` and `#`, which have a meaning at the start
+  /// of a name.
   private static func isAllowed(_ byte: UInt8) -> Bool {
     switch byte {
     case UInt8(ascii: "-"), UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
@@ -36,7 +38,7 @@ public enum Region: Hashable, Sendable {
     }
   }
 
-  /// As it is kept and shown: the name, or `*`.
+  /// The stored and displayed form: the name, or `*`.
   public var text: String {
     switch self {
     case .named(let name): name
@@ -44,7 +46,7 @@ public enum Region: Hashable, Sendable {
     }
   }
 
-  /// First 16 bytes of SHA-256 of the name **with** `#`; `nil` for `unscoped`.
+  /// The first 16 bytes of SHA-256 of the name **with** `#`; `nil` for `unscoped`.
   public var key: ChannelSecret? {
     switch self {
     case .named(let name): .hashtag("#" + name)
@@ -52,6 +54,6 @@ public enum Region: Hashable, Sendable {
     }
   }
 
-  /// The command that sets the scope of the radio's next floods.
+  /// The parameter of the command that sets the scope of the radio's following floods.
   public var scopeOverride: FloodScopeOverride { key.map { .key($0) } ?? .unscoped }
 }

@@ -3,9 +3,10 @@
 import COpenSSL
 import Companion
 
-/// Ed25519 signatures under a node's identity.
+/// Verifies Ed25519 signatures of nodes.
 public enum Signature {
-  /// Whether `signature` (64 bytes) is that of `key` over `message`. False for malformed keys and signatures.
+  /// Whether `signature` (64 bytes) over `message` was made with the private key of `key`. False for malformed keys and
+  /// signatures.
   public static func verify(_ signature: [UInt8], of message: [UInt8], by key: PublicKey) -> Bool {
     guard signature.count == 64 else { return false }
     guard let publicKey = EVP_PKEY_new_raw_public_key(EVP_PKEY_ED25519, nil, key.bytes, 32) else { return false }
@@ -18,6 +19,6 @@ public enum Signature {
 }
 
 extension Advert {
-  /// Whether the advert was signed by the owner of its key. Check before showing it as genuine.
+  /// Whether the owner of the key has signed the advert. Check this before showing it as genuine.
   public var isSignatureValid: Bool { Signature.verify(signature, of: signedBytes, by: key) }
 }

@@ -4,17 +4,17 @@ import CSodium
 import Companion
 import MeshCrypto
 
-/// A node's private key in the form that radios keep and export: 64 bytes, a clamped scalar and a nonce prefix.
+/// A node's private key in the form that radios store and export: 64 bytes, a clamped scalar and a nonce prefix.
 ///
-/// It is **not** seed ‖ public key, which is what most libraries mean by 64 bytes; so signing is put together here
-/// from libsodium's scalar and curve operations. The gateway does not link this: only radios have private keys.
-/// Source: docs/protocol/companion.md § 9.12; orlp/ed25519 as the firmware uses it.
+/// It is **not** seed ‖ public key, the usual meaning of 64 bytes in libraries, so signing is built here from
+/// libsodium's scalar and curve operations. The gateway does not link this: only radios have private keys. Source:
+/// docs/protocol/companion.md § 9.12; orlp/ed25519 as the firmware uses it.
 public struct PrivateIdentity: Sendable {
   /// 64 bytes. **Secret.**
   public let expanded: [UInt8]
   public let publicKey: PublicKey
 
-  /// `nil` unless there are 64 bytes that make a public key that radios accept (not beginning with 0x00 or 0xFF).
+  /// `nil` unless there are 64 bytes whose public key radios accept (it must not begin with 0x00 or 0xFF).
   public init?(expanded: [UInt8]) {
     guard sodium_init() >= 0, expanded.count == 64 else { return nil }
     var point = [UInt8](repeating: 0, count: 32)
@@ -25,7 +25,7 @@ public struct PrivateIdentity: Sendable {
     publicKey = key
   }
 
-  /// The identity of a 32-byte seed; the next seed that gives an acceptable key is taken if this one does not.
+  /// The identity of a 32-byte seed. If its key is not acceptable, the next seed with an acceptable key is used.
   public init(seed: [UInt8]) {
     var seed = Array(seed.prefix(32)) + [UInt8](repeating: 0, count: max(0, 32 - seed.count))
     while true {
@@ -40,7 +40,7 @@ public struct PrivateIdentity: Sendable {
     }
   }
 
-  /// Ed25519 over the message: 64 bytes.
+  /// The Ed25519 signature of the message: 64 bytes.
   public func sign(_ message: [UInt8]) -> [UInt8] {
     let nonce = Self.reduce(Self.sha512([Array(expanded.suffix(32)), message]))
     var point = [UInt8](repeating: 0, count: 32)
@@ -55,7 +55,7 @@ public struct PrivateIdentity: Sendable {
     return point + sum
   }
 
-  /// The secret shared with another node: X25519 of both keys moved to Curve25519. `nil` for a bad key.
+  /// The shared secret with another node: X25519 of both keys, converted to Curve25519. `nil` for an invalid key.
   public func sharedSecret(with other: PublicKey) -> [UInt8]? {
     var montgomery = [UInt8](repeating: 0, count: 32)
     guard crypto_sign_ed25519_pk_to_curve25519(&montgomery, other.bytes) == 0 else { return nil }

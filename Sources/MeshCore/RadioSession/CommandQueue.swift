@@ -2,10 +2,10 @@
 
 import Companion
 
-/// The kind of client: operators at the gateway first; then the sync and clients of other programs, in order.
+/// The sender of a command. Operators come first; then the sync and other programs, in order of arrival.
 public enum CommandPriority: Sendable {
   case interactive, sync
-  /// Another program that shares the radio. It has no precedence, and need not wait for a contact list to end.
+  /// Another program that shares the radio. It has no precedence, but need not wait for the end of a contact list.
   case client
 
   var isFirst: Bool { self == .interactive }
@@ -20,20 +20,20 @@ struct CommandQueue {
     let priority: CommandPriority
     /// The frame as written by a client; `nil`: the command's own.
     var frame: [UInt8]?
-    /// It goes only if the one before it in its sequence succeeds.
+    /// The entry is sent only if the previous one of its group succeeds.
     var needsSuccess = false
-    /// A scope is set for it in its sequence.
+    /// The group sets a scope for this entry.
     var followsScope = false
-    /// The session's own: no answer is passed on.
+    /// A command of the session itself: its outcome is not passed on.
     var isOwn = false
   }
 
   /// Maximum waiting commands. Further ones are refused, and can be retried later.
   static let bound = 64
 
-  /// Each with what must follow it directly.
+  /// Groups of commands that are sent without others in between.
   private var waiting: [[Entry]] = []
-  /// The next command of a sequence in progress.
+  /// The remaining commands of the group in progress.
   private var begun: [Entry] = []
 
   var isFull: Bool { count >= Self.bound }
@@ -41,7 +41,7 @@ struct CommandQueue {
 
   mutating func add(_ group: [Entry]) { if !group.isEmpty { waiting.append(group) } }
 
-  /// The next that `mayGo` lets pass.
+  /// Removes and returns the next command that `mayGo` accepts.
   mutating func take(where mayGo: (Entry) -> Bool) -> Entry? {
     if let next = begun.first { return mayGo(next) ? begun.removeFirst() : nil }
     for isFirst in [true, false] {
@@ -55,7 +55,7 @@ struct CommandQueue {
     return nil
   }
 
-  /// Puts the way back to the default scope before a command that was taken, and returns that.
+  /// Puts `entry` back, and returns a command that restores the default scope before it.
   mutating func precede(_ entry: Entry) -> Entry {
     var entry = entry
     entry.needsSuccess = true
@@ -63,7 +63,7 @@ struct CommandQueue {
     return Entry(id: 0, command: .setFloodScopeKey(.useDefault), priority: entry.priority, isOwn: true)
   }
 
-  /// Takes what does not go any more, because the last one taken has failed.
+  /// Removes and returns the commands that are not sent, because the previous one has failed.
   mutating func removeDependents() -> [Entry] {
     let dependents = begun.prefix(while: \.needsSuccess)
     begun.removeFirst(dependents.count)

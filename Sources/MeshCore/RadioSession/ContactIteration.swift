@@ -2,13 +2,13 @@
 
 import Timing
 
-/// A contact list on its way: START, records one by one, END. Source: docs/protocol/companion.md § 9.1.
+/// A contact list in progress: START, records, END. Source: docs/protocol/companion.md § 9.1.
 struct ContactIteration: Equatable {
-  /// No record for so long means that the list is broken.
+  /// After this time without a record, the list counts as broken.
   static let silence: Duration = .seconds(5)
 
   let id: UInt64
-  /// The count in START: of the whole table, regardless of the request.
+  /// The count in START: the size of the whole table, regardless of the request.
   let total: UInt32
   private(set) var received: UInt32 = 0
   private(set) var deadline: MonotonicTime

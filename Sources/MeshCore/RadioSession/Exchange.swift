@@ -2,13 +2,13 @@
 
 import Companion
 
-/// Which reply answers a command. Replies have no id, so only their kind decides (docs/protocol/companion.md § 2.2).
+/// Matches replies with commands. Replies have no id, so only their kind decides (docs/protocol/companion.md § 2.2).
 enum Expectation {
   /// The meaning of a frame for the command in flight.
   enum Match: Equatable {
     /// The frame is its answer.
     case completes
-    /// The answer has begun; more of it follows (the contact list).
+    /// The answer has begun, and more of it follows (the contact list).
     case begins
     /// A late or foreign reply, or unsolicited content.
     case unrelated
@@ -30,7 +30,7 @@ enum Expectation {
     }
   }
 
-  /// Own telemetry is the one command that a push answers.
+  /// The radio's own telemetry is the only command that a push answers.
   static func match(_ command: Command, _ push: Push) -> Match {
     if case .sendTelemetryRequest(nil) = command, case .telemetryResponse = push { return .completes }
     return .unrelated

@@ -2,18 +2,18 @@
 
 import Companion
 
-/// Whether the radio floods in its default scope, as far as its answers tell: it keeps what was set last until it boots, whoever set it
-/// (docs/protocol/companion.md § 9.7).
+/// Tracks from the radio's answers whether it floods in its default scope. The radio keeps the last scope until it
+/// boots, whichever client has set it (docs/protocol/companion.md § 9.7).
 struct FloodScopeWatch {
-  /// SET_FLOOD_SCOPE_KEY came with this version (docs/protocol/companion.md § 11).
+  /// SET_FLOOD_SCOPE_KEY exists from this protocol version on (docs/protocol/companion.md § 11).
   private static let firstVersion: UInt8 = 8
 
-  /// What goes out now goes where the radio's default says.
+  /// Whether the radio floods in its default scope now.
   private(set) var isDefault = false
-  /// It did not go back to its default when it was told to.
+  /// Whether the radio has failed to return to its default scope.
   private(set) var isStuck = false
   private var key: PublicKey?
-  /// It has taken another scope before, so that it knows what they are.
+  /// Whether this radio has accepted another scope before, so that its firmware knows scopes.
   private var knowsScopes = false
   private var wasDefault = false
 
@@ -24,7 +24,7 @@ struct FloodScopeWatch {
     if (radio.device?.protocolVersion ?? 0) < Self.firstVersion { isDefault = true }
   }
 
-  /// Until the radio has answered it may be in the one or the other.
+  /// Until the radio has answered, either scope may be in force.
   mutating func sent(_ command: Command) {
     guard case .setFloodScopeKey = command else { return }
     (wasDefault, isDefault) = (isDefault, false)
@@ -38,7 +38,7 @@ struct FloodScopeWatch {
       if !isBack { knowsScopes = true }
       (isDefault, isStuck) = (isBack, false)
     case .failed(.refused(let error)):
-      // Firmware that does not know the command, and has never taken another scope, has none but the default.
+      // If the firmware does not know the command and has never accepted a scope, the default is the only scope it has.
       isDefault = wasDefault || isBack && !knowsScopes && error == .unsupported
       if isBack { isStuck = !isDefault }
     default: if isBack { isStuck = true }
@@ -47,8 +47,8 @@ struct FloodScopeWatch {
 }
 
 extension Command {
-  /// It is flooded in the scope that was set last, or may be: to a contact the radio sends by the path of its own table, which may have
-  /// changed since it was read. Not what says its path itself, nor our own advert, which never goes in that scope.
+  /// Whether the command is, or may be, flooded in the scope that was set last: the path in the radio's own table may
+  /// have changed since it was read. Commands with an explicit path, and our own advert, never use that scope.
   public var goesInScope: Bool {
     switch self {
     case .sendChannelData(let datagram): datagram.path == nil

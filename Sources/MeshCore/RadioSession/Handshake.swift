@@ -6,7 +6,7 @@ import Timing
 /// The radio's identity: the result of the handshake.
 public struct RadioIdentity: Equatable, Sendable {
   public var info: SelfInfo
-  /// `nil` when the radio did not know DEVICE_QUERY (before 1.2).
+  /// `nil` if the radio does not know DEVICE_QUERY (before 1.2).
   public var device: DeviceInfo?
 }
 
@@ -24,7 +24,7 @@ struct Handshake: Equatable {
 
   enum Remedy: Equatable { case otherLineSettings, flushTornCommand, giveUp }
 
-  /// Silence after which the next remedy is tried.
+  /// The silence after which the next remedy is tried.
   static let patience: Duration = .seconds(2)
 
   var step: Step = .querying

@@ -6,46 +6,47 @@ import Timing
 /// The companion protocol's state machine: handshake, one command at a time, replies matched by kind, pushes at any
 /// moment, contact lists, time-outs.
 ///
-/// Pure: events in, actions out; time is an argument. It never traps on what a radio sends: a mistake of the radio
-/// is ignored, fails one command, or drops the link.
+/// Pure: events in, actions out; time is an argument. No input from a radio traps: an error of the radio is ignored,
+/// fails one command, or drops the link.
 ///
 ///     down ──linkUp──▶ handshaking ──ready──▶ up ──linkLost──▶ down
 ///
 /// Bounds: 64 waiting commands (more are refused), one in flight, one contact list.
 public struct RadioSession: Sendable {
-  /// The protocol version that we announce: from 3 on the radio sends messages with SNR. The official clients announce 3.
+  /// The protocol version that we announce, the same as the official clients: from 3 on the radio sends messages with
+  /// SNR.
   public static let clientVersion: UInt8 = 3
-  /// After a time-out the link falls silent, or a late OK would be taken for the next command's.
+  /// The pause after a time-out; without it, a late OK would be taken for the next command's.
   static let quietAfterTimeout: Duration = .milliseconds(100)
-  /// So many commands in a row without an answer, and the link counts as dead.
+  /// After this many unanswered commands in a row, the link is dropped.
   static let timeoutsBeforeDrop = 3
-  /// So many unreadable frames without a good one between, and the link counts as garbage.
+  /// After this many unreadable frames in a row, the link is dropped.
   static let glitchesBeforeDrop = 64
 
   /// Why a command was not answered.
   public enum Failure: Error, Equatable, Sendable {
-    /// The radio refused it.
+    /// The radio has refused it.
     case refused(RadioError?)
-    /// Built without it (key export and import).
+    /// The radio was built without it (key export and import).
     case disabled
-    /// No answer in time. It may have been carried out all the same.
+    /// There was no answer in time. The command may have been carried out nevertheless.
     case timedOut
     /// The link was lost before the answer.
     case linkLost
-    /// It was not sent, because the command before it in its group was refused, or was not answered; or the radio is not in its default
-    /// flood scope, and does not go back to it.
+    /// It was not sent: the previous command of its group was refused or not answered, or the radio cannot return to
+    /// its default flood scope.
     case notSent(isRefused: Bool)
-    /// APP_START of another client ended the contact list, or it stopped half-way.
+    /// APP_START of another client has ended the contact list, or it stopped half-way.
     case listBroken(received: UInt32, total: UInt32)
   }
 
   public enum Outcome: Equatable, Sendable {
     case replied(Reply)
-    /// The radio's own telemetry, which arrives as a push.
+    /// The radio's own telemetry, the only answer that arrives as a push.
     case pushed(Push)
-    /// A contact list is complete; its records were `contact` actions.
+    /// A contact list is complete; its records were reported by `contact` actions.
     case contacts(total: UInt32, received: UInt32, lastModified: UInt32)
-    /// Sent; nothing ever answers it.
+    /// The command was sent; the radio never answers it.
     case unanswered
     case failed(Failure)
   }
@@ -58,11 +59,11 @@ public struct RadioSession: Sendable {
 
   /// Actions for the shell.
   public enum Action: Equatable, Sendable {
-    /// Write this frame, whole.
+    /// Write this whole frame.
     case send([UInt8])
     /// Write these bytes without framing: 200 zeros that complete a torn command.
     case sendRaw([UInt8])
-    /// Serial: invert DTR, once. Other links: nothing.
+    /// Serial links: invert DTR, once. Other links: nothing.
     case tryOtherLineSettings
     case ready(RadioIdentity)
     /// The contact list of command `id` begins, with the count of START.
@@ -71,18 +72,18 @@ public struct RadioSession: Sendable {
     case contact(id: UInt64, Contact)
     case completed(id: UInt64, Outcome)
     case push(Push)
-    /// A reply without a command: content that is still processed.
+    /// A reply that no command has asked for; its content is still processed.
     case unasked(Reply)
-    /// A frame that could not be read.
+    /// A frame that cannot be decoded.
     case glitch(FrameError)
     case dropLink(DropReason)
   }
 
-  /// A command, and its frame if a client wrote it, which is sent unchanged.
+  /// A command, and optionally the frame that a client wrote for it, which is sent unchanged.
   public struct Submission: Sendable {
     public let command: Command
     public let frame: [UInt8]?
-    /// It is sent only if the command before it in its group succeeds.
+    /// Whether it is sent only if the previous command of its group succeeds.
     public let needsSuccess: Bool
 
     public init(_ command: Command, frame: [UInt8]? = nil, needsSuccess: Bool = false) {
@@ -114,12 +115,13 @@ public struct RadioSession: Sendable {
   public init() {}
 
   public var isUp: Bool { if case .up = state { true } else { false } }
-  /// The radio did not go back to its default flood scope: nothing is sent that would go where the last one leads.
+  /// Whether the radio has failed to return to its default flood scope: then no command is sent that would use the last
+  /// one.
   public var isScopeStuck: Bool { isUp && scope.isStuck }
-  /// Commands waiting, the one in flight not counted.
+  /// Waiting commands, without the one in flight.
   public var waiting: Int { queue.count }
 
-  /// When `timedOut` wants to be called.
+  /// When to call `timedOut`.
   public var deadline: MonotonicTime? {
     switch state {
     case .down: nil
@@ -128,7 +130,7 @@ public struct RadioSession: Sendable {
     }
   }
 
-  /// The link is open: shake hands.
+  /// The link is open: begins the handshake.
   public mutating func linkUp(now: MonotonicTime) -> [Action] {
     let handshake = Handshake(now: now)
     state = .handshaking(handshake)
@@ -138,7 +140,7 @@ public struct RadioSession: Sendable {
     return [.send(handshake.command.encode())]
   }
 
-  /// The link is gone: everything that waits has failed.
+  /// The link is lost: all waiting commands fail.
   public mutating func linkLost() -> [Action] {
     state = .down
     quietUntil = nil
@@ -151,7 +153,7 @@ public struct RadioSession: Sendable {
     return lost.map { .completed(id: $0, .failed(.linkLost)) }
   }
 
-  /// Queue a command. `nil` for the id: the link is down or the queue is full, ask again later.
+  /// Queues a command. `nil` as id: the link is down or the queue is full; try again later.
   public mutating func submit(
     _ command: Command, _ priority: CommandPriority, now: MonotonicTime
   ) -> (id: UInt64?, actions: [Action]) {
@@ -159,7 +161,7 @@ public struct RadioSession: Sendable {
     return (ids?.first, actions)
   }
 
-  /// Queue commands that go out one directly after the other. `nil`: none of them is queued, ask again later.
+  /// Queues commands that are sent directly after each other. `nil`: none of them was queued; try again later.
   public mutating func submit(
     group: [Submission], _ priority: CommandPriority, now: MonotonicTime
   ) -> (ids: [UInt64]?, actions: [Action]) {
@@ -266,7 +268,7 @@ public struct RadioSession: Sendable {
     }
   }
 
-  /// What needed it does not go where it failed. Nobody waits for a command of the session's own.
+  /// Fails the commands that depended on a failed one. Nobody waits for a command of the session itself.
   private mutating func completed(_ entry: CommandQueue.Entry, _ outcome: Outcome) -> [Action] {
     scope.answered(entry.command, outcome)
     let told: [Action] = entry.isOwn ? [] : [.completed(id: entry.id, outcome)]
@@ -283,7 +285,7 @@ public struct RadioSession: Sendable {
     }
   }
 
-  /// The frame as part of the running contact list; `nil` when it is none.
+  /// Treats the reply as part of the running contact list; `nil`: it is not part of it.
   private mutating func iterate(_ reply: Reply, now: MonotonicTime) -> [Action]? {
     guard var running = iteration else { return nil }
     switch reply {
@@ -309,8 +311,8 @@ public struct RadioSession: Sendable {
     return [.completed(id: current.entry.id, .pushed(push))] + sendNext(now: now)
   }
 
-  /// Sends the next command if possible: one command in flight, none right after a time-out; during a contact list none of
-  /// the sync's, and only those whose replies cannot be confused with it.
+  /// Sends the next command if possible: one command in flight, none right after a time-out. During a contact list the
+  /// sync's commands wait, and only commands whose replies cannot be confused with the list are sent.
   private mutating func sendNext(now: MonotonicTime) -> [Action] {
     if let quiet = quietUntil {
       guard now >= quiet else { return [] }
@@ -320,7 +322,7 @@ public struct RadioSession: Sendable {
     while inFlight == nil, isUp {
       let listing = iteration != nil
       guard var entry = queue.take(where: { !listing || Self.mayInterleave($0) }) else { break }
-      // What is not sent in a scope of its own goes where the radio's default says, or not at all.
+      // A command without its own scope is sent in the radio's default scope, or not at all.
       if entry.command.goesInScope, !entry.followsScope, !scope.isDefault { entry = queue.precede(entry) }
       scope.sent(entry.command)
       actions.append(.send(entry.frame ?? entry.command.encode()))
@@ -340,7 +342,7 @@ public struct RadioSession: Sendable {
     }
   }
 
-  /// How long an answer may take: 5 s, more where the radio writes flash or signs in software.
+  /// The time limit for an answer: 5 s, more if the radio writes flash or signs in software.
   private static func patience(_ command: Command) -> Duration {
     switch command {
     case .signFinish: .seconds(15)

@@ -2,7 +2,7 @@
 
 // Binary requests to other nodes and their answers. Source: docs/protocol/telemetry.md § 4.
 
-/// The request after the key in SEND_BINARY_REQ (50).
+/// The request that follows the key in SEND_BINARY_REQ (50).
 public struct BinaryRequest: Equatable, Sendable {
   public var type: UInt8
   public var parameters: [UInt8]
@@ -27,11 +27,11 @@ public struct NeighbourQuery: Equatable, Sendable {
   public enum Order: UInt8, Sendable { case newest, oldest, strongest, weakest }
 
   public var version: UInt8 = 0
-  /// The maximum number, and the index of the first.
+  /// The maximum number of entries, and the index of the first.
   public var count: UInt8
   public var first: UInt16
   public var order: UInt8
-  /// Bytes of each key wanted, 1…32.
+  /// Bytes of each key in the answer, 1…32.
   public var keyBytes: UInt8
   public var salt: [UInt8]
 
@@ -62,11 +62,11 @@ public struct NeighbourQuery: Equatable, Sendable {
   }
 }
 
-/// The answer to it: repeaters heard without a hop between.
+/// The answer to a `NeighbourQuery`: repeaters heard directly.
 public struct Neighbours: Equatable, Sendable {
   public struct Entry: Equatable, Sendable {
     public var key: [UInt8]
-    /// Seconds; huge when the repeater's clock was set meanwhile.
+    /// Seconds; huge if the repeater's clock was set in between.
     public var heardAgo: UInt32
     public var snr: SNR
   }
@@ -74,7 +74,7 @@ public struct Neighbours: Equatable, Sendable {
   public var total: Int16
   public var entries: [Entry]
 
-  /// `keyBytes` as asked for. Stops at the number of entries announced: padding follows.
+  /// `keyBytes`: as in the query. Stops after the announced number of entries: padding follows.
   public init(decoding data: [UInt8], keyBytes: Int) throws(FrameError) {
     var reader = FrameReader(data)
     total = try reader.i16("total")
@@ -93,12 +93,12 @@ public struct AccessEntry: Equatable, Sendable {
   public var prefix: KeyPrefix
   public var permissions: UInt8
 
-  /// All whole entries; those of zeros are padding.
+  /// All whole entries; entries of zeros are padding.
   public static func list(decoding data: [UInt8]) -> [AccessEntry] {
     var reader = FrameReader(data)
     var entries: [AccessEntry] = []
     while reader.remaining >= 7, let prefix = try? reader.prefix(), let permissions = try? reader.u8("permissions") {
-      // `try?`: the length was looked at just now, so neither can throw.
+      // `try?`: the length was checked, so neither call can throw.
       if !(prefix.isZero && permissions == 0) { entries.append(AccessEntry(prefix: prefix, permissions: permissions)) }
     }
     return entries

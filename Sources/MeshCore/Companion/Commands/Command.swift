@@ -23,9 +23,9 @@ public enum CommandCode: UInt8, CaseIterable, Sendable {
 
 /// APP_START (1). The radio answers with SELF_INFO and ends a contact iteration left running.
 public struct AppStart: Equatable, Sendable {
-  /// Seven bytes; the firmware ignores them, `pymc_core` takes the client's version from the first.
+  /// Seven bytes; the firmware ignores them, `pymc_core` reads the client's version from the first.
   public var reserved: [UInt8]
-  /// Only logged.
+  /// The client's name, which the radio only logs.
   public var client: Text
 
   public init(client: Text, version: UInt8 = 3) {
@@ -42,7 +42,7 @@ public struct AppStart: Equatable, Sendable {
 /// SEND_TXT_MSG (2): a direct message. Answered by SENT.
 public struct OutgoingText: Equatable, Sendable {
   public var type: TextType
-  /// 0, 1, 2, …: a repetition needs a new one, and the **same** time.
+  /// 0, 1, 2, …: a retransmission needs a new number and the **same** time.
   public var attempt: UInt8
   public var time: UInt32
   public var recipient: KeyPrefix
@@ -60,7 +60,7 @@ public struct OutgoingText: Equatable, Sendable {
 /// SEND_CHANNEL_DATA (62).
 public struct OutgoingDatagram: Equatable, Sendable {
   public var slot: UInt8
-  /// `nil` floods.
+  /// `nil`: flood.
   public var path: Path?
   public var dataType: UInt16
   public var data: [UInt8]
@@ -101,7 +101,7 @@ public struct OtherParameters: Equatable, Sendable {
   }
 }
 
-/// SET_FLOOD_SCOPE_KEY (54): what floods are sent in from now on.
+/// The scope of the radio's following floods.
 public enum FloodScopeOverride: Equatable, Sendable {
   /// Mode 0 without a key: back to the default scope.
   case useDefault
@@ -117,7 +117,7 @@ public enum Command: Equatable, Sendable {
   case sendText(OutgoingText)
   /// The radio prepends its name and `": "` and cuts the sum at 160 bytes, silently. Answer: OK.
   case sendChannelText(type: TextType, slot: UInt8, time: UInt32, text: Text)
-  /// Records with lastmod greater than `since`; all without it.
+  /// Contacts whose `lastmod` is greater than `since`; all if `nil`.
   case getContacts(since: UInt32?)
   case getDeviceTime
   case setDeviceTime(UInt32)
@@ -176,11 +176,11 @@ public enum Command: Equatable, Sendable {
   case getAllowedRepeatFrequencies
   case setPathHashMode(UInt8)
   case sendChannelData(OutgoingDatagram)
-  /// `nil` clears it.
+  /// `nil`: clear it.
   case setDefaultFloodScope(FloodScope?)
   case getDefaultFloodScope
   case sendRawPacket(priority: UInt8, packet: [UInt8])
-  /// A code that this version does not know, kept as it came.
+  /// An unknown code with its payload, unchanged.
   case unknown(code: UInt8, payload: [UInt8])
 
   /// APP_START as this project sends it.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 
 extension Command {
-  /// Reads a command as the radio's side does.
+  /// Decodes a command, as the radio does.
   ///
-  /// Throws `FrameError.missing` where the frame is shorter than the shortest full form. (The firmware
-  /// takes some shorter ones and fills them with what an earlier frame left: those are errors here.)
+  /// Throws `FrameError.missing` if the frame is shorter than the shortest full form. (The firmware accepts some
+  /// shorter frames and fills them with bytes of an earlier frame; here those are errors.)
   public init(decoding frame: [UInt8]) throws(FrameError) {
     guard let first = frame.first else { throw .empty }
     var reader = FrameReader(frame, from: 1)
@@ -30,7 +30,7 @@ extension Command {
     .getAllowedRepeatFrequencies: .getAllowedRepeatFrequencies, .getDefaultFloodScope: .getDefaultFloodScope,
   ]
 
-  /// Commands that are a code and a key, and those that have nothing but a key of note.
+  /// Commands whose first field, after reserved bytes, is a key.
   private static func withKey(_ code: CommandCode, _ reader: inout FrameReader) throws(FrameError) -> Command? {
     switch code {
     case .resetPath: return .resetPath(try reader.key())

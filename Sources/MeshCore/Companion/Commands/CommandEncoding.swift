@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 extension Command {
-  /// The bare frame, always in its full form.
+  /// The frame without marker and length, always in its full form.
   public func encode() -> [UInt8] {
     if let bytes = encodeKeyed() ?? encodeSetting() ?? encodeSending() { return bytes }
     switch self {
@@ -10,7 +10,7 @@ extension Command {
     }
   }
 
-  /// The code of a command that has no fields.
+  /// The code of a command without fields.
   private var plainCode: CommandCode {
     switch self {
     case .getDeviceTime: .getDeviceTime
@@ -99,7 +99,7 @@ extension Command {
 
   private static func encode(_ other: OtherParameters) -> [UInt8] {
     let fields = [other.manualAddContacts, other.telemetryModes?.raw, other.locationPolicy, other.multiAcks]
-    // A field after one that was left out cannot be sent: the radio counts bytes.
+    // Only fields at the end can be left out, because the radio goes by the length.
     return [CommandCode.setOtherParameters.rawValue] + fields.prefix { $0 != nil }.compactMap { $0 }
   }
 

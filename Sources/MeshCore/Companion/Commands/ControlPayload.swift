@@ -2,9 +2,9 @@
 
 /// The content of CONTROL packets: node discovery, zero-hop and unencrypted. Source: docs/protocol/companion.md § 9.10.
 public enum ControlPayload: Equatable, Sendable {
-  /// `typeFilter` has bit *t* set for each node type *t* wanted; `since` may be left out.
+  /// `typeFilter`: bit *t* is set for each wanted node type *t*; `since` may be left out.
   case discoverRequest(prefixOnly: Bool, typeFilter: UInt8, tag: UInt32, since: UInt32?)
-  /// `snr`: how well they heard us. The key may be its first 8 bytes.
+  /// `snr`: of our request at the responder. The key may be only its first 8 bytes.
   case discoverResponse(type: NodeType, snr: SNR, tag: UInt32, key: [UInt8])
   case unknown([UInt8])
 

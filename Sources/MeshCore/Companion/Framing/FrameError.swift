@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 
-/// Why bytes are not the frame, packet or structure that they should be.
+/// Why bytes are not a valid frame, packet or structure.
 ///
-/// Frames that are longer than known and codes that are unknown are values, not errors.
+/// Frames that are longer than known, and unknown codes, are values and not errors.
 public enum FrameError: Error, Equatable, Sendable, CustomStringConvertible {
-  /// There is not even a code.
+  /// The frame has no bytes, not even a code.
   case empty
-  /// The bytes end before this field, or in it.
+  /// The bytes end before or within this field.
   case missing(field: String, wanted: Int, available: Int)
   /// A field has an invalid value.
   case invalid(field: String, reason: String)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-/// Reads fields off the front of a frame; never beyond its end.
+/// Reads the fields of a frame from the front; never beyond its end.
 ///
-/// Integers are little-endian as everywhere in the companion protocol; Cayenne LPP uses the `big` ones.
+/// Integers are little-endian, as everywhere in the companion protocol; Cayenne LPP uses `big`.
 public struct FrameReader: Sendable {
   private let bytes: [UInt8]
   private var position: Int
@@ -14,7 +14,7 @@ public struct FrameReader: Sendable {
     end = bytes.count
   }
 
-  /// Bytes not read yet.
+  /// The number of unread bytes.
   public var remaining: Int { end - position }
   public var isAtEnd: Bool { position >= end }
 
@@ -69,7 +69,7 @@ public struct FrameReader: Sendable {
     return Array(bytes[start..<start + count])
   }
 
-  /// Everything that is left, possibly nothing.
+  /// All unread bytes, possibly none.
   public mutating func rest() -> [UInt8] {
     defer { position = end }
     return Array(bytes[position..<end])

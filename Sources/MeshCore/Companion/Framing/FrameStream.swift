@@ -2,36 +2,36 @@
 
 import Timing
 
-/// Frames in a stream that carries nothing else, such as a TCP connection.
+/// Frames in a stream without noise, such as a TCP connection.
 ///
-/// Serial lines have noise, which `SerialDecoder` skips. TCP has none: invalid data comes from a client of another protocol,
+/// Serial lines have noise, which `SerialDecoder` skips. On TCP, invalid data comes from a client of another protocol,
 /// such as a browser, and the data after it cannot be trusted either. Therefore the first invalid byte ends the stream.
 public struct FrameStream: Sendable {
   public enum Fault: Equatable, Sendable {
-    /// A frame does not begin so.
+    /// This byte does not begin a frame.
     case noMarker(UInt8)
-    /// No frame is so long.
+    /// No frame has this length.
     case length(Int)
-    /// A frame was begun and not ended.
+    /// A frame was not completed.
     case unfinished
   }
 
-  /// Timeout of a frame from its first byte to its end, over a lossy line.
+  /// The time limit for a frame from its first byte to its end, on a lossy line.
   public static let frameTimeout: Duration = .seconds(30)
 
   private let direction: FrameDirection
   private var buffer: [UInt8] = []
   private var start = 0
   private var startedAt: MonotonicTime?
-  /// The error, after which there are no more frames.
+  /// The error; no frames follow it.
   public private(set) var fault: Fault?
 
   public init(_ direction: FrameDirection) { self.direction = direction }
 
-  /// When `timedOut` wants to be called; `nil` while nothing is half done.
+  /// When to call `timedOut`; `nil` while no frame is incomplete.
   public var deadline: MonotonicTime? { startedAt.map { $0 + Self.frameTimeout } }
 
-  /// Bytes came. Call `next` until it returns `nil`, and look at `fault` then.
+  /// Adds received bytes. Call `next` until it returns `nil`, and check `fault` then.
   public mutating func append(_ chunk: some Collection<UInt8>, now: MonotonicTime) {
     guard fault == nil else { return }
     buffer.removeFirst(start)
@@ -40,7 +40,7 @@ public struct FrameStream: Sendable {
     if startedAt == nil, !buffer.isEmpty { startedAt = now }
   }
 
-  /// The next whole frame; `nil` when more bytes are needed, or something was wrong.
+  /// The next whole frame; `nil`: more bytes are needed, or there is a `fault`.
   public mutating func next(now: MonotonicTime) -> [UInt8]? {
     guard fault == nil, start < buffer.count else { return nil }
     guard buffer[start] == direction.rawValue else { return broken(.noMarker(buffer[start])) }

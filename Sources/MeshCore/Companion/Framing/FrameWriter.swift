@@ -11,7 +11,7 @@ public struct FrameWriter: Sendable {
 
   public init() {}
 
-  /// A whole frame: its code, and what `write` puts behind it.
+  /// A whole frame: the code, and the fields that `write` appends.
   static func frame(_ code: some RawRepresentable<UInt8>, _ write: (inout FrameWriter) -> Void) -> [UInt8] {
     var writer = FrameWriter(code: code.rawValue)
     write(&writer)
@@ -34,7 +34,7 @@ public struct FrameWriter: Sendable {
 
   public mutating func i32(_ value: Int32) { u32(UInt32(bitPattern: value)) }
 
-  /// A big-endian integer: its lowest `count` bytes.
+  /// Appends the lowest `count` bytes of an integer, big-endian.
   public mutating func big(_ value: UInt64, _ count: Int) {
     for index in 0..<count { bytes.append(UInt8(truncatingIfNeeded: value >> UInt64(8 * (count - 1 - index)))) }
   }
@@ -44,10 +44,10 @@ public struct FrameWriter: Sendable {
   public mutating func prefix(_ prefix: KeyPrefix) { big(prefix.value, 6) }
   public mutating func zeros(_ count: Int) { bytes.append(contentsOf: repeatElement(0, count: max(0, count))) }
 
-  /// Text in a field of fixed size: cut to it, padded with NULs.
+  /// Appends a text in a field of fixed size: cut, or padded with NULs.
   public mutating func fixedText(_ text: Text, _ count: Int) { fixed(text.bytes, count) }
 
-  /// Bytes in a field of fixed size: cut to it, padded with zeros.
+  /// Appends bytes in a field of fixed size: cut, or padded with zeros.
   public mutating func fixed(_ more: [UInt8], _ count: Int) {
     raw(Array(more.prefix(count)))
     zeros(count - more.count)

@@ -5,52 +5,52 @@
 
 import Timing
 
-/// Which way a stream of frames goes; each way has its own marker.
+/// The direction of a stream of frames; each direction has its own marker.
 public enum FrameDirection: UInt8, Sendable {
   case toRadio = 0x3C
   case fromRadio = 0x3E
 }
 
 public enum SerialFraming {
-  /// The most that firmware 1.16 and later takes in a frame; before it was 172.
+  /// The largest frame that firmware 1.16 and later accepts; before, it was 172.
   public static let largestFrame = 176
   public static let largestFrameBefore116 = 172
-  /// Lengths over this are taken for garbage; above `largestFrame` to leave room for the future.
+  /// Greater lengths count as garbage. The limit is above `largestFrame` to leave room for later firmware.
   public static let largestAccepted = 255
 
-  /// The frame with its marker and length, to be written with **one** write.
+  /// The frame with its marker and length. Pass it to a **single** write.
   public static func wrap(_ frame: [UInt8], _ direction: FrameDirection) -> [UInt8] {
     let count = UInt16(truncatingIfNeeded: frame.count)
     return [direction.rawValue, UInt8(truncatingIfNeeded: count), UInt8(truncatingIfNeeded: count >> 8)] + frame
   }
 }
 
-/// Finds the frames in a stream of bytes that may hold boot logs, garbage and torn frames.
+/// Finds the frames in a stream of bytes that may contain boot logs, garbage and torn frames.
 ///
-/// Total: no input traps, and it buffers only one incomplete frame (at most 258 bytes) and the current chunk. A `>` that does
-/// not begin a plausible frame is skipped, and the search continues one byte after it. A frame that is not complete within
-/// `frameTimeout` is skipped in the same way.
+/// Total: no input traps, and it buffers only one incomplete frame (at most 258 bytes) and the current chunk. A marker
+/// that does not begin a plausible frame is skipped, and the search continues one byte after it. A frame that is not
+/// complete within `frameTimeout` is skipped in the same way.
 public struct SerialDecoder: Sendable {
-  /// Timeout of a frame from its marker to its end.
+  /// The time limit for a frame from its marker to its end.
   public static let frameTimeout: Duration = .seconds(1)
 
   private let direction: FrameDirection
   private var buffer: [UInt8] = []
   private var start = 0
-  /// When the frame that is not complete yet began; `nil` when there is none.
+  /// When the incomplete frame began; `nil`: there is none.
   private var startedAt: MonotonicTime?
-  /// Bytes that belonged to no frame so far: boot logs, garbage. Wraps.
+  /// Bytes that belonged to no frame so far, such as boot logs. Wraps.
   public private(set) var skippedBytes: UInt64 = 0
 
   public init(_ direction: FrameDirection) { self.direction = direction }
 
-  /// When `timedOut` wants to be called; `nil` while nothing is half done.
+  /// When to call `timedOut`; `nil` while no frame is incomplete.
   public var deadline: MonotonicTime? { startedAt.map { $0 + Self.frameTimeout } }
 
-  /// Bytes that are held: of a frame that is not complete yet.
+  /// The number of buffered bytes.
   public var pending: Int { buffer.count - start }
 
-  /// Bytes came. Call `next` until it returns `nil`.
+  /// Adds received bytes. Call `next` until it returns `nil`.
   public mutating func append(_ chunk: some Collection<UInt8>, now: MonotonicTime) {
     if start == buffer.count {
       buffer.removeAll(keepingCapacity: true)
@@ -63,7 +63,7 @@ public struct SerialDecoder: Sendable {
     if startedAt == nil { startedAt = now }
   }
 
-  /// The next whole frame; `nil` when more bytes are needed.
+  /// The next whole frame; `nil`: more bytes are needed.
   public mutating func next(now: MonotonicTime) -> [UInt8]? {
     while start < buffer.count {
       guard buffer[start] == direction.rawValue else {
@@ -84,14 +84,14 @@ public struct SerialDecoder: Sendable {
     return nil
   }
 
-  /// A frame timed out: its marker was garbage; searches again behind it.
+  /// If the incomplete frame has timed out, its marker was garbage: the search continues after it.
   public mutating func timedOut(now: MonotonicTime) {
     guard let deadline, now >= deadline, start < buffer.count else { return }
     skip(1)
     startedAt = now
   }
 
-  /// Discards partial data: the link was closed.
+  /// Discards an incomplete frame, because the link was closed.
   public mutating func reset() {
     buffer.removeAll()
     start = 0
@@ -125,8 +125,8 @@ public struct SerialDecoder: Sendable {
 
 /// Criteria for accepting a marker.
 enum FrameShape {
-  /// A first byte below 0x40 or in 0x80…0xBF from the radio (room for new codes), below 0x80 to it; and for a known
-  /// code from the radio at least the length of its shortest form.
+  /// The first byte must be below 0x40 or in 0x80…0xBF from the radio (with room for new codes), and below 0x80 to the
+  /// radio. A known code from the radio must have at least the length of its shortest form.
   static func isPlausible(code: UInt8, length: Int, _ direction: FrameDirection) -> Bool {
     switch direction {
     case .toRadio: return code < 0x80

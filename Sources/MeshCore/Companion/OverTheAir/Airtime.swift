@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-/// Time on air of a LoRa packet (Semtech SX1276 data sheet § 4.1.1.6): explicit header, CRC. The preamble is that of firmware 1.16 and later, 32 symbols up
-/// to SF8 and 16 above (`preambleLengthForSF`); older firmware always has 16, and is booked for a little more than it uses.
+/// Time on air of a LoRa packet (Semtech SX1276 data sheet § 4.1.1.6), with explicit header and CRC. The preamble is
+/// that of firmware 1.16 and later: 32 symbols up to SF8 and 16 above (`preambleLengthForSF`). Older firmware always
+/// uses 16, so its air time is overestimated a little.
 public enum Airtime {
   /// Milliseconds; 0 for parameters that no LoRa radio has.
   public static func milliseconds(bytes: Int, _ radio: RadioParameters) -> Double {
@@ -23,13 +24,14 @@ public enum PacketLength {
 
   private static func blocks(_ plain: Int) -> Int { (max(0, plain) + 15) / 16 * 16 }
 
-  /// A direct message: two hashes, MAC, and in blocks of 16: time, flags, text.
+  /// A direct message: two hashes and the MAC, then time, flags and text in blocks of 16.
   public static func text(_ bytes: Int, path: Int) -> Int { headed(path: path, payload: 4 + blocks(5 + bytes)) }
 
-  /// A channel message, always flooded; `bytes` with the name in front.
+  /// A channel message, always flooded; `bytes` includes the name that the radio prepends.
   public static func channelText(_ bytes: Int) -> Int { headed(path: 0, payload: 3 + blocks(5 + bytes)) }
 
-  /// A flooded advert in a scope: transport codes, key, time, signature, and app data. One to direct neighbours is slightly shorter.
+  /// A flooded advert in a scope: transport codes, key, time, signature and app data. A zero-hop advert is slightly
+  /// shorter.
   public static func advert(name: Int, hasPosition: Bool) -> Int {
     headed(path: 0, payload: 4 + 32 + 4 + 64 + min(32, 1 + (hasPosition ? 8 : 0) + max(0, name)))
   }

@@ -23,7 +23,7 @@ public struct Packet: Equatable, Sendable {
     }
   }
 
-  /// The most bytes after the path.
+  /// The most bytes that may follow the path.
   public static let maxPayload = 184
 
   public var route: Route
@@ -31,7 +31,7 @@ public struct Packet: Equatable, Sendable {
   public var transportCodes: TransportCodes?
   /// The raw length byte; for TRACE a plain count of SNRs.
   public var pathLength: PathLength
-  /// The way travelled (flood) or still to go (direct); for TRACE an SNR × 4 per hop passed.
+  /// The path so far (flood) or the remaining path (direct); for TRACE, an SNR × 4 for each hop passed.
   public var path: [UInt8]
   public var payload: [UInt8]
 
@@ -47,8 +47,8 @@ public struct Packet: Equatable, Sendable {
     self.payload = payload
   }
 
-  /// Refuses what the firmware drops: versions other than 0, path mode 3, paths over 64 bytes or beyond the packet,
-  /// no payload or one that is too long.
+  /// Refuses packets that the firmware drops: versions other than 0, path mode 3, paths over 64 bytes or beyond the
+  /// packet, an empty or too long payload.
   public init(decoding bytes: [UInt8]) throws(FrameError) {
     var reader = FrameReader(bytes)
     let header = try reader.u8("header")
@@ -104,7 +104,7 @@ public struct PayloadType: Hashable, Sendable, RawRepresentable {
   public static let control = PayloadType(rawValue: 11)
   public static let rawCustom = PayloadType(rawValue: 15)
 
-  /// The name the firmware's documents use; the number for the reserved ones.
+  /// The name in the firmware's documents; a number for reserved types.
   public var name: String {
     let names = [
       "REQ", "RESPONSE", "TXT_MSG", "ACK", "ADVERT", "GRP_TXT", "GRP_DATA", "ANON_REQ", "PATH", "TRACE", "MULTIPART",

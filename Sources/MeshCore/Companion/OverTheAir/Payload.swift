@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-/// An encrypted payload between two nodes: one byte of each one's key, MAC, cipher text.
+/// An encrypted payload between two nodes: one byte of each key, MAC, cipher text.
 public struct Envelope: Equatable, Sendable {
   public var destination: UInt8
   public var source: UInt8
@@ -19,7 +19,7 @@ public struct Envelope: Equatable, Sendable {
 
 /// An encrypted payload on a channel.
 public struct GroupEnvelope: Equatable, Sendable {
-  /// First byte of SHA-256 of the channel's secret; collisions are common.
+  /// The first byte of SHA-256 of the channel's secret; collisions are common.
   public var channelHash: UInt8
   public var mac: [UInt8]
   public var cipher: [UInt8]
@@ -37,11 +37,11 @@ public struct GroupEnvelope: Equatable, Sendable {
 ///
 ///     key 32 | time u32 | signature 64 | app data ≤ 32: flags, position, 2 × u16 reserved, name
 public struct Advert: Equatable, Sendable {
-  /// App data beyond this is cut before the signature is checked.
+  /// Longer app data is cut before the signature is verified.
   public static let maxAppData = 32
 
   public var key: PublicKey
-  /// The node's own clock.
+  /// By the node's own clock; seconds since 1970.
   public var time: UInt32
   public var signature: [UInt8]
   /// Cut to 32 bytes.
@@ -62,7 +62,7 @@ public struct Advert: Equatable, Sendable {
     appData = Array(reader.rest().prefix(Self.maxAppData))
   }
 
-  /// The signed data: key, time, app data.
+  /// The bytes that the signature covers: key, time, app data.
   public var signedBytes: [UInt8] {
     var writer = FrameWriter()
     writer.key(key)
@@ -80,7 +80,7 @@ public struct Advert: Equatable, Sendable {
     return writer.bytes
   }
 
-  /// The app data taken apart; throws where a flag announces more than there is.
+  /// The decoded app data; throws if a flag announces more bytes than there are.
   public func content() throws(FrameError) -> AdvertContent { try AdvertContent(decoding: appData) }
 }
 
@@ -126,14 +126,14 @@ public struct AdvertContent: Equatable, Sendable {
   }
 }
 
-/// A packet's payload taken apart as far as it is not encrypted.
+/// A decoded payload, as far as it is not encrypted.
 public enum Payload: Equatable, Sendable {
   case request(Envelope), response(Envelope), text(Envelope), path(Envelope)
-  /// The ack, and what firmware with repeated acks adds.
+  /// The ack, and the bytes that firmware with repeated acks appends.
   case ack(AckCode, extra: [UInt8])
   case advert(Advert)
   case groupText(GroupEnvelope), groupData(GroupEnvelope)
-  /// Logins and requests to strangers: the sender's whole key is in it.
+  /// A login or a request to a stranger: it contains the sender's whole key.
   case anonymousRequest(destination: UInt8, sender: PublicKey, mac: [UInt8], cipher: [UInt8])
   case trace(tag: UInt32, auth: UInt32, flags: UInt8, hashes: [UInt8])
   case multipart(remaining: UInt8, type: PayloadType, content: [UInt8])

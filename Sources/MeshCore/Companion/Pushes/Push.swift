@@ -2,7 +2,7 @@
 
 // Unsolicited frames of the radio. Source: docs/protocol/companion.md § 7; firmware `MyMesh.cpp`, `PUSH_CODE_*`.
 
-/// The number a push begins with; always 0x80 or more.
+/// The first byte of a push, always 0x80 or more.
 public enum PushCode: UInt8, CaseIterable, Sendable {
   case advert = 0x80, pathUpdated = 0x81, sendConfirmed = 0x82, messageWaiting = 0x83, rawData = 0x84
   case loginSuccess = 0x85, loginFail = 0x86, statusResponse = 0x87, logRxData = 0x88, traceData = 0x89
@@ -15,7 +15,7 @@ public struct LoginSuccess: Equatable, Sendable {
   /// Legacy: 1 admin, 0 not, 2 a room's guest. Not a bit field.
   public var permissions: UInt8
   public var prefix: KeyPrefix
-  /// The server's clock; new servers only.
+  /// The server's clock; only from newer servers.
   public var serverTime: UInt32?
   /// Bits 0–1 the role: 0 guest, 1 read-only, 2 read-write, 3 admin.
   public var acl: UInt8?
@@ -51,7 +51,7 @@ public struct LoginSuccess: Equatable, Sendable {
   }
 }
 
-/// TRACE_DATA (0x89): the SNR of each hop along a route that was walked.
+/// TRACE_DATA (0x89): the SNR at each hop of a traced route.
 public struct TraceData: Equatable, Sendable {
   /// Bits 0–1: bytes per hop as 1 << n.
   public var flags: UInt8
@@ -96,10 +96,10 @@ public struct TraceData: Equatable, Sendable {
   }
 }
 
-/// PATH_DISCOVERY_RESPONSE (0x8D). The radio does **not** store the path.
+/// PATH_DISCOVERY_RESPONSE (0x8D): the paths to and from a node. The radio does **not** store the path.
 public struct DiscoveredPath: Equatable, Sendable {
   public var prefix: KeyPrefix
-  /// From us to them, and from them to us.
+  /// From us to the node; `in` is the opposite direction.
   public var out: Path
   public var `in`: Path
 
@@ -122,9 +122,9 @@ public struct DiscoveredPath: Equatable, Sendable {
   }
 }
 
-/// A push: something happened, whatever was asked.
+/// A push: an event that no command has asked for.
 public enum Push: Equatable, Sendable {
-  /// A contact of the table was heard, **or has just been added** by the radio itself.
+  /// A contact of the table was heard, **or the radio has just added it**.
   case advert(PublicKey)
   case pathUpdated(PublicKey)
   /// Milliseconds from sending to acknowledgement.
@@ -146,15 +146,15 @@ public enum Push: Equatable, Sendable {
   case binaryResponse(tag: AckCode, data: [UInt8])
   case pathDiscoveryResponse(DiscoveredPath)
   case controlData(snr: SNR, rssi: Int8, pathLength: UInt8, payload: [UInt8])
-  /// This contact was overwritten to make room.
+  /// The radio has overwritten this contact to make room.
   case contactDeleted(PublicKey)
   case contactsFull
-  /// A code that this version does not know, kept as it came.
+  /// An unknown code with its payload, unchanged.
   case unknown(code: UInt8, payload: [UInt8])
 }
 
 extension Push {
-  /// Reads a push. Throws where a mandatory field is missing; longer frames are fine.
+  /// Decodes a push. Throws if a mandatory field is missing; longer frames are accepted.
   public init(decoding frame: [UInt8]) throws(FrameError) {
     guard let first = frame.first else { throw .empty }
     var reader = FrameReader(frame, from: 1)
@@ -211,7 +211,7 @@ extension Push {
     }
   }
 
-  /// The bare frame.
+  /// The frame without marker and length.
   public func encode() -> [UInt8] {
     switch self {
     case .advert(let key): Self.frame(.advert) { $0.key(key) }

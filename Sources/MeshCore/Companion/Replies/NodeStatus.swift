@@ -2,11 +2,11 @@
 
 /// The status structure of repeaters and rooms: the answer to SEND_STATUS_REQ and to binary request 1.
 ///
-/// 48 bytes everybody has, then a tail that means different things for repeaters and rooms; zero padding
-/// hides where it ends, so the node's type has to be known. Source: docs/protocol/telemetry.md § 2.
+/// 48 common bytes, then a tail that differs between repeaters and rooms. Zero padding hides its end, so the node's
+/// type must be known. Source: docs/protocol/telemetry.md § 2.
 public struct NodeStatus: Equatable, Sendable {
   public enum Tail: Equatable, Sendable {
-    /// Seconds of receiving (1.9 on); receive errors (1.12 on). `nil` where the data ended.
+    /// Seconds of receiving (from 1.9); receive errors (from 1.12). `nil` if the data ends before.
     case repeater(secondsReceived: UInt32?, receiveErrors: UInt32?)
     case room(postsStored: UInt16?, postsPushed: UInt16?)
     case none
@@ -32,7 +32,7 @@ public struct NodeStatus: Equatable, Sendable {
   public var floodDuplicates: UInt16
   public var tail: Tail
 
-  /// Throws when there are fewer than the 48 bytes that all have.
+  /// Throws if there are fewer than the 48 common bytes.
   public init(decoding data: [UInt8], of type: NodeType) throws(FrameError) {
     var reader = FrameReader(data)
     batteryMillivolts = try reader.u16("battery_mv")

@@ -2,7 +2,7 @@
 
 // Replies of the radio. Source: docs/protocol/companion.md § 6; firmware `MyMesh.cpp`, `RESP_CODE_*`.
 
-/// The number a reply begins with; always below 0x80.
+/// The first byte of a reply, always below 0x80.
 public enum ReplyCode: UInt8, CaseIterable, Sendable {
   case ok = 0, error = 1, contactsStart = 2, contact = 3, endOfContacts = 4, selfInfo = 5, sent = 6
   case contactMessage = 7, channelMessage = 8, currentTime = 9, noMoreMessages = 10, exportContact = 11
@@ -11,7 +11,7 @@ public enum ReplyCode: UInt8, CaseIterable, Sendable {
   case stats = 24, autoAdd = 25, allowedRepeatFrequencies = 26, channelData = 27, defaultFloodScope = 28
 }
 
-/// The code in an ERR reply. Unknown ones count as a general refusal.
+/// The code in an ERR reply. An unknown code counts as a general refusal.
 public struct RadioError: Error, Hashable, Sendable, RawRepresentable, CustomStringConvertible {
   public let rawValue: UInt8
   public init(rawValue: UInt8) { self.rawValue = rawValue }
@@ -36,12 +36,12 @@ public struct RadioError: Error, Hashable, Sendable, RawRepresentable, CustomStr
   }
 }
 
-/// SENT (6): queued for transmission, which is not "transmitted".
+/// SENT (6): queued for transmission, not yet transmitted.
 public struct Sent: Equatable, Sendable {
   public var flood: Bool
-  /// Text: the expected ack. Login: first bytes of the server's key. Other requests: their tag. CLI text: 0.
+  /// Text: the expected ack. Login: the first bytes of the server's key. Other requests: their tag. CLI text: 0.
   public var ackOrTag: AckCode
-  /// Milliseconds the radio suggests to wait, there and back in an idle mesh.
+  /// Milliseconds that the radio suggests to wait: the round trip in an idle mesh.
   public var suggestedTimeout: UInt32
 
   public init(flood: Bool, ackOrTag: AckCode, suggestedTimeout: UInt32) {
@@ -53,7 +53,7 @@ public struct Sent: Equatable, Sendable {
 
 /// BATT_AND_STORAGE (12). Radios before 1.7.1 end after the voltage.
 public struct Battery: Equatable, Sendable {
-  /// Millivolts as sent; 0 means that the radio does not know.
+  /// 0: the radio does not know it.
   public var millivolts: UInt16
   public var usedKibibytes: UInt32?
   public var totalKibibytes: UInt32?
@@ -95,10 +95,10 @@ public enum Reply: Equatable, Sendable {
   case ok
   /// `nil`: very old firmware sends no code.
   case error(RadioError?)
-  /// The **whole** number of contacts, whatever `since` was.
+  /// The number of **all** contacts, whatever `since` was.
   case contactsStart(total: UInt32)
   case contact(Contact)
-  /// The highest lastmod sent; 0 when none was.
+  /// The highest `lastmod` that was sent; 0 if there was none.
   case endOfContacts(lastModified: UInt32)
   case selfInfo(SelfInfo)
   case sent(Sent)
@@ -116,19 +116,19 @@ public enum Reply: Equatable, Sendable {
   case signature([UInt8])
   /// `name:value,name:value`; may be empty.
   case customVariables(Text)
-  /// When it was heard by the radio's clock, and the way it came (sender's side first).
+  /// When the advert was heard, by the radio's clock, and its path (the sender's side first).
   case advertPath(time: UInt32, path: Path)
   case tuning(Tuning)
   case stats(Stats)
   case autoAdd(AutoAdd)
   case allowedRepeatFrequencies([FrequencyRange])
   case defaultFloodScope(FloodScope?)
-  /// A code that this version does not know, kept as it came.
+  /// An unknown code with its payload, unchanged.
   case unknown(code: UInt8, payload: [UInt8])
 }
 
 extension Reply {
-  /// Reads a reply. Throws where a mandatory field is missing; longer frames are fine.
+  /// Decodes a reply. Throws if a mandatory field is missing; longer frames are accepted.
   public init(decoding frame: [UInt8]) throws(FrameError) {
     guard let first = frame.first else { throw .empty }
     var reader = FrameReader(frame, from: 1)
@@ -198,7 +198,7 @@ extension Reply {
     }
   }
 
-  /// The bare frame.
+  /// The frame without marker and length.
   public func encode() -> [UInt8] {
     switch self {
     case .ok: Self.frame(.ok) { _ in }

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: MIT
 
-/// STATS (24): the radio's own counters, by the type asked for. Counters run from boot and wrap.
+/// STATS (24): the radio's own counters, by the requested type. Counters begin at boot and wrap.
 ///
 /// Source: docs/protocol/companion.md § 6 "STATS"; firmware `CMD_GET_STATS`.
 public enum Stats: Equatable, Sendable {
   case core(Core)
   case radio(Radio)
   case packets(Packets)
-  /// A type that this version does not know.
+  /// An unknown type with its payload, unchanged.
   case unknown(type: UInt8, payload: [UInt8])
 
   public struct Core: Equatable, Sendable {
     public var batteryMillivolts: UInt16
     /// Seconds; wraps at 49 days.
     public var uptime: UInt32
-    /// 1 packet pool was empty, 2 channel busy too long, 4 radio stuck out of receive.
+    /// 1: the packet pool was empty; 2: the channel was busy too long; 4: the radio was stuck out of receive mode.
     public var errorFlags: UInt16
     /// Packets waiting to be sent.
     public var queueLength: UInt8
@@ -53,7 +53,7 @@ public enum Stats: Equatable, Sendable {
     public var sentDirect: UInt32
     public var receivedFlood: UInt32
     public var receivedDirect: UInt32
-    /// Firmware 1.13 on.
+    /// From firmware 1.13.
     public var receiveErrors: UInt32?
 
     public init(

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Cayenne LPP as MeshCore uses it: channel u8, type u8, value **big-endian**. It ends with the data or at a
-// channel of 0; an unknown type ends the decoding, because there are no lengths in it.
-// Source: docs/protocol/telemetry.md § 1.
+// Cayenne LPP as MeshCore uses it: channel u8, type u8, value **big-endian**. It ends with the data or at channel 0.
+// Values have no lengths, so an unknown type ends the decoding. Source: docs/protocol/telemetry.md § 1.
 
 /// The type of a reading.
 public struct SensorType: Hashable, Sendable, RawRepresentable {
@@ -13,20 +12,20 @@ public struct SensorType: Hashable, Sendable, RawRepresentable {
   public static let temperature = SensorType(rawValue: 103)
   public static let gps = SensorType(rawValue: 136)
 
-  /// How the values of this type are laid out; `nil` for a type that is not known.
+  /// The layout of the values of this type; `nil` for an unknown type.
   struct Layout {
     var name: String
-    /// Values after each other, and bytes of each.
+    /// The number of values, and the bytes of each.
     var count: Int
     var size: Int
-    /// The divisor of the integer.
+    /// The integer is divided by this.
     var divisor: Double
     var signed: Bool
   }
 
   var layout: Layout? { Self.layouts[rawValue] }
 
-  /// The field's word, or the number.
+  /// The type's usual name; `type-` and the number if it is unknown.
   public var name: String { layout?.name ?? "type-\(rawValue)" }
 
   private static func one(_ name: String, _ size: Int, _ divisor: Double, signed: Bool = false) -> Layout {
@@ -51,7 +50,7 @@ public struct SensorType: Hashable, Sendable, RawRepresentable {
   ]
 }
 
-/// One reading. A channel can have several of one type: key them by (channel, type, occurrence).
+/// One reading. A channel can have several of one type: identify them by (channel, type, occurrence).
 public struct Reading: Equatable, Sendable {
   public var channel: UInt8
   public var type: SensorType
@@ -68,7 +67,7 @@ public struct Reading: Equatable, Sendable {
 /// A node's readings.
 public struct Telemetry: Equatable, Sendable {
   public var readings: [Reading]
-  /// What could not be read: from an unknown type, or a value that was cut off, on.
+  /// The undecoded rest: it begins with an unknown type, or with a value that was cut off.
   public var rest: [UInt8]
 
   public init(readings: [Reading], rest: [UInt8] = []) {
@@ -76,7 +75,7 @@ public struct Telemetry: Equatable, Sendable {
     self.rest = rest
   }
 
-  /// Reads as far as it can; never fails.
+  /// Decodes as much as possible; never fails.
   public init(decoding data: [UInt8]) {
     readings = []
     rest = []
@@ -100,7 +99,7 @@ public struct Telemetry: Equatable, Sendable {
     }
   }
 
-  /// The counterpart: truncates like the firmware's library does. Unknown types are left out.
+  /// Encodes the readings, truncating as the firmware's library does. Unknown types are left out.
   public func encode() -> [UInt8] {
     var writer = FrameWriter()
     for reading in readings {
@@ -114,7 +113,7 @@ public struct Telemetry: Equatable, Sendable {
     return writer.bytes
   }
 
-  /// Toward zero, with a hair's breadth for 37.7749 × 10⁴ = 377748.99….
+  /// Rounds toward zero, with a tolerance for 37.7749 × 10⁴ = 377748.99….
   private static func truncated(_ value: Double) -> Int64 {
     let nudged = value + (value < 0 ? -1e-6 : 1e-6)
     return abs(nudged) < 9e15 ? Int64(nudged) : 0
@@ -137,7 +136,7 @@ public struct ReadingRange: Equatable, Sendable {
   public var maximum: Double
   public var average: Double
 
-  /// Reads entries up to the end or a channel of 0 (padding). Sizes differ from LPP: humidity has two bytes.
+  /// Decodes entries up to the end or to channel 0 (padding). Sizes differ from LPP: humidity has two bytes.
   public static func list(decoding data: [UInt8]) -> [ReadingRange] {
     var ranges: [ReadingRange] = []
     var position = 0

@@ -17,7 +17,7 @@ public struct Channel: Equatable, Sendable {
     self.secret = secret
   }
 
-  /// An unused slot. In 1.17.1 it still has a usable key of zeros: what arrives there is not for us.
+  /// An unused slot. In 1.17.1 it still decrypts with a key of zeros: messages that arrive there are not for us.
   public var isEmpty: Bool { name.isEmpty && secret.isZero }
 
   init(reading reader: inout FrameReader) throws(FrameError) {

@@ -11,7 +11,7 @@ public struct NodeType: Hashable, Sendable, RawRepresentable {
   public static let room = NodeType(rawValue: 3)
   public static let sensor = NodeType(rawValue: 4)
 
-  /// The field's word, or the number for a type that is not known yet.
+  /// The type's usual name; a number if it is unknown.
   public var name: String {
     switch rawValue {
     case 0: "none"
@@ -33,18 +33,18 @@ public struct NodeType: Hashable, Sendable, RawRepresentable {
 public struct Contact: Equatable, Sendable {
   public var key: PublicKey
   public var type: NodeType
-  /// Bit 0 favourite; bits 1–3 telemetry permissions; the rest is kept as it is.
+  /// Bit 0: favourite; bits 1–3: telemetry permissions; other bits are kept unchanged.
   public var flags: UInt8
-  /// The known path to it, empty for a direct neighbour; `nil`: none known, messages flood.
-  /// (A path length in the reserved mode counts as none: the contact is worth more than the refusal.)
+  /// The known path to the contact, empty for a direct neighbour; `nil`: no path is known, messages are flooded. (A
+  /// path length in the reserved mode counts as no path, so that the contact is not lost.)
   public var outPath: Path?
   public var name: Text
-  /// The contact's **own** clock at its last advert; may be wrong by years.
+  /// The contact's **own** clock at its last advert; it may be wrong by years.
   public var lastAdvert: UInt32
   /// Degrees × 10⁶; both 0 = unknown. `nil` only in short ADD_UPDATE_CONTACT frames.
   public var latitude: Int32?
   public var longitude: Int32?
-  /// The radio's clock when the record last changed. `nil` only in short ADD_UPDATE_CONTACT frames.
+  /// The radio's clock at the record's last change. `nil` only in short ADD_UPDATE_CONTACT frames.
   public var lastModified: UInt32?
 
   public init(
@@ -64,7 +64,8 @@ public struct Contact: Equatable, Sendable {
 
   public var isFavourite: Bool { flags & 1 != 0 }
 
-  /// Decodes the record after the code. With `whole`, all 148 bytes are mandatory; the radio accepts less.
+  /// Decodes the record after the code. `whole`: all 148 bytes are mandatory; otherwise shorter records are accepted,
+  /// as by the radio.
   init(reading reader: inout FrameReader, whole: Bool) throws(FrameError) {
     key = try reader.key()
     type = NodeType(rawValue: try reader.u8("type"))

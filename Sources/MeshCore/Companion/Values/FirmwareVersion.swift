@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 
-/// A firmware's version as far as it can be read from its text, such as `v1.17.1` or `1.15.0-d9296435`.
+/// A firmware version, parsed from a text such as `v1.17.1` or `1.15.0-d9296435`.
 public struct FirmwareVersion: Comparable, Sendable {
   public let major: Int
   public let minor: Int
 
-  /// A text without a version counts as 0.0, older than everything.
+  /// A text without a version becomes 0.0, older than any other.
   public init(_ text: String) {
     let numbers = text.drop { !$0.isNumber }.split(separator: ".", maxSplits: 2, omittingEmptySubsequences: false)
     func number(_ place: Int) -> Int {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-/// Hexadecimal, in lower case as the field writes keys.
+/// Hexadecimal digits, in lower case as is usual for keys.
 public enum Hex {
   private static let digits = Array("0123456789abcdef".utf8)
 
@@ -13,7 +13,7 @@ public enum Hex {
     return String(decoding: text, as: UTF8.self)
   }
 
-  /// The bytes of an even number of hex digits of either case; `nil` for anything else.
+  /// The bytes of an even number of hex digits in either case; `nil` for any other text.
   public static func bytes(_ text: some StringProtocol) -> [UInt8]? {
     var result: [UInt8] = []
     var high: UInt8?

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Keys and codes that name things on the mesh. They are plain integers inside: no allocation, fast to
-// compare, and printed as the hex that every other client shows.
+// Keys and codes of the mesh. They are stored as integers: no allocation, fast to compare, and printed as the hex that
+// every other client shows.
 
 /// A node's Ed25519 public key, 32 bytes: its identity on the mesh.
 public struct PublicKey: Hashable, Sendable, CustomStringConvertible {
@@ -9,7 +9,7 @@ public struct PublicKey: Hashable, Sendable, CustomStringConvertible {
 
   init(words: (UInt64, UInt64, UInt64, UInt64)) { (a, b, c, d) = words }
 
-  /// The key of these 32 bytes; `nil` for any other number of bytes.
+  /// `nil` unless there are 32 bytes.
   public init?(bytes: [UInt8]) {
     guard bytes.count == 32 else { return nil }
     var words: [UInt64] = [0, 0, 0, 0]
@@ -17,7 +17,7 @@ public struct PublicKey: Hashable, Sendable, CustomStringConvertible {
     self.init(words: (words[0], words[1], words[2], words[3]))
   }
 
-  /// The key of 64 hex digits.
+  /// `nil` unless there are 64 hex digits.
   public init?(hex: String) {
     guard let bytes = Hex.bytes(hex) else { return nil }
     self.init(bytes: bytes)
@@ -38,14 +38,14 @@ public struct PublicKey: Hashable, Sendable, CustomStringConvertible {
   public var description: String { hex }
 }
 
-/// The first 6 bytes of a public key, by which messages name their sender.
+/// The first 6 bytes of a public key, by which messages identify their sender.
 public struct KeyPrefix: Hashable, Sendable, CustomStringConvertible {
   /// The 6 bytes as a big-endian number.
   public let value: UInt64
 
   public init(value: UInt64) { self.value = value & 0xFFFF_FFFF_FFFF }
 
-  /// The prefix of 6 bytes; `nil` for any other number of bytes.
+  /// `nil` unless there are 6 bytes.
   public init?(bytes: [UInt8]) {
     guard bytes.count == 6 else { return nil }
     self.init(value: bytes.reduce(0) { $0 << 8 | UInt64($1) })
@@ -62,7 +62,7 @@ public struct KeyPrefix: Hashable, Sendable, CustomStringConvertible {
   public var description: String { hex }
 }
 
-/// Four bytes that name an expected acknowledgement, or a request whose answer comes later.
+/// Four bytes that identify an expected acknowledgement, or a request whose answer comes later.
 public struct AckCode: Hashable, Sendable, CustomStringConvertible {
   /// The bytes in wire order as a big-endian number.
   public let value: UInt32
@@ -84,7 +84,7 @@ public struct AckCode: Hashable, Sendable, CustomStringConvertible {
   public var description: String { hex }
 }
 
-/// A channel's 16-byte secret. Printing it shows nothing: logs must not hold secrets.
+/// A channel's 16-byte secret. Its description hides it: logs must not contain secrets.
 public struct ChannelSecret: Hashable, Sendable, CustomStringConvertible {
   private let high: UInt64, low: UInt64
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
 
-// The three things that come out of the radio's message queue, each in its short form (clients below
-// version 3) and in the one with SNR. Source: docs/protocol/companion.md § 6 "Messages"; firmware `MyMesh.cpp`,
-// `queueMessage`, `onChannelMessageRecv`, `onChannelDataRecv`.
+// The three kinds of entries in the radio's message queue, each in a short form (for clients below version 3) and in a
+// form with SNR. Source: docs/protocol/companion.md § 6 "Messages"; firmware `MyMesh.cpp`, `queueMessage`,
+// `onChannelMessageRecv`, `onChannelDataRecv`.
 
 /// The type of a text; the upper 6 bits of the flags byte on the air.
 public struct TextType: Hashable, Sendable, RawRepresentable {
   public let rawValue: UInt8
   public init(rawValue: UInt8) { self.rawValue = rawValue }
 
-  /// Acknowledged by the recipient's radio.
+  /// The recipient's radio acknowledges it.
   public static let plain = TextType(rawValue: 0)
   /// Commands to, and replies from, repeaters, rooms and sensors.
   public static let cliData = TextType(rawValue: 1)
@@ -26,7 +26,7 @@ public struct ContactMessage: Equatable, Sendable {
   public var sender: KeyPrefix
   public var path: ReceivedPath
   public var textType: TextType
-  /// Seconds since 1970 by the sender's clock (by the room's, in a post).
+  /// Seconds since 1970 by the sender's clock; in a room's post, by the room's.
   public var senderTime: UInt32
   /// The beginning of the author's key; present only for `signedPlain`.
   public var author: [UInt8]?
@@ -123,7 +123,7 @@ public struct ChannelDatagram: Equatable, Sendable {
   public var snr: SNR
   public var slot: UInt8
   public var path: ReceivedPath
-  /// The application's number.
+  /// The number of the application.
   public var dataType: UInt16
   public var data: [UInt8]
 

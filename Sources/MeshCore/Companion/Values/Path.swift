@@ -30,7 +30,7 @@ public struct Path: Hashable, Sendable, CustomStringConvertible {
     self.bytes = bytes
   }
 
-  /// `nil` if the bytes are not a whole number of hops, too many, or `bytesPerHop` is not 1, 2 or 3.
+  /// `nil` unless the bytes are a whole number of hops, not too many, and `bytesPerHop` is 1, 2 or 3.
   public init?(bytes: [UInt8], bytesPerHop: Int = 1) {
     guard (1...3).contains(bytesPerHop), bytes.count <= Self.maxBytes, bytes.count % bytesPerHop == 0 else {
       return nil
@@ -51,13 +51,13 @@ public struct Path: Hashable, Sendable, CustomStringConvertible {
   public var description: String { Hex.string(bytes) }
 }
 
-/// The route of a received message: 0xFF has the opposite meaning of that in a contact.
+/// The route of a received message. Here 0xFF means "direct"; in a contact it means "no path known".
 public struct ReceivedPath: Hashable, Sendable {
   public let raw: UInt8
   public init(raw: UInt8) { self.raw = raw }
 
-  /// Routed or zero-hop; otherwise it was flooded.
+  /// Whether the message came routed or zero-hop, not flooded.
   public var isDirect: Bool { raw == 0xFF }
-  /// Hops behind a flooded packet; 0 = heard from the sender itself. `nil` when it came direct.
+  /// Hops of a flooded packet; 0: heard from the sender itself. `nil`: it came direct.
   public var hops: Int? { isDirect ? nil : PathLength(raw: raw).hops }
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 
-/// Radio parameters that a region's meshes have agreed on. All nodes of a mesh need the same.
+/// Radio parameters that the meshes of a region have agreed on. All nodes of a mesh need the same ones.
 ///
-/// Source: MeshCore's suggested radio settings (api.meshcore.nz, `suggested_radio_settings`), as of 4 September 2026; they
-/// are the communities', and change.
+/// Source: MeshCore's suggested radio settings (api.meshcore.nz, `suggested_radio_settings`) of 4 September 2026. The
+/// communities choose them, and may change them.
 public struct RadioPreset: Equatable, Sendable {
   public let name: String
   public let parameters: RadioParameters
-  /// Bytes of a repeater's key in a path, where the region has agreed on that, too.
+  /// Bytes of a repeater's key in a path, if the region has agreed on that, too.
   public let pathHashBytes: UInt8?
 
   private init(
@@ -38,7 +38,7 @@ public struct RadioPreset: Equatable, Sendable {
     RadioPreset("Vietnam (Deprecated)", 920_250, 250_000, 11, 5),
   ]
 
-  /// The names of those that the parameters fit; radios truncate, so 1 kHz and 1 Hz more or less is the same.
+  /// The names of fitting presets. Radios truncate, so differences of 1 kHz and 1 Hz are ignored.
   public static func names(fitting parameters: RadioParameters) -> [String] {
     all.filter { preset in
       let own = preset.parameters

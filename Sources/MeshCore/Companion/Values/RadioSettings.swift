@@ -8,7 +8,7 @@ public struct TelemetryModes: Hashable, Sendable {
     raw = base & 3 | (location & 3) << 2 | (environment & 3) << 4
   }
 
-  /// 0 deny, 1 by the contact's flags, 2 everybody.
+  /// 0: deny; 1: by the contact's flags; 2: everybody.
   public var base: UInt8 { raw & 3 }
   public var location: UInt8 { raw >> 2 & 3 }
   public var environment: UInt8 { raw >> 4 & 3 }
@@ -62,7 +62,7 @@ public struct SelfInfo: Equatable, Sendable {
   public var multiAcks: UInt8
   public var locationPolicy: UInt8
   public var telemetryModes: TelemetryModes
-  /// Bit 0: do not add contacts by themselves.
+  /// Bit 0: the radio does not add contacts by itself.
   public var manualAddContacts: UInt8
   public var radio: RadioParameters
   public var name: Text
@@ -126,10 +126,10 @@ public struct SelfInfo: Equatable, Sendable {
 public struct DeviceInfo: Equatable, Sendable {
   /// Fields of version 3 and later.
   public struct Details: Equatable, Sendable {
-    /// Half of the contact table's size, as the wire has it.
+    /// Half of the contact table's size, as transmitted.
     public var halfMaxContacts: UInt8
     public var channelSlots: UInt8
-    /// The PIN that was set, 0 = default. **Secret.**
+    /// The configured PIN; 0: the default. **Secret.**
     public var pin: UInt32
     public var build: Text
     public var model: Text
@@ -149,9 +149,9 @@ public struct DeviceInfo: Equatable, Sendable {
 
   public var protocolVersion: UInt8
   public var details: Details?
-  /// Client repeat, version 9 on.
+  /// Client repeat, from version 9.
   public var clientRepeat: UInt8?
-  /// Bytes per hop less one in what this radio floods, version 10 on.
+  /// Bytes per hop in this radio's floods, minus one; from version 10.
   public var pathHashMode: UInt8?
 
   public init(protocolVersion: UInt8, details: Details?, clientRepeat: UInt8? = nil, pathHashMode: UInt8? = nil) {
@@ -190,9 +190,9 @@ public struct DeviceInfo: Equatable, Sendable {
 
 /// AUTOADD_CONFIG (25), SET_AUTOADD_CONFIG (58).
 public struct AutoAdd: Equatable, Sendable {
-  /// 1 overwrite the oldest when full; with manual add on: 2 chat, 4 repeater, 8 room, 16 sensor.
+  /// 1: overwrite the oldest contact when the table is full. With manual add: 2 chat, 4 repeater, 8 room, 16 sensor.
   public var flags: UInt8
-  /// 0 no limit, 1 only direct, N up to N − 1 hops; `nil` if absent.
+  /// 0: no limit; 1: only direct; N: up to N − 1 hops; `nil` if absent.
   public var maxHops: UInt8?
 
   public init(flags: UInt8, maxHops: UInt8?) {
@@ -243,7 +243,7 @@ public struct FloodScope: Equatable, Sendable {
     self.key = key
   }
 
-  /// `nil` when there are fewer than 47 bytes: then no scope is set, or it is cleared.
+  /// `nil` if there are fewer than 47 bytes: no scope is set, or it is cleared.
   static func read(_ reader: inout FrameReader) throws(FrameError) -> FloodScope? {
     guard reader.remaining >= 47 else {
       _ = reader.rest()

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-/// Text as it came: the bytes are kept, because they may be cut inside a character or be no UTF-8 at all.
+/// A text as received. Its bytes are kept, because they may be cut within a character or not be UTF-8 at all.
 ///
-/// Gateways pass texts on untouched; only people see `string`, in which broken parts are U+FFFD.
+/// Gateways pass texts on unchanged; only people see `string`, in which invalid parts are U+FFFD.
 public struct Text: Hashable, Sendable, ExpressibleByStringLiteral, CustomStringConvertible {
   public var bytes: [UInt8]
 
@@ -14,6 +14,6 @@ public struct Text: Hashable, Sendable, ExpressibleByStringLiteral, CustomString
   public var isEmpty: Bool { bytes.isEmpty }
   public var description: String { string }
 
-  /// Up to the first NUL, which ends the firmware's C strings.
+  /// The text up to the first NUL, which ends the firmware's C strings.
   public var beforeNul: Text { Text(bytes: Array(bytes.prefix { $0 != 0 })) }
 }
