@@ -2,14 +2,14 @@
 
 import Timing
 
-/// Whose alert it is: a rule, and what of several things it is about. An empty name: there is only one such thing.
+/// The subject of an alert: a rule, and a name if the rule has several subjects. An empty name: it has only one.
 public struct AlertSubject: Hashable, Sendable {
   public let rule: AlertRule
   public let name: String
 
   public init(_ rule: AlertRule, _ name: String = "") { (self.rule, self.name) = (rule, name) }
 
-  /// Names are compared byte by byte.
+  /// Compares names byte by byte.
   public static func == (left: Self, right: Self) -> Bool {
     left.rule == right.rule && left.name.utf8.elementsEqual(right.name.utf8)
   }
@@ -20,32 +20,35 @@ public struct AlertSubject: Hashable, Sendable {
   }
 }
 
-/// What is known of a subject now.
+/// The present state of a subject.
 public enum AlertReading: Equatable, Sendable {
-  /// Something is wrong. `since`: it was so before, which nobody had looked at.
+  /// Something is wrong. `since`: when it began, if that was before this reading.
   case bad(text: String, value: Double? = nil, since: MonotonicTime? = nil)
-  /// Neither: what is open stays so, and nothing begins.
+  /// Neither bad nor well: an open alert stays open, and none begins.
   case between
   case well
 }
 
 public enum AlertChange: Equatable, Sendable {
-  /// It is to be told. `since`: when what is wrong began; `returns`: how often it has come back within a day of its end.
+  /// An alert begins. `since`: when the trouble began; `returns`: how often the alert has returned within a day of its
+  /// end.
   case begins(AlertSubject, text: String, value: Double?, since: MonotonicTime, returns: Int)
   case ends(AlertSubject)
 }
 
-/// Which alerts are open, and when the next one begins or ends. Pure: readings and time are arguments, changes are results.
+/// Decides which alerts are open, and when the next one begins or ends. Pure: readings and time are arguments, changes
+/// are results.
 ///
-/// Whatever the readings do, nothing flaps: an alert begins when all readings have been bad for its time, and ends when all have been
-/// well for its time. Each time that it comes back within a day, it has to be well for twice as long, up to a day; after a day without
-/// it, all is as at first. So readings that change without an end cause some dozen alerts on the first day, and then hardly one a day.
+/// No readings can make it flap: an alert begins after its time with only bad readings, and ends after its time with
+/// only good ones. Each time that it returns within a day, the time until its end doubles, up to a day; after a day
+/// without the alert, this is reset. So readings that never settle cause about a dozen alerts on the first day, and
+/// then hardly one a day.
 public struct AlertBoard: Sendable {
-  /// The longest time that an alert has to be well for, and the time after which its past is forgotten.
+  /// The longest time that must be well before an alert ends, and the time after which its past is forgotten.
   public static let longest: Duration = .seconds(86_400)
-  /// What an alert that comes back has to be well for, at least; twice that when it comes again.
+  /// The least time on which the doubling for a returning alert is based.
   static let shortest: Duration = .seconds(60)
-  /// Subjects of a gateway at most; further ones are not looked after.
+  /// The most subjects of a gateway; further ones are ignored.
   public static let maxSubjects = 1024
 
   private enum State: Equatable {
@@ -58,7 +61,7 @@ public struct AlertBoard: Sendable {
   private struct Course {
     var state = State.calm
     var returns = 0
-    /// When it was over last.
+    /// When the alert ended last.
     var ended: MonotonicTime?
     var text = ""
     var value: Double?
@@ -75,23 +78,23 @@ public struct AlertBoard: Sendable {
   private let maxSubjects: Int
   private var courses: [AlertSubject: Course] = [:]
 
-  /// `maxSubjects`: of whom there are more are not looked after.
+  /// `maxSubjects`: further subjects are ignored.
   public init(_ settings: AlertSettings, maxSubjects: Int = AlertBoard.maxSubjects) {
     (self.settings, self.maxSubjects) = (settings, maxSubjects)
   }
 
-  /// Alerts that have begun and not ended.
+  /// The open alerts.
   public var open: [AlertSubject] { courses.filter(\.value.isOpen).map(\.key) }
 
   public func isOpen(_ subject: AlertSubject) -> Bool { courses[subject]?.isOpen ?? false }
 
-  /// What is said of an open alert; `nil`: none is open.
+  /// The text and value of an open alert; `nil`: it is not open.
   public func said(of subject: AlertSubject) -> (text: String, value: Double?)? {
     guard let course = courses[subject], course.isOpen else { return nil }
     return (course.text, course.value)
   }
 
-  /// When something may begin or end without a further reading.
+  /// When an alert may begin or end without a further reading.
   public var due: MonotonicTime? { courses.compactMap { due($0.key, $0.value) }.min() }
 
   private func due(_ subject: AlertSubject, _ course: Course) -> MonotonicTime? {
@@ -111,13 +114,13 @@ public struct AlertBoard: Sendable {
 
   // MARK: Before
 
-  /// An alert that was open when the program ended.
+  /// Restores an alert that was open when the program ended.
   public mutating func restore(_ subject: AlertSubject, returns: Int, text: String = "", value: Double? = nil) {
     guard settings.times[subject.rule] != nil, courses.count < maxSubjects else { return }
     courses[subject] = Course(state: .open, returns: min(max(returns, 0), 64), text: text, value: value)
   }
 
-  /// One that was over before the program ended, at this time of the board's clock.
+  /// Restores an alert that had ended before the program did, at this time of the board's clock.
   public mutating func restoreEnded(_ subject: AlertSubject, at time: MonotonicTime, returns: Int) {
     guard settings.times[subject.rule] != nil, courses[subject] == nil, courses.count < maxSubjects else { return }
     courses[subject] = Course(returns: min(max(returns, 0), 64), ended: time)
@@ -127,14 +130,14 @@ public struct AlertBoard: Sendable {
 
   public mutating func read(_ subject: AlertSubject, _ reading: AlertReading, now: MonotonicTime) -> AlertChange? {
     guard let times = settings.times[subject.rule] else { return nil }
-    // What was never wrong takes no memory.
+    // A subject that was never bad takes no memory.
     guard var course = courses[subject] ?? (reading.isBad && courses.count < maxSubjects ? Course() : nil)
     else { return nil }
     switch (course.state, reading) {
     case (.calm, .bad(_, _, let since)): course.state = .doubtful(since: min(since ?? now, now))
     case (.doubtful, .between), (.doubtful, .well): course.state = .calm
     case (.open, .well): course.state = .recovering(since: now)
-    // What is neither begins the time of being well anew.
+    // A reading that is neither bad nor well restarts the time until the end.
     case (.recovering, .bad), (.recovering, .between): course.state = .open
     case (.calm, .between), (.calm, .well), (.doubtful, .bad), (.open, .bad), (.open, .between), (.recovering, .well):
       break
@@ -146,7 +149,7 @@ public struct AlertBoard: Sendable {
     return change
   }
 
-  /// What has become due. Called at `due`, and at any other time.
+  /// Begins and ends alerts that are due. Call it at `due`; other times do no harm.
   public mutating func timedOut(now: MonotonicTime) -> [AlertChange] {
     var changes: [AlertChange] = []
     for (subject, course) in courses {
@@ -176,13 +179,13 @@ public struct AlertBoard: Sendable {
     }
   }
 
-  /// The subject is no more, or is not looked after any more: what is open of it is over at once, and its past is forgotten.
+  /// The subject no longer exists or is no longer watched: its alert ends at once, and its past is forgotten.
   public mutating func drop(_ subject: AlertSubject) -> AlertChange? {
     guard let course = courses.removeValue(forKey: subject) else { return nil }
     return course.isOpen ? .ends(subject) : nil
   }
 
-  /// Other settings: what belongs to rules that are off is over.
+  /// Changes the settings: alerts of rules that are off end.
   public mutating func change(_ settings: AlertSettings) -> [AlertChange] {
     self.settings = settings
     let gone = courses.keys.filter { settings.times[$0.rule] == nil }
@@ -201,6 +204,6 @@ extension AlertChange {
     }
   }
 
-  /// Changes of one moment are told in the order of rules and names: never in that of a dictionary.
+  /// Changes of one moment are reported in the order of rules and names, not in that of a dictionary.
   fileprivate var order: String { "\(subject.rule.rawValue) \(subject.name)" }
 }

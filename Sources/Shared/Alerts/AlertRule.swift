@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-/// What somebody is told of without asking. The names are part of the hub protocol. Source: docs/alerts.md.
+/// A rule for alerts. The names are part of the hub protocol. Source: docs/alerts.md.
 public enum AlertRule: String, CaseIterable, Hashable, Sendable {
-  // The gateway's.
+  // Rules of the gateway.
   case radioLost = "radio_lost"
   case backlogged
   case deadLetters = "dead_letters"
@@ -19,7 +19,7 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
   case regionStuck = "region_stuck"
   case configurationWrong = "configuration_wrong"
   case storeLost = "store_lost"
-  // The hub's.
+  // Rules of the hub.
   case gatewaySilent = "gateway_silent"
   case gatewayConflict = "gateway_conflict"
   case gatewaysRefused = "gateways_refused"
@@ -37,7 +37,7 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
     .gatewaySilent, .gatewayConflict, .gatewaysRefused, .hubDiskFull, .hubDatabase, .hubStoreLost, .retentionHeld,
   ]
 
-  /// How long it lasts before it is told, and how long all has to be well before it is over; what a configuration does not change.
+  /// The default times.
   public var usual: AlertTimes {
     switch self {
     case .radioLost: AlertTimes(begins: .seconds(120), ends: .seconds(300))
@@ -63,13 +63,13 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
     }
   }
 
-  /// It begins with the first event of its kind, and is over when none has come for its time; no state is looked at.
+  /// The alert begins with an event of this kind, and ends when none has come for its time; there is no state to check.
   public var isEventDriven: Bool { self == .gatewayConflict || self == .gatewaysRefused }
 
-  /// Seconds that a configuration may say at least before it begins: who is silent for none is so as soon as he was heard.
+  /// The least number of seconds before the alert may begin: with 0, a node would be silent as soon as it was heard.
   public var leastSeconds: Int64 { self == .nodeSilent || self == .gatewaySilent ? 1 : 0 }
 
-  /// What it means, with its times, as a sentence for people.
+  /// The rule and its times as a sentence for people.
   public func sentence(_ times: AlertTimes) -> String {
     let (begins, ends) = (Self.words(times.begins), Self.words(times.ends))
     let over = times.ends == .zero ? "" : " It ends when all has been well for \(ends)."
@@ -127,7 +127,7 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
   }
 }
 
-/// How long what is wrong lasts before it is told, and how long all has to be well before it is over.
+/// How long the trouble lasts before the alert begins, and how long all must be well before it ends.
 public struct AlertTimes: Equatable, Sendable {
   public var begins: Duration
   public var ends: Duration
@@ -135,7 +135,7 @@ public struct AlertTimes: Equatable, Sendable {
   public init(begins: Duration, ends: Duration) { (self.begins, self.ends) = (begins, ends) }
 }
 
-/// Rules that are on, with their times. A rule that is missing is off.
+/// The rules that are on, with their times; other rules are off.
 public struct AlertSettings: Equatable, Sendable {
   public var times: [AlertRule: AlertTimes]
 
@@ -143,7 +143,7 @@ public struct AlertSettings: Equatable, Sendable {
     times = Dictionary(uniqueKeysWithValues: rules.map { ($0, $0.usual) })
   }
 
-  /// What the rules say, in their order.
+  /// The sentences of all rules that are on, in the order of the rules.
   public var sentences: [(rule: AlertRule, sentence: String)] {
     AlertRule.allCases.compactMap { rule in times[rule].map { (rule, rule.sentence($0)) } }
   }

@@ -2,9 +2,9 @@
 
 import Timing
 
-/// Who is to be heard now and then, and has not been for too long. Pure.
+/// Finds nodes and gateways that were not heard for too long. Pure.
 ///
-/// It only tells who is late: whether that begins an alert, or ends one, `AlertBoard` decides.
+/// It only reports who is late; `AlertBoard` decides whether an alert begins or ends.
 public struct Silence<Name: Hashable & Sendable>: Sendable {
   private struct Line {
     var heard: MonotonicTime
@@ -17,16 +17,16 @@ public struct Silence<Name: Hashable & Sendable>: Sendable {
 
   public var names: [Name] { Array(lines.keys) }
 
-  /// When somebody was heard last; `nil`: nobody listens for them.
+  /// When the name was heard last; `nil`: it is not watched.
   public func heard(_ name: Name) -> MonotonicTime? { lines[name]?.heard }
 
-  /// Listens, from what was heard at that time on. What is listened for keeps what was heard later.
+  /// Watches a name that was heard at this time. If it is watched already, the later time counts.
   public mutating func listen(for name: Name, heard: MonotonicTime, limit: Duration) {
     lines[name] = Line(heard: max(heard, lines[name]?.heard ?? heard), limit: limit)
   }
 
-  /// Nobody could be heard from `begin` to `end`: that time counts for nobody as silence. Who was not late by then has at least `least` from
-  /// now on; who was late stays so.
+  /// Nobody could be heard from `begin` to `end`, so this time does not count as silence. Names that were not late at
+  /// `begin` have at least `least` from now on; late ones stay late.
   public mutating func pass(from begin: MonotonicTime, to end: MonotonicTime, least: Duration) {
     for (name, line) in lines {
       let heard = line.heard + (end - begin)
@@ -37,7 +37,7 @@ public struct Silence<Name: Hashable & Sendable>: Sendable {
 
   public mutating func ignore(_ name: Name) { lines[name] = nil }
 
-  /// Somebody was heard. False: nobody listens for them.
+  /// A name was heard. False: it is not watched.
   @discardableResult
   public mutating func hear(_ name: Name, at time: MonotonicTime) -> Bool {
     guard let line = lines[name] else { return false }
@@ -49,7 +49,8 @@ public struct Silence<Name: Hashable & Sendable>: Sendable {
     lines[name].map { now - $0.heard >= $0.limit } ?? false
   }
 
-  /// When the next one is late who was not so at the last look, `looked`. It may have passed since: then it is time to look.
+  /// When the next name becomes late that was not late at the last look, `looked`. The time may have passed already:
+  /// then look again now.
   public func due(after looked: MonotonicTime) -> MonotonicTime? {
     lines.values.map { $0.heard + $0.limit }.filter { $0 > looked }.min()
   }

@@ -6,11 +6,11 @@ import UntrustedText
 /// field.
 public struct Document: Equatable, Sendable {
   public var key: String
-  /// JSON; `nil`: deleted. The rest of a deleted one is kept, so that an older edit does not bring it back.
+  /// JSON; `nil`: the document is deleted. The other fields remain, so that an older edit does not restore it.
   public var value: String?
   /// Milliseconds since 1970, by the editor's clock, but always later than the replaced version.
   public var updatedAt: Int64
-  /// Edited at the hub, not at the gateway.
+  /// The hub has edited it, not the gateway.
   public var byHub: Bool
 
   public init(key: String, value: String?, updatedAt: Int64, byHub: Bool) {
@@ -24,17 +24,17 @@ public struct Document: Equatable, Sendable {
   public func wins(over known: Document) -> Bool {
     if updatedAt != known.updatedAt { return updatedAt > known.updatedAt }
     if byHub != known.byHub { return byHub }
-    // By bytes: of two that look the same one wins, too, and at both ends the same one.
+    // Compared by bytes: of two values that only look the same, both ends choose the same one.
     return (known.value ?? "").utf8.lexicographicallyPrecedes((value ?? "").utf8)
   }
 
-  /// By bytes, as databases compare: é, and e with an accent, are two values.
+  /// Compares by bytes, as databases do: é as one scalar and as a letter with an accent are two values.
   public static func == (left: Document, right: Document) -> Bool {
     left.key.isExactly(right.key) && left.updatedAt == right.updatedAt && left.byHub == right.byHub
       && left.hasSameValue(as: right)
   }
 
-  /// The content is equal, byte for byte.
+  /// Whether the content is equal, byte for byte.
   public func hasSameValue(as other: Document) -> Bool {
     switch (value, other.value) {
     case (nil, nil): true
@@ -43,7 +43,7 @@ public struct Document: Equatable, Sendable {
     }
   }
 
-  /// An edit of a known version: later than that, regardless of the clock.
+  /// An edit of a known version. Its time is later than the known one's, regardless of the clock.
   public static func edit(
     _ key: String, _ value: String?, of known: Document?, at now: Int64, byHub: Bool
   ) -> Document {

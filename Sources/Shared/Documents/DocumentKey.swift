@@ -55,7 +55,7 @@ public enum DocumentKey: Equatable, Sendable {
     }
   }
 
-  /// Settings are allowed apart from the rest.
+  /// Settings need a permission of their own.
   public var isSetting: Bool { if case .setting = self { true } else { false } }
 
   /// The allowed values, for people.

@@ -2,13 +2,13 @@
 
 import Timing
 
-/// Somebody who says a password.
+/// The origin of an attempt to sign in.
 public struct Guesser: Sendable {
-  /// Where they are: an address, or the network of one.
+  /// The client's address, or the network of an IPv6 address.
   public var address: String
-  /// The account that is guessed at; empty where there is one password for all.
+  /// The account; empty if there is one password for all.
   public var name: String
-  /// By what a browser is known in which this person has signed in before, whatever its address; `nil`: it is not.
+  /// Identifies a browser in which this person has signed in before, whatever its address; `nil`: unknown browser.
   public var browser: String?
 
   public init(address: String, name: String = "", browser: String? = nil) {
@@ -16,21 +16,23 @@ public struct Guesser: Sendable {
   }
 }
 
-/// How often somebody may guess. Pure: time is an argument. Decision 0024.
+/// Limits attempts to guess a password. Pure: time is an argument. Decision 0024.
 ///
-/// Guesses are counted by where they come from; each wrong one more makes that place wait longer. Who has many places is slowed down by two more
-/// counts, of a name and of all names, which fill up again faster than one place can use them up: one who guesses from there locks out nobody.
-/// A browser in which the person has signed in before has a count of its own, and is spared these two.
+/// Wrong guesses are counted for each address; after a few, each further one doubles the pause for this address. Two
+/// more limits, for each account and for all accounts, slow down an attacker with many addresses. They refill faster
+/// than one address can use them up, so an attacker at one address locks out nobody. They do not apply to addresses and
+/// browsers from which the person has signed in before; such a browser also has its own count, whatever its address.
 public struct GuessLimit {
-  /// Wrong guesses of one place before the first pause; each further one doubles it.
+  /// Wrong guesses from one address before the first pause; each further one doubles it.
   static let freeOfOne = 5
   static let longestPause: Duration = .seconds(300)
-  /// Without a wrong guess for so long, a place's earlier ones are forgotten.
+  /// After this time without a wrong guess, an address starts from zero.
   static let memory: Duration = .seconds(3600)
-  /// For one name, and for all: so many at once, and one more each time that this has passed.
+  /// Limits for one account and for all accounts: a number at once, and one more in each interval.
   static let ofName = Supply(most: 20, every: .seconds(60))
   static let ofAll = Supply(most: 100, every: .seconds(10))
-  /// Counts of names, which share them by chance: names that nobody has must not use up memory, nor be told from others.
+  /// Counters for accounts. Accounts share them by chance: invented names must neither use up memory nor be told from
+  /// real ones.
   static let nameCounts = 1024
 
   private struct Count {
@@ -50,12 +52,12 @@ public struct GuessLimit {
     }
   }
 
-  /// Guesses that fill up again.
+  /// A number of guesses that refills.
   struct Supply {
     let most: Int
     let every: Duration
 
-    /// `full`: when it will be full.
+    /// `full`: when the supply will be full.
     func pause(full: MonotonicTime?, now: MonotonicTime) -> Duration? {
       guard let full, full > now else { return nil }
       let pause = full - now - every * (most - 1)
@@ -65,17 +67,17 @@ public struct GuessLimit {
     func afterOne(full: MonotonicTime?, now: MonotonicTime) -> MonotonicTime { max(full ?? now, now) + every }
   }
 
-  /// Places that are remembered; then the one that was heard of longest ago is forgotten.
+  /// Addresses that are remembered; beyond that, the one whose last guess is longest ago is forgotten.
   private let mostPlaces: Int
   private var ofPlace: [String: Count] = [:]
   private var nameFull: [Int: MonotonicTime] = [:]
   private var allFull: MonotonicTime?
-  /// Addresses from which somebody has signed in, each with whose name.
+  /// Pairs of an address and an account that has signed in from there.
   private var known: [String] = []
 
   public init(mostPlaces: Int = 64) { self.mostPlaces = mostPlaces }
 
-  /// How long they may not try; `nil`: now.
+  /// How long this client must wait; `nil`: it may try now.
   public func pause(of guesser: Guesser, now: MonotonicTime) -> Duration? {
     var pauses: [Duration?] = [ofPlace[Self.place(guesser)].map { $0.pausedUntil - now }]
     if !isKnown(guesser) {
@@ -101,7 +103,7 @@ public struct GuessLimit {
   }
 
   public mutating func guessedRight(by guesser: Guesser) {
-    // Who has a password of their own must not be able to begin anew with somebody else's.
+    // A person with an account of their own must not reset the count for guesses at other accounts.
     if guesser.name.isEmpty || guesser.browser != nil { ofPlace[Self.place(guesser)] = nil }
     let key = Self.key(guesser)
     known.removeAll { $0 == key }
@@ -113,14 +115,14 @@ public struct GuessLimit {
 
   private static func key(_ guesser: Guesser) -> String { "\(guesser.address) \(guesser.name)" }
 
-  /// What is remembered.
+  /// The number of remembered entries, for tests.
   var counts: (places: Int, known: Int, names: Int) { (ofPlace.count, known.count, nameFull.count) }
 
   private static func place(_ guesser: Guesser) -> String {
     guesser.browser.map { "browser \($0)" } ?? "address \(guesser.address)"
   }
 
-  /// Hashes differ from process to process: nobody can tell which names share a count.
+  /// Hash seeds differ between processes, so nobody can predict which accounts share a counter.
   private static func slot(_ name: String) -> Int {
     var hasher = Hasher()
     hasher.combine(name)

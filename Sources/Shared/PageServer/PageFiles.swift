@@ -3,33 +3,34 @@
 import Glibc
 import UntrustedText
 
-/// The front end's files on disk, by the path that a browser asks for.
+/// The front end's files on disk, by the path that a browser requests.
 ///
-/// Only what lies in the folder under a plain name, with an ending that pages have, is given out.
+/// Only files in the folder with a plain name and a known extension are served.
 public struct PageFiles: Sendable {
-  /// Files larger than this are none of ours.
+  /// Larger files do not belong to the front end.
   private static let maxBytes = 4 << 20
 
   private let folder: String
   private let page: String
 
-  /// `page`: what is given out for the address of a view. `nil`: there is no front end in this folder.
+  /// `page`: the file that is served for the addresses of views. `nil`: the folder has no front end.
   public init?(folder: String, page: String = "index.html") {
     guard access("\(folder)/\(page)", R_OK) == 0 else { return nil }
     self.folder = folder
     self.page = page
   }
 
-  /// An open file, read piece by piece.
+  /// An open file that is read piece by piece.
   public final class File {
     public let type: String
     public let size: Int
-    /// Changes with the file.
+    /// The entity tag: it changes with the file.
     public let tag: String
     public let isGzip: Bool
-    /// A browser may show it by itself, or run it beside a page: then its own policy holds.
+    /// A browser may show the file by itself, or run it in a worker: then the file needs a policy of its own.
     public let isDocument: Bool
-    /// For `Cache-Control`. Packed files are named by what is in them (`deploy/pages/pack`): a browser that has one need not ask again.
+    /// The value of `Cache-Control`. The names of packed files contain a hash of their content (`deploy/pages/pack`),
+    /// so a browser need not ask for them again.
     public let cacheControl: String
     private let descriptor: Int32
 
@@ -55,7 +56,7 @@ public struct PageFiles: Sendable {
 
     deinit { close(descriptor) }
 
-    /// At most so many bytes; empty at the end, and `nil` if the disk does not give them.
+    /// Reads at most so many bytes; empty at the end, `nil` on an error.
     public func read(_ most: Int) -> [UInt8]? {
       var failed = false
       let bytes = [UInt8](unsafeUninitializedCapacity: most) { buffer, count in
@@ -68,7 +69,7 @@ public struct PageFiles: Sendable {
     }
   }
 
-  /// The file for a path: a file of the front end, or for any other address of a view its page. `nil`: there is none.
+  /// The file for a path; for the address of a view, its page. `nil`: there is none.
   public func file(for path: String, acceptsGzip: Bool) -> File? {
     guard let name = Self.name(for: path, page: page), let type = Self.type(of: name) else { return nil }
     let location = "\(folder)/\(name)"
@@ -80,11 +81,11 @@ public struct PageFiles: Sendable {
     return (acceptsGzip ? opened(location + ".gz", isGzip: true) : nil) ?? opened(location, isGzip: false)
   }
 
-  /// Relative to the folder; `nil`: no such file can be there.
+  /// The name relative to the folder; `nil`: there can be no such file.
   static func name(for path: String, page: String = "index.html") -> String? {
     if path.isExactly("/worker.js") || path.isExactly("/manifest.webmanifest") { return String(path.utf8.dropFirst()) }
     guard path.begins(with: "/pages/") else {
-      // A view has no ending: what has one is a file that is not there.
+      // Addresses of views have no extension: a path with one is a missing file.
       let last = path.utf8.split(separator: UInt8(ascii: "/")).last ?? path.utf8[...]
       return last.contains(UInt8(ascii: ".")) ? nil : page
     }

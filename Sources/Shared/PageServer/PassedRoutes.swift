@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 
-/// What of the control socket pages may use. What is not named here is refused: private keys, backups with secrets, pairing, adding
-/// upstreams, raw frames.
+/// The routes of the control socket that pages may use. All others are refused: private keys, backups with secrets,
+/// pairing, adding upstreams, raw frames.
 public enum PassedRoutes {
   public enum AnswerForm: Sendable, Equatable {
-    /// One whole answer.
+    /// A whole answer.
     case whole
-    /// Rows, which may come piece by piece.
+    /// Rows, which may arrive piece by piece.
     case rows
-    /// A stream without an end.
+    /// An endless stream.
     case stream
   }
 
@@ -32,7 +32,7 @@ public enum PassedRoutes {
     "/v1/upstreams/pause", "/v1/upstreams/resume", "/v1/upstreams/test", "/v1/alerts/acknowledge",
   ]
 
-  /// `nil`: pages may not.
+  /// `nil`: pages may not use this route.
   public static func way(_ method: String, _ path: String) -> AnswerForm? {
     switch method {
     case "GET": reading[path]

@@ -3,19 +3,21 @@
 import COpenSSL
 import UntrustedText
 
-/// Passwords as they are kept: `$scrypt$ln=14,r=8,p=5$SALT$HASH` (the PHC string format; scrypt is RFC 7914), SALT and HASH in base64 without `=`.
+/// The stored form of passwords: `$scrypt$ln=14,r=8,p=5$SALT$HASH` (the PHC string format; scrypt is RFC 7914), SALT
+/// and HASH in base64 without `=`.
 public enum PasswordHash {
-  /// How much work a guess is.
+  /// The work that one guess takes.
   public struct Cost: Sendable, Equatable {
     /// Memory cost: 2^ln × r × 128 bytes.
     public let ln: Int
     public let r: Int
     public let p: Int
 
-    /// 16 MiB: gateways are small. As much work as others with more memory (OWASP's password storage cheat sheet).
+    /// 16 MiB, because gateways are small; the work is that of the settings with more memory in OWASP's password
+    /// storage cheat sheet.
     public static let usual = Cost(ln: 14, r: 8, p: 5)
 
-    /// What is read back may not cost more than this: whoever can write a hash must not be able to use up memory or time.
+    /// A stored hash may not cost more than this: otherwise a forged one could use up memory or time.
     var isAllowed: Bool { (10...17).contains(ln) && (1...16).contains(r) && (1...16).contains(p) && work <= 1 << 30 }
     var bytes: Int { (1 << ln) * r * 128 }
     private var work: Int { bytes * p }
@@ -24,17 +26,17 @@ public enum PasswordHash {
   private static let saltBytes = 16
   private static let hashBytes = 32
 
-  /// A hash with a salt of its own. `nil`: the memory for it is not to be had.
+  /// A hash with a random salt. `nil`: there is no memory for it.
   public static func make(_ password: String, cost: Cost = .usual) -> String? {
     let salt = (0..<saltBytes).map { _ in UInt8.random(in: 0...255) }
     guard let key = derive(Array(password.utf8), salt, cost, count: hashBytes) else { return nil }
     return "$scrypt$ln=\(cost.ln),r=\(cost.r),p=\(cost.p)$\(Base64.encode(salt))$\(Base64.encode(key))"
   }
 
-  /// Whether this is a hash of `make`'s form, of an allowed cost.
+  /// Whether the text is a hash in the form of `make`, with an allowed cost.
   public static func isOne(_ hash: String) -> Bool { parts(hash) != nil }
 
-  /// Whether this is the password. What is no hash is nobody's.
+  /// Whether the password fits the hash. False for anything that is not a hash.
   public static func isRight(_ password: String, _ hash: String) -> Bool {
     guard let (cost, salt, key) = parts(hash), let other = derive(Array(password.utf8), salt, cost, count: key.count)
     else { return false }
@@ -72,11 +74,11 @@ public enum PasswordHash {
   }
 }
 
-/// RFC 4648, without `=`.
+/// Base64 (RFC 4648) without `=`.
 public enum Base64 {
   private static let digits = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/".utf8)
 
-  /// § 5: for addresses.
+  /// The alphabet for URLs, § 5.
   public static func encodeForURL(_ bytes: [UInt8]) -> String {
     let text = encode(bytes).utf8.map { byte in
       byte == UInt8(ascii: "+") ? UInt8(ascii: "-") : byte == UInt8(ascii: "/") ? UInt8(ascii: "_") : byte
@@ -84,7 +86,7 @@ public enum Base64 {
     return String(decoding: text, as: UTF8.self)
   }
 
-  /// § 5; `nil`: that is none.
+  /// Decodes the alphabet for URLs, § 5; `nil`: invalid.
   public static func decodeFromURL(_ text: some StringProtocol) -> [UInt8]? {
     guard !text.utf8.contains(where: { $0 == UInt8(ascii: "+") || $0 == UInt8(ascii: "/") }) else { return nil }
     let usual = text.utf8.map { byte in
@@ -93,7 +95,7 @@ public enum Base64 {
     return decode(String(decoding: usual, as: UTF8.self))
   }
 
-  /// § 4.
+  /// The standard alphabet, § 4.
   static func encode(_ bytes: [UInt8]) -> String {
     var text: [UInt8] = []
     var (buffer, bits) = (0, 0)
@@ -109,7 +111,7 @@ public enum Base64 {
     return String(decoding: text, as: UTF8.self)
   }
 
-  /// `nil`: that is none.
+  /// `nil`: invalid.
   static func decode(_ text: String) -> [UInt8]? {
     var bytes: [UInt8] = []
     var (buffer, bits) = (0, 0)

@@ -2,13 +2,14 @@
 
 import UntrustedText
 
-/// A server of map tiles that the operator has named: the only other place that pages may load anything from, and from it nothing but images.
+/// A server of map tiles that the operator has configured: the only other origin from which pages may load anything,
+/// and only images.
 public struct TileServer: Equatable, Sendable {
-  /// Address with `{z}`, `{x}` and `{y}`.
+  /// The address with `{z}`, `{x}` and `{y}`.
   public let url: String
-  /// Scheme, name and port: what the policy names.
+  /// Scheme, name and port, for the content security policy.
   public let origin: String
-  /// Credit that is shown on the map.
+  /// The credit shown on the map.
   public let credit: String?
 
   public struct Invalid: Error, Equatable {
@@ -22,7 +23,7 @@ public struct TileServer: Equatable, Sendable {
       throw Invalid(message: "tiles: an address that begins with https:// or http:// is wanted")
     }
     let name = bytes.dropFirst(scheme.utf8.count).prefix { $0 != UInt8(ascii: "/") }
-    // What stands in the policy must be one word of it: nothing of the address can end it or add another.
+    // The origin must be a single word of the policy, so no part of the address can end it or add another.
     guard (1...253).contains(name.count), name.allSatisfy(Self.isOfName) else {
       throw Invalid(message: "tiles: \"\(url)\" has no name of a server that can be used")
     }

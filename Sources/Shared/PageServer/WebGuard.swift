@@ -3,12 +3,12 @@
 import HTTP
 import UntrustedText
 
-/// What of a browser's request tells where it comes from.
+/// The fields of a browser's request that show where it comes from.
 public struct BrowserRequest: Sendable {
   public var method: String
-  /// Values of `Host`.
+  /// The values of `Host`.
   public var hosts: [String]
-  /// `Origin`, `Sec-Fetch-Site`, `Content-Type`.
+  /// The values of `Origin`, `Sec-Fetch-Site` and `Content-Type`.
   public var origin: String?
   public var site: String?
   public var type: String?
@@ -24,12 +24,12 @@ public struct BrowserRequest: Sendable {
   }
 }
 
-/// What a request of a browser must be like before it is looked at further. Pure.
+/// Checks where a browser's request comes from before anything else is done with it. Pure.
 ///
-/// A page of somebody else in the same browser can send requests here, and can have a name of its own point to this machine (DNS rebinding). The
-/// first say another `Origin`, the second another `Host`.
+/// A foreign page in the same browser can send requests here: they have another `Origin`. It can also point its own
+/// name to this machine (DNS rebinding): then `Host` differs.
 public struct WebGuard: Sendable {
-  /// Names by which this host may be called, besides addresses in numbers and `localhost`.
+  /// Allowed names of this host, besides numeric addresses and `localhost`.
   private let names: [String]
 
   public init(names: [String]) { self.names = names }
@@ -41,7 +41,7 @@ public struct WebGuard: Sendable {
     public init(status: Int, message: String) { (self.status, self.message) = (status, message) }
   }
 
-  /// The same for each request.
+  /// Checks every request.
   public func check(_ request: BrowserRequest) throws(Refusal) {
     guard request.hosts.count == 1, let host = request.hosts.first, isOurs(host) else {
       throw Refusal(status: 403, message: "this host has another name: see [web] names")
@@ -60,7 +60,7 @@ public struct WebGuard: Sendable {
     case "GET", "HEAD": return
     case "POST", "PUT", "DELETE":
       guard request.origin != nil else { throw Refusal(status: 403, message: "an Origin is missing") }
-      // A form of another site cannot send this without being asked first.
+      // A foreign page cannot send this content type without a preflight request.
       guard let type = request.type, type.begins(with: "application/json") else {
         throw Refusal(status: 403, message: "Content-Type: application/json is wanted")
       }
@@ -73,7 +73,7 @@ public struct WebGuard: Sendable {
     return origin.isExactly("http://\(host)") || origin.isExactly("https://\(host)")
   }
 
-  /// Addresses belong to nobody else's name.
+  /// Numeric addresses are allowed, because no foreign name can have them.
   func isOurs(_ host: String) -> Bool {
     let bytes = Array(host.utf8)
     if bytes.first == UInt8(ascii: "[") { return isNumber(bytes.dropFirst(), ends: UInt8(ascii: "]"), more: ":.") }
@@ -99,15 +99,17 @@ public struct WebGuard: Sendable {
     }
   }
 
-  /// On everything: pages run no script and load nothing but what is here, and are in nobody's frame.
+  /// Headers of every document: pages run only scripts from here, load nothing from elsewhere, and cannot be framed.
   public static let headers = headers(tiles: nil)
 
-  /// On what is only ever a part of a page: a policy is the page's own, and would be half of what goes over the line for a small file.
+  /// Headers of files that are only parts of a page. The policy belongs to the page, and would double the bytes of a
+  /// small file.
   public static let partHeaders: HTTPHeaders = [
     "X-Content-Type-Options": "nosniff", "Cross-Origin-Resource-Policy": "same-origin",
   ]
 
-  /// The same, for pages that may show images of a server of map tiles as well. It is not told which page shows them.
+  /// As `headers`, for pages that may also show images of a tile server. That server does not learn which page shows
+  /// them.
   public static func headers(tiles: TileServer?) -> HTTPHeaders {
     [
       "Content-Security-Policy":

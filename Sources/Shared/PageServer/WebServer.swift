@@ -6,32 +6,33 @@ import JSON
 import Timing
 import UntrustedText
 
-/// How somebody signs in.
+/// A way to sign in.
 public protocol WebAccess: AnyObject {
-  /// `secret` or `password`: the field of the request that it comes in.
+  /// `secret` or `password`: the field of the request that carries it.
   var way: String { get }
-  /// Whether somebody may come upon it by trying: a password, and not 256 bits of chance.
+  /// Whether an attacker could guess it: a password, but not 256 random bits.
   var isGuessable: Bool { get }
-  /// Seconds that a browser keeps its cookie; `nil`: until it is closed.
+  /// Seconds that a browser keeps its cookie; `nil`: until the browser is closed.
   var cookieSeconds: Int? { get }
-  /// Whether this lets them in. It may take a while. Throws what to say when it cannot be told.
+  /// Whether the secret or password is right. It may take a while. Throws the answer for the browser if that cannot be
+  /// checked now.
   func isRight(_ given: String) async throws(WebGuard.Refusal) -> Bool
-  /// Somebody has signed in from there.
+  /// Somebody has signed in from this address.
   func signedIn(from address: String)
-  /// Somebody has guessed wrong there.
+  /// A wrong guess came from this address.
   func refused(from address: String)
-  /// Keeps sessions that are to survive a restart of the host.
+  /// Stores sessions, so that they survive a restart of the host.
   func keep(_ sessions: WebSessions)
 }
 
-/// Answers browsers: the front end's files, signing in, and, for who is signed in, what `pass` answers.
+/// Serves browsers: the front end's files, signing in and, for signed-in browsers, the answers of `pass`.
 public final class WebServer {
   /// Answers a request for data, as the control socket does.
   public typealias Pass = (HTTPRequest, PassedRoutes.AnswerForm, HTTPResponder) async -> Void
 
-  /// When a session was used last is written down that exactly.
+  /// A session's last use is stored with this accuracy.
   private static let keptTo: Duration = .seconds(86400)
-  /// Bytes of a file that are in memory at once.
+  /// Bytes of a file that are in memory at a time.
   private static let pieceBytes = 16 * 1024
 
   private let files: PageFiles
@@ -40,14 +41,14 @@ public final class WebServer {
   private let pass: Pass
   private let loop: EventLoop
   private var sessions: WebSessions
-  /// What answers are under way, by the digest of their session: they end with it.
+  /// The answers in progress, by the digest of their session: they end with it.
   private var answers: [ObjectIdentifier: (session: [UInt8], end: Waiter)] = [:]
   private var limit = GuessLimit()
-  /// Cookies do not tell ports apart, so their names do.
+  /// Cookies are shared between ports of a host, so the cookie's name contains the port.
   private let cookie: String
-  /// A server of map tiles that the operator has named.
+  /// The tile server that the operator has configured.
   public var tiles: TileServer?
-  /// One guess at a time: those that come together must not all be tried before the first counts.
+  /// One guess at a time: simultaneous guesses must not all be tried before the first one counts.
   private let guesses = LoopSemaphore<Int>(bound: 8)
 
   public init(
@@ -78,7 +79,7 @@ public final class WebServer {
         guard let way = PassedRoutes.way(request.method, path) else {
           throw WebGuard.Refusal(status: 403, message: "pages may not use \(request.method) \(path)")
         }
-        // What follows has no end that would bring the rest.
+        // A stream has no end at which compression would release the rest.
         responder.compresses =
           way != .stream && request.query["follow"] == nil && request.headers.hasToken("gzip", in: "Accept-Encoding")
         await pass(request, way, responder, of: session)
@@ -125,10 +126,10 @@ public final class WebServer {
 
   // MARK: Sessions
 
-  /// Sessions that go on.
+  /// The number of sessions.
   public var sessionCount: Int { sessions.count }
 
-  /// Ends all of them, and what is being answered to them.
+  /// Ends all sessions, and the answers to them in progress.
   public func endSessions() {
     sessions.endAll()
     endAnswers { _ in true }
@@ -137,21 +138,21 @@ public final class WebServer {
   private func session(of request: HTTPRequest) -> [UInt8]? {
     for token in tokens(request) {
       guard let session = sessions.use(token, now: loop.now) else { continue }
-      // What is kept tells the day, not the second: each write wears a card.
+      // The stored time is exact to a day: each write wears an SD card.
       if loop.now - session.usedAt > Self.keptTo { access.keep(sessions) }
       return session.digest
     }
     return nil
   }
 
-  /// Answers as long as the session lasts.
+  /// Answers until the session ends.
   private func pass(
     _ request: HTTPRequest, _ way: PassedRoutes.AnswerForm, _ responder: HTTPResponder, of session: [UInt8]
   ) async {
     let end = Waiter()
     answers[ObjectIdentifier(end)] = (session, end)
     defer { answers[ObjectIdentifier(end)] = nil }
-    // Of a browser's fields the gateway gets none but this.
+    // The gateway gets no other header field of the browser.
     var headers: HTTPHeaders = [:]
     if let id = request.headers["Last-Event-ID"] { headers.add("Last-Event-ID", id) }
     let stripped = HTTPRequest(request.method, request.target, headers: headers, body: request.body)
@@ -160,7 +161,7 @@ public final class WebServer {
         { await self.pass(stripped, way, responder) },
         { try await end.wait() })
     } catch {
-      // Whoever asked has gone.
+      // The client has disconnected.
     }
     if !responder.isOver { responder.abort() }
   }
@@ -169,8 +170,8 @@ public final class WebServer {
     for answer in answers.values where belongs(answer.session) { answer.end.resume() }
   }
 
-  /// Where a request comes from, for counting guesses. A proxy on this machine says for whom it asks; of an IPv6 address the network counts, as a
-  /// machine has as many as it wants there.
+  /// The address for which guesses are counted. A proxy on this machine names its client's address; of an IPv6 address
+  /// the network counts, because a machine can use any address in it.
   static func address(_ request: HTTPRequest, _ responder: HTTPResponder) -> String {
     guard let peer = responder.peer else { return "" }
     let asked = peer.isLoopback ? request.headers.values(of: "X-Forwarded-For").last?.pieces(at: ",").last : nil
@@ -178,7 +179,8 @@ public final class WebServer {
     return (text.flatMap { IPAddress($0) } ?? peer).network
   }
 
-  /// A server at another port of this machine can set a cookie of the same name: one of several may be ours.
+  /// The tokens in the cookies: a server at another port of this machine can set a cookie of the same name, so one of
+  /// several may be ours.
   private func tokens(_ request: HTTPRequest) -> [String] {
     var found: [String] = []
     for field in request.headers.values(of: "Cookie") {
@@ -202,7 +204,7 @@ public final class WebServer {
         hasEnded = true
         endAnswers { $0 == WebSessions.digest(token) }
       }
-      // Who is not signed in has nothing written.
+      // A request without a session causes no write.
       if hasEnded { access.keep(sessions) }
       var response = state(isSignedIn: false)
       response.headers.add("Set-Cookie", "\(cookie)=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0")
@@ -241,7 +243,7 @@ public final class WebServer {
         json.field("retry_after_s", Int64(clamping: pause.components.seconds + 1))
       }
     }
-    // `try?`: what is no JSON has no password either.
+    // `try?`: a body that is not JSON contains no password.
     let body = try? JSONValue(parsing: request.body)
     guard let given = body?[access.way]?.string, given.utf8.count <= 1024 else {
       return Self.json(status: 400) { $0.field("error", "\"\(access.way)\" is missing") }
@@ -270,7 +272,7 @@ public final class WebServer {
 
   // MARK: Answers
 
-  /// On answers with data: as on files, and nothing keeps them.
+  /// Headers of answers with data: as for files, and they must not be cached.
   public static let dataHeaders: HTTPHeaders = {
     var headers = WebGuard.headers
     headers.add("Cache-Control", "no-store")

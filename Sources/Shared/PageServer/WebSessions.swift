@@ -3,16 +3,16 @@
 import MeshCrypto
 import Timing
 
-/// Who is signed in. Pure: time is an argument.
+/// The signed-in browsers. Pure: time is an argument.
 ///
-/// Of a session the digest of its token is kept, so that whoever reads memory or file has no session.
+/// Only digests of tokens are kept, so that nobody who reads the memory or the file gets a session.
 public struct WebSessions {
-  /// At once; the one that was used longest ago ends for a further one.
+  /// The number of sessions; a further one replaces the one whose last use is longest ago.
   public static let mostSessions = 32
-  /// A session that nobody uses ends.
+  /// A session ends after this time without use.
   public static let idleLimit: Duration = .seconds(30 * 86400)
 
-  /// One of them.
+  /// A session of a browser.
   public struct Session: Equatable, Sendable {
     /// SHA-256 of its token.
     public let digest: [UInt8]
@@ -23,7 +23,7 @@ public struct WebSessions {
 
   public private(set) var sessions: [Session]
 
-  /// `sessions`: those that went on while the host did not run.
+  /// `sessions`: those stored by an earlier process.
   public init(_ sessions: [Session] = []) { self.sessions = sessions.suffix(Self.mostSessions) }
 
   /// Begins a session with this token.
@@ -37,7 +37,7 @@ public struct WebSessions {
     sessions.append(Session(digest: Self.digest(token), usedAt: now))
   }
 
-  /// The session that has this token, which is used by that; `nil`: there is none.
+  /// Uses the session of this token, and returns it with the time of its previous use; `nil`: there is none.
   public mutating func use(_ token: String, now: MonotonicTime) -> Session? {
     let digest = Self.digest(token)
     guard let place = sessions.firstIndex(where: { $0.digest == digest }) else { return nil }
@@ -49,7 +49,7 @@ public struct WebSessions {
     return sessions[place]
   }
 
-  /// False: there was none with this token.
+  /// Ends the session of this token. False: there is none.
   public mutating func end(_ token: String) -> Bool {
     let (digest, before) = (Self.digest(token), sessions.count)
     sessions.removeAll { $0.digest == digest }
@@ -62,13 +62,13 @@ public struct WebSessions {
 
   // MARK: Tokens
 
-  /// 256 bits of chance in hexadecimal digits.
+  /// 256 random bits in hexadecimal digits.
   public static func token() -> String {
     let digits = Array("0123456789abcdef".utf8)
     return String(decoding: (0..<64).map { _ in digits[Int.random(in: 0..<16)] }, as: UTF8.self)
   }
 
-  /// Whether both are the same, in a time that tells nothing of where they differ.
+  /// Whether both are equal, in a time that does not reveal where they differ.
   public static func isSame(_ one: String, _ other: String) -> Bool { digest(one) == digest(other) }
 
   static func digest(_ token: String) -> [UInt8] { Digest.sha256(Array(token.utf8)) }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-/// Which release all of this is.
+/// The version of this release.
 public enum Release {
   public static let version = "0.1.0"
 }
