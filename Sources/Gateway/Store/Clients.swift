@@ -3,7 +3,7 @@
 import SQLite
 
 extension Store {
-  /// Number of programs whose position in the messages is stored; beyond it, the least recently used are reset.
+  /// The number of programs whose position in the messages is stored; beyond it, the least recently used are forgotten.
   public static let maxClients: Int64 = 64
 
   /// The id of the last message that this client received; `nil`: a new client.
@@ -13,9 +13,9 @@ extension Store {
     }
   }
 
-  /// Within a `write`: it has received all messages up to this one.
+  /// Within a `write`: the client has received all messages up to this one.
   public func setClientCursor(_ name: String, message: Int64, at milliseconds: Int64) throws(SQLiteError) {
-    // The most recently used stays so, also if the clock was set back.
+    // The most recently used one stays so, even if the clock was set back.
     try database.run(
       """
       INSERT OR REPLACE INTO clients(name, message, used_at)

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 
-/// The end of a transaction, for those who wrote in it. They ask, or wait.
+/// The end of a transaction, which its writers can query or await.
 ///
-/// All writes of one transaction share one of these. To wait for it cannot be cancelled: a commit takes as long as the disk takes.
+/// All writes of a transaction share one commit. Awaiting it cannot be cancelled: it takes as long as the disk takes.
 public final class Commit {
   public enum State: Equatable, Sendable {
     case open
     case durable
-    /// Nothing of the transaction was kept.
+    /// Nothing of the transaction was stored.
     case failed(StoreError)
   }
 
@@ -18,12 +18,12 @@ public final class Commit {
 
   public var isDurable: Bool { state == .durable }
 
-  /// Returns when it is on disk.
+  /// Returns when the transaction is on disk.
   public func durable() async throws(StoreError) {
     if let failure = await failure() { throw failure }
   }
 
-  /// Why it is not on disk; `nil`: it is.
+  /// Why the transaction is not on disk; `nil`: it is. Waits for its end.
   public func failure() async -> StoreError? {
     if state == .open { await withCheckedContinuation { waiting.append($0) } }
     return if case .failed(let failure) = state { failure } else { nil }

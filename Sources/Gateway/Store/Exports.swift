@@ -1,4 +1,4 @@
 // SPDX-License-Identifier: MIT
 
-// Work within a `Store.write` throws this; users of the store need its name, and no other of SQLite's.
+// Work within a `Store.write` throws this, the only error of SQLite that users of the store need.
 @_exported import struct SQLite.SQLiteError

@@ -3,10 +3,10 @@
 import JSON
 import SQLite
 
-/// An alert as the store has it. Source: docs/alerts.md.
+/// A stored alert. Source: docs/alerts.md.
 public struct StoredAlert: Equatable, Sendable {
   public var id: Int64
-  /// The rule's name, and what of several things it is about; empty: there is only one.
+  /// The rule's name, and the name of the subject; empty: the rule has only one.
   public var rule: String
   public var subject: String
   /// Text for people.
@@ -18,9 +18,9 @@ public struct StoredAlert: Equatable, Sendable {
   public var acknowledgedAt: Int64?
   public var acknowledgedBy: String?
   public var note: String?
-  /// How often it had come back within a day.
+  /// How often the alert has returned within a day of its end.
   public var returns: Int
-  /// When it ended by the store's steady time (`Store.elapsed`).
+  /// The end in the store's steady time (`Store.elapsed`).
   public var endedElapsed: Int64?
 
   public init(
@@ -32,12 +32,12 @@ public struct StoredAlert: Equatable, Sendable {
   }
 }
 
-/// Alerts and their events: a row and its event are one transaction, so each begin and each end is told once.
+/// Alerts and their events: a row and its event are one transaction, so each beginning and each end is reported once.
 extension Store {
-  /// Alerts that are over and kept.
+  /// The number of ended alerts that are kept.
   public static let maxEndedAlerts: Int64 = 1000
 
-  /// The event that tells of it. Those of the battery and the supply have a kind and fields of their own.
+  /// The event of an alert. Alerts of battery and supply have their own kind and fields.
   public struct AlertEvent {
     public var kind: EventKind
     public var fields: (inout JSONWriter) -> Void
@@ -47,7 +47,7 @@ extension Store {
     }
   }
 
-  /// Within a `write`: it begins. `alert.id` is ignored. Nothing happens where one of its rule and subject is open.
+  /// Within a `write`: the alert begins. `alert.id` is ignored. Does nothing if one of its rule and subject is open.
   public func beginAlert(_ alert: StoredAlert, _ event: AlertEvent, at moment: Moment) throws(SQLiteError) {
     guard try openAlert(alert.rule, alert.subject) == nil else { return }
     let alert = asItIsNow(alert)
@@ -59,7 +59,7 @@ extension Store {
     try append(event.kind, at: moment, body: Self.body(kept, "begin", event))
   }
 
-  /// Within a `write`: it is over. Nothing happens where none is open. `elapsed`: now, by steady time.
+  /// Within a `write`: the alert ends. Does nothing if none is open. `elapsed`: now, in steady time.
   public func endAlert(
     _ rule: String, _ subject: String, _ event: AlertEvent, elapsed: Int64, at moment: Moment
   ) throws(SQLiteError) {
@@ -77,7 +77,8 @@ extension Store {
     try append(event.kind, at: moment, body: Self.body(alert, "end", event))
   }
 
-  /// Within a `write`: somebody has seen it. `nil`: there is none of this id. Who says so again changes nothing.
+  /// Within a `write`: somebody has acknowledged the alert. `nil`: there is none with this id. A second acknowledgement
+  /// changes nothing.
   public func acknowledgeAlert(
     _ id: Int64, by person: String, note: String?, at moment: Moment
   ) throws(SQLiteError) -> StoredAlert? {
@@ -91,10 +92,10 @@ extension Store {
     return seen
   }
 
-  /// At most so many are told again, each of some 400 bytes: they must not be what fills the journal.
+  /// The number of alerts that are repeated at once, each of some 400 bytes: they must not fill the journal.
   private static let maxToldAgain = 64
 
-  /// Open alerts whose begin was journaled there.
+  /// Open alerts whose beginning was journaled in this range.
   func openAlerts(toldAfter seq: Int64, through last: Int64) throws(SQLiteError) -> [StoredAlert] {
     var ids: [Int64] = []
     guard settings.journalMaxSize >= 1024 * Int64(Self.maxToldAgain) else { return [] }
@@ -102,7 +103,7 @@ extension Store {
       "SELECT body FROM journal WHERE seq > ? AND seq <= ? AND kind = '\(EventKind.alert.rawValue)'",
       [.integer(seq), .integer(last)]
     ) { (row) throws(SQLiteError) in
-      // `try?`: one that is damaged is counted among what is lost.
+      // `try?`: a damaged event counts as lost.
       guard let body = try? JSONValue(parsing: row.blob(0)), body["state"]?.string == "begin",
         let id = body["id"]?.integer, !ids.contains(id)
       else { return true }
@@ -114,7 +115,8 @@ extension Store {
     return open
   }
 
-  /// Within a `write`: its begin was deleted before every upstream had it. It goes with what is told of the loss, or nobody would know of it.
+  /// Within a `write`: the alert's beginning was deleted before every upstream had it, so it is journaled again after
+  /// the deleted events.
   func tellAgain(_ alert: StoredAlert, at moment: Moment) throws(SQLiteError) {
     try append(.alert, at: moment, body: Self.body(alert, "begin", AlertEvent { $0.field("again", true) }))
   }
@@ -134,25 +136,27 @@ extension Store {
     }
   }
 
-  // MARK: What it says now
+  // MARK: The present words
 
-  /// A number that grows is in memory: it is shown, and told with the end, and no change of it is written.
+  /// The text and number of an open alert. A number that grows is kept in memory: it is shown, and stored with the end
+  /// of the alert.
   struct AlertWords: Equatable {
     var text: String
     var value: Double?
   }
 
-  /// An alert that is open, or about to be, says this from now on.
+  /// Sets the words of an alert that is open, or about to begin.
   public func alertSays(_ rule: String, _ subject: String, _ text: String, _ value: Double?) {
     let (key, words) = (Self.alertKey(rule, subject), AlertWords(text: text, value: value))
     guard alertWords[key] != words else { return }
     (alertWords[key], hasNewAlertWords) = (words, true)
   }
 
-  /// It is over, and that is on disk.
+  /// The end of the alert is on disk.
   public func alertIsOver(_ rule: String, _ subject: String) { alertWords[Self.alertKey(rule, subject)] = nil }
 
-  /// What open alerts say goes to disk with the next transaction: now and then, at the end, and where a number cannot be had again.
+  /// Stores the words of open alerts with the next transaction. Call it now and then, at the end, and when a number
+  /// could not be determined again.
   public func keepAlertWords() {
     guard hasNewAlertWords else { return }
     hasNewAlertWords = false
@@ -183,7 +187,7 @@ extension Store {
     return alert
   }
 
-  /// By bytes.
+  /// As bytes, for an exact comparison.
   private static func alertKey(_ rule: String, _ subject: String) -> [UInt8] { Array("\(rule) \(subject)".utf8) }
 
   // MARK: Reading
@@ -220,7 +224,7 @@ extension Store {
     return found
   }
 
-  /// Alerts before an id, the newest first; of several of a subject that are over, all.
+  /// Alerts with ids below `id`, newest first, including several ended ones of a subject.
   public func alerts(before id: Int64 = .max, openOnly: Bool, limit: Int) throws(StoreError) -> [StoredAlert] {
     try rows(
       "SELECT \(Self.alertColumns) FROM alerts WHERE id < ? AND (? = 0 OR ended_at IS NULL) ORDER BY id DESC LIMIT ?",
@@ -228,9 +232,9 @@ extension Store {
     ) { alert($0) }
   }
 
-  // MARK: When nodes were heard
+  // MARK: Times at which nodes were heard
 
-  /// When a node was heard last by steady time, for those that are listened for; and `last_heard` of its contact at that time.
+  /// When a watched node was heard last, in steady time, and the `last_heard` of its contact at that moment.
   public struct HeardNode: Equatable, Sendable {
     public var key: [UInt8]
     public var elapsed: Int64
@@ -247,7 +251,7 @@ extension Store {
     }
   }
 
-  /// Within a `write`: these, and no others.
+  /// Within a `write`: replaces all entries.
   public func setHeardNodes(_ nodes: [HeardNode]) throws(SQLiteError) {
     try database.run("DELETE FROM heard_nodes")
     for node in nodes {

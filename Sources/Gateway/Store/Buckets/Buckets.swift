@@ -4,10 +4,11 @@ import SQLite
 
 /// The position in a bucket of a hub. Source: docs/hub-protocol.md.
 public struct BucketPosition: Equatable, Sendable {
-  /// The last update that was applied, and when the hub made it.
+  /// The last applied update, and when the hub created it.
   public var seq: Int64
   public var at: Int64?
-  /// Nothing that was made before this is missing (milliseconds since 1970, by the hub's clock). Never goes back.
+  /// Nothing that the hub created before this time is missing (milliseconds since 1970, by the hub's clock). Never
+  /// decreases.
   public var since: Int64
 
   public init(seq: Int64 = 0, at: Int64? = nil, since: Int64 = 0) {
@@ -17,13 +18,13 @@ public struct BucketPosition: Equatable, Sendable {
   }
 }
 
-/// A command that was accepted from a server.
+/// A command accepted from a server.
 public struct QueuedCommand: Equatable, Sendable {
   public var number: Int64
   public var id: String
   /// The request, JSON.
   public var body: [UInt8]
-  /// Milliseconds since it was sent, by clocks that nobody can set.
+  /// Milliseconds since the command was sent, by clocks that nobody can set.
   public var age: Int64
 }
 
@@ -41,7 +42,7 @@ extension Store {
     return found
   }
 
-  /// Within the `write` that applies the updates up to there.
+  /// Call it within the `write` that applies the updates up to this position.
   public func setBucket(_ name: String, of upstream: String, to position: BucketPosition) throws(SQLiteError) {
     try database.run(
       """
@@ -52,10 +53,11 @@ extension Store {
 
   // MARK: Commands
 
-  /// Number of commands that are kept for each upstream with their answers, to recognise repeated ones.
+  /// The number of answered commands that are kept for each upstream, to recognise repetitions.
   static let maxAnswered: Int64 = 1000
 
-  /// Within a `write`: false when the upstream has sent this id before. `age`: milliseconds that it stood in the server's queue.
+  /// Within a `write`: stores a command. False: the upstream has sent this id before. `age`: milliseconds in the
+  /// server's queue.
   public func queueCommand(
     _ body: [UInt8], id: String, of upstream: String, age: Int64
   ) throws(SQLiteError) -> Bool {
@@ -64,7 +66,7 @@ extension Store {
       .text(upstream), .text(id), .blob(body), .integer(elapsedNow - max(0, age))) > 0
   }
 
-  /// Within a `write`: stores its result. A command that was not queued is stored as well.
+  /// Within a `write`: stores the answer to a command, and the command if it was not queued.
   public func answerCommand(
     _ id: String, of upstream: String, body: [UInt8], answer: [UInt8]
   ) throws(SQLiteError) {
@@ -80,7 +82,7 @@ extension Store {
       """, .text(upstream), .integer(Self.maxAnswered))
   }
 
-  /// The answer to this id; `nil`: unknown, or not answered yet.
+  /// The answer to the command with this id; `nil`: unknown, or not answered yet.
   public func commandAnswer(_ id: String, of upstream: String) throws(StoreError) -> [UInt8]? {
     try translating { () throws(SQLiteError) in
       try database.value(
@@ -88,7 +90,7 @@ extension Store {
     }
   }
 
-  /// The oldest without an answer, after a number.
+  /// The oldest unanswered command with a greater number.
   public func nextCommand(of upstream: String, after number: Int64, at now: Moment) throws(StoreError) -> QueuedCommand?
   {
     var found: QueuedCommand?
@@ -108,7 +110,7 @@ extension Store {
     return found
   }
 
-  /// Whatever stands on the disk.
+  /// Accepts any stored value, even of a damaged database.
   private static func age(_ at: Int64, _ elapsed: Int64) -> Int64 {
     let (age, overflow) = elapsed.subtractingReportingOverflow(at)
     return overflow ? 0 : max(0, age)

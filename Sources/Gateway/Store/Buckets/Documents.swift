@@ -36,7 +36,7 @@ extension Store {
     }
   }
 
-  /// Within a `write`: an edit made here. The journal reports it to hubs.
+  /// Within a `write`: an edit made at this gateway. The journal reports it to hubs.
   @discardableResult
   public func editDocument(_ key: String, _ value: String?, at moment: Moment) throws(SQLiteError) -> Document {
     let mine = try known(key)?.document
@@ -51,7 +51,7 @@ extension Store {
   /// some ten megabytes.
   public static let maxDocuments: Int64 = 10_000
 
-  /// No further document can be added; existing ones can still be edited.
+  /// Whether this document exists, or there is room for another one.
   public func hasRoomForDocument(_ key: String) throws(StoreError) -> Bool {
     try translating { () throws(SQLiteError) in try hasRoom(for: key) }
   }
@@ -73,8 +73,8 @@ extension Store {
     if let (mine, seq) = kept {
       if mine == document { return false }
       if seq > acknowledged, !document.wins(over: mine) { return false }
-      // The same value at another time is no news for other hubs: two whose clocks differ would hand it to each other for ever. The later time stays, so
-      // that the next edit is later for both.
+      // The same value with another time is not reported to other hubs: two hubs with different clocks would send it
+      // back and forth without end. The later time is stored, so that the next edit is later for both.
       if mine.hasSameValue(as: document) {
         if document.updatedAt > mine.updatedAt { try keep(document, seq: seq) }
         return false
@@ -82,14 +82,14 @@ extension Store {
     } else if try !hasRoom(for: document.key) {
       return false
     }
-    // Reported to the other hubs, but not to the one that it comes from.
+    // Reported to the other hubs, but not to the one that sent it.
     try append(.document, at: moment, body: Self.body(document, via: upstream))
     try keep(document, seq: 0)
     if kept == nil { documentCount = documentCount.map { $0 + 1 } }
     return true
   }
 
-  /// Within a `write`: journals all of them again, for a hub that was restored.
+  /// Within a `write`: journals all documents again, for a hub that was restored.
   public func announceDocuments(at moment: Moment) throws(SQLiteError) {
     let all = try database.rows("SELECT key, value, updated_at, by_hub FROM documents ORDER BY key") {
       Self.document($0)

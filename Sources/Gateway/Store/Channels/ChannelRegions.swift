@@ -2,10 +2,9 @@
 
 import SQLite
 
-/// The region for messages to a channel that has its own, by the digest of its secret: slots change, and the radio does not
-/// store it.
+/// The region of a channel, by the digest of the channel's secret: slots change, and the radio does not store regions.
 extension Store {
-  /// Within a `write`. `nil`: the radio's default.
+  /// Within a `write`: sets the region. `nil`: the radio's default.
   public func setRegion(_ region: String?, ofChannel digest: String) throws(SQLiteError) {
     guard let region else {
       try database.run("DELETE FROM channel_regions WHERE channel = ?", .text(digest))

@@ -15,7 +15,7 @@ extension Store {
     return true
   }
 
-  /// Within a `write`: the radio has no slots from this one on.
+  /// Within a `write`: deletes channels from this slot on, which the radio does not have.
   public func forgetChannels(from slot: Int) throws(SQLiteError) {
     try database.run("DELETE FROM channels WHERE slot >= ?", .integer(Int64(slot)))
   }

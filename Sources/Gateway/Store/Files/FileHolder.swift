@@ -4,7 +4,7 @@ import Glibc
 
 /// Finds the process that has a file open, as far as this user can see, for an error message.
 enum FileHolder {
-  /// Such as `sqlite3 (process 812)`; `nil`: none visible.
+  /// For example `sqlite3 (process 812)`; `nil`: none is visible.
   static func name(of location: String) -> String? {
     var wanted = stat()
     guard stat(location, &wanted) == 0 else { return nil }

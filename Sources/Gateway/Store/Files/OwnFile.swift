@@ -3,10 +3,10 @@
 import Glibc
 import SQLite
 
-/// The database's file as this program left it. Nobody else may write to it: what another program writes over it is an older copy, or nothing at
-/// all, and SQLite would go on with a mixture of both.
+/// The database's file as this program left it. Nobody else may write to it: another program would write an older copy
+/// or something else over it, and SQLite would continue with a mixture of both.
 struct OwnFile: Equatable {
-  /// Changes with each write to the file.
+  /// The file's time and size, which change with each write.
   struct Stamp: Equatable {
     let number: StoreFiles.Number
     let size: off_t
@@ -24,10 +24,10 @@ struct OwnFile: Equatable {
   let stamp: Stamp
   let head: [UInt8]
 
-  /// SQLite counts up in the header whenever it changes the first page. Source: sqlite.org/fileformat2.html § 1.3.7.
+  /// SQLite increments this counter whenever it changes the first page. Source: sqlite.org/fileformat2.html § 1.3.7.
   private static func count(_ head: [UInt8]) -> UInt32 { head[24..<28].reduce(0) { $0 << 8 | UInt32($1) } }
 
-  /// Whether a first page is no successor of this one.
+  /// Whether this first page does not come after ours.
   func isUndone(by head: [UInt8]) -> Bool {
     let (was, isNow) = (Self.count(self.head), Self.count(head))
     return isNow == was ? head != self.head : Int32(bitPattern: isNow &- was) < 0
@@ -35,13 +35,14 @@ struct OwnFile: Equatable {
 }
 
 extension Store {
-  /// After each own write that may have reached the file.
+  /// Notes the file's state. Call it after each own write that may have reached the file.
   func noteOwnFile() {
     guard let stamp = OwnFile.Stamp(location), stamp != ownFile?.stamp else { return }
     ownFile = database.fileBytes(Int32(Self.pageSize)).map { OwnFile(stamp: stamp, head: $0) }
   }
 
-  /// Another program has written over the file in its place. One that only touches it, or writes over it what it has, does no harm.
+  /// Whether another program has written different content into the file. Touching it, or writing the same bytes, does
+  /// no harm.
   private var isOverwritten: Bool {
     guard let ownFile, let stamp = OwnFile.Stamp(location), stamp != ownFile.stamp,
       stamp.number == ownFile.stamp.number, let head = database.fileBytes(Int32(Self.pageSize))
@@ -54,13 +55,13 @@ extension Store {
     throw SQLiteError(code: 11, message: "another program has written over the database file")
   }
 
-  /// What `isElsewhere` means, and what to do.
+  /// The meaning of `isElsewhere`, and the remedy.
   public static let elsewhere = (
     words: "the database file was removed or replaced while the gateway runs",
     remedy: "Save it now with `meshpost backup FILE`, then restart the gateway."
   )
 
-  /// Whether the file is still what this program has written. To be called now and then, for a gateway that writes nothing.
+  /// Checks that the file is unchanged by others. Call it now and then, for a gateway that writes nothing.
   public func lookAtOwnFile() {
     ifReadable { try checkOwnFile() }
   }

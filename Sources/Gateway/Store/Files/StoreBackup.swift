@@ -5,7 +5,7 @@ import SQLite
 import Timing
 
 extension Store {
-  /// Begins a copy beside the database, which is there when `step` has returned true.
+  /// Begins a copy beside the database; it is complete when `step` has returned true.
   public func beginBackup(to location: String) throws(StoreError) -> OnlineBackup {
     unlink(location)
     // Create it readable by the owner only: SQLite opens the existing file.
@@ -15,19 +15,20 @@ extension Store {
     return try translating { () throws(SQLiteError) in try OnlineBackup(of: database, to: location) }
   }
 
-  /// Where a copy goes of a database whose file is not at its place any more.
+  /// Where to copy a database whose file is no longer in its place.
   public var lostLocation: String { Self.freeName(location, "lost", clocks) }
 
-  /// What a backup has replaced.
+  /// The result of a restoration.
   public struct Replaced: Sendable {
-    /// Under which name the previous database was saved.
+    /// The name under which the previous database was saved.
     public let location: String
-    /// Upstreams that had not got all of it, with how many events at most; `nil`: it cannot be read.
+    /// Upstreams that had not received all of it, with the maximum number of missing events; `nil`: it cannot be read.
     public let unsent: [(upstream: String, events: Int64)]?
   }
 
-  /// Replaces the database, which must not be open, with a backup. Returns what became of the previous one; `nil` if there was none. The restored
-  /// store gets a new epoch, as the old one may have assigned the same sequence numbers after the backup.
+  /// Replaces the database, which must not be open, with a backup. Returns facts about the previous database; `nil` if
+  /// there was none. The restored store gets a new epoch, because the previous database may have used the same numbers
+  /// after the backup.
   public static func restore(_ backup: String, settings: Settings, clocks: any Clocks) throws(StoreError) -> Replaced? {
     let lock = try StoreLock(location: settings.location)
     defer { withExtendedLifetime(lock) {} }
@@ -47,13 +48,13 @@ extension Store {
     return replaced
   }
 
-  /// What stays behind in a database that is replaced, because it is not in `backup`: no upstream gets it any more.
+  /// Events of the replaced database that no upstream gets any more, because they are not in `backup`.
   private static func unsent(_ location: String, beyond backup: String) -> [(upstream: String, events: Int64)]? {
     var unsent: [(upstream: String, events: Int64)] = []
     do throws(SQLiteError) {
       let previous = try Database(location: location, readOnly: true)
       try previous.run("ATTACH ? AS backup", .text(backup))
-      // What both have is told by what it says: numbers given out after a backup was put back say nothing of those before.
+      // Events are compared by content: after an earlier restoration, equal numbers may belong to different events.
       let journal = Lane.allCases.map { lane in
         """
         (SELECT count(*) FROM journal AS a WHERE a.seq > \(lane.cursor(of: "cursors")) AND \(lane.condition) AND NOT EXISTS(
@@ -74,16 +75,17 @@ extension Store {
       }
       return unsent
     } catch {
-      // It is replaced because it is damaged, perhaps.
+      // The previous database may be replaced because it is damaged.
       return nil
     }
   }
 
-  /// What root has made in the folder of another user is that user's from now on: a daemon that is not root could not open its
-  /// own store. Only while the store is closed.
+  /// Gives files that root has made to the owner of the folder, because a daemon without root's rights could not open
+  /// them. Only while the store is closed.
   public static func handOver(_ settings: Settings) throws(StoreError) { try StoreFiles.handOver(settings.location) }
 
-  /// The copy is opened and upgraded as the store will be, before what works is moved away, and has all that a new store has.
+  /// Opens and upgrades the copy as the store will, and checks its tables and columns, before the working database is
+  /// moved away.
   private static func prove(_ part: String, of backup: String, _ settings: Settings) throws(StoreError) {
     let fresh = part + ".new"
     func remove(_ location: String) { for suffix in ["", "-wal", "-shm"] { unlink(location + suffix) } }
@@ -98,7 +100,8 @@ extension Store {
     }
   }
 
-  /// `TABLE.COLUMN` of a database that is made or upgraded there, and closed again with nothing beside it.
+  /// The columns, as `TABLE.COLUMN`, of a database that is made or upgraded there and closed again, leaving no other
+  /// files.
   private static func columns(_ location: String, _ settings: Settings) throws(StoreError) -> Set<String> {
     var settings = settings
     settings.location = location
@@ -119,15 +122,15 @@ extension Store {
     return columns
   }
 
-  /// Whole, sound, and of a version that is known.
+  /// Throws unless the backup is complete, undamaged and of a known version.
   private static func check(_ backup: String) throws(StoreError) {
     var facts = stat()
     guard stat(backup, &facts) == 0, access(backup, R_OK) == 0 else { throw .file(backup) }
-    // A pipe would be waited for without end.
+    // Opening a pipe would wait without end.
     guard facts.st_mode & S_IFMT == S_IFREG else { throw .misplaced("\(backup) is not a file") }
     do throws(SQLiteError) {
       let database = try Database(location: backup, readOnly: true)
-      // What lies behind the database is none of it, and may be more than the disk has room for.
+      // Bytes after the end of the database do not belong to it, and may be more than the disk has room for.
       let own =
         (try database.value("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size")?.integer) ?? 0
       guard facts.st_size <= own else { throw SQLiteError(code: 11, message: "it is longer than its database") }
@@ -137,7 +140,7 @@ extension Store {
       guard (1...(Schema.migrations.last?.number ?? 0)).contains(version),
         try database.value("SELECT value FROM meta WHERE name = 'epoch'") != nil
       else { throw SQLiteError(code: 1, message: "not a store of this program, or of a newer version") }
-      // A store has none: somebody else's would write what this program does not.
+      // A store has no triggers: a foreign one would run with this program's rights.
       if let trigger = try database.value("SELECT name FROM sqlite_schema WHERE type = 'trigger' LIMIT 1")?.text {
         throw SQLiteError(code: 1, message: "it has a trigger, \(trigger), which a store of this program has not")
       }
@@ -146,7 +149,7 @@ extension Store {
     }
   }
 
-  /// Renames the database's files, which are kept. Returns the database's new name.
+  /// Renames the database's files and keeps them. Returns the database's new name.
   static func moveAside(_ location: String, _ reason: String, _ clocks: any Clocks) throws(StoreError) -> String {
     let target = freeName(location, reason, clocks)
     for suffix in ["", "-wal", "-shm"] where access(location + suffix, F_OK) == 0 {

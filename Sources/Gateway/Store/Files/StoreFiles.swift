@@ -6,9 +6,9 @@ import Glibc
 enum StoreFiles {
   /// A problem with the write-ahead log of a database.
   enum LogTrouble: Equatable {
-    /// The database is empty or gone, and SQLite would delete the log with all that it holds.
+    /// The database is empty or missing: SQLite would delete the log with all its content.
     case databaseIsGone
-    /// The log breaks off in its middle: transactions behind that were on disk, and SQLite would drop them.
+    /// The log is broken in its middle: whole transactions follow, which were on disk and which SQLite would drop.
     case breaksOff(lost: Int)
   }
 
@@ -19,7 +19,7 @@ enum StoreFiles {
     return WriteAheadLog.lostTransactions(location + "-wal").map { .breaksOff(lost: $0) }
   }
 
-  /// What tells a file from another one that has taken its name.
+  /// Identifies a file, even if another one has taken its name.
   struct Number: Equatable {
     let device: dev_t
     let inode: ino_t
@@ -35,7 +35,7 @@ enum StoreFiles {
     return stat(location, &facts) == 0 ? Int(facts.st_size) : nil
   }
 
-  /// The store's files that root has made go to the owner of the folder they are in.
+  /// Gives files of the store that root has made to the owner of their folder.
   static func handOver(_ location: String) throws(StoreError) {
     let folder = location.lastIndex(of: "/").map { location[...$0] } ?? "."
     var owner = stat()
@@ -45,7 +45,7 @@ enum StoreFiles {
       guard file >= 0 else { continue }
       defer { close(file) }
       var facts = stat()
-      // Never change a file of root that was hard-linked here.
+      // A file of root that somebody has hard-linked here must not change its owner.
       guard fstat(file, &facts) == 0, facts.st_mode & S_IFMT == S_IFREG, facts.st_uid == 0, facts.st_nlink == 1 else {
         continue
       }
@@ -55,7 +55,7 @@ enum StoreFiles {
     }
   }
 
-  /// A copy for its owner alone, on disk when it returns.
+  /// Makes a copy for its owner only, which is on disk when this returns.
   static func copy(_ source: String, to target: String) throws(StoreError) {
     // Do not write through a file left by an earlier attempt, or through a link.
     unlink(target)

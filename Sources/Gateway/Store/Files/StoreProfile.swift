@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 
-/// How soon a write is to be on disk.
+/// How soon a write must be on disk.
 public enum When: Sendable {
-  /// At the end of this turn: data that is acknowledged, or would be lost otherwise.
+  /// At the end of this turn: data that is acknowledged, or would otherwise be lost.
   case now
-  /// What no power cut may take from who trusts in `durable`, and others can do without: positions of clients, messages that upstreams have had,
-  /// what nodes answer.
+  /// At once with `durable`, later in the other profiles: positions of clients, messages that upstreams have received,
+  /// answers of nodes.
   case soon
-  /// What the mesh says again, or what only informs: packets, adverts of known nodes, and that upstreams have had those. It comes all
-  /// the time, so it waits in every profile.
+  /// Within a minute: data that the mesh repeats or that only informs, such as packets and adverts of known nodes, and
+  /// upstreams' positions in these. It arrives all the time, so it waits in every profile.
   case heard
   /// A message that the radio has handed over and forgotten.
   case message
@@ -16,25 +16,25 @@ public enum When: Sendable {
 
 /// Trades writes to a flash card for data that a power cut can lose. Described in docs/flash.md.
 ///
-/// `When.heard` is on disk within a minute in all of them.
+/// In all profiles, `When.heard` is on disk within a minute.
 public enum StoreProfile: String, Sendable, CaseIterable {
-  /// Everything else is on disk at once.
+  /// Everything but `When.heard` is on disk at once.
   case durable
-  /// Messages are on disk at once, everything else within a minute.
+  /// `When.now` and messages are on disk at once, everything else within a minute.
   case balanced
-  /// Everything is on disk within a quarter of a minute, messages too.
+  /// `When.now` is on disk at once, everything else, including messages, within a quarter of a minute.
   case wear
 
-  /// What may wait waits so long at most, and is not committed by itself more often than that.
+  /// The longest wait of a deferred write, and the shortest time between commits of only deferred writes.
   var gathering: Duration { self == .wear ? .seconds(15) : .seconds(60) }
 
-  /// What comes after a quiet time waits so long for company.
+  /// How long the first deferred write after a quiet time waits for others.
   private var company: Duration { self == .wear ? gathering : .seconds(2) }
 
-  /// How long something that may wait does. `since`: since the last time that something had waited; `nil`: never.
+  /// How long a deferred write waits. `since`: the time since the last deferred write; `nil`: there was none.
   func pause(since: Duration?) -> Duration { max(company, gathering - (since ?? gathering)) }
 
-  /// Pages of the write-ahead log between checkpoints, each of which writes a page that changes often only once.
+  /// Pages of the write-ahead log between checkpoints; a checkpoint writes a page that has changed often only once.
   var pagesToCheckpoint: Int { self == .durable ? 200 : 1000 }
 
   func isUrgent(_ when: When) -> Bool {
@@ -48,6 +48,6 @@ public enum StoreProfile: String, Sendable, CaseIterable {
 }
 
 extension Store {
-  /// Received messages may wait for a later commit.
+  /// Whether received messages may wait for a later commit.
   public var gathersMessages: Bool { !settings.profile.isUrgent(.message) }
 }

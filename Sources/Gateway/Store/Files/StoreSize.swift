@@ -2,16 +2,16 @@
 
 import SQLite
 
-/// What a store takes on the disk and in memory.
+/// The store's use of disk and memory.
 extension Store {
-  /// Bytes of the database file as SQLite counts them.
+  /// Bytes of the database file, by SQLite's count of pages.
   public func size() throws(StoreError) -> Int64 {
     try translating { () throws(SQLiteError) in
       (try database.value("PRAGMA page_count")?.integer ?? 0) * Self.pageSize
     }
   }
 
-  /// Folds the log into the database: at a clean end, so that the next start has nothing to do.
+  /// Moves the log's content into the database, at a regular end, so that the next start need not do it.
   public func checkpoint() throws(StoreError) {
     try translating { () throws(SQLiteError) in
       try checkOwnFile()
@@ -20,14 +20,14 @@ extension Store {
     noteOwnFile()
   }
 
-  /// Fails where the disk takes no writes. It needs no page that the database does not have, so a database at its bound passes.
+  /// Throws if the disk accepts no writes. It needs no new page, so a database at its maximum size passes.
   public func proveWritable() throws(StoreError) {
     try translating { () throws(SQLiteError) in try database.execute("PRAGMA application_id = \(Self.applicationID)") }
   }
 
-  /// `mpst`, in the header of the file.
+  /// `mpst`, the application id in the file's header.
   private static let applicationID = 0x6D70_7374
 
-  /// Frees memory of caches that is not in use.
+  /// Releases unused memory of SQLite's cache.
   public func releaseMemory() { database.releaseMemory() }
 }

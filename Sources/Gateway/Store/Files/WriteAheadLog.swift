@@ -4,9 +4,9 @@ import Glibc
 
 /// Finds transactions in SQLite's write-ahead log that SQLite will not read.
 ///
-/// SQLite reads frames up to the first with a wrong checksum, and ignores the rest silently. A power cut causes such a frame
-/// only within the last transaction, as each is on disk before the next begins. Complete transactions behind it mean that the
-/// medium has lost data. Source: sqlite.org/fileformat2.html, "The Write-Ahead Log".
+/// SQLite reads frames up to the first with a wrong checksum, and ignores the rest silently. A power cut causes such a
+/// frame only within the last transaction, because each is on disk before the next begins. Complete transactions after
+/// it mean that the medium has lost data. Source: sqlite.org/fileformat2.html, "The Write-Ahead Log".
 ///
 ///     header, 32 bytes: magic, version, page size, checkpoint, salt (2), checksum (2)      big-endian words
 ///     frame: page number, pages of the database after a commit or 0, salt (2), checksum (2), page
@@ -14,7 +14,7 @@ enum WriteAheadLog {
   static let headerSize = 32
   private static let frameHeaderSize = 24
 
-  /// Transactions at least that are lost; `nil`: none.
+  /// The least number of lost transactions; `nil`: none.
   static func lostTransactions(_ location: String) -> Int? {
     let descriptor = open(location, O_RDONLY | O_CLOEXEC)
     guard descriptor >= 0 else { return nil }
@@ -23,7 +23,7 @@ enum WriteAheadLog {
     let words = header.words
     let pageSize = Int(words[2] == 1 ? 65536 : words[2])
     let isHeader = words[0] | 1 == 0x377F_0683 && (512...65536).contains(pageSize) && pageSize & (pageSize - 1) == 0
-    // Not even that it is one can be read, but it is longer than one.
+    // The header is unreadable, but the file is longer than a header.
     guard isHeader else { return read(descriptor, frameHeaderSize) == nil ? nil : 1 }
     var sum = Checksum(isBigEndian: words[0] & 1 == 1)
     sum.add(header.bytes[..<24])
@@ -39,7 +39,7 @@ enum WriteAheadLog {
   private struct Block {
     let bytes: [UInt8]
 
-    /// Big-endian, of the first 32 bytes at most.
+    /// The first 32 bytes at most, as big-endian words.
     var words: [UInt32] {
       stride(from: 0, to: min(bytes.count, 32), by: 4).map { place in
         bytes[place..<place + 4].reduce(0) { $0 << 8 | UInt32($1) }
@@ -47,7 +47,7 @@ enum WriteAheadLog {
     }
   }
 
-  /// Exactly so many bytes; `nil`: there are not so many.
+  /// Reads exactly `count` bytes; `nil`: there are fewer.
   private static func read(_ descriptor: Int32, _ count: Int) -> Block? {
     var bytes = [UInt8](repeating: 0, count: count)
     var done = 0
@@ -63,9 +63,9 @@ enum WriteAheadLog {
   private struct Scan {
     let salt: (UInt32, UInt32)
     var isBroken: Bool
-    /// The header is wrong, and the next frame is the first.
+    /// The header is wrong, and the next frame is the first: it must show whether the log is ours.
     var wantsProof: Bool
-    /// The broken frame ends a transaction, so that another one follows.
+    /// The broken frame ends a transaction, so another transaction follows.
     var brokeAtCommit = false
     var framesAfter = 0
     var commitsAfter = 0
@@ -76,7 +76,7 @@ enum WriteAheadLog {
       wantsProof = isBroken
     }
 
-    /// False: the rest is of an earlier time, and no matter.
+    /// False: the remaining frames belong to an earlier generation and do not matter.
     mutating func take(_ frame: Block, _ sum: inout Checksum) -> Bool {
       let words = frame.words
       let isOurs = words[2] == salt.0 && words[3] == salt.1
@@ -90,19 +90,19 @@ enum WriteAheadLog {
       sum.add(frame.bytes[24...])
       let isWhole = sum.has(words[4], words[5])
       if wantsProof {
-        // A header torn by a power cut precedes frames of an earlier generation.
+        // After a header torn by a power cut, the frames belong to an earlier generation.
         guard isWhole || isOurs else { return false }
         (wantsProof, brokeAtCommit, framesAfter) = (false, true, 1)
         return true
       }
       if isWhole, isOurs { return true }
-      // Its salt alone is wrong, or its content; else it is what an earlier time has left there.
+      // Only its salt or only its content is wrong; if both are, it belongs to an earlier generation.
       guard isOurs || isWhole else { return false }
       (isBroken, brokeAtCommit) = (true, words[1] != 0)
       return true
     }
 
-    /// A transaction that was torn has one end behind the break, its own.
+    /// A torn transaction has one commit frame after the break, its own.
     var lost: Int? {
       guard isBroken, !wantsProof else { return nil }
       if brokeAtCommit { return framesAfter > 0 ? commitsAfter + 1 : nil }
@@ -110,7 +110,7 @@ enum WriteAheadLog {
     }
   }
 
-  /// SQLite's sum over pairs of words.
+  /// SQLite's checksum over pairs of words.
   private struct Checksum {
     let isBigEndian: Bool
     private var (first, second): (UInt32, UInt32) = (0, 0)

@@ -9,25 +9,25 @@ public struct DeadLetter: Equatable, Sendable {
   public var id: Int64
   public var upstream: String
   public var event: JournalEvent
-  /// The HTTP status, or the like, and the server's words.
+  /// The HTTP status or a similar code, and the server's words.
   public var status: Int
   public var reason: String
-  /// How often it was asked for that it is sent again, since it was.
+  /// How often a retry was requested since the event was refused.
   public var marks: Int64
 }
 
-/// An upstream that is no longer configured, and keeps its place in the journal.
+/// An upstream that is no longer configured, but keeps its position in the journal.
 public struct RemovedUpstream: Equatable, Sendable {
   public var name: String
-  /// When it was removed, milliseconds since 1970, and the events that the journal still has for it.
+  /// When it was removed (milliseconds since 1970), and the number of events that the journal still has for it.
   public var at: Int64
   public var pending: Int64
-  /// Events that were deleted before it had them, since it was added.
+  /// Events that were deleted before it had received them, since it was added.
   public var givenUp: Int64
 }
 
 extension Store {
-  /// Everything of a lane up to here is acknowledged by the upstream; 0 for a new one.
+  /// The last acknowledged event of each lane; 0 for a new upstream.
   public func cursor(of upstream: String) throws(StoreError) -> ByLane<Int64> {
     try translating { () throws(SQLiteError) in try readCursor(of: upstream) ?? ByLane(all: 0) }
   }
@@ -43,8 +43,8 @@ extension Store {
     return found
   }
 
-  /// Within a `write`. `told`: the newest events that it has acknowledged, where `cursor` may be behind what is not for it. `tooOld`: events that
-  /// were too old for it, of all so far.
+  /// Within a `write`. `told`: the newest acknowledged events, if `cursor` is behind events that the filter excludes.
+  /// `tooOld`: all events so far that were too old for the upstream.
   public func setCursor(
     of upstream: String, to cursor: ByLane<Int64>, told: ByLane<Int64> = ByLane(all: 0), tooOld: Int64 = 0
   ) throws(SQLiteError) {
@@ -93,7 +93,7 @@ extension Store {
     try setMeta("paused:\(upstream)", .integer(paused ? 1 : 0))
   }
 
-  /// What an upstream has used of its allowance, as it was last kept; `nil`: nothing was.
+  /// The stored use of an upstream's allowance; `nil`: nothing is stored.
   public func allowance(of upstream: String) throws(StoreError) -> String? {
     try meta("allowance:\(upstream)").flatMap(\.text)
   }
@@ -103,11 +103,11 @@ extension Store {
     try setMeta("allowance:\(upstream)", .text(text))
   }
 
-  /// So many upstreams that were removed are remembered, the latest.
+  /// The number of removed upstreams that are remembered, the latest ones.
   private static let maxRemoved = 16
 
-  /// Upstreams that are no longer configured keep their place: one that comes back under its name goes on there. Returns those that were
-  /// configured until now.
+  /// Notes which upstreams are no longer configured. They keep their positions: if one with the same name is configured
+  /// again, it continues there. Returns those that were configured until now.
   @discardableResult
   public func keepOnlyCursors(of upstreams: [String]) throws(StoreError) -> [RemovedUpstream] {
     let gone = try translating { () throws(SQLiteError) in
@@ -140,7 +140,7 @@ extension Store {
     return removed
   }
 
-  /// Counted when somebody asks: the journal deletes what waits for a removed upstream without a word.
+  /// Counted on request, because the journal deletes events without regard to removed upstreams.
   private func waiting(for upstream: String) throws(StoreError) -> Int64 {
     let cursor = try cursor(of: upstream)
     var pending: Int64 = 0
@@ -148,14 +148,14 @@ extension Store {
     return pending
   }
 
-  /// Whether the gateway has, or had, an upstream that is none of these: what a server has may have come from that one.
+  /// Whether the gateway has, or had, an upstream other than these: events at a server may have come from that one.
   public func hasUpstream(besides known: [String]) throws(StoreError) -> Bool {
     try translating { () throws(SQLiteError) in
       try names("true").contains { name in !known.contains { $0.isExactly(name) } }
     }
   }
 
-  /// Whether the gateway has, or had, an upstream of that name.
+  /// Whether the gateway has, or had, an upstream with this name.
   public func hasUpstream(_ name: String) throws(StoreError) -> Bool {
     try translating { () throws(SQLiteError) in try names("true").contains { $0.isExactly(name) } }
   }
@@ -169,7 +169,7 @@ extension Store {
     return names
   }
 
-  /// Of an upstream that was removed: its place. It returns when that is on disk.
+  /// Deletes the position of a removed upstream. Returns when that is on disk.
   public func forgetUpstream(_ name: String) throws(StoreError) {
     write { store throws(SQLiteError) in try store.forget(name) }
     try commitNow()
@@ -184,7 +184,7 @@ extension Store {
       .text("missed:\(upstream)"), .text("allowance:\(upstream)"))
   }
 
-  /// The latest first.
+  /// Removed upstreams, latest first.
   public func removedUpstreams() throws(StoreError) -> [RemovedUpstream] {
     var found: [RemovedUpstream] = []
     try translating { () throws(SQLiteError) in
@@ -201,7 +201,8 @@ extension Store {
     return found
   }
 
-  /// The newest event of each lane that an upstream has acknowledged, or had before the present epoch; 0: none, or it is not known.
+  /// The newest event of each lane that an upstream has acknowledged, in this epoch or (`beforeEpoch`) before it; 0:
+  /// none, or unknown.
   public func told(_ upstream: String, beforeEpoch: Bool = false) throws(StoreError) -> ByLane<Int64> {
     let column = beforeEpoch ? "told_before" : "told"
     let text = try translating { () throws(SQLiteError) in
@@ -216,7 +217,8 @@ extension Store {
     try database.run("UPDATE cursors SET given_up = given_up + ? WHERE upstream = ?", .integer(events), .text(upstream))
   }
 
-  /// Events that an upstream did not get, since it was added: deleted before it had them, and too old for it.
+  /// Events that an upstream did not get since it was added: those deleted before it had them, and those too old for
+  /// it.
   public func leftOut(of upstream: String) throws(StoreError) -> (givenUp: Int64, tooOld: Int64) {
     var found: (Int64, Int64) = (0, 0)
     try translating { () throws(SQLiteError) in
@@ -229,7 +231,7 @@ extension Store {
     return found
   }
 
-  /// What every upstream has; `nil` without upstreams.
+  /// The position up to which every upstream has received the events of each lane; `nil` without upstreams.
   func slowestCursor() throws(SQLiteError) -> ByLane<Int64>? {
     var found: ByLane<Int64>?
     try database.each(
@@ -241,8 +243,8 @@ extension Store {
     return found
   }
 
-  /// Within a `write`: the upstream refused this event for good. `tried`: the marks that a dead letter had when it was sent again; one
-  /// that came after that is for another try, for the refusal may be older than whatever was mended.
+  /// Within a `write`: the upstream has permanently refused this event. `tried`: the marks of the dead letter when it
+  /// was sent again. A later mark requests another attempt, because this refusal may be older than a repair.
   public func bury(
     _ event: JournalEvent, upstream: String, status: Int, reason: String, at: Int64, tried: Int64 = 0
   ) throws(SQLiteError) {
@@ -258,13 +260,14 @@ extension Store {
       .integer(tried))
   }
 
-  /// Within a `write`: the upstream has taken it after all.
+  /// Within a `write`: the upstream has accepted the event after all.
   public func removeDeadLetter(upstream: String, seq: Int64) throws(SQLiteError) {
     deadLetterChanges &+= 1
     try database.run("DELETE FROM dead_letters WHERE upstream = ? AND seq = ?", .text(upstream), .integer(seq))
   }
 
-  /// Marks dead letters to be sent again; returns how many. `upstream` `nil`: of every upstream; `seq`: only that event.
+  /// Marks dead letters for another attempt; returns their number. `upstream` `nil`: of every upstream; `seq`: only
+  /// that event.
   public func retryDeadLetters(of upstream: String?, seq: Int64? = nil) throws(StoreError) -> Int {
     var count = 0
     write { (store) throws(SQLiteError) in
@@ -276,10 +279,10 @@ extension Store {
     return count
   }
 
-  /// Number of dropped letters remembered for an upstream, so that they are not reported as received.
+  /// The number of dropped letters that are remembered for an upstream, so that they are not reported as received.
   private static let maxDropped = 10_000
 
-  /// Gives up an upstream's dead letters, or with `seq` one of them; returns how many. Of these only the number stays.
+  /// Drops an upstream's dead letters, or with `seq` one of them; returns their number. Only their seqs are kept.
   public func dropDeadLetters(of upstream: String, seq: Int64? = nil) throws(StoreError) -> Int {
     var count = 0
     deadLetterChanges &+= 1
@@ -299,7 +302,7 @@ extension Store {
     return count
   }
 
-  /// Dead letters in order; only those marked for another try, if asked. Return false to stop.
+  /// Dead letters in order, optionally only those marked for another attempt. Return false to stop.
   public func eachDeadLetter(
     of upstream: String? = nil, marked: Bool = false, limit: Int = .max, _ row: (DeadLetter) -> Bool
   ) throws(StoreError) {
@@ -327,7 +330,7 @@ extension Store {
     try letter(seq, of: upstream) != nil
   }
 
-  /// What has become of an event that was refused.
+  /// The state of an event that was refused.
   public enum LetterState: Equatable, Sendable { case dead, dropped }
 
   /// `nil`: the upstream did not refuse it.
@@ -339,7 +342,7 @@ extension Store {
     }
   }
 
-  /// As `deadLetterCount`, without those that tell of alerts: to tell of these would make more of them.
+  /// As `deadLetterCount`, without letters about alerts: an alert about these would cause more of them.
   public func deadLettersToTell(of upstream: String) throws(StoreError) -> Int64 {
     try translating { () throws(SQLiteError) in
       try database.value(

@@ -5,9 +5,10 @@ import JSON
 import MeshCrypto
 import RadioSession
 
-/// The JSON of journal events; the shapes are documented in docs/hub-protocol.md. Secrets never get in.
+/// The JSON of journal events; docs/hub-protocol.md documents the shapes. It never contains secrets.
 public enum EventBody {
-  /// Replies of remote command lines can hold passwords (docs/protocol/companion.md § 12.1): their text stays here.
+  /// Replies of remote command lines can contain passwords (docs/protocol/companion.md § 12.1): the event does not
+  /// contain their text.
   public static func message(_ message: StoredMessage, channelName: Text?, radio: String? = nil) -> [UInt8] {
     JSONWriter.object {
       write(message, channelName: channelName, radio: radio, showsText: message.kind != .cli, to: &$0)
@@ -33,7 +34,7 @@ public enum EventBody {
       json.field("data", Hex.string(message.text.bytes))
     } else if showsText {
       json.field("text", message.text.string)
-      // The bytes too, if they are not UTF-8: the text above then has replacement characters.
+      // Also the bytes if they are not UTF-8, because the text above then has replacement characters.
       if String(validating: message.text.bytes, as: UTF8.self) == nil {
         json.field("text_hex", Hex.string(message.text.bytes))
       }
@@ -97,7 +98,7 @@ public enum EventBody {
     }
   }
 
-  /// `region`: where messages to it go, if it has one of its own.
+  /// `region`: the channel's own region, if it has one.
   public static func channel(_ channel: Channel, region: String? = nil) -> [UInt8] {
     JSONWriter.object {
       $0.field("slot", channel.slot)

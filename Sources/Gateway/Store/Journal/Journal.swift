@@ -3,18 +3,18 @@
 import SQLite
 import Timing
 
-/// What kinds of events the journal holds. The names are part of the hub protocol.
+/// The kinds of events in the journal. The names are part of the hub protocol.
 public enum EventKind: String, Sendable, CaseIterable {
   case radio, message, contact, contactRemoved = "contact_removed", advert, channel, gap
   case outgoing, reaction, telemetry, status = "node_status", command
   case document, bucketGap = "bucket_gap"
-  /// The radio dropped messages, or may have.
+  /// The radio has dropped messages, or may have.
   case radioGap = "radio_gap"
-  /// A battery or a supply has become too weak, or is well again.
+  /// The alert of a weak battery or supply has begun or ended.
   case power
-  /// An upstream's allowance stops or releases a lane.
+  /// An upstream's allowance has stopped or released a lane.
   case allowance
-  /// Something wants a person, is well again, or was acknowledged; of the battery and the supply `power` tells.
+  /// An alert has begun, ended, or was acknowledged; alerts of battery and supply have the kind `power`.
   case alert
   /// A packet that the radio heard, for any recipient; only if an upstream wants packets.
   case packet
@@ -29,10 +29,10 @@ public struct JournalEvent: Equatable, Sendable {
   public var kind: String
   /// JSON.
   public var body: [UInt8]
-  /// Bytes that the journal counts for it: those of the body, or about as many.
+  /// The bytes that the journal counts for the event: exactly or approximately those of the body.
   public var size: Int
 
-  /// `size`: if it is not that of the body.
+  /// `size`: if it differs from the size of the body.
   public init(seq: Int64, at: Int64, trusted: Bool, kind: String, body: [UInt8], size: Int? = nil) {
     self.seq = seq
     self.at = at
@@ -43,7 +43,7 @@ public struct JournalEvent: Equatable, Sendable {
   }
 }
 
-/// When something happened: the wall clock and whether it was synchronised.
+/// A wall-clock time, and whether the clock was synchronised.
 public struct Moment: Equatable, Sendable {
   /// Milliseconds since 1970.
   public var milliseconds: Int64
@@ -54,42 +54,42 @@ public struct Moment: Equatable, Sendable {
     self.trusted = trusted
   }
 
-  /// What a clock shows now.
+  /// The present time of a clock.
   public init(_ clock: WallClock) { self.init(milliseconds: clock.milliseconds, trusted: clock.isSynchronised) }
 }
 
 /// The state of the journal in memory.
 struct JournalState {
-  /// What a transaction changes.
+  /// The part of the state that a transaction changes.
   struct Ends: Equatable {
     /// The last seq.
     var last: Int64 = 0
-    /// The seq of the oldest event (as far as known): what is before has left the journal.
+    /// The seq of the oldest event, as far as known; earlier events were deleted.
     var oldest: Int64 = 1
-    /// Bytes of bodies, and an allowance for the rest of each row.
+    /// Bytes of bodies, plus an allowance for the rest of each row.
     var bytes: Int64 = 0
-    /// The last seq of each lane that there is.
+    /// The newest seq of each lane.
     var newest = ByLane<Int64>(all: 0)
-    /// The last seq of each lane that was deleted.
+    /// The last deleted seq of each lane.
     var deleted = ByLane<Int64>(all: 0)
-    /// What was ever there in this program's life: for counting what waits.
+    /// All events since the program started, including those found then: the basis for counting waiting events.
     var amounts = ByLane(all: LaneAmount())
     /// The newest message's id.
     var lastMessage: Int64 = 0
-    /// Bytes of all events that are rows of messages.
+    /// Bytes of all events that are rows of `messages`.
     var messageBytes: Int64 = 0
   }
 
   /// The ends of the journal, including the open transaction.
   var open = Ends()
   private(set) var durable = Ends()
-  /// Messages with greater ids are events.
+  /// Messages with greater ids are events themselves.
   private(set) var beforeEvents: Int64 = 0
-  /// Behind it events with which sent messages end have all of them.
+  /// In events after this seq, the end of a sent message contains the whole message.
   private(set) var wholeEndsFrom: Int64 = 0
   var times = JournalTimes()
   var keepsTimes = false
-  /// Something was given up that not every upstream has passed yet.
+  /// Events were given up, and not every upstream has passed their place yet.
   var hasTrims = false
   static let rowOverhead: Int64 = 32
 
@@ -135,19 +135,19 @@ struct JournalState {
     return open.last
   }
 
-  /// A message is its event.
+  /// A message was stored as its own event.
   mutating func takeMessage(bytes count: Int) {
     _ = take(bytes: count, EventKind.message.lane)
     open.lastMessage += 1
     open.messageBytes &+= Int64(count)
   }
 
-  /// A message's event is now a row of the journal, which counts its bytes otherwise.
+  /// A message's event became a row of the journal, which counts its bytes differently.
   mutating func recount(_ difference: Int64) {
     open.add(LaneAmount(events: 0, bytes: difference), to: EventKind.message.lane)
   }
 
-  /// At opening: events that are rows of messages.
+  /// The events that are rows of `messages`, found when the store was opened.
   mutating func found(_ amount: LaneAmount, last: Int64, bytes: Int64) {
     open.last = max(open.last, last)
     open.newest.messages = max(open.newest.messages, last)
@@ -161,7 +161,7 @@ struct JournalState {
 }
 
 extension JournalState.Ends {
-  /// Sizes of a damaged database may be anything.
+  /// Tolerates any size, because the database may be damaged.
   fileprivate mutating func add(_ amount: LaneAmount, to lane: Lane) {
     let size = amount.events.multipliedReportingOverflow(by: JournalState.rowOverhead)
     amounts[lane].events &+= amount.events
@@ -170,8 +170,8 @@ extension JournalState.Ends {
   }
 }
 
-/// FNV-1a, 64 bit: finds flipped bits, which SQLite does not (docs/decisions/0017-a-message-is-written-once.md). Not
-/// against forgery.
+/// FNV-1a, 64 bit: detects flipped bits, which SQLite does not (docs/decisions/0017-a-message-is-written-once.md). It
+/// is no protection against forgery.
 struct RowChecksum {
   private(set) var value: UInt64 = 0xCBF2_9CE4_8422_2325
 
@@ -195,22 +195,24 @@ struct RowChecksum {
 extension Store {
   /// The newest seq that is on disk; 0 in an empty journal.
   public var lastSeq: Int64 { journalState.durable.last }
-  /// Events of sent messages behind it have all of the message where it ends, and others need not be sent.
+  /// After this seq, the event of a sent message's end contains the whole message, so upstreams need not get its other
+  /// events.
   public var wholeEndsFrom: Int64 { journalState.wholeEndsFrom }
 
-  /// The newest seq of each lane that is on disk; 0: none is there.
+  /// The newest seq of each lane on disk; 0: the lane is empty.
   public var newestSeq: ByLane<Int64> { journalState.durable.newest }
 
-  /// The last seq of each lane that was deleted.
+  /// The last deleted seq of each lane.
   public var deletedThrough: ByLane<Int64> { journalState.durable.deleted }
 
-  /// Events that were on disk when the store was opened, or came since, by lane: differences say how many came in between.
+  /// Events by lane that were on disk when the store was opened, or were added since; a difference of two values is the
+  /// number in between.
   public var journaled: ByLane<LaneAmount> { journalState.durable.amounts }
 
-  /// The number that the next event gets, within a `write`.
+  /// The seq of the next event, within a `write`.
   var nextSeq: Int64 { journalState.open.last + 1 }
 
-  /// Appends an event within a `write`. The seq is final once that is committed.
+  /// Appends an event within a `write`. The seq is final once the transaction is committed.
   @discardableResult
   public func append(_ kind: EventKind, at moment: Moment, body: [UInt8]) throws(SQLiteError) -> Int64 {
     try noteTime()
@@ -227,13 +229,13 @@ extension Store {
       .integer(event.at), .integer(event.trusted ? 1 : 0), .text(event.kind), .blob(event.body), .integer(checksum))
   }
 
-  /// Reads on from `after`, in order. `row` gets each event and whether its checksum holds; it returns false to stop. With a `lane`,
-  /// events of others come without a body, and are not looked at.
+  /// Reads events after `after`, in order. `row` gets each event and whether its checksum is right, and returns false
+  /// to stop. With a `lane`, events of other lanes come without a body and unchecked.
   public func readJournal(
     after: Int64, limit: Int = .max, lane: Lane? = nil, _ row: (JournalEvent, _ isSound: Bool) -> Bool
   ) throws(StoreError) {
     try translating { () throws(SQLiteError) in
-      // Return only events on disk: after a power cut another event could get the same seq.
+      // Only events on disk: after a power cut, another event could get the same seq.
       let last = lastSeq
       var left = limit
       var messages = try messageEvents(after: after, through: last)
@@ -255,7 +257,7 @@ extension Store {
     }
   }
 
-  /// False: enough.
+  /// False: `row` has stopped the reading.
   private func read(_ statement: Statement, _ lane: Lane?, _ row: (JournalEvent, _ isSound: Bool) -> Bool) -> Bool {
     var event = JournalEvent(
       seq: statement.integer(0), at: statement.integer(1), trusted: statement.integer(2) != 0,
@@ -267,7 +269,7 @@ extension Store {
     return row(event, sum == statement.bits(5))
   }
 
-  /// Events that are rows of messages, up to before `end`. False: enough.
+  /// Reads events that are rows of `messages`, before `end`. False: `row` has stopped the reading.
   private func readMessages(
     _ rows: inout MessageEventRows, before end: Int64, _ lane: Lane?, _ left: inout Int,
     _ row: (JournalEvent, _ isSound: Bool) -> Bool
@@ -281,7 +283,7 @@ extension Store {
     return true
   }
 
-  /// What waits after a seq, by lane.
+  /// Number and bytes of the events after a seq, by lane.
   public func amounts(after seq: Int64) throws(StoreError) -> ByLane<LaneAmount> {
     var found = ByLane(all: LaneAmount())
     guard seq < lastSeq else { return found }
@@ -302,8 +304,8 @@ extension Store {
     return found
   }
 
-  /// For the events after a cursor: when the oldest was written (milliseconds since 1970; `nil`: the clock was not trusted then),
-  /// and how many were deleted unsent.
+  /// For events after a cursor: when the oldest was written (milliseconds since 1970; `nil`: the clock was not trusted
+  /// then), and how many were deleted unsent.
   public func backlog(after cursor: ByLane<Int64>) throws(StoreError) -> (oldest: Int64?, lost: Int64) {
     var (first, at, lost): (Int64, Int64?, Int64) = (.max, nil, 0)
     for lane in Lane.allCases {
@@ -324,6 +326,6 @@ extension Store {
     return (at, lost)
   }
 
-  /// Bytes that the journal takes, and the oldest seq it still has.
+  /// The bytes of the journal, and its oldest seq.
   public var journalSize: (bytes: Int64, oldest: Int64) { (journalState.bytes, journalState.oldest) }
 }

@@ -2,18 +2,18 @@
 
 import SQLite
 
-/// When events were journaled, by the time since the machine's boot, which nobody can set: over restarts of the program, and not over one of
-/// the machine.
+/// When events were journaled, by the time since the machine's boot, which nobody can set. It survives restarts of the
+/// program, but not of the machine.
 public struct JournalTimes: Equatable, Sendable {
-  /// What `thinned` leaves of a hundred days, and some: 6 KiB.
+  /// More than `thinned` leaves of a hundred days; 6 KiB.
   private static let maxMarks = 384
-  /// Milliseconds; events so close to each other share a time, the earlier; and so often times are written.
+  /// Milliseconds. Events closer than `apart` share the earlier time; times are stored once in `keptApart`.
   private static let (apart, keptApart): (Int64, Int64) = (200, 10_000)
-  /// Milliseconds; a time is kept in these.
+  /// The unit of stored times in milliseconds.
   private static let keptUnit: Int64 = 100
 
   private struct Mark: Equatable, Sendable {
-    /// Events from this one on came at that time or after it, and those before it before.
+    /// This event and later ones were journaled at or after the time, earlier ones before it.
     var first: Int64
     var time: Int64
   }
@@ -22,12 +22,13 @@ public struct JournalTimes: Equatable, Sendable {
   private var marks: [Mark] = []
   private var keptAt: Int64?
 
-  /// `kept`: what was kept last, perhaps in another boot.
+  /// `kept`: the stored form, perhaps of another boot.
   public init(boot: String = "", kept: String = "") {
     self.boot = boot
     let parts = kept.split(separator: "\n", omittingEmptySubsequences: false)
     guard !boot.isEmpty, let first = parts.first, first.utf8.elementsEqual(boot.utf8) else { return }
-    // Each but the first is what lies between it and the one before. What an older version has kept is whole numbers with a colon.
+    // Each mark but the first is stored as the difference from the previous one. An older version stored whole numbers
+    // with a colon.
     for part in parts.dropFirst() {
       let isStep = part.contains("+")
       let numbers = part.split(separator: isStep ? "+" : ":").map { Int64($0, radix: isStep ? 36 : 10) }
@@ -42,9 +43,9 @@ public struct JournalTimes: Equatable, Sendable {
     }
   }
 
-  /// The next event is this one. True: that is a new time, worth keeping.
+  /// The next event is journaled. True: its time is new, and worth storing.
   public mutating func comes(_ seq: Int64, at now: Int64) -> Bool {
-    // A transaction that the disk did not take leaves its numbers to later events.
+    // A failed transaction leaves its numbers to later events.
     while let newest = marks.last, newest.first >= seq { marks.removeLast() }
     if let newest = marks.last, now - newest.time < Self.apart { return false }
     marks.append(Mark(first: seq, time: now))
@@ -58,12 +59,12 @@ public struct JournalTimes: Equatable, Sendable {
     return true
   }
 
-  /// The older, the further apart: a time is wrong by that part of an event's age at most, or by `apart`.
+  /// Removes marks, more of the older ones: a time is wrong by at most this part of the event's age, or by `least`.
   private func thinned(to part: Int64, orBy least: Int64 = 0) -> [Mark] {
     guard let newest = marks.last?.time else { return [] }
     var (left, last): ([Mark], Int64) = ([], 0)
     for index in marks.indices.reversed() {
-      // What is between the one that was kept and the one before: it goes if those two are near enough to each other.
+      // A mark goes if its neighbours are close enough to each other.
       let isBetween = index > 0 && index < marks.count - 1
       if isBetween, newest - marks[index - 1].time <= last + max(last / part, least) { continue }
       last = newest - marks[index].time
@@ -72,7 +73,8 @@ public struct JournalTimes: Equatable, Sendable {
     return left.reversed()
   }
 
-  /// To be kept: steps, and less exact, since it is written again and again. A restart of the program takes a second.
+  /// The stored form: differences, and less exact, because it is written again and again. A restart of the program
+  /// takes a second anyway.
   var kept: String {
     var (parts, before) = ([boot], Mark(first: 0, time: 0))
     for mark in thinned(to: 8, orBy: 1000) {
@@ -83,15 +85,15 @@ public struct JournalTimes: Equatable, Sendable {
     return parts.joined(separator: "\n")
   }
 
-  /// Seconds since the event was journaled; `nil`: that cannot be told. `now`: milliseconds since the boot.
+  /// Seconds since the event was journaled; `nil`: unknown. `now`: milliseconds since the boot.
   public func age(of event: JournalEvent, wall: Moment, now: Int64) -> Int64? {
     let most = marks.last { $0.first <= event.seq }.map { max(0, now - $0.time) / 1000 }
     guard event.trusted, wall.trusted else { return most }
     let (difference, overflow) = wall.milliseconds.subtractingReportingOverflow(event.at)
-    // From the future it is by a clock that was set since.
+    // If the event seems to come from the future, the clock was set since.
     guard !overflow, difference >= 0 || most != nil else { return most }
-    // A clock that was right may be set all the same: an event is as old as one that came before it at most, and as one after it at least; where
-    // none came after it, a time of its own would have been noted soon.
+    // Even a clock that was right may be set. So an event is at most as old as an earlier one, and at least as old as a
+    // later one; if no later mark exists, a new one would have been made soon after the last.
     let next = marks.first { $0.first > event.seq }?.time ?? marks.last.map { $0.time + Self.keptApart }
     let least = next.map { max(0, now - $0) / 1000 } ?? 0
     return min(max(difference / 1000, least), most ?? .max)
@@ -99,17 +101,17 @@ public struct JournalTimes: Equatable, Sendable {
 }
 
 extension Store {
-  /// When events came, and the present by the same clock: milliseconds since the machine's boot.
+  /// The times of events, and the present in the same unit: milliseconds since the machine's boot.
   public var journalTimes: (times: JournalTimes, now: Int64) { (journalState.times, clocks.sinceBoot) }
 
-  /// From now on the journal keeps when events come: somebody limits their age.
+  /// Makes the journal store times from now on, because an upstream limits the age of events.
   public func keepJournalTimes() { journalState.keepsTimes = true }
 
   func loadTimes() throws(StoreError) -> JournalTimes {
     JournalTimes(boot: clocks.boot, kept: try meta("journal_times")?.text ?? "")
   }
 
-  /// Within a `write`, before an event is appended.
+  /// Call it within a `write`, before appending an event.
   func noteTime() throws(SQLiteError) {
     guard journalState.keepsTimes, journalState.times.comes(nextSeq, at: clocks.sinceBoot) else { return }
     try setMeta("journal_times", .text(journalState.times.kept))

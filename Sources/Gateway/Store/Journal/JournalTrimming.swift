@@ -8,12 +8,12 @@ import UntrustedText
 public struct JournalTrim: Equatable, Sendable {
   public var first: Int64
   public var last: Int64
-  /// Why it was given up, `quota` or `age`; `nil`: every upstream had it.
+  /// Why events were given up, `quota` or `age`; `nil`: every upstream had them.
   public var reason: String?
-  /// Upstreams that had not had all of it.
+  /// Upstreams that had not received all of the range.
   public var missedBy: [Missed]
 
-  /// Events that an upstream had not had.
+  /// The number of events that an upstream had not received.
   public struct Missed: Equatable, Sendable {
     public var upstream: String
     public var events: Int64
@@ -36,28 +36,28 @@ public struct LaneTrim: Equatable, Sendable {
   public var last: Int64
   /// Deleted events of this lane; events of other lanes may lie between them.
   public var count: Int64
-  /// `quota` or `age`; `missing`: every upstream of that time had them.
+  /// `quota` or `age`; `missing`: deleted after all upstreams of that time had received them.
   public var reason: String
 }
 
-/// Events deleted before every upstream had them, since the store was created, and when this last happened (milliseconds since 1970).
+/// The number of events deleted before every upstream had them, since the store was created, and when that happened
+/// last (milliseconds since 1970).
 public struct GivenUp: Equatable, Sendable {
   public var events: Int64
   public var at: Int64
 }
 
-/// Keeps the journal within its quota and age. The age of a row is not determined by its own time, as the clock may have been
-/// wrong when it was written, or may be wrong now. Marks record which rows existed when how much time had elapsed.
+/// Keeps the journal within its quota and age. The age of a row does not go by its own time, because the clock may have
+/// been wrong then or may be wrong now. Marks record how much time had elapsed when which rows existed.
 extension Store {
-  /// Maximum rows deleted at a time, so that trimming never delays a turn for long.
+  /// Rows deleted at a time, so that trimming never delays a turn for long.
   static let trimStep: Int64 = 500
-  /// Number of marks within the journal's age, which determines its precision.
+  /// Marks within the journal's maximum age; they determine the precision.
   private static let marks: Int64 = 96
-  /// Beyond its quota the journal is trimmed by this fraction more, so that it is not trimmed again for each event.
+  /// When the quota is exceeded, this fraction more is trimmed, so that not every event causes trimming.
   private static let quotaShare: Int64 = 64
 
-  /// Milliseconds that have surely passed since this store was made. They are kept along with the next thing that is
-  /// written.
+  /// Milliseconds that have certainly passed since this store was created. They are stored with the next write.
   public func elapsed(at now: Moment, uptime: Int64? = nil) -> Int64 {
     let uptime = uptime ?? clocks.sinceBoot
     steadyClock.look(trustedWall: now.trusted ? now.milliseconds : nil, uptime: uptime)
@@ -71,7 +71,7 @@ extension Store {
     return elapsed
   }
 
-  /// The same as far as the clock since boot tells, for within a `write`.
+  /// The same, as far as the clock since boot shows, for use within a `write`.
   var elapsedNow: Int64 {
     steadyClock.look(trustedWall: nil, uptime: clocks.sinceBoot)
     return steadyClock.elapsed
@@ -82,16 +82,16 @@ extension Store {
     let isSameBoot = !kept.isEmpty && kept.utf8.elementsEqual(clocks.boot.utf8)
     return SteadyClock(
       elapsed: try meta("elapsed")?.integer ?? 0, wall: try meta("elapsed_wall")?.integer,
-      // A third: events from just before a long power cut are still sent after it.
+      // A third: events from before a long power cut are still sent after it.
       maxAway: journalMaxAge / 3, uptime: isSameBoot ? try meta("elapsed_uptime")?.integer : nil)
   }
 
   /// Milliseconds.
   private var journalMaxAge: Int64 { min(max(settings.journalMaxAge, 0), 1 << 40) * 1000 }
 
-  /// Keeps the journal within its quota and age. Deletes events that every upstream has first, then, if necessary, others, which
-  /// leaves a recorded gap. Never deletes the newest row. To be called regularly; the returned events are deleted once the
-  /// transaction is committed.
+  /// Keeps the journal within its quota and age. Deletes events that every upstream has received first, then, if
+  /// necessary, others, which leaves a recorded gap. Never deletes the newest row. Call it regularly; the returned
+  /// events are gone once the transaction is committed.
   @discardableResult
   public func trimJournal(now: Moment, uptime: Int64? = nil) -> (trim: JournalTrim, commit: Commit)? {
     let elapsed = elapsed(at: now, uptime: uptime)
@@ -108,7 +108,8 @@ extension Store {
       let first = store.journalState.oldest
       let most = min(first + Self.trimStep, store.lastSeq) - 1
       let wanted = isOver ? max(min(old, most), try store.lastOverQuota(most)) : min(old, most)
-      // An upstream lacks all of a lane that goes, or nothing: so it is told the exact number.
+      // The deleted part of a lane is missing completely at an upstream, or not at all, so that the exact number can be
+      // reported.
       let last = try store.firstCursor(from: first, before: wanted) ?? wanted
       trim = try store.delete(first, through: last, reason: last <= old ? "age" : "quota", at: now)
     }
@@ -118,7 +119,7 @@ extension Store {
   // MARK: Age
 
   private func isMarkDue(_ elapsed: Int64) -> Bool {
-    // The mark can be made later.
+    // If this fails, the mark is made later.
     let newest = ifReadable { try database.value("SELECT max(elapsed) FROM marks") }
     let marked = ifReadable { try database.value("SELECT max(seq) FROM marks") }
     guard let newest = newest?.integer, let marked = marked?.integer else { return lastSeq > 0 }
@@ -130,19 +131,19 @@ extension Store {
       "INSERT OR IGNORE INTO marks(seq, elapsed) VALUES (?, ?)", .integer(lastSeq), .integer(elapsed))
   }
 
-  /// The last row that was there at that time; 0: none is known.
+  /// The last row that existed at that time; 0: unknown.
   private func lastOlder(than elapsed: Int64) -> Int64 {
-    // Trimming can wait.
+    // If this fails, trimming waits.
     let seq = ifReadable { try database.value("SELECT max(seq) FROM marks WHERE elapsed < ?", .integer(elapsed)) }
     return seq?.integer ?? 0
   }
 
   // MARK: Quota
 
-  /// The last event that has to go, `most` at most.
+  /// The last event that must be deleted, at most `most`.
   private func lastOverQuota(_ most: Int64) throws(SQLiteError) -> Int64 {
     let over = journalState.bytes - settings.journalMaxSize + settings.journalMaxSize / Self.quotaShare
-    // The first place with enough before it, by halves: what is before a seq only grows.
+    // A binary search for the first seq with enough bytes before it; their sum only grows.
     var (low, high) = (journalState.oldest, max(journalState.oldest, most))
     while low < high {
       let middle = low + (high - low) / 2
@@ -151,7 +152,7 @@ extension Store {
     return low
   }
 
-  /// Bytes of the journal's events up to this one.
+  /// Bytes of the journal's events up to this seq.
   private func bytes(through last: Int64) throws(SQLiteError) -> Int64 {
     let rows = try database.value(
       "SELECT sum(length(body) + \(JournalState.rowOverhead)) FROM journal WHERE seq <= ?", .integer(last))
@@ -171,7 +172,8 @@ extension Store {
     return ([cursor].compactMap(\.self) + sent.filter { (first..<last).contains($0) }).min()
   }
 
-  /// No cursor is within the range. What only removed upstreams lack is remembered for them, and is no loss.
+  /// No cursor is within the range. Events that only removed upstreams lack are recorded for them, and do not count as
+  /// a loss.
   private func delete(
     _ first: Int64, through last: Int64, reason: String, at now: Moment
   ) throws(SQLiteError) -> JournalTrim {
@@ -211,7 +213,7 @@ extension Store {
     }
     journalState.bytes &-= freed
     journalState.oldest = last + 1
-    // Messages stay as rows, and are no longer events.
+    // Messages stay as rows, but are no longer events.
     try setMeta("journal_from", .integer(last + 1))
     for alert in alerts { try tellAgain(alert, at: now) }
     return trim
@@ -227,7 +229,7 @@ extension Store {
     }
   }
 
-  /// The events of a lane in a range that is about to be deleted; `nil`: none.
+  /// The events of a lane in a range that will be deleted; `nil`: none.
   private func range(
     _ lane: Lane, _ first: Int64, through last: Int64, _ reason: String
   ) throws(SQLiteError) -> LaneTrim? {
@@ -253,7 +255,8 @@ extension Store {
 
   private func remember(_ trim: LaneTrim) throws(SQLiteError) {
     journalState.hasTrims = true
-    // One range, unless an upstream has passed a part of it, or a part is on its way: the journal is deleted from its beginning.
+    // Trims are merged into one range, unless an upstream has passed a part of it or a part is in transit: the journal
+    // is deleted from its beginning.
     let sent = underWay.values.compactMap { $0()?[trim.lane] }.map { " AND NOT \($0) BETWEEN first AND ?1 - 1" }
       .joined()
     let extended = try database.run(
@@ -268,8 +271,8 @@ extension Store {
       .text(trim.lane.rawValue), .integer(trim.first), .integer(trim.last), .integer(trim.count), .text(trim.reason))
   }
 
-  /// Within a `write`: an upstream is new and asks for the whole journal. What others had before it was deleted is missing there. Of which lane that
-  /// was is not known any more: so many at most.
+  /// Within a `write`: a new upstream wants the whole journal, but events that others had received are deleted. Their
+  /// lane is no longer known, so the number is a maximum for each.
   func rememberForNewcomer() throws(SQLiteError) {
     let known = try database.value("SELECT sum(count) FROM trims")?.integer ?? 0
     let unknown = journalState.oldest - 1 - known
@@ -282,7 +285,7 @@ extension Store {
     }
   }
 
-  /// What was given up of a lane after a seq, in order.
+  /// The trims of a lane after a seq, in order.
   public func trims(of lane: Lane, after seq: Int64, before end: Int64 = .max) throws(StoreError) -> [LaneTrim] {
     guard journalState.hasTrims else { return [] }
     var found: [LaneTrim] = []
@@ -302,20 +305,20 @@ extension Store {
     return found
   }
 
-  /// Of these, events after one seq that were deleted; what is behind `end` and told as a gap is left out.
+  /// The number of deleted events of these lanes after a seq, except those beyond `end`, which a gap reports.
   public func deleted(of lane: Lane, after seq: Int64, through end: Int64) throws(StoreError) -> Int64 {
     try trims(of: lane, after: seq).filter { $0.first <= end && $0.reason != "missing" }.reduce(0) {
       $0 + $1.count - max(0, min($1.count, $1.last - end))
     }
   }
 
-  /// Within a `write`: an upstream has events of a lane, behind `seq`, that were counted as given up.
+  /// Within a `write`: an upstream has received events of a lane after `seq` that were counted as given up.
   public func tookDeleted(
     _ events: Int64, of lane: Lane, after seq: Int64, by upstream: String
   ) throws(SQLiteError) {
     try database.run(
       "UPDATE cursors SET given_up = max(0, given_up - ?) WHERE upstream = ?", .integer(events), .text(upstream))
-    // What another one lacks is given up all the same.
+    // Events that another upstream lacks still count as given up.
     let other = try database.value(
       "SELECT 1 FROM cursors WHERE upstream <> ? AND removed IS NULL AND \(lane.cursorColumn) <= ? LIMIT 1",
       .text(upstream), .integer(seq))
@@ -331,12 +334,12 @@ extension Store {
     try setMeta("given_up_at", .integer(now))
   }
 
-  /// Up to here messages of the journal may have been given up before the upstream had them; 0: none was.
+  /// Up to this seq, messages may have been given up before the upstream had them; 0: none.
   public func missedThrough(_ upstream: String) throws(StoreError) -> Int64 {
     try meta("missed:\(upstream)")?.integer ?? 0
   }
 
-  /// `nil`: nothing ever was.
+  /// `nil`: none were ever given up.
   public func givenUp() throws(StoreError) -> GivenUp? {
     guard let events = try meta("given_up")?.integer, events > 0 else { return nil }
     return GivenUp(events: events, at: try meta("given_up_at")?.integer ?? 0)

@@ -2,29 +2,29 @@
 
 import JSON
 
-/// A part of the journal with an order and acknowledgements of its own. The first lane here is sent first.
-/// The names are part of the hub protocol. Source: docs/hub-protocol.md.
+/// A part of the journal with its own order and acknowledgements. The first lane here is sent first. The names are part
+/// of the hub protocol. Source: docs/hub-protocol.md.
 public enum Lane: String, Sendable, CaseIterable {
-  /// What people write, and what became of it; commands' results, documents, alerts.
+  /// Messages of people and their states; commands' results, documents, alerts.
   case messages
   /// Contacts, adverts, readings.
   case nodes
   case packets
 
-  /// The lane of a kind of event; what is not known is never held up.
+  /// The lane of a kind of event; unknown kinds belong to the first lane, so that nothing delays them.
   public init(kind: String) { self = EventKind(rawValue: kind)?.lane ?? .messages }
 
   /// The lane of an event; of a gap, the lane of the missing events.
   public init(of event: JournalEvent) {
     self.init(kind: event.kind)
     guard event.kind == EventKind.gap.rawValue,
-      // `try?`: a damaged letter belongs where nothing waits for others.
+      // `try?`: a damaged gap belongs to the first lane.
       let lane = (try? JSONValue(parsing: event.body))?["lane"]?.string.flatMap(Lane.init(rawValue:))
     else { return }
     self = lane
   }
 
-  /// Whether another lane goes first.
+  /// Whether the other lane is sent first.
   public func isBelow(_ other: Lane) -> Bool {
     switch (other, self) {
     case (.messages, .nodes), (.messages, .packets), (.nodes, .packets): true
@@ -40,13 +40,13 @@ public enum Lane: String, Sendable, CaseIterable {
     return self == .messages ? "kind NOT IN (\(kinds(.nodes)), \(kinds(.packets)))" : "kind IN (\(kinds(self)))"
   }
 
-  /// Under this name `meta` has the last seq of it that was deleted.
+  /// The key in `meta` of the lane's last deleted seq.
   var deletedName: String { "deleted:\(rawValue)" }
 
   /// SQL: the lane's cursor in a row of `cursors`.
   var cursorColumn: String { self == .messages ? "seq" : "ifnull(\(rawValue), seq)" }
 
-  /// As `cursorColumn`, where another table has a `seq`, too.
+  /// As `cursorColumn`, qualified by a table, for statements with another `seq`.
   func cursor(of table: String) -> String {
     self == .messages ? "\(table).seq" : "ifnull(\(table).\(rawValue), \(table).seq)"
   }
@@ -103,7 +103,7 @@ extension ByLane: Sendable where Value: Sendable {}
 extension ByLane: Equatable where Value: Equatable {}
 
 extension ByLane where Value == Bool {
-  /// Lanes in which both are true.
+  /// The lanes in which both are true.
   public func and(_ other: Self) -> Self {
     Self(messages: messages && other.messages, nodes: nodes && other.nodes, packets: packets && other.packets)
   }
@@ -114,7 +114,7 @@ extension ByLane where Value: Comparable {
   public var highest: Value { max(messages, nodes, packets) }
 }
 
-/// Events of a lane, and the bytes of their bodies.
+/// The number of a lane's events, and the bytes of their bodies.
 public struct LaneAmount: Equatable, Sendable {
   public var events: Int64 = 0
   public var bytes: Int64 = 0

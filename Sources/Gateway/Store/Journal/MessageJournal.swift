@@ -3,28 +3,30 @@
 import Companion
 import SQLite
 
-/// The event of a received message. It is not in `journal`: it is made from the message's row when it is read, so that a message is
-/// written once. Ids and seqs of messages rise together.
+/// The event of a received message. It is not in `journal`: it is made from the message's row when it is read, so that
+/// a message is written only once. Ids and seqs of messages grow together.
 struct MessageEvent {
   var message: StoredMessage
   var seq: Int64
-  /// The sizes of all such events before this one, since the first.
+  /// The sum of the sizes of all such events before this one.
   var start: Int64
   /// The channel's name when the message was received.
   var channelName: Text?
   /// The radio that the event names; `nil`: none.
   var radio: Int64?
 
-  /// Bytes of the body, about: to make it only to count it would take a third of the time in which a message is stored.
+  /// The approximate bytes of the body: making it only to count them would take a third of the time that storing a
+  /// message takes.
   var size: Int {
     let texts = [message.senderName, message.authorName, channelName].reduce(0) { $0 + ($1?.bytes.count ?? 0) }
     return 150 + texts + (message.kind == .cli ? 0 : message.text.bytes.count) + (message.channel?.utf8.count ?? 0)
   }
 
-  /// Columns of `messages` behind `Store.messageColumns`.
+  /// Columns of `messages` that follow `Store.messageColumns`.
   static let columns = "seq, event_start, channel_name, author_name, event_radio, checksum"
 
-  /// Of everything that the event is made from. Copies, and the radios that have received it since, are not part of it.
+  /// The checksum of everything in the event. Copies, and radios that have received the message later, are not part of
+  /// it.
   var checksum: Int64 {
     var sum = RowChecksum()
     for number in [seq, start, message.received.milliseconds, message.received.trusted ? 1 : 0, message.id] {
@@ -83,11 +85,11 @@ extension Store {
       kind: EventKind.message.rawValue, body: withBody ? body(of: event) : [], size: event.size)
   }
 
-  /// At opening, once the ends of the journal are read.
+  /// Call it when the store is opened, after reading the ends of the journal.
   func loadMessageEvents() throws(SQLiteError) {
     let newest = journalState.open.lastMessage
     var (last, bytes): (Int64, Int64) = (0, 0)
-    // Damaged rows at the end: each had a seq, which must not be given away again.
+    // Damaged rows at the end: each had a seq, which must not be used again.
     var damaged: Int64 = 0
     var id = newest
     while id > journalState.beforeEvents, let (event, isSound) = try messageEvent(id: id) {
@@ -99,9 +101,9 @@ extension Store {
       id -= 1
     }
     if damaged > 0 { last = max(last, journalState.open.last) + damaged }
-    // Were the place from which rows are events wrong, the newest would still keep its seq.
+    // Even if the stored start of these events is wrong, the newest message keeps its seq.
     last = max(last, try database.value("SELECT seq FROM messages WHERE id = ?", .integer(newest))?.integer ?? 0)
-    // A real seq is never that large: a bit has flipped, and the following numbers would be ambiguous.
+    // A real seq is never that large: a bit has flipped, and further numbers would be ambiguous.
     guard last < Statement.bound, journalState.open.last < Statement.bound else {
       throw SQLiteError(code: 11, message: "impossible seq \(max(last, journalState.open.last))")
     }
@@ -109,12 +111,12 @@ extension Store {
     journalState.found(try messageAmount(after: 0, through: last), last: last, bytes: bytes)
   }
 
-  // MARK: Places
+  // MARK: Positions
 
   /// The first message whose event comes after `seq`; `nil`: there is none.
   ///
-  /// Found by halves. A row whose bits have flipped may lead to itself, never beyond: what lies right before the place found is
-  /// looked at, too.
+  /// A binary search. A damaged row may lead to itself, but never beyond, so the rows right before the result are
+  /// checked, too.
   func firstMessage(after seq: Int64) throws(SQLiteError) -> (id: Int64, start: Int64)? {
     let (newest, beginning) = (journalState.open.lastMessage, journalState.beforeEvents)
     guard newest > beginning, seq < journalState.open.last else { return nil }
@@ -147,7 +149,7 @@ extension Store {
     return found
   }
 
-  /// Events that are rows of messages, after one seq and up to another. What has left the journal is not among them.
+  /// Number and bytes of events that are rows of `messages`, after one seq and up to another, without deleted ones.
   func messageAmount(after seq: Int64, through last: Int64) throws(SQLiteError) -> LaneAmount {
     let after = max(seq, journalState.oldest - 1)
     guard last > after, let first = try firstMessage(after: after) else { return LaneAmount() }
@@ -155,18 +157,18 @@ extension Store {
     return LaneAmount(events: max(0, end.id - first.id), bytes: max(0, end.start - first.start))
   }
 
-  /// The seqs of the first and the last of them, as above; `nil`: there are none.
+  /// The first and last seq of these events; `nil`: there are none.
   func messageSeqs(after seq: Int64, through last: Int64) throws(SQLiteError) -> (first: Int64, last: Int64)? {
     let after = max(seq, journalState.oldest - 1)
     guard last > after, let first = try firstMessage(after: after)?.id else { return nil }
     let end = try firstMessage(after: last)?.id ?? journalState.open.lastMessage + 1
     guard end > first else { return nil }
-    // A damaged row's is anything.
+    // The seq of a damaged row can be anything.
     let lowest = min(max(try messageEvent(id: first)?.event.seq ?? 0, after + 1), last)
     return (lowest, min(max(try messageEvent(id: end - 1)?.event.seq ?? 0, lowest), last))
   }
 
-  /// The seq of the first sound row behind this one; `nil`: there is none.
+  /// The seq of the first undamaged row after this one; `nil`: there is none.
   func soundSeq(behind id: Int64) throws(SQLiteError) -> Int64? {
     var seq: Int64?
     try database.each(
@@ -179,7 +181,7 @@ extension Store {
     return seq
   }
 
-  /// Such events after one seq and up to another, before the first.
+  /// These events after one seq and up to another; call `advance` for the first.
   func messageEvents(after seq: Int64, through last: Int64) throws(SQLiteError) -> MessageEventRows {
     let after = max(seq, journalState.oldest - 1)
     let first = last > after ? try firstMessage(after: after)?.id : nil
@@ -197,9 +199,10 @@ extension Store {
     }
   }
 
-  // MARK: Leaving
+  // MARK: Deletion
 
-  /// Within a `write`, before these messages are deleted: events that the journal still has get rows of their own there.
+  /// Call it within a `write`, before deleting these messages: events that the journal still needs become rows of
+  /// `journal`.
   func journalMessages(upTo id: Int64) throws(SQLiteError) {
     guard let first = try firstMessage(after: journalState.oldest - 1)?.id, first <= id else { return }
     var events: [JournalEvent] = []
@@ -209,7 +212,7 @@ extension Store {
       """, [.integer(first), .integer(id)]
     ) { (row) throws(SQLiteError) in
       let (event, isSound) = Self.messageEvent(row)
-      // Nobody knows which event a damaged row was: readers are told that one is missing.
+      // The event of a damaged row is unknown: readers learn that one is missing.
       if isSound { events.append(journalEvent(event)) }
       return true
     }
@@ -225,22 +228,22 @@ struct MessageEventRows: ~Copyable {
   private let rows: Rows
   private let last: Int64
   private var previous: Int64
-  /// The next one, and whether its checksum holds; `nil`: there are no more.
+  /// The current event, and whether its checksum is right; `nil`: there are no more.
   private(set) var next: (event: MessageEvent, isSound: Bool)?
 
-  /// Nothing is read before `advance`.
+  /// Reads nothing before `advance`.
   init(_ rows: consuming Rows, after: Int64, through last: Int64) {
     self.rows = rows
     (self.last, previous) = (last, after)
   }
 
-  /// A damaged row whose seq cannot be its own is passed over: readers are told that one is missing.
+  /// Skips a damaged row whose seq is impossible: readers learn that one is missing.
   mutating func advance(in store: Store) throws(SQLiteError) {
     next = nil
     while try rows.next() {
       let found = Store.messageEvent(rows.row)
       if found.isSound {
-        // Beyond is what is not on disk yet.
+        // Later events are not on disk yet.
         guard found.event.seq <= last else { return }
       } else {
         let following = try store.soundSeq(behind: found.event.message.id) ?? last + 1
