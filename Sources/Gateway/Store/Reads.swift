@@ -3,10 +3,11 @@
 import SQLite
 
 extension Store {
-  /// The result of a read that the caller can do without; `nil` if the store cannot be read, which the `News` and so the log
-  /// report: each failure once, `maxUnreadable` at most.
+  /// The result of a read that the caller can do without. `nil`: the store cannot be read; then `News`, and so the log,
+  /// reports each different failure once, at most `maxUnreadable`.
   ///
-  /// For names in a listing, counts in a status, and decisions that can wait. What an answer consists of is read with `try`.
+  /// For names in a listing, counts in a status, and decisions that can wait. The essential parts of an answer are read
+  /// with `try`.
   @discardableResult
   public func ifReadable<Result>(_ read: () throws -> Result?) -> Result? {
     do {
@@ -22,7 +23,7 @@ extension Store {
     try translating { () throws(SQLiteError) in try database.every(sql, values, row) }
   }
 
-  /// What `read` makes of each row; rows of which it makes nothing are left out.
+  /// The value that `read` makes of each row, without `nil`.
   func rows<Value>(
     _ sql: String, _ values: [SQLiteValue] = [], read: (Statement) -> Value?
   ) throws(StoreError) -> [Value] {

@@ -43,8 +43,8 @@ enum Schema {
       status INTEGER NOT NULL, reason TEXT NOT NULL, retry INTEGER NOT NULL DEFAULT 0, UNIQUE(upstream, seq));
     """
 
-  /// Sent messages, reactions, and readings of nodes. `reactions.target` and `.message`: a message's id, or
-  /// below zero an outgoing one's.
+  /// Sent messages, reactions, and readings of nodes. `reactions.target` and `.message`: a message's id or, if
+  /// negative, that of an outgoing message.
   private static let messaging = """
     CREATE TABLE outgoing(
       id INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL UNIQUE, origin TEXT NOT NULL, priority INTEGER NOT NULL,
@@ -65,8 +65,8 @@ enum Schema {
       body BLOB NOT NULL);
     """
 
-  /// Data from hubs: the position in each bucket, commands, documents. `commands.answer` is empty until answered;
-  /// `documents.seq` is the event of our last edit, 0 if the hub's edit is later.
+  /// Data from hubs: the position in each bucket, commands, documents. `commands.answer`: empty until answered;
+  /// `documents.seq`: the event of our last edit, 0 if the hub's edit is later.
   private static let updates = """
     CREATE TABLE buckets(
       upstream TEXT NOT NULL, name TEXT NOT NULL, seq INTEGER NOT NULL, at INTEGER, since INTEGER NOT NULL,
@@ -85,9 +85,8 @@ enum Schema {
     CREATE TABLE clients(name TEXT PRIMARY KEY, message INTEGER NOT NULL, used_at INTEGER NOT NULL) WITHOUT ROWID;
     """
 
-  /// Words of messages, by which they are found. The texts themselves stay in `messages`: the index asks the view for
-  /// them. `place` holds who sent a message, its author in a room, and its channel, each as one word. The index's own
-  /// pages fit into the database's.
+  /// The search index. The texts stay in `messages`: the index reads them through the view. `place` has the sender, the
+  /// author in a room, and the channel, each as one word. The index's page size fits the database's.
   private static let search = """
     CREATE VIEW message_words AS SELECT id,
       CASE kind WHEN 'datagram' THEN '' ELSE CAST(text AS TEXT) END AS text,
@@ -101,29 +100,28 @@ enum Schema {
     INSERT INTO words(words, rank) VALUES ('pgsz', 960);
     """
 
-  /// When we last had a direct message of a node or for it (about: it is written once a day), and whether it was taken out of
-  /// the radio's table to make room.
+  /// The approximate time of the last direct message from or to a node (written once a day), and whether the node was
+  /// removed from the radio's table to make room.
   private static let eviction = """
     ALTER TABLE contacts ADD COLUMN talked_at INTEGER;
     ALTER TABLE contacts ADD COLUMN evicted INTEGER NOT NULL DEFAULT 0;
     """
 
-  /// Into which region messages to a channel are flooded: a region's name, or `*` for none. `channel` is a secret's digest.
+  /// The region of a channel's messages: a name, or `*` for none. `channel`: the digest of the secret.
   private static let regions = """
     CREATE TABLE channel_regions(channel TEXT PRIMARY KEY, region TEXT NOT NULL) WITHOUT ROWID;
     """
 
-  /// Whether a message had waited in the radio (seconds at most; -1: not known), how old it was by its sender's clock, and how far
-  /// a node's clock is ahead of ours (seconds).
+  /// Whether a message had waited in the radio (seconds at most; -1: unknown), its age by the sender's clock, and how
+  /// far a node's clock is ahead of ours (seconds).
   private static let waiting = """
     ALTER TABLE messages ADD COLUMN waited INTEGER;
     ALTER TABLE messages ADD COLUMN age INTEGER;
     ALTER TABLE contacts ADD COLUMN clock_offset INTEGER;
     """
 
-  /// Ages go by time that has surely passed (`SteadyClock`) and not by the wall clock: up to `marks.seq` rows of the journal were
-  /// there when `marks.elapsed` was the time. Air time that was recorded by the wall clock counts as used when this
-  /// step is taken.
+  /// Ages go by time that has certainly passed (`SteadyClock`), not by the wall clock: at time `marks.elapsed`, the
+  /// journal had rows up to `marks.seq`. This step counts all air time that was recorded by the wall clock as used now.
   private static let steadyTime = """
     CREATE TABLE marks(seq INTEGER PRIMARY KEY, elapsed INTEGER NOT NULL);
     DELETE FROM airtime WHERE at < (SELECT max(at) FROM airtime) - 3600000;
@@ -131,13 +129,14 @@ enum Schema {
     ALTER TABLE outgoing ADD COLUMN created_elapsed INTEGER NOT NULL DEFAULT 0;
     """
 
-  /// Radios that were attached, and the radio of each row. Existing rows belong to the radio that was synced last, number 1; without one,
-  /// to the first radio that is attached. A column with a constant default costs nothing for existing rows, and one byte for those of
-  /// number 1. `radio` 0: several radios have it.
+  /// Known radios, and the radio of each row. Existing rows belong to the radio that was synced last, number 1; without
+  /// one, to the first radio that is attached. A column with a constant default costs nothing for existing rows, and
+  /// one byte for those of number 1. `radio` 0: the row belongs to several radios.
   ///
-  /// `radios.first_message`, `.last_message`: the range of ids of its messages (no last: it is attached); `.since_message`: the newest id when it
-  /// was last attached; `.messages`: the count when it was detached. `outgoing.place`: the newest received message when ours was accepted, which
-  /// gives both directions one order independent of clocks. `contacts.evicted`: from which radio's table.
+  /// `radios.first_message`, `.last_message`: the range of its messages' ids (no last one: attached); `.since_message`:
+  /// the newest id when it was last attached; `.messages`: the count when it was detached. `outgoing.place`: the newest
+  /// received message when ours was accepted, which gives both directions one order independent of clocks.
+  /// `contacts.evicted`: the radio whose table the node has left.
   private static let radios = """
     CREATE TABLE radios(
       id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, name BLOB NOT NULL, first_seen INTEGER NOT NULL,
@@ -178,8 +177,8 @@ enum Schema {
       AND EXISTS(SELECT 1 FROM sent_texts WHERE spaced(text) <> text);
     """
 
-  /// Cursors by lane: `cursors.seq` is that of messages; NULL in another: the same. `trims`: by lane, with how many of it. Ranges of before
-  /// are told in the first lane.
+  /// Cursors by lane: `cursors.seq` is that of `messages`; NULL in another lane means the same value. `trims`: by lane,
+  /// with the number of events. Earlier ranges count for the first lane.
   private static let lanes = """
     ALTER TABLE cursors ADD COLUMN nodes INTEGER;
     ALTER TABLE cursors ADD COLUMN packets INTEGER;
@@ -191,18 +190,20 @@ enum Schema {
     DROP TABLE old_trims;
     """
 
-  /// The event that has a message's text, and for a sent one that of its newest state. NULL: from before this step.
+  /// The event with a message's text, and for a sent message the event of its newest state. NULL: from before this
+  /// step.
   private static let events = """
     ALTER TABLE messages ADD COLUMN seq INTEGER;
     ALTER TABLE outgoing ADD COLUMN seq INTEGER;
     ALTER TABLE outgoing ADD COLUMN newest_seq INTEGER;
     """
 
-  /// A received message is written once: rows behind `meta.before_events` are events of the journal themselves, and have what only the event
-  /// tells. `event_start`: bytes of such events before this one. `event_radio`: the radio that it names. `meta.journal_from`: what is before has
-  /// left the journal.
+  /// A received message is written once: rows after `meta.before_events` are events of the journal themselves, and
+  /// contain the additional data of the event. `event_start`: bytes of such events before this one. `event_radio`: the
+  /// radio in the event. `meta.journal_from`: events before it have left the journal.
   ///
-  /// `identities` follows behind, up to `meta.identified`. The table is made anew, as the unique index of the old one cannot be dropped.
+  /// `identities` lags behind, up to `meta.identified`. The table is created again, because the unique index of the old
+  /// one cannot be dropped.
   private static let messagesOnce = """
     CREATE TABLE messages_once(
       id INTEGER PRIMARY KEY, identity BLOB NOT NULL, kind TEXT NOT NULL, sender BLOB, sender_name BLOB,
@@ -230,9 +231,10 @@ enum Schema {
       FROM messages;
     """
 
-  /// What a list of conversations shows, which follows behind as the indexes of words do, and how far each was read. `name`: as
-  /// `ConversationName` is written. `message`: the newest received one; `sent_place`, `sent`: the place of our newest one. `received`: how
-  /// many came; `mention`: the newest that mentions us. `read_*`: read up to this place, and how many had come up to there.
+  /// The list of conversations, which lags behind like the search indexes, and the read positions. `name`: in the form
+  /// of `ConversationName`. `message`: the newest received one; `sent_place`, `sent`: the position of our newest one.
+  /// `received`: the number of received messages; `mention`: the newest that mentions us. `read_*`: the read position,
+  /// and the number of messages received up to it.
   private static let conversations = """
     CREATE TABLE conversations(
       radio INTEGER NOT NULL, name TEXT NOT NULL, message INTEGER NOT NULL DEFAULT 0, sent_place INTEGER NOT NULL DEFAULT 0,
@@ -241,12 +243,13 @@ enum Schema {
       read_received INTEGER NOT NULL DEFAULT 0, PRIMARY KEY(radio, name)) WITHOUT ROWID;
     """
 
-  /// Whether somebody wants to see no number at it.
+  /// Whether the conversation is muted.
   private static let mutes = """
     ALTER TABLE conversations ADD COLUMN muted INTEGER NOT NULL DEFAULT 0;
     """
 
-  /// Alerts, and when nodes were heard that are listened for: `elapsed` is steady time (`Store.elapsed`), whatever the clock shows.
+  /// Alerts, and times at which watched nodes were heard. `elapsed`: steady time (`Store.elapsed`), independent of the
+  /// wall clock.
   private static let alerts = """
     CREATE TABLE alerts(
       id INTEGER PRIMARY KEY AUTOINCREMENT, rule TEXT NOT NULL, subject TEXT NOT NULL, text TEXT NOT NULL, value REAL,
@@ -256,23 +259,25 @@ enum Schema {
     CREATE TABLE heard_nodes(key BLOB PRIMARY KEY, elapsed INTEGER NOT NULL, last_heard INTEGER NOT NULL) WITHOUT ROWID;
     """
 
-  /// The event with which a sent message ends has all of it, behind `meta.whole_ends_from`; which one that is.
+  /// After `meta.whole_ends_from`, the event of a sent message's end contains the whole message; `ended_seq` is that
+  /// event.
   private static let ends = """
     ALTER TABLE outgoing ADD COLUMN ended_seq INTEGER;
     INSERT INTO meta VALUES ('whole_ends_from',
       max((SELECT ifnull(max(seq), 0) FROM journal), (SELECT ifnull(max(seq), 0) FROM messages)));
     """
 
-  /// When a node was heard or talked to last, by steady time (`Store.elapsed`). Of those that are there nobody knows: counted from now.
+  /// When a node was last heard or had a conversation, in steady time (`Store.elapsed`). Unknown for existing nodes:
+  /// counted from now.
   private static let seen = """
     ALTER TABLE contacts ADD COLUMN seen INTEGER NOT NULL DEFAULT 0;
     UPDATE contacts SET seen = ifnull((SELECT value FROM meta WHERE name = 'elapsed'), 0);
     """
 
-  /// What is known of an upstream beside its cursor. `given_up`: events that were deleted before it had them; `too_old`: events that were too
-  /// old for it. `told`: the newest of each lane that it has acknowledged, `messages,nodes,packets`; `told_before`: the same when this epoch
-  /// began. `removed`: the order in which upstreams were removed, NULL for one that is configured; `removed_at`, `removed_pending`: when
-  /// (milliseconds since 1970); the other is not used any more.
+  /// Facts about an upstream besides its cursor. `given_up`: events deleted before it had them; `too_old`: events that
+  /// were too old for it. `told`: the newest acknowledged event of each lane, `messages,nodes,packets`; `told_before`:
+  /// the same when this epoch began. `removed`: the order of removal, NULL if configured; `removed_at`: milliseconds
+  /// since 1970; `removed_pending`: no longer used.
   private static let removedUpstreams = """
     ALTER TABLE cursors ADD COLUMN given_up INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE cursors ADD COLUMN too_old INTEGER NOT NULL DEFAULT 0;
@@ -283,7 +288,8 @@ enum Schema {
     ALTER TABLE cursors ADD COLUMN removed_pending INTEGER;
     """
 
-  /// `commands.at` is when a command was sent by the time that has surely passed here: clocks of a hub and a gateway may differ.
+  /// `commands.at`: when a command was sent, in time that has certainly passed here, because the clocks of hub and
+  /// gateway may differ.
   private static let commandAges = """
     UPDATE commands SET at = coalesce((SELECT value FROM meta WHERE name = 'elapsed'), 0);
     """

@@ -2,7 +2,7 @@
 
 import SQLite
 
-/// Values that there is one of, by name.
+/// Single values, by name.
 extension Store {
   func meta(_ name: String) throws(StoreError) -> SQLiteValue? {
     try translating { () throws(SQLiteError) in

@@ -8,8 +8,8 @@ import Timing
 
 /// The gateway's data: contacts, channels, messages, the journal, cursors, its identity.
 ///
-/// All writes of one turn of the event loop share a transaction: `write` does its work in it, and who wrote awaits the `commit` at the
-/// end of the turn. Nothing is acknowledged before it is durable (WAL, `synchronous=FULL`).
+/// All writes of one turn of the event loop share a transaction: `write` does its work in it, and the writer awaits the
+/// `commit` at the end of the turn. Nothing is acknowledged before it is durable (WAL, `synchronous=FULL`).
 ///
 /// Single-threaded. A second process cannot open the same store.
 public final class Store {
@@ -20,9 +20,9 @@ public final class Store {
     /// Maximum size of the journal in bytes, and maximum age of its events in seconds, for upstreams that are unreachable.
     public var journalMaxSize: Int64
     public var journalMaxAge: Int64
-    /// Number of messages that are kept, independent of the journal. Duplicates are recognised among these.
+    /// The number of messages that are kept, independent of the journal. Duplicates are recognised among these.
     public var messagesMax: Int64
-    /// Number of nodes that are kept, of those that nobody here has to do with.
+    /// The number of nodes that are kept, not counting those that `forgetNodes` never deletes.
     public var nodesMax: Int64
     /// The gateway's id; `nil`: a random id, created once.
     public var gatewayID: String?
@@ -55,15 +55,15 @@ public final class Store {
   public var maxBytes: Int64 { settings.maxSize }
   private(set) var database: Database
   private let lock: StoreLock
-  /// The transaction that is open, and how many writes it has.
+  /// The open transaction, and the number of its writes.
   private var current = Commit()
   private var writes = 0
-  /// Deferred writes for the next transaction, and those of the current one, by name.
+  /// Deferred writes, by name, for the next transaction and for the current one.
   private var alongside: [String: Work] = [:]
   private var taken: [String: Work] = [:]
-  /// A write needs a commit at the end of this turn.
+  /// Whether a write needs a commit at the end of this turn.
   private var isUrgent = false
-  /// A later commit is scheduled, and when the last one of these was.
+  /// Whether a later commit is scheduled, and when the last such commit was.
   private var isPromised = false
   private var gathered: MonotonicTime?
   private var doomed: StoreError?
@@ -73,59 +73,61 @@ public final class Store {
   private var toldLoss: StoreError?
   private var unreadable: Set<String> = []
   var journalState = JournalState()
-  /// By upstream, how far each lane is on its way there: what is deleted of that may arrive.
+  /// For each upstream, how far each lane is in transit: events up to there may arrive although they were deleted.
   public var underWay: [[UInt8]: () -> ByLane<Int64>?] = [:]
   var steadyClock = SteadyClock(maxAway: 0)
   /// Grows when a node leaves the radio's table.
   public internal(set) var contactsRemoved: UInt64 = 0
-  /// Called when something was received that only this node can have sent, with its time in milliseconds since 1970: each time, while contacts
-  /// have a time that lags by up to ten minutes.
+  /// Called each time that something was received that only this node can have sent, with the time in milliseconds
+  /// since 1970; the stored time may lag by up to ten minutes.
   public var nodeWasHeard: (KeyPrefix, Int64) -> Void = { _, _ in }
-  /// Nodes that were added since it was looked how many there are; at the start nobody has looked.
+  /// Nodes added since the nodes were last counted; at the start they were not counted.
   var nodesAdded = Int64.max
-  /// Nodes that were forgotten to keep `Settings.nodesMax`, since the start.
+  /// Nodes deleted since the start to keep `Settings.nodesMax`.
   public internal(set) var nodesForgotten: Int64 = 0
   var radioState = RadioState()
-  /// What alerts say that are open, by rule and subject, and whether the disk may have something else.
+  /// The words of open alerts by rule and subject, and whether the disk may have older ones.
   var (alertWords, hasNewAlertWords): ([[UInt8]: AlertWords], Bool) = ([:], false)
   /// `nil`: not read yet.
   var (identities, documentCount): (RecentIdentities?, Int64?) = (nil, nil)
-  /// Reactions may wait for their messages; `nil`: not known yet.
+  /// Whether reactions may wait for their messages; `nil`: unknown.
   var mayHaveWaitingReactions: Bool?
-  /// Grows whenever dead letters may have become more or fewer.
+  /// Grows whenever the number of dead letters may have changed.
   public internal(set) var deadLetterChanges: UInt64 = 0
 
   /// The gateway's id: 16 hex digits, created once, kept when the database is recreated.
   public internal(set) var gatewayID = ""
-  /// Created with the database, and changed when that is recreated or restored: makes each seq unique.
+  /// Created with the database, and replaced when the database is recreated or restored; with it, each seq is unique.
   public internal(set) var epoch = ""
   /// The first seq that belongs to this epoch.
   public internal(set) var epochFirst: Int64 = 1
   var epochBefore: String?
-  /// The database had nothing at opening.
+  /// Whether the database was empty when it was opened.
   var isNew = false
-  /// When this epoch began, in milliseconds since 1970; 0: no clock could tell. What a newer copy did before that is not known here.
+  /// When this epoch began, in milliseconds since 1970; 0: unknown. A newer copy may have had earlier epochs that are
+  /// not known here.
   public internal(set) var epochBegan: Int64 = 0
   /// Where a damaged database was saved at opening; `nil` if it was intact.
   public private(set) var setAside: String?
-  /// What the database had that is not here any more; `nil`: nothing is known to be lost.
+  /// Events of the previous database that are lost; `nil`: no loss is known.
   public internal(set) var loss: StoreLoss?
-  /// What the database has lost since it was last open, in words: transactions of its log, or all since it was copied; `nil`: nothing.
-  /// Starts a new epoch.
+  /// The loss since the database was last open, in words: transactions of its log, or everything since it was copied;
+  /// `nil`: nothing. Starts a new epoch.
   public private(set) var lostFromLog: String?
-  /// The database is an older copy of itself: how that shows, in words. Starts a new epoch.
+  /// Why the database is considered an older copy of itself, in words. Starts a new epoch.
   public internal(set) var putBack: String?
-  /// The database was found to be damaged, and no other has taken its place yet.
+  /// The database was found to be damaged, and is not replaced yet.
   public private(set) var isDamaged = false
-  /// The file that is open, whatever has its name by now.
+  /// The open file, whatever file has its name by now.
   private var openFile: StoreFiles.Number?
   var ownFile: OwnFile?
-  /// The database was removed, moved or replaced: what is stored from now on is lost when the gateway ends.
+  /// Whether the database was removed, moved or replaced: then everything that is stored is lost when the gateway ends.
   public var isElsewhere: Bool { StoreFiles.number(of: location) != openFile }
   /// Why the last write failed; `nil` if it succeeded.
   public private(set) var failure: StoreError?
 
-  /// Opens or creates the store. A damaged file is renamed to `….corrupt-TIME` and a new one created. `replaced`: a backup was put here just now.
+  /// Opens or creates the store. A damaged file is renamed to `….corrupt-TIME` and a new one created. `replaced`: a
+  /// backup was just restored.
   public init(_ settings: Settings, clocks: any Clocks, replaced: Replaced? = nil) throws(StoreError) {
     self.settings = settings
     self.clocks = clocks
@@ -149,7 +151,7 @@ public final class Store {
       try load()
     }
     (isDamaged, news, openFile) = (false, News(), StoreFiles.number(of: settings.location))
-    // Do not find the transactions behind the damage again, or report them as lost after a power cut.
+    // So that the transactions after the damage are not found again, or reported as lost after a power cut.
     try checkpoint()
     try beginBehindLoss(log: savedLog, replaced)
   }
@@ -165,13 +167,13 @@ public final class Store {
     try translating { () throws(SQLiteError) in try placeOutgoing() }
   }
 
-  /// Exclusive: the index of the write-ahead log is then in memory, and not in a file whose pages the kernel writes to disk after
-  /// each single message.
+  /// Exclusive: then the index of the write-ahead log is in memory, not in a file whose pages the kernel would write to
+  /// disk after every message.
   static func open(_ settings: Settings) throws(StoreError) -> Database {
     do {
       try DatabaseFile.protect(settings.location)
       let database = try Database(location: settings.location)
-      // Another program usually has it open only briefly.
+      // Other programs usually have it open only briefly.
       try database.execute("PRAGMA busy_timeout = \(patienceWithReaders)")
       try database.execute(
         """
@@ -193,8 +195,8 @@ public final class Store {
   /// Milliseconds.
   private static let patienceWithReaders = 3000
 
-  /// Replaces a database that was found to be damaged in use with a new one, which has a new epoch. Returns where the damaged one
-  /// was saved. `unsent`: so many events no upstream lacked, or fewer; `nil`: nobody knows.
+  /// Replaces a database that was found to be damaged in use with a new one, which has a new epoch. Returns where the
+  /// damaged one was saved. `unsent`: no upstream lacked more than this many events; `nil`: unknown.
   public func replaceDamaged(unsent: Int64? = nil) throws(StoreError) -> String {
     let target = try Self.moveAside(settings.location, "corrupt", clocks)
     loss = StoreLoss(cause: .damaged, epoch: epoch, last: lastSeq, atMost: unsent, saved: target)
@@ -204,7 +206,7 @@ public final class Store {
     (failure, isDamaged, openFile) = (nil, false, StoreFiles.number(of: settings.location))
     ownFile = nil
     noteOwnFile()
-    // Before anything else, also where the disk does not take it yet.
+    // Written before anything else, even if the disk does not accept it yet.
     writeAlong("loss") { store throws(SQLiteError) in try store.tell(store.loss) }
     settle()
     return target
@@ -212,7 +214,7 @@ public final class Store {
 
   // MARK: Transactions
 
-  /// Does `work` in this turn's transaction, at once. The result is known at the end of the turn; await it where it matters.
+  /// Does `work` at once, in this turn's transaction. The outcome is known at the end of the turn.
   ///
   /// A failure rolls back the whole turn: every write in it gets the error.
   @discardableResult
@@ -229,7 +231,7 @@ public final class Store {
     return current
   }
 
-  /// Within a `write`: it is to be on disk so soon, whatever was said when it began.
+  /// Within a `write`: it must be on disk this soon, even if `write` was called with less urgency.
   public func hasten(_ when: When) { if settings.profile.isUrgent(when) { isUrgent = true } }
 
   /// As `write`, but returns when the transaction is on disk.
@@ -237,7 +239,7 @@ public final class Store {
     try await write(when: when, work).durable()
   }
 
-  /// As `write`, without a caller that waits: a loss is in the `News`. `what`: its name in the log.
+  /// As `write`, without a waiting caller: a failure is reported in `News`. `what`: the write's name in the log.
   public func post(when: When = .now, _ what: @autoclosure () -> String, _ work: Work) {
     write(when: when, work)
     if posted.count < Self.maxNamed { posted.append(what()) }
@@ -248,7 +250,7 @@ public final class Store {
     try takeAlong()
   }
 
-  /// What goes along is done before what is written after it, and at the end: a transaction may have been open for a minute.
+  /// Does deferred work before later writes, and at the end: a transaction may have been open for a minute.
   private func takeAlong() throws(SQLiteError) {
     let works = alongside
     alongside = [:]
@@ -256,28 +258,29 @@ public final class Store {
     for work in works.values { try work(self) }
   }
 
-  /// Defers `work` to the end of the next transaction, or of the one that is open, because it is not worth its own commit; a power cut before
-  /// that loses it. Of several with the same `name` only the last is done. `settle` writes all of them.
+  /// Defers `work` to the end of the open or the next transaction, because it is not worth its own commit; a power cut
+  /// before that loses it. Of several with the same `name` only the last is done. `settle` does all of them.
   public func writeAlong(_ name: String, _ work: @escaping Work) { alongside[name] = work }
 
-  /// Writes and commits everything that is deferred.
+  /// Does all deferred work and commits it.
   public func settle() {
     if !alongside.isEmpty { write { _ in } }
     commit(everything: true)
   }
 
-  /// Something was written and is not on disk yet.
+  /// Whether there are writes that are not on disk yet.
   public var hasUncommitted: Bool { writes > 0 }
 
-  /// What commits have brought that the owner of the store sees to at the end of the turn.
+  /// Results of commits, for the owner of the store at the end of the turn.
   public struct News: Equatable, Sendable {
-    /// New data is on disk: who forwards it looks.
+    /// New data is on disk: upstreams should check.
     public var hasGrown = false
-    /// What was not kept or not read, and why. A write that keeps failing is reported once, until a write succeeds again.
+    /// Data that was not stored or not read, and why. A write that keeps failing is reported once, until a write
+    /// succeeds again.
     public var loss: String?
-    /// The database was found to be damaged: `replaceDamaged` begins another.
+    /// The database was found to be damaged: call `replaceDamaged`.
     public var isDamaged = false
-    /// What was written may wait so long for company; then `commitGathered` is due.
+    /// Deferred writes may wait this long; then call `commitGathered`.
     public var pause: Duration?
   }
 
@@ -286,9 +289,9 @@ public final class Store {
     return news
   }
 
-  /// Ends a turn: commits its writes. Who awaits that is resumed; what they then write is committed in the next round of the turn.
+  /// Ends a turn and commits its writes. Resumed writers may write more, which the next round of the turn commits.
   ///
-  /// Writes that may wait (`When`) stay in the open transaction until another write is committed or their time is over.
+  /// Deferred writes (`When`) stay in the open transaction until another write is committed or their time is over.
   public func commit(everything: Bool = false) {
     if everything { isUrgent = true }
     for _ in 0..<Self.maxRounds where writes > 0 {
@@ -298,14 +301,14 @@ public final class Store {
     isUrgent = false
   }
 
-  /// What waits has waited long enough.
+  /// Commits deferred writes whose time is over.
   public func commitGathered() {
     guard isPromised else { return }
     gathered = clocks.now
     commit(everything: true)
   }
 
-  /// Writes that wait at most.
+  /// The greatest number of deferred writes.
   private static let maxDeferred = 500
 
   private func promise() {
@@ -328,7 +331,7 @@ public final class Store {
     news.loss = news.loss.map { "\($0); \(loss)" } ?? loss
   }
 
-  /// Different failures of `ifReadable` that are logged, of one store.
+  /// Different failures of `ifReadable` that a store logs.
   private static let maxUnreadable = 16
 
   func noteUnreadable(_ error: any Error) {
@@ -337,7 +340,7 @@ public final class Store {
     noteUnreadable(failure.map { "\($0)" } ?? "\(error)")
   }
 
-  /// A read finds damage as a write does, and may be the only one to meet it.
+  /// A read can find damage as well as a write, and may be the only one to do so.
   private func noteDamage() { (isDamaged, news.isDamaged) = (true, true) }
 
   private func noteUnreadable(_ failure: String) {
@@ -345,7 +348,7 @@ public final class Store {
     news.loss = [news.loss, "a read failed: \(failure)"].compactMap { $0 }.joined(separator: "; ")
   }
 
-  /// Rounds of one turn at most: more would mean that two parts of the program feed each other.
+  /// The greatest number of rounds in a turn: more would mean that two parts of the program trigger each other.
   private static let maxRounds = 64
 
   private func commitOnce() {
@@ -379,7 +382,7 @@ public final class Store {
     ended.end(failed)
   }
 
-  /// Commits at once, for the few places that need the result immediately.
+  /// Commits at once, for the few places that need the outcome immediately.
   public func commitNow() throws(StoreError) {
     commit(everything: true)
     if let failure { throw failure }

@@ -3,23 +3,23 @@
 import Glibc
 import SQLite
 
-/// Why the store cannot do what was asked, in terms an operator can act on.
+/// Why the store has failed, in terms an operator can act on.
 public enum StoreError: Error, Equatable, Sendable, CustomStringConvertible {
-  /// The disk, or the configured quota, is full.
+  /// The disk, or the configured maximum size, is full.
   case full(String)
   /// The medium is read-only or fails.
   case unavailable(String)
-  /// The file is damaged; it is set aside and a new one begun.
+  /// The file is damaged; it is set aside and a new one created.
   case corrupt(String)
   /// Another process has it open for writing.
   case inUse(by: String, location: String)
-  /// Another program has it open, and SQLite locks out others meanwhile; `by`: that program, if known.
+  /// Another program has it open and locked; `by`: that program, if known.
   case locked(by: String?)
-  /// A file or folder is not there, is somebody else's, or is not what it should be.
+  /// A file or folder is missing, belongs to somebody else, or is of the wrong type.
   case misplaced(String)
   case other(String)
 
-  /// A file that cannot be opened, made or written; `errno` says why.
+  /// A file cannot be opened, created or written; `errno` has the reason.
   static func file(_ location: String) -> StoreError {
     let words = "\(location): \(String(cString: strerror(errno)))"
     return switch errno {
@@ -43,7 +43,7 @@ public enum StoreError: Error, Equatable, Sendable, CustomStringConvertible {
   /// Waiting helps: the daemon may be started again later.
   public var passesByItself: Bool { if case .locked = self { true } else { false } }
 
-  /// It is full, read-only or failing: somebody has to see to it, and then it goes on.
+  /// The disk is full, read-only or failing: somebody must fix it, and then the store continues.
   public var isOfDisk: Bool {
     switch self {
     case .full, .unavailable: true
@@ -51,7 +51,7 @@ public enum StoreError: Error, Equatable, Sendable, CustomStringConvertible {
     }
   }
 
-  /// What to do, as one sentence.
+  /// The remedy, as one sentence.
   public var remedy: String {
     switch self {
     case .full: "Free disk space, or raise store.max_size. Messages stay in the radio meanwhile."

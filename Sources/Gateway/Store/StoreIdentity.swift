@@ -4,7 +4,8 @@ import Companion
 import Glibc
 import SQLite
 
-/// What tells this store's events from those of others, and from those of an older copy of itself.
+/// The id and the epoch, which distinguish this store's events from those of other stores and of older copies of
+/// itself.
 extension Store {
   func loadIdentity() throws(StoreError) {
     // The id is also in a separate file, so that a gateway keeps its id when its database is lost.
@@ -29,9 +30,10 @@ extension Store {
     if Self.readSmallFile(idLocation) != gatewayID { try Self.writeSmallFile(idLocation, gatewayID) }
   }
 
-  /// Starts a new epoch: an upstream has sequence numbers beyond ours, so this store is an older copy. `loss`: its first event.
+  /// Starts a new epoch, because this store is an older copy: an upstream has sequence numbers beyond ours. `loss`:
+  /// becomes its first event.
   public func renewEpoch(telling loss: StoreLoss? = nil) throws(StoreError) {
-    // What no server has had of an epoch, no server has had of those before it.
+    // If no server has received events of this epoch, the previous epoch remains the one that servers know.
     if epochFirst <= lastSeq { epochBefore = epoch }
     epoch = Self.randomHex(8)
     (epochFirst, epochBegan) = (lastSeq + 1, trustedNow)
@@ -40,7 +42,7 @@ extension Store {
       try store.setMeta("epoch", .text(epoch))
       try store.setMeta("epoch_first", .integer(epochFirst))
       try store.database.run("UPDATE cursors SET told_before = told")
-      // What a copy says of radios' queues was true when it was made.
+      // The copy's counts of radios' queues are outdated.
       try store.forgetQueues()
       try store.setMeta("epoch_at", .integer(epochBegan))
       try store.tell(loss)
@@ -64,7 +66,7 @@ extension Store {
     return text.isEmpty ? nil : text
   }
 
-  /// The old file is there until the new one is whole: a full disk would leave an empty one.
+  /// Keeps the old file until the new one is complete: a full disk would leave an empty one.
   private static func writeSmallFile(_ location: String, _ text: String) throws(StoreError) {
     let fresh = location + ".new"
     unlink(fresh)
@@ -75,29 +77,30 @@ extension Store {
     guard Glibc.write(descriptor, bytes, bytes.count) == bytes.count, fsync(descriptor) == 0,
       rename(fresh, location) == 0
     else {
-      // `file` tells by errno why.
+      // `file` reads errno.
       let reason = StoreError.file(location)
       unlink(fresh)
       throw reason
     }
   }
 
-  /// The epoch in which an event got its number, where that is not the present one: a server may have it under that.
+  /// The earlier epoch in which an event got its number; `nil`: the present one. A server may know the event under the
+  /// earlier epoch.
   public func epochBefore(of seq: Int64) -> String? { seq < epochFirst ? epochBefore : nil }
 
-  // MARK: How far it has come
+  // MARK: The mark
 
   private var markLocation: String { settings.location + ".mark" }
 
-  /// Keeps beside the database how far the journal is: a database that was put back, without this file, is known by it. To be called now
-  /// and then, and at the end.
+  /// Stores beside the database how far the journal is: a database that was restored without this file is recognised by
+  /// it. Call it now and then, and at the end.
   public func markProgress() throws(StoreError) {
     let mark = (["\(epoch):\(lastSeq)"] + (try untold()).compactMap(\.mark)).joined(separator: ",")
     guard Self.readSmallFile(markLocation) != mark else { return }
     try Self.writeSmallFile(markLocation, mark)
   }
 
-  /// `untold`: losses of before that are told by events which not every upstream had.
+  /// `untold`: earlier losses that are reported by events which not every upstream has received.
   var mark: (epoch: String, seq: Int64, untold: [StoreLoss])? {
     let marks = Self.readSmallFile(markLocation)?.split(separator: ",") ?? []
     let parts = marks.first?.split(separator: ":") ?? []
@@ -105,7 +108,7 @@ extension Store {
     return (String(parts[0]), seq, marks.dropFirst().compactMap { StoreLoss(mark: $0) })
   }
 
-  /// That the database is an older copy of itself, in words; `nil`: it is none, or nobody can tell.
+  /// Why the database is an older copy of itself, in words; `nil`: it is not, or that is unknown.
   var olderThanMark: String? {
     guard let mark, mark.epoch == epoch, mark.seq > lastSeq else { return nil }
     return "the database is an older copy of itself: it ends with event \(lastSeq), and there was an event \(mark.seq)"

@@ -4,27 +4,27 @@ import JSON
 import SQLite
 import Timing
 
-/// Events that were stored, are not here any more, and may not have come to every upstream.
+/// Events that were stored, are no longer here, and may not have reached every upstream.
 public struct StoreLoss: Equatable, Sendable, CustomStringConvertible {
-  /// What became of them. The names are part of the hub protocol.
+  /// The cause of a loss. The names are part of the hub protocol.
   public enum Cause: String, Sendable {
-    /// The database was damaged and set aside, or removed; a new one was begun.
+    /// The database was damaged and set aside, or removed; a new one was created.
     case damaged, removed
     /// Transactions in the middle of the database's log were damaged.
     case log
-    /// An older copy of the database is in its place, another database, or a backup that somebody put there.
+    /// In its place is an older copy of the database, a different database, or a backup that somebody restored.
     case older, replaced, restored
-    /// A server has events under this gateway's numbers that the database does not have.
+    /// A server has events with this gateway's numbers that the database does not have.
     case conflict
   }
 
   public var cause: Cause
-  /// The epoch that they had, and its last event that is known of: there may have been more.
+  /// The epoch of the lost events, and its last known event; there may have been more.
   public var epoch: String?
   public var last: Int64?
-  /// No upstream lacks more than so many; `nil`: nobody knows.
+  /// No upstream lacks more events than this; `nil`: unknown.
   public var atMost: Int64?
-  /// Under which name what has them was saved.
+  /// The name under which the file with these events was saved.
   public var saved: String?
 
   public var description: String {
@@ -60,7 +60,7 @@ public struct StoreLoss: Equatable, Sendable, CustomStringConvertible {
   }
 }
 
-/// As the file beside the database keeps it.
+/// The form in the file beside the database.
 extension StoreLoss {
   var mark: String? { epoch.map { "\($0):\(last ?? 0):\(cause.rawValue)" } }
 
@@ -82,10 +82,10 @@ extension Store.Replaced {
 }
 
 extension Store {
-  /// How many events the database had that is not here any more, at least; `nil`: nobody knows.
+  /// The least number of events that the previous database had; `nil`: unknown.
   public var hadBefore: Int64? { loss?.last }
 
-  /// At opening: the first event behind what is lost tells of it, and no number of it is given out again.
+  /// When the store is opened: the first event after the loss reports it, and no lost number is used again.
   func beginBehindLoss(log savedLog: String?, _ replaced: Replaced?) throws(StoreError) {
     putBack = olderThanMark
     if let replaced {
@@ -101,11 +101,12 @@ extension Store {
     }
   }
 
-  /// A server has events under this gateway's numbers that are not here: a new epoch begins. `last`: its last one; `wasInStep`: it had none of them earlier
-  /// in this run of the program. Returns what upstreams are told.
+  /// A server has events with this gateway's numbers that are not here: a new epoch begins. `last`: its last one;
+  /// `wasInStep`: it had none of them earlier in this run of the program. Returns the loss that is reported to
+  /// upstreams.
   ///
-  /// A copy that is older than the mark beside it is noticed at the start; a newer one shows only so. Whether anything is lost with it, nobody knows: the
-  /// first time in a run, upstreams are told.
+  /// A copy that is older than the mark beside it is noticed at the start; a newer copy is only noticed here. Whether
+  /// anything is lost with it is unknown: upstreams are told the first time in a run.
   public func renewEpoch(afterConflict last: Int64?, wasInStep: Bool) throws(StoreError) -> StoreLoss? {
     let isPerhapsCopy = !isNew && loss == nil && !wasInStep
     let found = isPerhapsCopy ? StoreLoss(cause: .conflict, epoch: epoch, last: last) : nil
@@ -114,7 +115,7 @@ extension Store {
     return found
   }
 
-  /// Where the same is found in several ways, what says the most.
+  /// If several checks find the same loss, the most specific one counts.
   private func foundLoss(_ savedLog: String?) throws(StoreError) -> StoreLoss? {
     if setAside != nil { return StoreLoss(cause: .damaged, epoch: mark?.epoch, last: mark?.seq, saved: setAside) }
     if isNew { return mark.map { StoreLoss(cause: .removed, epoch: $0.epoch, last: $0.seq) } }
@@ -124,18 +125,19 @@ extension Store {
     return try replacedMark().map { StoreLoss(cause: .replaced, epoch: $0.epoch, last: $0.seq) }
   }
 
-  /// Of the mark of this epoch upstreams have been told that what it stood for is lost.
+  /// The epoch of a mark whose loss was reported to upstreams.
   private static let toldEpoch = "lost_epoch"
 
-  /// Another database stands where this gateway's was, which had come as far as that; `nil`: it is the same, or nobody can tell.
+  /// The mark of this gateway's database if a different database is in its place; `nil`: it is the same, or that is
+  /// unknown.
   func replacedMark() throws(StoreError) -> (epoch: String, seq: Int64)? {
     guard let mark else { return nil }
     let known: [String?] = [epoch, epochBefore, try meta(Self.toldEpoch)?.text]
     return known.contains(mark.epoch) ? nil : (mark.epoch, mark.seq)
   }
 
-  /// Within a `write`, before any other event of the epoch: every upstream is told, whatever its filter; also of what a database had to tell that is lost
-  /// in turn.
+  /// Within a `write`, before any other event of the epoch: reports the loss to every upstream, whatever its filter,
+  /// and also unreported losses of earlier databases.
   func tell(_ loss: StoreLoss?) throws(SQLiteError) {
     let mark = mark
     if let epoch = mark?.epoch { try setMeta(Self.toldEpoch, .text(epoch)) }
@@ -150,11 +152,11 @@ extension Store {
     try setMeta(Self.untoldLosses, .text((["\(told)"] + all).joined(separator: ",")))
   }
 
-  /// The number of the last event that tells of them, and the losses.
+  /// The seq of the last event that reports losses, and the losses.
   private static let untoldLosses = "untold_losses"
   private static let maxUntold = 8
 
-  /// What this database lost or those before it, as long as an upstream has not got the event that tells it.
+  /// Losses of this database and earlier ones whose event has not reached every upstream.
   func untold() throws(StoreError) -> [StoreLoss] {
     try translating { () throws(SQLiteError) in try untoldHere() }
   }
@@ -167,7 +169,8 @@ extension Store {
     return marks.dropFirst().compactMap { StoreLoss(mark: $0) }
   }
 
-  /// Where an upstream begins that wants nothing of what was before it: what the database lost at its own beginning it has lost, too.
+  /// Where an upstream begins that wants no earlier events: it still gets the event of a loss at the beginning of this
+  /// database.
   func newestOrItsLoss() throws(StoreError) -> Int64 {
     var seq = lastSeq
     while seq > 0 {

@@ -4,8 +4,8 @@ import Companion
 import JSON
 import SQLite
 
-/// The position of a message among those of both directions: received messages in order of arrival, sent ones after the messages that had
-/// been received when they were accepted.
+/// The position of a message among those of both directions: received messages in order of arrival, each sent one after
+/// the messages that had been received when it was accepted.
 ///
 /// It does not depend on clocks, so a page is the same when it is requested again.
 public struct MessagePlace: Hashable, Comparable, Sendable, CustomStringConvertible {
@@ -19,14 +19,14 @@ public struct MessagePlace: Hashable, Comparable, Sendable, CustomStringConverti
     self.outgoing = outgoing
   }
 
-  /// Before and behind everything.
+  /// Positions before and after all messages.
   public static let first = MessagePlace(message: 0)
   public static let last = MessagePlace(message: .max, outgoing: .max)
 
-  /// No table has so many rows: what a client writes is no greater.
+  /// No table has so many rows, so clients cannot name a greater number.
   private static let bound: Int64 = 1 << 53
 
-  /// `12`: message 12; `12.3`: our message 3, behind it.
+  /// `12`: received message 12; `12.3`: our message 3, after it.
   public init?(_ text: String) {
     let parts = text.split(separator: ".", omittingEmptySubsequences: false).map { part in
       Int64(part).map { min($0, Self.bound) }
@@ -65,7 +65,8 @@ public enum ConversationRow: Equatable, Sendable {
 }
 
 extension Store {
-  /// Messages that fit, of the directions that are asked for, newest first, or oldest first; at most `limit`. Return false to stop.
+  /// Matching messages of the requested directions, newest first or oldest first; at most `limit`. Return false to
+  /// stop.
   public func eachRow(
     _ query: MessageQuery, oldestFirst: Bool = false, limit: Int, _ row: (ConversationRow) -> Bool
   ) throws(SearchError) {
@@ -76,7 +77,7 @@ extension Store {
       throw .words(error)
     }
     do throws(SQLiteError) {
-      // Sent messages are few: their positions fit in memory, received messages are read one by one between them.
+      // Sent messages are few: their positions fit in memory, and received messages are read one by one between them.
       let places = try placesOfSent(query, sent, oldestFirst, limit)
       try merge(places[...], query, received, oldestFirst, limit, row)
     } catch {
@@ -120,7 +121,7 @@ extension Store {
     try passSent(upTo: nil)
   }
 
-  /// Positions of matching sent messages; none with `from`, as other nodes did not send them.
+  /// Positions of matching sent messages; none with `from`, because other nodes did not send them.
   private func placesOfSent(
     _ query: MessageQuery, _ expression: String?, _ oldestFirst: Bool, _ limit: Int
   ) throws(SQLiteError) -> [MessagePlace] {
@@ -152,7 +153,7 @@ extension Store {
     }
   }
 
-  /// The place behind all that there is.
+  /// The position after all messages.
   public func endOfMessages() throws(StoreError) -> MessagePlace {
     try translating { () throws(SQLiteError) in
       let message = try database.value("SELECT max(id) FROM messages")?.integer ?? 0
@@ -160,7 +161,7 @@ extension Store {
     }
   }
 
-  /// Assigns positions by time to sent messages from before both directions had one order.
+  /// Assigns positions, by time, to sent messages from before positions existed.
   func placeOutgoing() throws(SQLiteError) {
     let times: [(id: Int64, at: Int64)] = try database.rows(
       "SELECT id, created_at FROM outgoing WHERE place IS NULL ORDER BY id"
@@ -192,13 +193,13 @@ extension Store {
     }
   }
 
-  /// A sent message among received ones: with all their fields, and more.
+  /// A sent message among received ones, with the fields of both.
   public func write(_ message: OutgoingMessage, at place: MessagePlace, asRow json: inout JSONWriter) {
     let from = self.radio(message.radio)
-    // Without a name there is still the key.
+    // If the name cannot be read, the key remains.
     let recipient = message.recipient.flatMap { key in ifReadable { try contact(key) } }
     let channel = message.channel.flatMap { digest in ifReadable { try nameOfChannel(digest) } }
-    // Sent messages have negative numbers, as in a reaction's target.
+    // Sent messages have negative numbers, as in the target of a reaction.
     json.field("id", 0 &- message.id)
     json.field("kind", message.kind.rawValue)
     json.field("sender", from?.mark)

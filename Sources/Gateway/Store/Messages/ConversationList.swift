@@ -4,18 +4,18 @@ import Companion
 import SQLite
 import UntrustedText
 
-/// A conversation as a list of them shows it.
+/// A conversation in a list of conversations.
 public struct Conversation: Equatable, Sendable {
   public var name: ConversationName
-  /// The place of its newest message, of either direction; `.first`: there is none.
+  /// The position of its newest message in either direction; `.first`: there is none.
   public var newest: MessagePlace
-  /// Received messages behind the place up to which it was read.
+  /// Received messages after `read`.
   public var unread: Int64
   /// Whether an unread message mentions us.
   public var isMentioned: Bool
-  /// Read up to here.
+  /// The position up to which it was read.
   public var read: MessagePlace
-  /// Nobody wants to see how much of it was not read.
+  /// Whether the conversation is muted: its unread messages are not counted on the pages.
   public var isMuted: Bool
 
   public init(
@@ -27,19 +27,19 @@ public struct Conversation: Equatable, Sendable {
   }
 }
 
-/// The list of conversations, with what was not read.
+/// The list of conversations with unread counts.
 ///
-/// It follows behind as the indexes of words do (`Search.swift`), and is brought up to date when somebody looks: a gateway whose pages
-/// nobody opens writes nothing for it.
+/// It lags behind the messages, like the search indexes (`Search.swift`), and is updated on request: without readers of
+/// the pages, the gateway writes nothing for it.
 extension Store {
-  /// Messages that are taken into the list in one transaction.
+  /// Messages added to the list in one transaction.
   public static let listStep: Int64 = 2048
   private static let listed = "conversations_listed"
   private static let listedSent = "conversations_listed_sent"
-  /// Unread messages are counted up to here when somebody reads on in the middle.
+  /// The greatest count of unread messages after a read position in the middle.
   private static let maxCounted: Int64 = 10_000
 
-  /// The list has all messages.
+  /// Whether the list includes all messages.
   public func isListUpToDate() throws(StoreError) -> Bool {
     try translating { () throws(SQLiteError) in
       guard try database.value("SELECT 1 FROM meta WHERE name = ?", .text(Self.listed)) != nil else { return false }
@@ -48,12 +48,12 @@ extension Store {
     }
   }
 
-  /// Within a `write`: takes one step's messages into the list. True: that was the rest.
+  /// Within a `write`: adds the messages of one step to the list. True: the list is complete.
   public func listConversations() throws(SQLiteError) -> Bool {
     let isFirstTime = try database.value("SELECT 1 FROM meta WHERE name = ?", .text(Self.listed)) == nil
     let isAll = try listReceived()
     let isAllSent = try listSent()
-    // What was there before the list was is no news.
+    // Messages from before the list existed count as read.
     if isFirstTime { try setMeta("conversations_from", .integer(try unindexed("messages", Self.listed).upTo)) }
     let from = try database.value("SELECT value FROM meta WHERE name = 'conversations_from'")?.integer ?? 0
     let upTo = try database.value("SELECT value FROM meta WHERE name = ?", .text(Self.listed))?.integer ?? 0
@@ -78,7 +78,7 @@ extension Store {
   private func listReceived() throws(SQLiteError) -> Bool {
     let (from, newest) = try unindexed("messages", Self.listed)
     let first = try database.value("SELECT value FROM meta WHERE name = 'conversations_from'")?.integer
-    // A step does not cross the place from which on messages are unread.
+    // A step ends at the position after which messages count as unread.
     var upTo = min(newest, from + Self.listStep)
     if let first, from < first { upTo = min(upTo, first) }
     var additions: [Place: Addition] = [:]
@@ -143,7 +143,7 @@ extension Store {
     return Mention.names(in: message.text).contains { $0.isExactly(name) }
   }
 
-  /// Conversations of a radio, the newest first; those that are muted and in which nothing was said yet come last.
+  /// The conversations of a radio, newest first; muted ones without messages come last.
   public func conversations(ofRadio radio: Int64) throws(StoreError) -> [Conversation] {
     try translating { () throws(SQLiteError) in try readConversations("radio = ?", .integer(radio)) }
   }
@@ -175,8 +175,8 @@ extension Store {
     return found.sorted { $0.newest > $1.newest }
   }
 
-  /// Within a `write`, when the list and the index of words are up to date: it was read up to this place. A place before the one that is known
-  /// changes nothing. True: it was moved.
+  /// Within a `write`, when the list and the search indexes are complete: marks the conversation as read up to this
+  /// position. An earlier position than the stored one changes nothing. True: the position has changed.
   public func markRead(
     _ name: ConversationName, upTo place: MessagePlace, ofRadio radio: Int64
   ) throws(SQLiteError) -> Bool {
@@ -193,7 +193,7 @@ extension Store {
     return true
   }
 
-  /// Within a `write`: whether a number is shown at it. It need not have a message yet.
+  /// Within a `write`: mutes a conversation, or unmutes it. The conversation may be empty.
   public func setMuted(_ name: ConversationName, _ isMuted: Bool, ofRadio radio: Int64) throws(SQLiteError) {
     try database.run(
       """

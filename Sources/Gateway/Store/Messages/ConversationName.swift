@@ -3,15 +3,15 @@
 import Companion
 import UntrustedText
 
-/// A channel, or all that was said with one node: `channel:DIGEST` or `node:PREFIX`, as clients write it.
+/// Identifies a channel, or the conversation with a node: `channel:DIGEST` or `node:PREFIX`, as clients write it.
 ///
-/// It says less than a name does: a channel that the radio no longer has, or a node that is in no table, has one all the same.
+/// It does not depend on names: a channel that the radio no longer has, or an unknown node, has one, too.
 public enum ConversationName: Hashable, Sendable, CustomStringConvertible {
   /// A channel by the digest of its secret, 16 hexadecimal digits.
   case channel(String)
   case node(KeyPrefix)
 
-  /// `nil`: not of this form.
+  /// `nil`: not in this form.
   public init?(_ text: String) {
     if text.begins(with: "channel:") {
       let digest = String(text.utf8.dropFirst(8))?.lowercased() ?? ""
@@ -26,7 +26,8 @@ public enum ConversationName: Hashable, Sendable, CustomStringConvertible {
     }
   }
 
-  /// Where a received message belongs; `nil`: answers of a node's command line, datagrams, and messages of a channel that was not known.
+  /// The conversation of a received message; `nil`: answers of a node's command line, datagrams, and messages on an
+  /// unknown channel.
   public init?(of message: StoredMessage) {
     switch message.kind {
     case .direct, .room:
@@ -66,7 +67,7 @@ public enum ConversationName: Hashable, Sendable, CustomStringConvertible {
   public var channel: String? { if case .channel(let digest) = self { digest } else { nil } }
   public var node: KeyPrefix? { if case .node(let prefix) = self { prefix } else { nil } }
 
-  /// The term by which the search index finds its messages.
+  /// The term of its messages in the search index.
   var indexWord: String {
     switch self {
     case .channel(let digest): "c\(digest)"

@@ -3,20 +3,20 @@
 import MeshCrypto
 import SQLite
 
-/// By what two arrivals are one message (docs/protocol/app-conventions.md § 8): its time, then 12 bytes of a SHA-256.
-/// The time in front keeps new entries of the index together.
+/// The identity of a message, which recognises duplicates (docs/protocol/app-conventions.md § 8): its time, then 12
+/// bytes of a SHA-256. The leading time keeps new entries of the index together.
 struct MessageIdentity: Hashable, Comparable {
   private let high: UInt64
   private let low: UInt64
 
-  /// `nil`: not 16 bytes.
+  /// `nil` unless there are 16 bytes.
   init?(bytes: some Collection<UInt8>) {
     guard bytes.count == 16 else { return nil }
     high = bytes.prefix(8).reduce(0) { $0 << 8 | UInt64($1) }
     low = bytes.dropFirst(8).reduce(0) { $0 << 8 | UInt64($1) }
   }
 
-  /// Identity of a message. `key`: the bytes that tell it from others of that second.
+  /// The identity of a message. `key`: the bytes that distinguish it from other messages of the same second.
   init(time: UInt32, of key: [UInt8]) {
     let digest = Digest.sha256(key)
     high = UInt64(time) << 32 | digest.prefix(4).reduce(0) { $0 << 8 | UInt64($1) }
@@ -30,23 +30,23 @@ struct MessageIdentity: Hashable, Comparable {
   static func < (one: Self, other: Self) -> Bool { (one.high, one.low) < (other.high, other.low) }
 }
 
-/// The newest messages by their identities. Those of the others are in a table that follows behind, many at a time: an entry with each
-/// message would write a page of its own.
+/// The newest messages by their identities. Identities of older ones are in a table, which is extended by many at a
+/// time: an entry with each message would write a page of its own.
 struct RecentIdentities {
-  /// Of several messages of one identity the newest.
+  /// If several messages have the same identity, the newest.
   private var ids: [MessageIdentity: Int64] = [:]
   private(set) var messages = 0
-  /// The greatest identity in the table: what is greater is not there. `nil`: the table is empty.
+  /// The greatest identity in the table. `nil`: the table is empty.
   private let greatest: MessageIdentity?
 
-  /// Messages that are indexed at once.
+  /// Messages added to the table at a time.
   static let step = 128
 
   init(_ database: Database) throws(SQLiteError) {
     let entered = try database.value("SELECT value FROM meta WHERE name = 'identified'")?.integer ?? 0
     greatest = try database.value("SELECT max(identity) FROM identities")?.blob.flatMap { MessageIdentity(bytes: $0) }
     var found: [(identity: MessageIdentity, id: Int64)] = []
-    // No more than there can be, whatever a damaged number says.
+    // Bounded, whatever a damaged number says.
     try database.every(
       "SELECT identity, id FROM messages WHERE id > ? ORDER BY id DESC LIMIT \(Self.step)", [.integer(entered)]
     ) { row in
@@ -65,23 +65,25 @@ struct RecentIdentities {
 }
 
 extension Store {
-  /// The message of this identity; `nil`: there is none.
+  /// The id of the message with this identity; `nil`: there is none.
   func message(identified identity: MessageIdentity) throws(SQLiteError) -> Int64? {
     let recent = try recentIdentities()
     if let id = recent[identity] { return id }
     guard recent.mayBeInTable(identity) else { return nil }
     let id = try database.value("SELECT message FROM identities WHERE identity = ?", .blob(identity.bytes))?.integer
-    // One that is there no more, or damage: it is a new message, rather than none.
+    // If the message is gone or its row is damaged, the received one counts as new.
     guard let id, try database.value("SELECT 1 FROM messages WHERE id = ?", .integer(id)) != nil else { return nil }
     return id
   }
 
-  /// How far a clock is away that goes wrong, in seconds, and how long a sender tries again, in milliseconds.
+  /// The least error of a wrong clock in seconds, and the longest time of a sender's retries in milliseconds.
   private static let (wrongClock, longestRetry): (UInt64, Int64) = (86_400, 3_600_000)
 
-  /// Whether it is no copy of that one, although it says the same with the same sender's time: a node without a clock begins at the same second with
-  /// each start. A clock that was right when the first came says no second twice: who sends that later has recorded it. A room sends its posts again,
-  /// days later; and what waited in a radio may have been heard at any time, like what is read once more after a kill.
+  /// Whether the message is a new one, although its text, sender and sender's time equal those of message `known`. A
+  /// node without a clock begins at the same second after each start, so it may repeat a time. A node whose clock was
+  /// right when the first message arrived does not repeat a second: somebody has recorded and replayed the message. It
+  /// is never new if a room repeats its posts days later, if it waited in a radio for an unknown time, or if it is read
+  /// again after a kill.
   func isAnother(_ message: StoredMessage, than known: Int64) throws(SQLiteError) -> Bool {
     let received = message.received
     guard message.kind != .room, message.wait == .none, received.trusted, let sent = message.senderTime,
@@ -93,7 +95,7 @@ extension Store {
     return isClockWrong && received.milliseconds - before > Self.longestRetry
   }
 
-  /// Within a `write`, of the newest message.
+  /// Call it within a `write`, for the newest message.
   func identify(_ identity: MessageIdentity, _ id: Int64) throws(SQLiteError) {
     var recent = try recentIdentities()
     identities = nil
@@ -109,12 +111,12 @@ extension Store {
     identities = nil
   }
 
-  /// Within a `write`, before messages up to this id are deleted.
+  /// Call it within a `write`, before messages up to this id are deleted.
   func forgetIdentities(upTo id: Int64) throws(SQLiteError) {
     try database.run(
       "DELETE FROM identities WHERE identity IN (SELECT identity FROM messages WHERE id <= ?1) AND message <= ?1",
       .integer(id))
-    // It is read again from what is left.
+    // Read again from the remaining messages.
     identities = nil
   }
 

@@ -3,9 +3,9 @@
 import Companion
 import UntrustedText
 
-/// `@[Name]` in a text means the node with that name (docs/protocol/app-conventions.md § 3).
+/// `@[Name]` in a text mentions the node with that name (docs/protocol/app-conventions.md § 3).
 public enum Mention {
-  /// Names that are told of one text at most.
+  /// The greatest number of reported names in a text.
   public static let most = 8
 
   /// Each name once, in order. Names with `]` cannot be mentioned.

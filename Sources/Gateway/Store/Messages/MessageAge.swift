@@ -3,16 +3,16 @@
 import Companion
 import SQLite
 
-/// How long a message may have been queued in the radio before the gateway received it.
+/// How long a message may have waited in the radio before the gateway received it.
 ///
-/// A radio queues messages until they are fetched, and does not report when it received them. It is only known that this was
-/// after the queue was last empty.
+/// A radio queues messages until they are fetched, and does not report when it received them. The gateway only knows
+/// that this was after the queue was last empty.
 public enum RadioWait: Equatable, Sendable {
-  /// It was queued for two minutes at most.
+  /// At most two minutes.
   case none
-  /// It was queued for at most so many seconds.
+  /// At most this many seconds.
   case atMost(seconds: Int64)
-  /// An unknown time: since before the gateway started, or in another radio.
+  /// Unknown: since before the gateway started, or in another radio.
   case unknown
 
   private static let unknownColumn: Int64 = -1
@@ -35,11 +35,11 @@ public enum RadioWait: Equatable, Sendable {
 /// The sender chooses that time. It can make a message older, but never newer: time in the queue always counts, and impossible
 /// times are ignored.
 enum MessageAge {
-  /// Seconds; `nil`: it is new, or its age is unknown. `offset`: seconds that the sender's clock is ahead of ours, as
-  /// its adverts showed.
+  /// Seconds; `nil`: the message is new, or its age is unknown. `offset`: seconds that the sender's clock is ahead of
+  /// ours, according to its adverts.
   ///
-  /// Without an offset the clock is unknown. A message that was received just now is then assumed to be new; for a queued one
-  /// the time is used if it is plausible.
+  /// Without an offset the clock is unknown. Then a message that was received at once is assumed to be new; for a
+  /// queued one the time is used if it is plausible.
   static func seconds(senderTime: UInt32?, received: Moment, offset: Int64?, wait: RadioWait) -> Int64? {
     guard let senderTime, received.trusted else { return nil }
     let (sent, overflow) = Int64(senderTime).subtractingReportingOverflow(offset ?? 0)
@@ -54,18 +54,18 @@ enum MessageAge {
     return age < fresh && wait == .none ? nil : max(0, age)
   }
 
-  /// Seconds beyond which a clock is likelier wrong than a message old.
+  /// With a greater difference in seconds, a wrong clock is likelier than an old message.
   private static let longest: Int64 = 30 * 86_400
-  /// How much a clock may drift after its advert was received.
+  /// Seconds by which a clock may have drifted since its advert.
   private static let tolerance: Int64 = 600
-  /// A message takes its time over the mesh.
+  /// Seconds that a message may take over the mesh.
   private static let transit: Int64 = 600
-  /// Seconds under which a message is new.
+  /// A younger message counts as new; seconds.
   private static let fresh: Int64 = 60
 }
 
 extension Store {
-  /// Within a `write`: an advert of this node has just come, with the time of its clock.
+  /// Within a `write`: an advert of this node has just been received, with the time of the node's clock.
   public func noteClock(of key: PublicKey, advert: UInt32, at moment: Moment) throws(SQLiteError) {
     guard moment.trusted else { return }
     let offset = Int64(advert) - moment.milliseconds / 1000
@@ -74,7 +74,7 @@ extension Store {
       .blob(key.bytes), .integer(offset))
   }
 
-  /// Seconds that this node's clock is ahead of ours; `nil`: unknown, or a prefix of several keys.
+  /// Seconds that this node's clock is ahead of ours; `nil`: unknown, or the prefix belongs to several keys.
   func clockOffset(of prefix: KeyPrefix) throws(SQLiteError) -> Int64? {
     let next = prefix.value == 0xFFFF_FFFF_FFFF ? nil : KeyPrefix(value: prefix.value + 1).bytes
     var found: [Int64?] = []

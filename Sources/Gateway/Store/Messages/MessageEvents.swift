@@ -2,23 +2,24 @@
 
 import SQLite
 
-/// Events of the journal about a message.
+/// The journal's events about a message.
 public struct MessageEvents: Equatable, Sendable {
-  /// The one that has its text.
+  /// The seq of the event that has the text.
   public var text: Int64
-  /// The last one: that of the newest state of a sent message.
+  /// The seq of the last event: for a sent message, that of its newest state.
   public var newest: Int64
-  /// That of a sent message's end, which has its text, too; `nil`: it goes on, or is from before ends had that.
+  /// The seq of the event of a sent message's end, which has the text, too; `nil`: the message has not ended, or ended
+  /// before events had this.
   public var ended: Int64?
 }
 
 extension Store {
-  /// `nil`: not known: it is from before messages knew their events, or there is no such message.
+  /// `nil`: there is no such message, or it is from before messages stored the seqs of their events.
   public func events(ofMessage id: Int64) throws(StoreError) -> MessageEvents? {
     try events("SELECT seq, seq, NULL FROM messages WHERE id = ?", id)
   }
 
-  /// Events of a sent message, as above.
+  /// The events of a sent message; `nil` as above.
   public func events(ofOutgoing id: Int64) throws(StoreError) -> MessageEvents? {
     try events("SELECT seq, newest_seq, ended_seq FROM outgoing WHERE id = ?", id)
   }

@@ -3,30 +3,30 @@
 import Companion
 import UntrustedText
 
-/// Criteria for messages. Omitted ones match everything.
+/// Criteria for messages. An omitted criterion matches everything.
 public struct MessageQuery: Equatable, Sendable {
-  /// Words that all have to be in the text: `storm battery`; `"at the ridge"` for a phrase, `batter*` for a beginning,
-  /// `-test` for what must not be in it.
+  /// Words that the text must contain: `storm battery`; `"at the ridge"` for a phrase, `batter*` for a prefix, `-test`
+  /// for a word that it must not contain.
   public var words: String?
-  /// Sent by this node; in a room, also posted by it; on a channel, under its name.
+  /// Sent by this node; in a room, posted by it; on a channel, under its name.
   public var from: Contact?
   /// On this channel.
   public var channel: ChannelSecret?
   /// Time of arrival in milliseconds since 1970; both ends included.
   public var since: Int64?
   public var until: Int64?
-  /// Places between these, both left out.
+  /// Messages between these positions, both excluded.
   public var after: MessagePlace
   public var before: MessagePlace
-  /// The radio that received or sent them; `nil`: any. A message of several radios matches each of them.
+  /// The radio that received or sent the message; `nil`: any. A message of several radios matches each of them.
   public var radio: Int64?
-  /// The conversation with this node: messages that it sent directly or, as a room, forwarded, and messages to it.
+  /// The conversation with this node: messages that it sent directly or forwarded as a room, and messages to it.
   public var with: Contact?
-  /// Of this conversation, whether or not its node or channel is still known.
+  /// Messages of this conversation, whether or not its node or channel is still known.
   public var conversation: ConversationName?
   public var directions: Directions = .received
 
-  /// Which of both directions.
+  /// The directions of messages.
   public struct Directions: OptionSet, Sendable {
     public let rawValue: UInt8
     public init(rawValue: UInt8) { self.rawValue = rawValue }
@@ -53,7 +53,7 @@ public struct MessageQuery: Equatable, Sendable {
   /// Whether the query needs the search index.
   public var usesIndex: Bool { words != nil || from != nil || with != nil || channel != nil || conversation != nil }
 
-  /// Why the words cannot be looked for.
+  /// Why a search for these words is not possible.
   public enum WordsError: Error, Equatable, Sendable, CustomStringConvertible {
     case nothingToFind
     case tooShort(String)
@@ -69,11 +69,11 @@ public struct MessageQuery: Equatable, Sendable {
     }
   }
 
-  /// Shorter beginnings fit so many words that looking them up takes too long.
+  /// Shorter prefixes match so many words that the search takes too long.
   static let shortestBeginning = 3
   static let maxWords = 32
 
-  /// The words as the index takes them; `nil`: there are none.
+  /// The words in the syntax of the index; `nil`: there are none.
   func wordsExpression() throws(WordsError) -> (wanted: String, unwanted: String?)? {
     guard let words else { return nil }
     var (wanted, unwanted): ([String], [String]) = ([], [])
@@ -89,13 +89,13 @@ public struct MessageQuery: Equatable, Sendable {
     )
   }
 
-  /// The query of the index of sent messages; `nil`: not needed.
+  /// The query for the index of sent messages; `nil`: not needed.
   func sentExpression() throws(WordsError) -> String? {
     guard let (wanted, unwanted) = try wordsExpression() else { return nil }
     return unwanted.map { "(\(wanted)) NOT \($0)" } ?? wanted
   }
 
-  /// The query of the index of received messages; `nil`: not needed.
+  /// The query for the index of received messages; `nil`: not needed.
   func expression() throws(WordsError) -> String? {
     let words = try wordsExpression()
     var parts = words.map { [$0.wanted] } ?? []
@@ -120,7 +120,7 @@ public struct MessageQuery: Equatable, Sendable {
     let isBeginning: Bool
 
     func quoted() throws(WordsError) -> String {
-      // A letter that is a separate word needs no prefix match: it is found anywhere.
+      // A letter that is a separate word needs no prefix match.
       let isWhole = text.unicodeScalars.last.map { SearchWords.isUnspaced($0.value) } ?? true
       guard isBeginning, !isWhole else { return MessageQuery.quote(text) }
       guard text.unicodeScalars.count >= MessageQuery.shortestBeginning else { throw .tooShort(text) }
@@ -129,11 +129,11 @@ public struct MessageQuery: Equatable, Sendable {
   }
 
   private static func quote(_ text: String) -> String {
-    // By scalars: a quote with an accent after it is one to the index, too.
+    // By scalars: a quotation mark with a combining accent is one to the index, too.
     "\"" + SearchWords.spaced(text).pieces(at: "\"").joined(separator: "\"\"") + "\""
   }
 
-  /// Splits into words; a quoted phrase stays together. Punctuation is dropped.
+  /// Splits the text into words and quoted phrases. Drops punctuation.
   private static func terms(_ words: String) -> [Term] {
     var terms: [Term] = []
     for (place, piece) in words.pieces(at: "\"").enumerated() {

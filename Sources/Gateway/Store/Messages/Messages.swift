@@ -10,7 +10,7 @@ public struct StoredMessage: Equatable, Sendable {
 
   public var id: Int64
   public var kind: Kind
-  /// Direct, room and CLI: who sent it (for a room, the room).
+  /// Direct, room and CLI messages: the sender (in a room, the room).
   public var sender: KeyPrefix?
   /// The contact's name, or the name given in a channel message.
   public var senderName: Text?
@@ -19,7 +19,7 @@ public struct StoredMessage: Equatable, Sendable {
   public var slot: UInt8?
   public var textType: TextType
   public var senderTime: UInt32?
-  /// A room post's author: the first 4 bytes of the key, and the name of the only matching contact.
+  /// The author of a room's post: the first 4 bytes of the key, and the name of the only matching contact.
   public var author: [UInt8]?
   public var authorName: Text?
   /// The text, or a datagram's bytes.
@@ -28,20 +28,20 @@ public struct StoredMessage: Equatable, Sendable {
   public var path: ReceivedPath
   public var dataType: UInt16?
   public var received: Moment
-  /// How often it was received: sender's retries, echoes.
+  /// How often the message was received, including retries and echoes.
   public var copies: Int
   /// Whether it was queued in the radio.
   public var wait: RadioWait = .none
   /// Seconds between sending and receiving, by the sender's clock; `nil`: new, or unknown.
   public var age: Int64?
-  /// The radio that received it; `Store.everyRadio`: several.
+  /// The radio that received it; `Store.everyRadio`: several did.
   public var radio: Int64 = Store.everyRadio
 }
 
 /// The result of storing a received message.
 public enum MessageArrival: Equatable, Sendable {
   case stored(id: Int64, seq: Int64)
-  /// A duplicate: counted, not stored again.
+  /// A duplicate, which was counted and not stored again.
   case duplicate
 }
 
@@ -49,10 +49,12 @@ extension Store {
   /// Datagrams have no time: the same bytes within this time, in milliseconds, are one message.
   static let datagramWindow: Int64 = 60_000
 
-  /// Within a `write`: stores the message and journals it, or counts it as a copy of a stored one. `radio`: the radio that delivered it, if
-  /// that is no longer attached. `knowsSlot`: its channel is what is stored of its slot; else it is of no known channel.
+  /// Within a `write`: stores and journals the message, or counts it as a copy of a stored one. `radio`: the radio that
+  /// delivered it, if it is no longer attached. `knowsSlot`: the stored channel of the message's slot is up to date;
+  /// otherwise the message gets no channel.
   ///
-  /// A channel message that several radios receive is one message of all of them. A direct message belongs to one radio.
+  /// A channel message that several radios receive is a single message of all of them. A direct message belongs to one
+  /// radio.
   public func insert(
     _ message: QueuedMessage, at moment: Moment, wait: RadioWait = .none, by radio: Int64? = nil, knowsSlot: Bool = true
   ) throws(SQLiteError) -> MessageArrival {
@@ -78,7 +80,7 @@ extension Store {
     return .stored(id: stored.id, seq: seq)
   }
 
-  /// A second radio received it.
+  /// Notes that a second radio has received the message.
   private func share(_ message: Int64, with radio: Int64) throws(SQLiteError) {
     let changed = try database.run(
       "UPDATE messages SET radio = \(Self.everyRadio) WHERE id = ? AND radio NOT IN (\(Self.everyRadio), ?)",
@@ -86,7 +88,7 @@ extension Store {
     if changed > 0 { try widen(radio, toMessage: message) }
   }
 
-  /// The row is an event of the journal, too. Returns its seq.
+  /// Inserts the row, which is also an event of the journal. Returns its seq.
   private func insertRow(
     _ stored: StoredMessage, _ identity: MessageIdentity, channelName: Text?
   ) throws(SQLiteError) -> Int64 {
@@ -112,7 +114,7 @@ extension Store {
     return event.seq
   }
 
-  /// The channel in the message's slot, as the radio has it now.
+  /// The radio's present channel in the message's slot.
   private func channel(of message: QueuedMessage) throws(SQLiteError) -> (digest: String?, name: Text)? {
     let slot: UInt8
     switch message {
@@ -151,7 +153,7 @@ extension Store {
       case .cliData, .cliCommand: .cli
       default: .direct
       }
-    // A store that cannot be read fails the write itself, right after this.
+    // If the store cannot be read, the write itself fails right after this.
     let name = ifReadable { try contact(prefix: message.sender) }?.contact.name
     var stored = StoredMessage(
       id: 0, kind: kind, sender: message.sender, senderName: name, textType: message.textType,
@@ -161,7 +163,7 @@ extension Store {
     return stored
   }
 
-  /// The name of the only contact with this key prefix; four bytes can be forged by the room, or collide.
+  /// The name of the only contact with this key prefix. A room can forge the four bytes, and they can collide.
   func nameOfAuthor(_ author: [UInt8]) throws(SQLiteError) -> Text? {
     let names = try database.rows(
       "SELECT name FROM contacts WHERE key >= ?1 AND substr(key, 1, 4) = ?1 LIMIT 2", [.blob(author)]
@@ -179,7 +181,7 @@ extension Store {
       received: moment, copies: 1)
   }
 
-  /// `Name: text` taken apart: the longest known contact name in front of a `: ` wins, else the first `: `, else the
+  /// Splits `Name: text`: the longest known contact name before a `: ` wins, otherwise the first `: `; without one the
   /// message has no sender (docs/protocol/app-conventions.md § 1).
   func splitSender(_ text: Text) throws(SQLiteError) -> (name: Text?, text: Text) {
     let bytes = text.bytes
@@ -196,8 +198,8 @@ extension Store {
     return (Text(bytes: Array(bytes[..<chosen])), Text(bytes: Array(bytes[(chosen + 2)...])))
   }
 
-  /// The same text from the same sender to another radio of this gateway is another message. The first radio is not part of the identity, so
-  /// that rows from before radios were distinguished still match.
+  /// A direct message with the same text and sender to another radio of this gateway is a different message. The first
+  /// radio is not part of the identity, so that rows from before radios were distinguished still match.
   static func identity(of message: StoredMessage) -> MessageIdentity {
     var key: [UInt8] = Array(message.kind.rawValue.utf8) + [0]
     key += message.sender?.bytes ?? []
@@ -214,7 +216,7 @@ extension Store {
     return MessageIdentity(time: time, of: key)
   }
 
-  /// What tells a channel message from others, the same wherever it was received: 32 hexadecimal digits.
+  /// The identity of a channel message, the same at every receiver: 32 hexadecimal digits.
   public static func identity(
     ofMessageOn channel: String, senderName: Text, senderTime: UInt32, text: Text
   ) -> String {
@@ -248,21 +250,22 @@ extension Store {
     }
   }
 
-  /// The name of a message's channel, if that is known and the radio still has it: another one may be in its slot by now.
+  /// The name of a message's channel, if it is known and the radio still has it; the slot may contain another channel
+  /// by now.
   public func nameOfChannel(of message: StoredMessage) throws(StoreError) -> Text? {
     guard let slot = message.slot, let digest = message.channel else { return nil }
     if let there = try channel(slot: slot), there.secret.digest == digest { return there.name }
     return try nameOfChannel(digest)
   }
 
-  /// The name under which the radio has the channel of this digest.
+  /// The radio's name for the channel with this digest.
   public func nameOfChannel(_ digest: String) throws(StoreError) -> Text? {
     try translating { () throws(SQLiteError) in
       try database.value("SELECT name FROM channels WHERE digest = ?", .text(digest))?.blob.map { Text(bytes: $0) }
     }
   }
 
-  /// The newest id of a radio's messages; 0 when there is none.
+  /// The newest id of a radio's messages; 0: there is none.
   public func lastMessageID(ofRadio id: Int64) throws(StoreError) -> Int64 {
     try translating { () throws(SQLiteError) in
       try database.value(
@@ -271,20 +274,20 @@ extension Store {
     }
   }
 
-  /// The newest message's id; 0 when there is none.
+  /// The newest message's id; 0: there is none.
   public func lastMessageID() throws(StoreError) -> Int64 {
     try translating { () throws(SQLiteError) in try database.value("SELECT max(id) FROM messages")?.integer ?? 0 }
   }
 
   public func messageCount() throws(StoreError) -> Int64 {
-    // Only the oldest are ever deleted: counting would read the whole table.
+    // Ids have no gaps, because only the oldest messages are deleted; counting would read the whole table.
     try translating { () throws(SQLiteError) in
       guard let first = try database.value("SELECT min(id) FROM messages")?.integer else { return 0 }
       return (try database.value("SELECT max(id) FROM messages")?.integer ?? 0) - first + 1
     }
   }
 
-  /// Messages received since then (milliseconds since 1970), counted among the newest ten thousand.
+  /// The number of messages received since a time (milliseconds since 1970), counted among the newest ten thousand.
   public func messageCount(since milliseconds: Int64) throws(StoreError) -> Int64 {
     try translating { () throws(SQLiteError) in
       try database.value(
@@ -293,12 +296,12 @@ extension Store {
     }
   }
 
-  /// Within a `write`: deletes messages beyond `Settings.messagesMax`, oldest first, some at a time. Duplicates of them are then no
-  /// longer recognised. Returns the number.
+  /// Within a `write`: deletes the oldest messages beyond `Settings.messagesMax`, a limited number at a time. Their
+  /// duplicates are then no longer recognised. Returns the number.
   public func trimMessages() throws(SQLiteError) -> Int {
     let first = try database.value("SELECT min(id) FROM messages")?.integer ?? 0
     let newest = try database.value("SELECT max(id) FROM messages")?.integer ?? 0
-    // The newest stays: the next one's number follows from it.
+    // The newest message stays, because the next id follows from it.
     let last = min(newest - max(settings.messagesMax, 1), first + Self.trimStep - 1)
     guard last >= first, newest > 0 else { return 0 }
     try unindexMessages(upTo: last)

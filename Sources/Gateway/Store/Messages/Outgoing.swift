@@ -7,11 +7,11 @@ import UntrustedText
 
 /// The state of a sent message.
 public enum OutgoingState: String, Sendable, CaseIterable {
-  /// Waiting for its turn.
+  /// The message waits for its turn.
   case pending
-  /// Being passed to the radio.
+  /// The radio is getting the message.
   case sending
-  /// Transmitted. The final state of a channel message, as it is not acknowledged.
+  /// Transmitted. The final state of a channel message, which nobody acknowledges.
   case sent
   case delivered
   case failed
@@ -19,42 +19,42 @@ public enum OutgoingState: String, Sendable, CaseIterable {
   case retrying
 }
 
-/// A stored message that is to be sent or was sent.
+/// A message of this gateway, to be sent or already sent.
 public struct OutgoingMessage: Equatable, Sendable {
   public enum Kind: String, Sendable { case direct, room, channel }
 
   public var id: Int64
-  /// Chosen by the sender: a repeated key is the same message.
+  /// The sender's key for the message: a repeated key means the same message.
   public var key: String
-  /// The origin: `control`, an upstream's name, `room` and so on.
+  /// The source: `control`, an upstream's name, `room` and so on.
   public var origin: String
   public var priority: UInt8
   public var kind: Kind
-  /// Direct and room.
+  /// The recipient of a direct message or a room's post.
   public var recipient: PublicKey?
-  /// Channel: the digest of its secret.
+  /// The digest of the channel's secret.
   public var channel: String?
   public var text: Text
   public var state = OutgoingState.pending
-  /// Why it failed.
+  /// Why the message failed.
   public var reason: String?
-  /// The timestamp of the message, set at the first attempt and kept, as it is part of its identity.
+  /// The message's timestamp, set at the first attempt and then kept, because it is part of the identity.
   public var senderTime: UInt32?
-  /// Number of the next attempt; attempts accepted by the radio; flooded ones among them.
+  /// The number of the next attempt; attempts that the radio accepted; flooded ones among them.
   public var attempt: UInt8 = 0
   public var tries = 0
   public var floods = 0
   /// The ack codes of all attempts.
   public var codes: [AckCode] = []
   public var created: Moment
-  /// When, in elapsed time (`Store.elapsed`), which determines its expiry.
+  /// The time of creation in elapsed time (`Store.elapsed`), which determines the expiry.
   public var createdElapsed: Int64 = 0
   /// Milliseconds until it expires.
   public var lifetime: Int64
   public var endedAt: Int64?
-  /// Milliseconds, as the radio measured them.
+  /// Milliseconds, measured by the radio.
   public var roundTrip: UInt32?
-  /// Repeated acknowledgements, or repeaters heard repeating it.
+  /// Repeated acknowledgements, or repeaters that were heard repeating the message.
   public var heard = 0
   /// Milliseconds on the air so far, estimated.
   public var airtime: Int64 = 0
@@ -78,11 +78,11 @@ public struct OutgoingMessage: Equatable, Sendable {
     self.radio = radio
   }
 
-  /// The prefix of origins of programs that share the radio. Those programs retry their messages themselves.
+  /// The prefix of sources that are programs sharing the radio. They retry their messages themselves.
   public static let sharedOrigin = "proxy/"
   var isShared: Bool { origin.begins(with: Self.sharedOrigin) }
 
-  /// The state is final.
+  /// Whether the state is final.
   public var hasEnded: Bool {
     switch state {
     case .delivered, .failed: true
@@ -98,7 +98,7 @@ extension Store {
     codes, created_at, created_trusted, lifetime, ended_at, round_trip, heard, airtime, created_elapsed, radio
     """
 
-  /// Within a `write`: stores a new message and journals it. `nil`: the key exists already.
+  /// Within a `write`: stores and journals a new message. `nil`: its key exists already.
   public func insertOutgoing(_ message: OutgoingMessage) throws(SQLiteError) -> OutgoingMessage? {
     guard try database.value("SELECT 1 FROM outgoing WHERE key = ?", .text(message.key)) == nil else { return nil }
     var stored = message
@@ -120,7 +120,7 @@ extension Store {
     EventBody.outgoing(message, radio: markInEvent(ofRadio: message.radio))
   }
 
-  /// Within a `write`: assigns it to another radio, as a new message.
+  /// Within a `write`: gives the message to another radio, as a new message.
   public func adoptOutgoing(_ message: OutgoingMessage) throws(SQLiteError) {
     let seq = try append(.outgoing, at: message.created, body: body(of: message))
     try updateRow(message, newest: seq)
@@ -129,7 +129,8 @@ extension Store {
       .integer(message.id))
   }
 
-  /// Within a `write`: stores its state and journals it. The event with which it ends has all of it: many upstreams get no other.
+  /// Within a `write`: stores and journals the state. The event of the end contains the whole message, because many
+  /// upstreams get no other event.
   public func updateOutgoing(_ message: OutgoingMessage, at moment: Moment) throws(SQLiteError) {
     var endsNow = message.endedAt != nil
     if endsNow {
@@ -140,13 +141,13 @@ extension Store {
     let body = endsNow ? body(of: message) : EventBody.outgoingState(message, radio: radio)
     let seq = try append(.outgoing, at: moment, body: body)
     try updateRow(message, newest: seq, ended: endsNow ? seq : nil)
-    // Only a recipient that could decrypt it can have acknowledged it.
+    // The recipient has acknowledged it, so it must have been able to decrypt it.
     if message.state == .delivered, let recipient = message.recipient {
       try noteHeard(recipient.prefix, at: moment.milliseconds)
     }
   }
 
-  /// `newest`: its newest event; `ended`: that of its end, if that is new.
+  /// `newest`: the message's newest event; `ended`: the event of its end, if that is new.
   private func updateRow(_ message: OutgoingMessage, newest: Int64, ended: Int64? = nil) throws(SQLiteError) {
     try database.run(
       """
@@ -182,11 +183,12 @@ extension Store {
     try readOneOutgoing("key = ?", .text(key))
   }
 
-  /// Sent messages that are looked at when something comes back that we may have said ourselves: more than air time allows while it is new enough.
+  /// How many sent messages are compared with a received text that may be our own: more than the air time allows in the
+  /// relevant time.
   private static let maxSaid = 500
 
-  /// Whether this gateway has said that on the channel of this digest, itself or for a program that shares its radio, under whatever name the radio
-  /// had then. `senderTime`: the message's own, seconds since 1970.
+  /// Whether this gateway has sent this text on this channel, itself or for a program that shares its radio, under any
+  /// name of the radio. `senderTime`: the message's own time, in seconds since 1970.
   public func hasSaid(_ text: Text, on channel: String, senderTime: UInt32) throws(StoreError) -> Bool {
     try translating { () throws(SQLiteError) in
       try database.value(
@@ -197,8 +199,8 @@ extension Store {
     }
   }
 
-  /// The newest message of the attached radio with this ack code, among those that are not in memory: failed ones, and messages of programs that
-  /// share the radio. Only the newest hundreds are searched.
+  /// The newest message of the attached radio with this ack code, among those that are not in memory: failed messages,
+  /// and those of programs that share the radio. Only the newest hundreds are searched.
   public func unacknowledgedOutgoing(with code: AckCode) throws(StoreError) -> OutgoingMessage? {
     var found: OutgoingMessage?
     let condition = """
@@ -236,7 +238,8 @@ extension Store {
     try eachOutgoing("ended_at IS NULL AND radio <> ? ORDER BY id", [.integer(radio)], row)
   }
 
-  /// Messages with ids over `after`, oldest first; the newest `limit` of them. With a radio: its own, and those held for others.
+  /// Messages with ids greater than `after`, oldest first; the newest `limit` of them. With a radio: its own messages,
+  /// and those held for others.
   public func eachOutgoing(
     after: Int64 = 0, ofRadio radio: Int64? = nil, limit: Int = .max, _ row: (OutgoingMessage) -> Bool
   ) throws(StoreError) {
@@ -259,7 +262,7 @@ extension Store {
     }
   }
 
-  /// The highest timestamp of a sent message (of a kind): each gets a different one.
+  /// The highest timestamp of a sent message (of this kind): each message gets a different one.
   public func lastSenderTime(of kind: OutgoingMessage.Kind? = nil) throws(StoreError) -> UInt32 {
     try translating { () throws(SQLiteError) in
       UInt32(
@@ -269,10 +272,11 @@ extension Store {
     }
   }
 
-  /// Number of ended messages that are kept. Keys and acknowledgements are recognised among these.
+  /// The number of ended messages that are kept. Repeated keys and late acknowledgements are recognised among these.
   public static let maxOutgoing: Int64 = 10_000
 
-  /// Within a `write`: deletes ended messages beyond `maxOutgoing`, oldest first, some at a time. Returns the number.
+  /// Within a `write`: deletes the oldest ended messages beyond `maxOutgoing`, a limited number at a time. Returns the
+  /// number.
   public func trimOutgoing() throws(SQLiteError) -> Int {
     let leaving = """
       SELECT id FROM outgoing WHERE ended_at IS NOT NULL AND id <= (SELECT max(id) FROM outgoing) - \(Self.maxOutgoing)
@@ -307,7 +311,8 @@ extension Store {
 
   // MARK: Air time
 
-  /// Within a `write`: records air time that is used now, in elapsed time. Entries older than an hour are deleted.
+  /// Within a `write`: records use of air time at this moment, in elapsed time. Deletes entries that are older than an
+  /// hour.
   public func recordAirtime(_ milliseconds: Int64, channel: String?, at: Int64) throws(SQLiteError) {
     try database.run("DELETE FROM airtime WHERE at < ?", .integer(at - 3_600_000))
     try database.run(
@@ -315,7 +320,7 @@ extension Store {
       .optional(channel))
   }
 
-  /// Within a `write`: what was recorded last of that kind was not used.
+  /// Within a `write`: deletes the last entry of that kind, whose air time was not used.
   public func forgetAirtime(_ milliseconds: Int64, channel: String?) throws(SQLiteError) {
     try database.run(
       """
@@ -332,12 +337,12 @@ extension Store {
 }
 
 extension EventBody {
-  /// All of it.
+  /// The whole message.
   public static func outgoing(_ message: OutgoingMessage, radio: String? = nil) -> [UInt8] {
     JSONWriter.object { write(message, radio: radio, to: &$0) }
   }
 
-  /// The fields that change: upstreams have the others from the first event.
+  /// Only the fields that change: upstreams have the others from the first event.
   static func outgoingState(_ message: OutgoingMessage, radio: String?) -> [UInt8] {
     JSONWriter.object { json in
       json.field("id", message.key)
@@ -346,7 +351,7 @@ extension EventBody {
     }
   }
 
-  /// `radio`: the name in rows of the radio that sends it.
+  /// `radio`: the name, in rows, of the radio that sends the message.
   public static func write(_ message: OutgoingMessage, radio: String?, to json: inout JSONWriter) {
     json.field("id", message.key)
     json.field("number", message.id)

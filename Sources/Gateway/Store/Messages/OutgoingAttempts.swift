@@ -4,28 +4,29 @@ import Companion
 import JSON
 import SQLite
 
-/// One attempt to send a message to a node or room, as the journal tells it.
+/// One attempt to send a message to a node or room, according to the journal.
 public struct OutgoingAttempt: Equatable, Sendable {
-  /// From 1.
+  /// Counted from 1.
   public var number: Int
-  /// When it was handed to the radio, milliseconds since 1970; `nil`: the journal no longer has it.
+  /// When the radio got it, in milliseconds since 1970; `nil`: the journal no longer has the event.
   public var at: Int64?
-  /// Flooded, or along the path that was known then; `nil`: the journal no longer has it.
+  /// Whether it was flooded, or sent along the path known then; `nil`: the journal no longer has the event.
   public var isFlood: Bool?
-  /// What acknowledges it; `nil`: it cannot be told which of the codes it is.
+  /// The acknowledgement's code; `nil`: it is unknown which of the codes belongs to this attempt.
   public var code: AckCode?
 }
 
 extension Store {
-  /// Events of the journal that are looked through for one message: beyond them attempts have no time.
+  /// Events that are searched for one message: beyond them, attempts have no time.
   private static let mostSearched: Int64 = 20_000
 
-  /// The attempts that the radio took, oldest first: read from the journal, which has each state. Nothing is kept for them besides.
+  /// The attempts that the radio accepted, oldest first, from the message's states in the journal. There is no table of
+  /// attempts.
   public func attempts(toSend message: OutgoingMessage) throws(StoreError) -> [OutgoingAttempt] {
     guard message.kind != .channel, message.tries > 0 else { return [] }
     let tries = min(message.tries, Int(UInt8.max))
     var attempts = (1...tries).map { OutgoingAttempt(number: $0) }
-    // An attempt that the radio did not take has a code, too: then they cannot be paired.
+    // An attempt that the radio did not accept has a code, too; then codes and attempts cannot be paired.
     if message.codes.count == tries {
       for (index, code) in message.codes.enumerated() { attempts[index].code = code }
     }
@@ -34,7 +35,7 @@ extension Store {
       try eachState(of: message) { at, state in
         let total = Int(clamping: state["attempts"]?.integer ?? 0)
         let flooded = Int(clamping: state["floods"]?.integer ?? 0)
-        // It counts once the radio has it; what was not answered counts when the next is begun.
+        // An attempt counts once the radio has accepted it; an unanswered one counts when the next begins.
         if total == known + 1, total <= tries, let begun {
           (attempts[total - 1].at, attempts[total - 1].isFlood) = (begun, flooded > floods)
         }
@@ -61,7 +62,7 @@ extension Store {
       SELECT at, body FROM journal WHERE seq > ?1 AND seq <= ?2 AND kind = 'outgoing' AND instr(body, ?3) > 0 ORDER BY seq
       """, [.integer(first), .integer(last), .blob(Array(message.key.utf8))]
     ) { row in
-      // `try?`: a damaged event tells nothing; `doctor` tells of it.
+      // `try?`: a damaged event has no attempt; `doctor` reports it.
       guard let body = try? JSONValue(parsing: row.blob(1)), body["id"]?.string == message.key else { return }
       state(row.integer(0), body)
     }

@@ -4,17 +4,17 @@ import Companion
 import SQLite
 import Timing
 
-/// What a radio has handed over since its queue was last empty: only all of it together says whether the queue was full.
+/// Counts of a radio's queue since it was last empty: together they show whether the queue was full.
 public struct QueueCounts: Equatable, Sendable {
-  /// Messages that it handed over.
+  /// Messages that the radio has handed over.
   public var taken: Int
-  /// Messages that it hinted at.
+  /// Messages that the radio has announced.
   public var hints: Int
-  /// Questions without an answer, each of which may have cost a message.
+  /// Requests without an answer; each may have lost a message.
   public var unanswered: Int
-  /// It is asked for the next: whoever finds this on the disk does not know what became of that question.
+  /// A request for the next message is outstanding. If this is found on disk, the fate of that request is unknown.
   public var isAsked: Bool
-  /// When its reading began, if that has not ended: a radio that was started since has forgotten what it had.
+  /// When reading of the queue began, if it has not ended: a radio that has restarted since has lost its queue.
   public var began: MonotonicTime?
 
   public init(
@@ -28,20 +28,20 @@ public struct QueueCounts: Equatable, Sendable {
 extension Store {
   private static func name(ofQueue radio: PublicKey) -> String { "queue \(radio.hex)" }
 
-  /// What was kept of a radio's queue, if that was not empty since.
+  /// The stored counts of a radio's queue, if it was not empty since.
   public func queueCounts(of radio: PublicKey) throws(StoreError) -> QueueCounts? {
     guard let bytes = try meta(Self.name(ofQueue: radio))?.blob else { return nil }
     let words = String(decoding: bytes, as: UTF8.self).split(separator: " ", maxSplits: 4)
     let counts = words.prefix(4).compactMap { Int($0) }
-    // Of an older program without the last, and without the word behind it, which is no number: that program leaves it out.
+    // An older program stored fewer fields, and ignores the last word, which is not a number.
     guard (3...4).contains(counts.count), counts.allSatisfy({ (0...Int(Int32.max)).contains($0) }) else { return nil }
     return QueueCounts(
       taken: counts[0], hints: counts[1], unanswered: counts[2], isAsked: counts.last == 1 && counts.count == 4,
       began: words.count > 4 ? began(words[4]) : nil)
   }
 
-  /// `NANOSECONDS@BOOT`. Of an earlier boot nobody knows how long ago that was. It was before this one; a radio that has its power from this machine
-  /// is started a moment before it, and runs for longer.
+  /// `NANOSECONDS@BOOT`. The time of an earlier boot is only known to be before this boot. A radio powered by this
+  /// machine starts a moment before it, and so has been running longer.
   private func began(_ word: Substring) -> MonotonicTime? {
     let parts = word.split(separator: "@", maxSplits: 1, omittingEmptySubsequences: false)
     guard parts.count == 2, let nanoseconds = Int64(parts[0]) else { return nil }
@@ -52,7 +52,7 @@ extension Store {
   /// Within a `write`.
   func forgetQueues() throws(SQLiteError) { try database.run("DELETE FROM meta WHERE name GLOB 'queue *'") }
 
-  /// Keeps them with the next transaction, which usually is that of the message: they cost no flush of their own.
+  /// Stores the counts with the next transaction, usually that of the message: they cost no flush of their own.
   public func keep(_ counts: QueueCounts, ofQueue radio: PublicKey) {
     let name = Self.name(ofQueue: radio)
     writeAlong(name) { store throws(SQLiteError) in

@@ -5,7 +5,7 @@ import JSON
 import MeshCrypto
 import SQLite
 
-/// A reaction as MeshCore One writes it: an emoji, and the hash that names its target.
+/// A reaction in MeshCore One's form: an emoji, and a hash that identifies its target.
 ///
 ///     direct, room   EMOJI LF HASH
 ///     channel        EMOJI@[TARGET SENDER] LF HASH, or @[TARGET SENDER]EMOJI LF HASH
@@ -13,7 +13,7 @@ import SQLite
 /// Source: docs/protocol/app-conventions.md § 2.1.
 public struct ReactionText: Equatable, Sendable {
   public var emoji: String
-  /// Channels: whose message is meant.
+  /// On channels: the sender of the target.
   public var targetSender: String?
   /// 8 characters of Crockford's Base32, lower case.
   public var hash: String
@@ -24,9 +24,9 @@ public struct ReactionText: Equatable, Sendable {
     self.hash = hash
   }
 
-  /// `nil`: an ordinary text.
+  /// `nil`: not a reaction.
   public init?(reading text: Text, inChannel: Bool) {
-    // By scalars: a name may begin or end with what joins its neighbours to one `Character`.
+    // By scalars: a name may begin or end with a scalar that combines with its neighbour into one `Character`.
     guard text.bytes.count <= 160, text.bytes.contains(0x0A), let string = String(validating: text.bytes, as: UTF8.self)
     else { return nil }
     let scalars = string.unicodeScalars
@@ -47,10 +47,10 @@ public struct ReactionText: Equatable, Sendable {
     self.init(emoji: String(front), targetSender: sender.map(String.init), hash: hash)
   }
 
-  /// The text that is sent; an ordinary message.
+  /// The text of the message that carries the reaction.
   public var text: Text { Text((targetSender.map { "\(emoji)@[\($0)]" } ?? emoji) + "\n" + hash) }
 
-  /// One grapheme that begins with an emoji: neither a letter nor a digit, nor two things.
+  /// Whether the text is one grapheme that begins with an emoji, and neither a letter nor a digit.
   public static func isEmoji(_ text: some StringProtocol) -> Bool {
     guard text.count == 1, let first = text.unicodeScalars.first else { return false }
     let second = text.unicodeScalars.dropFirst().first
@@ -59,11 +59,11 @@ public struct ReactionText: Equatable, Sendable {
       || (first.properties.isEmoji && second?.value == 0xFE0F)
   }
 
-  /// Reading is lenient as Crockford's Base32 is: `O` is 0, `I` and `L` are 1; `U` is not used.
+  /// Lenient, as Crockford's Base32: `O` is 0, `I` and `L` are 1; `U` is invalid.
   private static func hash(_ text: Substring) -> String? {
     guard text.utf8.count == 8 else { return nil }
     var result: [UInt8] = []
-    // By bytes: a Kelvin sign, which is a `k` to Unicode, is none.
+    // By bytes: the Kelvin sign, which Unicode considers a `k`, is invalid.
     for byte in text.utf8 {
       let character = (0x41...0x5A).contains(byte) ? byte | 0x20 : byte
       switch character {
@@ -78,29 +78,30 @@ public struct ReactionText: Equatable, Sendable {
   }
 }
 
-/// The sender of a reaction, and the conversation.
+/// The sender of a reaction and its conversation.
 struct ReactionPlace {
   /// The channel's digest, or the peer's prefix in hex.
   var conversation: String
-  /// The name in a channel, the prefix or the author in hex elsewhere; `self` for our own.
+  /// On a channel the sender's name, otherwise the key's prefix or the author in hex; `self` for our own.
   var sender: String
-  /// The radio that received or sends it; `Store.everyRadio`: reactions of others on a channel are the same for all.
+  /// The radio that received or sends it; `Store.everyRadio`: on a channel, reactions of others are the same for all
+  /// radios.
   var radio: Int64
 }
 
-/// The message of a reaction: a received or a sent one.
+/// The target of a reaction: a received or a sent message.
 public enum ReactionTarget: Equatable, Sendable {
   case message(Int64)
   case outgoing(Int64)
 }
 
 extension Store {
-  /// Maximum reactions whose target was not received yet; the oldest is dropped.
+  /// The greatest number of reactions whose target was not received yet; the oldest is dropped.
   static let maxUnmatched: Int64 = 100
-  /// A reaction looks so far back for its target.
+  /// The number of messages that are searched for a reaction's target.
   static let maxCandidates = 500
 
-  /// Within a `write`: if the message is a reaction, it is kept as one too, once.
+  /// Within a `write`: if the message is a reaction, stores it as one, too, but only once.
   func noteReaction(_ message: StoredMessage, at moment: Moment) throws(SQLiteError) {
     guard message.kind == .direct || message.kind == .channel || message.kind == .room,
       let reaction = ReactionText(reading: message.text, inChannel: message.kind == .channel)
@@ -109,7 +110,7 @@ extension Store {
     try keep(reaction, place, number: message.id, at: moment)
   }
 
-  /// Within a `write`: a reaction of our own.
+  /// Within a `write`: stores a reaction of our own.
   public func keepOwnReaction(
     _ reaction: ReactionText, conversation: String, outgoing: Int64, at moment: Moment
   ) throws(SQLiteError) {
@@ -155,13 +156,13 @@ extension Store {
     try append(.reaction, at: moment, body: body)
   }
 
-  /// A message was received: matches waiting reactions to it.
+  /// Matches waiting reactions with a received message.
   private func matchWaiting(_ message: StoredMessage, at moment: Moment) throws(SQLiteError) {
     guard let time = message.senderTime, message.kind != .cli, message.kind != .datagram else { return }
     if mayHaveWaitingReactions == nil {
       mayHaveWaitingReactions = try database.value("SELECT 1 FROM reactions WHERE target IS NULL LIMIT 1") != nil
     }
-    // Most gateways hear none for days.
+    // Most gateways get no reactions for days.
     guard mayHaveWaitingReactions == true else { return }
     let place = Self.place(of: message)
     let waiting = try database.value(
@@ -198,7 +199,7 @@ extension Store {
     }
   }
 
-  /// The newest message of the conversation that has the hash; with a node, the present radio's conversation.
+  /// The newest message of the conversation with this hash; with a node, in the present radio's conversation.
   private func target(of reaction: ReactionText, in place: ReactionPlace) throws(SQLiteError) -> ReactionTarget? {
     let prefix = Hex.bytes(place.conversation).flatMap { KeyPrefix(bytes: $0) }
     let theirs = try find(
@@ -241,7 +242,7 @@ extension Store {
     }
   }
 
-  /// Reactions to a received message, in order: (emoji, sender).
+  /// The reactions to a message, in order: (emoji, sender).
   public func reactions(to target: ReactionTarget) throws(StoreError) -> [(emoji: String, sender: String)] {
     try rows(
       "SELECT emoji, sender FROM reactions WHERE target = ? ORDER BY id LIMIT 100", [.optional(Self.number(target))]

@@ -2,17 +2,17 @@
 
 import SQLite
 
-/// Full-text search of messages: received messages are in one index, sent ones in another.
+/// Full-text search of messages, with one index for received and one for sent messages.
 ///
-/// The index follows behind, some hundred messages at a time: a step for each message would write several times what
-/// the message is. Before something is looked for, the rest is taken in.
+/// The indexes lag behind the messages and are extended by some hundred at a time: extending them with each message
+/// would write several times the message's size. A search first completes them.
 extension Store {
-  /// Messages that are taken into the index in one transaction.
+  /// Messages added to an index in one transaction.
   public static let indexStep: Int64 = 256
   private static let indexed = "search_indexed"
   private static let indexedSent = "search_indexed_sent"
 
-  /// Messages that the indexes do not have.
+  /// The number of messages that the indexes lack.
   public func unindexedMessages() throws(StoreError) -> Int64 {
     try translating { () throws(SQLiteError) in
       let (received, sent) = (try unindexed("messages", Self.indexed), try unindexed("outgoing", Self.indexedSent))
@@ -20,7 +20,7 @@ extension Store {
     }
   }
 
-  /// Ids that an index does not have: those above the first, up to the last.
+  /// The ids that an index lacks: above `from`, up to `upTo`.
   func unindexed(_ table: String, _ mark: String) throws(SQLiteError) -> (from: Int64, upTo: Int64) {
     let known = try database.value("SELECT value FROM meta WHERE name = ?", .text(mark))?.integer ?? 0
     let first = try database.value("SELECT min(id) FROM \(table)")?.integer ?? 1
@@ -29,7 +29,7 @@ extension Store {
     return (from, max(from, newest))
   }
 
-  /// Within a `write`: takes one step's messages into the indexes. True: that was the rest.
+  /// Within a `write`: adds the messages of one step to the indexes. True: the indexes are complete.
   public func indexMessages() throws(SQLiteError) -> Bool {
     let isAll = try index(
       "messages", Self.indexed,
@@ -52,7 +52,7 @@ extension Store {
     return upTo == newest
   }
 
-  /// Within a `write`, before the sent messages of this query are removed.
+  /// Call it within a `write`, before the sent messages of this query are removed.
   func unindexOutgoing(_ leaving: String) throws(SQLiteError) {
     let known = try database.value("SELECT value FROM meta WHERE name = ?", .text(Self.indexedSent))?.integer ?? 0
     try database.run(
@@ -62,7 +62,7 @@ extension Store {
       """, .integer(known))
   }
 
-  /// Within a `write`, before messages up to this id are removed.
+  /// Call it within a `write`, before messages up to this id are removed.
   func unindexMessages(upTo id: Int64) throws(SQLiteError) {
     let known = try database.value("SELECT value FROM meta WHERE name = ?", .text(Self.indexed))?.integer ?? 0
     try database.run(
@@ -100,10 +100,10 @@ extension Store {
     }
   }
 
-  /// Between which ids messages of that time and radio lie: they come in the order of their ids.
+  /// The range of ids of messages in the query's time and of its radio: ids grow with time.
   private func ids(_ query: MessageQuery) throws(SQLiteError) -> (low: Int64, high: Int64) {
     var (low, high) = (query.after.message, query.before.message)
-    // A place behind a message: that message lies before it.
+    // If the upper position is after a received message, that message is included.
     if query.before.outgoing > 0, high < .max { high += 1 }
     if let radio = query.radio.flatMap({ self.radio($0) }) {
       low = max(low, radio.firstMessage - 1)
@@ -128,7 +128,7 @@ extension Store {
   }
 }
 
-/// Why nothing was looked for.
+/// Why a search was not made.
 public enum SearchError: Error, Equatable, Sendable {
   case words(MessageQuery.WordsError)
   case store(StoreError)

@@ -2,9 +2,10 @@
 
 /// Prepares texts for the search index: in scripts without spaces, each letter becomes a separate word.
 ///
-/// The index splits at characters that are not letters. A Chinese sentence would be one word, and found only as a whole. With
-/// its letters separated, a word becomes a phrase: 天气 is found as 天 followed by 气. Korean has spaces between words but not
-/// between a word and its particles, so its syllables are separated, too. All other text is unchanged.
+/// The index splits at characters that are not letters. A Chinese sentence would be one word, and a search would find
+/// it only as a whole. With separated letters, a word becomes a phrase: 天气 is found as 天 followed by 气. Korean has
+/// spaces between words but not between a word and its particles, so its syllables are separated, too. Other text is
+/// unchanged.
 enum SearchWords {
   /// Scripts without spaces, in ascending order: Thai and Lao, Burmese, jamo, Khmer, radicals, the numeral zero, kana,
   /// Bopomofo and what follows up to Yi, Chinese, Burmese's additions, Hangul, compatibility forms, forms of half
@@ -32,7 +33,7 @@ enum SearchWords {
       let letter = text[place...].prefix(length)
       place = letter.endIndex
       guard length > 1, letter.count == length, isUnspaced(scalar(letter)) else {
-        // One byte only: what follows a broken letter may be whole.
+        // Only one byte: the following bytes may be a whole letter.
         spaced.append(lead)
         place = text.index(after: letter.startIndex)
         continue
@@ -46,7 +47,7 @@ enum SearchWords {
 
   static func spaced(_ text: String) -> String { String(decoding: spaced(Array(text.utf8)), as: UTF8.self) }
 
-  /// The scalar of a letter of three or four bytes; 0 if it is none.
+  /// The scalar of a letter of three or four bytes; 0 if the bytes are not a letter.
   private static func scalar(_ letter: some Collection<UInt8>) -> UInt32 {
     var value = UInt32(letter.first ?? 0) & (letter.count == 3 ? 0x0F : 0x07)
     for byte in letter.dropFirst() {

@@ -3,13 +3,14 @@
 import Companion
 import SQLite
 
-/// A contact as the store has it.
+/// A stored contact.
 public struct StoredContact: Equatable, Sendable {
   public var contact: Contact
-  /// False for nodes that the radio heard but does not keep, and for removed ones.
+  /// False for removed nodes, and for nodes that the radio has heard but does not keep.
   public var onRadio: Bool
-  /// Milliseconds since 1970. `lastHeard`: when something was received that only this node can have sent (written at most once in ten
-  /// minutes); `nil`: never. Packets between other nodes identify their sender by one byte, which is not sufficient.
+  /// Milliseconds since 1970. `lastHeard`: when something was received that only this node can have sent (written at
+  /// most once in ten minutes); `nil`: never. Packets between other nodes identify their sender by one byte, which does
+  /// not suffice.
   public var firstSeen: Int64
   public var lastHeard: Int64?
   /// The radio that reported it last.
@@ -35,7 +36,8 @@ extension Store {
     last_heard, radio
     """
 
-  /// Within a `write`: stores the record if it has changed. What the radio's clock says of it makes it no older.
+  /// Within a `write`: stores the record if it has changed, or the node was `heard`. The node then counts as seen now,
+  /// whatever the radio's clock says.
   public func upsert(_ contact: Contact, onRadio: Bool, heard: Bool, at: Int64) throws(SQLiteError) -> ContactChange {
     if heard { nodeWasHeard(contact.key.prefix, at) }
     let known = try read(contact.key)
@@ -61,20 +63,20 @@ extension Store {
     return known.onRadio == onRadio && known.contact.saysTheSame(as: contact) ? .unchanged : .changed
   }
 
-  /// Within a `write`: the radio no longer has it. False when that was known.
+  /// Within a `write`: the radio no longer has the contact. False: that was known already.
   public func markRemoved(_ key: PublicKey) throws(SQLiteError) -> Bool {
     contactsRemoved &+= 1
     return try database.run("UPDATE contacts SET on_radio = 0 WHERE key = ? AND on_radio = 1", .blob(key.bytes)) > 0
   }
 
-  /// Within a `write`: another radio is attached, whose contact list does not continue the previous one's.
+  /// Within a `write`: another radio is attached, whose contact list is unrelated to the previous one's.
   public func markAllRemoved() throws(SQLiteError) {
     contactsRemoved &+= 1
     try database.run("UPDATE contacts SET on_radio = 0 WHERE on_radio = 1")
     try setMeta("contacts_watermark", .integer(0))
   }
 
-  /// Within a `write`: a complete list did not name these any more.
+  /// Within a `write`: a complete contact list was received; contacts that are not in it are removed.
   public func removeContacts(notIn seen: Set<PublicKey>, at moment: Moment) throws(SQLiteError) {
     var gone: [PublicKey] = []
     try database.every("SELECT key FROM contacts WHERE on_radio = 1") { row in
@@ -85,7 +87,7 @@ extension Store {
     }
   }
 
-  /// Within a `write`: the record as it is in this transaction.
+  /// Within a `write`: the record in this transaction.
   public func readForEvent(_ key: PublicKey) throws(SQLiteError) -> StoredContact? { try read(key) }
 
   public func contact(_ key: PublicKey) throws(StoreError) -> StoredContact? {
@@ -102,7 +104,7 @@ extension Store {
     return found
   }
 
-  /// The contact whose key begins with these 6 bytes; one that the radio has is preferred.
+  /// The contact whose key begins with these 6 bytes; a contact of the radio is preferred.
   public func contact(prefix: KeyPrefix) throws(StoreError) -> StoredContact? {
     var found: StoredContact?
     let next = prefix.value == 0xFFFF_FFFF_FFFF ? nil : KeyPrefix(value: prefix.value + 1).bytes
@@ -120,7 +122,7 @@ extension Store {
     return found
   }
 
-  /// Known keys with this prefix of 6 bytes; at most two, as a second one makes it ambiguous.
+  /// Known keys with this prefix of 6 bytes; at most two, because a second one makes it ambiguous.
   public func contactKeys(beginningWith prefix: KeyPrefix) throws(StoreError) -> [PublicKey] {
     let next = prefix.value == 0xFFFF_FFFF_FFFF ? nil : KeyPrefix(value: prefix.value + 1).bytes
     return try rows(
@@ -133,7 +135,7 @@ extension Store {
     try database.value("SELECT 1 FROM contacts WHERE name = ? LIMIT 1", .blob(name)) != nil
   }
 
-  /// Contacts by key, one at a time; all, or those that this radio reported last. Return false to stop.
+  /// Contacts by key, one at a time; all, or those last reported by this radio. Return false to stop.
   public func eachContact(
     after key: [UInt8] = [], onRadioOnly: Bool = false, ofRadio radio: Int64? = nil, _ row: (StoredContact) -> Bool
   ) throws(StoreError) {
@@ -148,7 +150,7 @@ extension Store {
     }
   }
 
-  /// The contacts that were heard last, newest first.
+  /// The contacts heard last, newest first.
   public func eachContactHeard(limit: Int, ofRadio radio: Int64? = nil, _ row: (StoredContact) -> Void)
     throws(StoreError)
   {
@@ -183,7 +185,7 @@ extension Store {
 
   // MARK: The radio's contact list
 
-  /// Where the next incremental list begins, and whose list it is.
+  /// The start of the next incremental contact list, and the radio that it belongs to.
   public func contactWatermark() throws(StoreError) -> (radio: PublicKey, lastModified: UInt32, fullAt: Int64)? {
     guard let key = try meta("radio_key").flatMap(\.blob).flatMap({ PublicKey(bytes: $0) }) else { return nil }
     let watermark = UInt32(truncatingIfNeeded: try meta("contacts_watermark")?.integer ?? 0)
@@ -199,7 +201,7 @@ extension Store {
 }
 
 extension Contact {
-  /// Whether the records differ at most in time stamps, which are not reported to upstreams.
+  /// Whether the records differ at most in times, which are not reported to upstreams.
   func saysTheSame(as other: Contact) -> Bool {
     var mine = self
     mine.lastAdvert = other.lastAdvert

@@ -3,19 +3,19 @@
 import Companion
 import SQLite
 
-/// Which nodes may leave the radio's table, and which have left it.
+/// Nodes that may leave the radio's table, and nodes that have left it.
 extension Store {
-  /// Once in so many milliseconds it is written down that a node was talked to: often enough for days to count.
+  /// A conversation with a node is noted at most once in this time, in milliseconds: ages are counted in days.
   private static let talkStep: Int64 = 86_400_000
-  /// And that it was heard.
+  /// The reception of a node is noted at most once in this time, in milliseconds.
   private static let heardStep: Int64 = 600_000
-  /// Milliseconds within which nodes count as heard at the same time: then the radio's stamps decide who is first, as for all that it had when
-  /// it was met.
+  /// Nodes that were heard within so many milliseconds of each other count as heard at the same time. Then the radio's
+  /// times decide on the order, as for all nodes that the radio had before it was attached.
   private static let sameTime: Int64 = 3_600_000
-  /// Who was ever talked to stays until it has not been heard for so many milliseconds.
+  /// A node with which we have had a conversation stays until it has not been heard for so many milliseconds.
   private static let talkAge: Int64 = 90 * 86_400_000
 
-  /// Within an existing `write`: something was received that only this node can have sent: a message, an acknowledgement or an
+  /// Within a `write`: something was received that only this node can have sent: a message, an acknowledgement or an
   /// answer. Stored at most once in ten minutes for each node.
   public func noteHeard(_ key: KeyPrefix, at milliseconds: Int64) throws(SQLiteError) {
     nodeWasHeard(key, milliseconds)
@@ -28,7 +28,7 @@ extension Store {
       .integer(elapsedNow))
   }
 
-  /// Within a `write`: a direct message of this node, or for it.
+  /// Within a `write`: a direct message from or to this node.
   public func noteTalk(with key: KeyPrefix, at milliseconds: Int64) throws(SQLiteError) {
     try database.run(
       """
@@ -38,9 +38,10 @@ extension Store {
       .integer(elapsedNow))
   }
 
-  /// Nodes that may leave the radio's table, the first to leave first: repeaters and sensors, which do not write to us, before all others,
-  /// then those that were heard or talked to longest ago, by time that has surely passed. No favourites, only these types, none that was heard
-  /// for less than `age` milliseconds, and none that was ever talked to and heard in the last 90 days (with an `age` of 0 they are the last).
+  /// Nodes that may leave the radio's table, in the order of leaving: first repeaters and sensors, which do not write
+  /// to us, then nodes whose last reception or conversation is longest ago, by time that has certainly passed. Excluded
+  /// are favourites, other types, nodes heard within the last `age` milliseconds, and nodes with a conversation that
+  /// were heard in the last 90 days (with an `age` of 0 these come last).
   public func evictable(
     types: Set<UInt8>, age: Int64, elapsed: Int64, limit: Int, except kept: Set<PublicKey> = []
   ) throws(StoreError) -> [StoredContact] {
@@ -64,11 +65,12 @@ extension Store {
     return found
   }
 
-  /// Nodes beyond the bound that are looked at together.
+  /// Nodes beyond the bound that are checked at a time.
   private static let forgetStep: Int64 = 50
 
-  /// Within a `write`, when a node was added: beyond `Settings.nodesMax` those go that were heard longest ago, of those that are not in the
-  /// radio's table, were never talked to, are no favourites, and have no name, note or tag of ours. Anybody with a radio can invent nodes.
+  /// Within a `write`, after adding a node: deletes nodes beyond `Settings.nodesMax`, those heard longest ago first.
+  /// Nodes stay if they are in the radio's table, are favourites, have had a conversation, or have a name, note or tag
+  /// of ours. The bound exists because anybody with a radio can invent nodes.
   func forgetNodes() throws(SQLiteError) {
     nodesAdded = nodesAdded == .max ? .max : nodesAdded + 1
     guard nodesAdded >= Self.forgetStep else { return }
@@ -86,12 +88,12 @@ extension Store {
         """, .integer(count - settings.nodesMax)))
   }
 
-  /// Within a `write`: whether it was taken out of the present radio's table to make room.
+  /// Within a `write`: notes whether the node was removed from the present radio's table to make room.
   public func setEvicted(_ key: PublicKey, _ isEvicted: Bool) throws(SQLiteError) {
     try database.run("UPDATE contacts SET evicted = ? WHERE key = ?", .integer(isEvicted ? radio : 0), .blob(key.bytes))
   }
 
-  /// Whether the present radio had it, and lost it to make room.
+  /// Whether the node was removed from the present radio's table to make room.
   public func isEvicted(_ key: PublicKey) throws(StoreError) -> Bool {
     try translating { () throws(SQLiteError) in
       try database.value("SELECT evicted FROM contacts WHERE key = ? AND on_radio = 0", .blob(key.bytes))?.integer

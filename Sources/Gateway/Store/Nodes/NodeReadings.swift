@@ -4,11 +4,11 @@ import Companion
 import SQLite
 
 extension Store {
-  /// Readings that are kept, of all nodes and kinds together.
+  /// The number of readings that are kept, of all nodes and kinds together.
   public static let maxReadings: Int64 = 10_000
 
-  /// Within a `write`: stores a reading of a node as JSON, and journals it. `isJournaled`: false for our own radio, which upstreams get
-  /// in other events.
+  /// Within a `write`: stores and journals a node's reading as JSON. `isJournaled`: false for our own radio, whose
+  /// readings upstreams get in other events.
   public func keepReading(
     of key: PublicKey, kind: EventKind, body: [UInt8], at moment: Moment, isJournaled: Bool = true
   ) throws(SQLiteError) {

@@ -3,31 +3,32 @@
 import Companion
 import SQLite
 
-/// A radio that is attached, or was.
+/// A radio that is or was attached.
 public struct KnownRadio: Equatable, Sendable {
-  /// Its number, from 1 on, which rows refer to.
+  /// The radio's number, from 1, to which rows refer.
   public var id: Int64
   public var key: PublicKey
   public var name: Text
   /// Milliseconds since 1970; 0: before radios were distinguished.
   public var firstSeen: Int64
   public var lastSeen: Int64
-  /// Ids between which its messages lie; without a last one it is attached.
+  /// The range of its messages' ids; without a last one, the radio is attached.
   var firstMessage: Int64
   var lastMessage: Int64?
-  /// The newest message of all when it was attached last.
+  /// The newest message of all radios when this one was last attached.
   var sinceMessage: Int64
-  /// Messages received by it, up to when it was last attached.
+  /// Messages that it had received when it was last attached.
   var messages: Int64
 
-  /// The radio's mark in rows: the first 6 bytes of its key.
+  /// The radio's name in rows: the first 6 bytes of its key.
   public var mark: String { key.prefix.hex }
 }
 
 /// The store's radios, in memory as on disk.
 struct RadioState {
   var all: [KnownRadio] = []
-  /// The number of the attached radio, or of the last one. 1 in a store without radios: the first to be attached.
+  /// The number of the attached radio, or of the last one. In a store without radios it is 1, the number of the first
+  /// one to be attached.
   var present: Int64 = 1
 
   subscript(id: Int64) -> KnownRadio? { all.first { $0.id == id } }
@@ -41,10 +42,10 @@ struct RadioState {
 
 /// Radios are identified by their public keys: each has its own messages and its own queue.
 ///
-/// A radio is known from `attach` on, without a write of its own: its row goes along with the first transaction after that, so nothing on
-/// disk names a radio that is not there.
+/// `attach` makes a radio known without a write of its own: its row is stored with the first transaction after that, so
+/// no row on disk refers to a missing radio.
 extension Store {
-  /// Mark of rows that belong to every radio, such as messages that several have heard.
+  /// The radio number of rows that belong to every radio, such as messages that several have received.
   public static let everyRadio: Int64 = 0
 
   /// The number of the attached radio, or of the last one.
@@ -57,21 +58,21 @@ extension Store {
   /// The name of a radio in rows: the first 6 bytes of its key in hex. `nil`: several radios, or an unknown one.
   public func mark(ofRadio id: Int64) -> String? { radioState[id]?.mark }
 
-  /// As events name it: while only one radio is known, that goes without saying, and costs no byte of the uplink.
+  /// The radio's name in events: while only one radio is known it is omitted, to save bytes on the uplink.
   public func markInEvent(ofRadio id: Int64) -> String? { radioState.all.count > 1 ? mark(ofRadio: id) : nil }
 
-  /// The same of a radio that may not be known yet; `nil`: of the present one.
+  /// The same for a radio that may not be known yet; `nil`: the present radio.
   public func markInEvent(of key: PublicKey?) -> String? {
     key.flatMap { $0 == radioKey ? nil : $0.prefix.hex } ?? markInEvent(ofRadio: radio)
   }
 
-  /// The radio that an event names by its mark. Without one it is the first: there was no other then.
+  /// The radio of an event. Without a name it is the first radio, because there was no other then.
   public func radio(inEvent mark: String?) -> KnownRadio? {
     guard let mark else { return radioState.all.first }
     return radioState.all.first { $0.mark.isExactly(mark) }
   }
 
-  /// From now on messages come and go by this radio. True: another one than the last.
+  /// The radio was attached: new messages belong to it. True: it is not the previous one.
   @discardableResult
   public func attach(_ key: PublicKey, name: Text, at milliseconds: Int64) throws(StoreError) -> Bool {
     if var same = radioState[radioState.present], same.key == key {
@@ -119,7 +120,7 @@ extension Store {
       .optional(radio.lastMessage), .integer(radio.sinceMessage), .integer(radio.messages))
   }
 
-  /// Within a `write`: a message of this id is of this radio, too, whichever is attached now.
+  /// Within a `write`: the message belongs to this radio, too, whichever is attached now.
   func widen(_ id: Int64, toMessage message: Int64) throws(SQLiteError) {
     guard var radio = radioState[id] else { return }
     let last = radio.lastMessage.map { max($0, message) }
@@ -151,7 +152,8 @@ extension Store {
 
   // MARK: Counts
 
-  /// Stored messages received by a radio, approximately: if radios alternated, trimmed messages of others in between are subtracted too.
+  /// The approximate number of stored messages that a radio has received: if radios alternated, deleted messages of
+  /// others in between are subtracted, too.
   public func messageCount(ofRadio id: Int64) throws(StoreError) -> Int64 {
     guard let radio = radioState[id] else { return 0 }
     let newest = try lastMessageID()
@@ -163,7 +165,7 @@ extension Store {
     return max(0, min(radio.messages + since, span))
   }
 
-  /// Messages of a radio's queue that have not ended; `nil`: of all radios except the attached one.
+  /// Messages of a radio that have not ended; `nil`: of all radios except the attached one.
   public func heldCount(ofRadio id: Int64? = nil) throws(StoreError) -> Int64 {
     try translating { () throws(SQLiteError) in
       try database.value(
@@ -172,7 +174,7 @@ extension Store {
     }
   }
 
-  /// Nodes that a radio reported last.
+  /// Nodes last reported by a radio.
   public func contactCount(ofRadio id: Int64) throws(StoreError) -> Int64 {
     try translating { () throws(SQLiteError) in
       try database.value("SELECT count(*) FROM contacts WHERE radio = ?", .integer(id))?.integer ?? 0

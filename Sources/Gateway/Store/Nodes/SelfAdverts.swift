@@ -7,7 +7,7 @@ import SQLite
 public struct AdvertRecord: Equatable, Sendable {
   public var radio: PublicKey
   public var at: Moment
-  /// Whether it was flooded through the mesh, or sent to direct neighbours alone.
+  /// Whether it was flooded, or sent only to direct neighbours.
   public var isFlood: Bool
   /// The advert's content besides the key: name, and position if shared.
   public var content: String
