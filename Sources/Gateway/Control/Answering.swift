@@ -5,10 +5,10 @@ import HTTP
 import JSON
 import Messaging
 
-/// What answers a request of the control socket.
+/// The answer to a request at the control socket.
 enum Answer {
   case whole(HTTPResponse)
-  /// It was answered piece by piece, and is over (`Reply.rows`).
+  /// The answer was sent piece by piece, and is complete (`Reply.rows`).
   case streamed
 
   static func json(status: Int = 200, _ body: (inout JSONWriter) throws -> Void) rethrows -> Answer {
@@ -17,18 +17,18 @@ enum Answer {
         status: status, headers: ["Content-Type": "application/json"], body: try JSONWriter.object(body) + [10]))
   }
 
-  /// An answer that says only that it was done.
+  /// An answer that only confirms success.
   static var done: Answer { json { $0.field("ok", true) } }
 }
 
-/// A refusal that has no code for programs.
+/// A refusal without a code for programs.
 struct Rejection: Error {
   let status: Int
   let message: String
 }
 
 extension Answer {
-  /// The one place where an error becomes an answer.
+  /// Turns an error into an answer; no other code does.
   static func refusing(_ error: any Error) -> Answer {
     switch error {
     case let refusal as Refusal: refusing(refusal)
@@ -98,7 +98,7 @@ struct RequestBody {
     }
   }
 
-  /// `nil`: absent, or null.
+  /// `nil`: the field is absent or null.
   func any(_ name: String) -> JSONValue? { value[name] == .null ? nil : value[name] }
 
   func flag(_ name: String) -> Bool { value[name]?.bool ?? false }

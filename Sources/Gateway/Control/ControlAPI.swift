@@ -6,8 +6,8 @@ import Messaging
 
 /// The control socket: HTTP/1.1 with JSON on a Unix socket. Documented in docs/control-socket.md.
 ///
-/// Each request is answered in its connection's task, and cancelled when the client disconnects. `answer` is where routes lead; whatever they throw becomes
-/// an answer in `Answer.refusing`.
+/// Each request is answered in its connection's task, and cancelled when the client disconnects. `answer` dispatches to
+/// the routes; `Answer.refusing` turns their errors into answers.
 public final class ControlAPI {
   private let dependencies: Dependencies
   private let news = News()
@@ -29,11 +29,11 @@ public final class ControlAPI {
   private let web: WebAPI
   private let alerts: AlertsAPI
   private var server: HTTPServer?
-  /// On loopback, for metrics alone.
+  /// On the loopback address, only for metrics.
   private var metricsServer: HTTPServer?
   var followers: Int { news.count }
 
-  /// `metricsPort`: on 127.0.0.1, where `/metrics` is to be had as well; 0: nowhere.
+  /// `metricsPort`: a port on 127.0.0.1 that also serves `/metrics`; 0: none.
   public init(_ dependencies: Dependencies, location: String, group: String?, metricsPort: UInt16 = 0) throws {
     self.dependencies = dependencies
     status = StatusAPI(dependencies: dependencies)
@@ -71,15 +71,15 @@ public final class ControlAPI {
     }
   }
 
-  /// Rows or states may be new: wakes clients that follow.
+  /// Wakes clients that follow rows or states, because these may have changed.
   public func somethingIsNew() { news.tell() }
 
-  /// What servers upstream are told of the gateway: little, and only what changes seldom.
+  /// The gateway's state for servers: only a few values that seldom change.
   public func stateJSON() -> [UInt8] {
     JSONWriter.object { StatusReport(dependencies: dependencies).writeState(to: &$0) }
   }
 
-  /// Stops it. Its servers hold it, so whoever makes one has to stop it.
+  /// Stops the servers. They retain this object, so its creator must call this.
   public func stop() {
     server?.stop()
     metricsServer?.stop()
@@ -88,7 +88,7 @@ public final class ControlAPI {
 
   // MARK: Requests
 
-  /// Answers a request, which came over the control socket or from somebody whom the pages let in.
+  /// Answers a request from the control socket, or from a browser that the pages have admitted.
   public func serve(_ request: HTTPRequest, _ responder: HTTPResponder) async {
     let reply = reply(responder)
     do {
@@ -109,8 +109,8 @@ public final class ControlAPI {
     Reply(responder, news, dependencies.store, on: dependencies.loop)
   }
 
-  /// A web page may have its own name point to this machine, and have the browser read what is here: then the request says that
-  /// name. Addresses and `localhost` are nobody's.
+  /// A web page can point its own name to this machine and let the browser read the answers: then the request has that
+  /// name. Numeric addresses and `localhost` cannot be such a name.
   static func namesNobody(_ host: String?) -> Bool {
     guard let host = host?.utf8 else { return true }
     if host.first == UInt8(ascii: "[") { return true }
@@ -208,19 +208,20 @@ public final class ControlAPI {
     }
   }
 
-  // MARK: What routes share
+  // MARK: Shared by routes
 
-  /// Rows of a page that are read at once.
+  /// The number of rows of a page that are read at once.
   static let pageRows = 100
 
   static func line(_ body: (inout JSONWriter) -> Void) -> [UInt8] { JSONWriter.object(body) + [10] }
 
-  /// The row that stands for events which are not in the journal any more: `seq` comes where the reader has all up to `last`.
+  /// The row for events that were deleted from the journal: the reader has all events up to `last`, and `seq` is the
+  /// next one.
   static func missed(before seq: Int64, after last: Int64) -> [UInt8] {
     seq > last + 1 ? line { $0.field("missed", seq - last - 1) } : []
   }
 
-  /// 0 to 2⁵³; what lies outside counts as the bound. `nil`: it is not there, or no whole number.
+  /// An integer from 0 to 2⁵³; other integers are clamped. `nil`: the parameter is absent, or not an integer.
   static func number(_ request: HTTPRequest, _ name: String) -> Int64? {
     request.query[name].flatMap { Int64($0) }.map { min(max($0, 0), JSONValue.wholeNumbers.upperBound) }
   }

@@ -10,7 +10,7 @@ import Sync
 import Timing
 import Transport
 
-/// What says things on the mesh.
+/// The parts that send messages and requests on the mesh.
 public struct MessagingParts {
   public let messenger: Messenger
   public let nodes: NodeService
@@ -28,7 +28,7 @@ public struct MessagingParts {
     self.routine = routine
   }
 
-  /// Another radio is attached: nothing that waits is for it, and no node knows it.
+  /// Another radio is attached: waiting messages are not for it, and no node knows it.
   public func radioReplaced() {
     messenger.radioReplaced()
     nodes.radioReplaced()
@@ -36,9 +36,9 @@ public struct MessagingParts {
   }
 }
 
-/// A setting that a document has set, in place of the configuration file.
+/// A setting from a document, which replaces the one in the configuration file.
 public struct SettingOverride: Equatable, Sendable {
-  /// As in the file: `log.level`.
+  /// The key in the file, such as `log.level`.
   public let setting: String
   public let value: String
   public let configured: String
@@ -50,41 +50,41 @@ public struct SettingOverride: Equatable, Sendable {
   }
 }
 
-/// What the daemon itself does for an operator.
+/// Operations of the daemon itself for an operator.
 public protocol GatewayOperations: AnyObject {
-  /// Adds an upstream with these fields; the configuration is reloaded. Returns warnings.
+  /// Adds an upstream with these fields, and reloads the configuration. Returns warnings.
   func addUpstream(_ fields: JSONValue) throws(Refusal) -> [String]
-  /// Takes away one that was added so.
+  /// Removes an upstream that `addUpstream` has added.
   func removeUpstream(_ name: String) throws(Refusal)
   /// A document was edited.
   func documentsChanged()
-  /// Something was looked for that took memory.
+  /// A request has used much memory, such as a search.
   func memoryWasUsed()
   var powerReport: PowerReport { get }
-  /// Rules of alerts that are on, each as a sentence.
+  /// The alert rules that are on, each with a sentence.
   var alertRules: [(name: String, sentence: String)] { get }
-  /// Events that wait for the slowest upstream, about (docs/hub-protocol.md, "State").
+  /// The approximate number of events that wait for the slowest upstream (docs/hub-protocol.md, "State").
   var shownBacklog: Int64 { get }
-  /// Why the configuration file is not used, where the gateway runs with what it was before.
+  /// Why the configuration file is refused, so that the gateway uses the previous configuration.
   var configurationRefusal: String? { get }
-  /// Settings that documents have set in place of the file.
+  /// Settings from documents that replace those in the file.
   var overrides: [SettingOverride] { get }
-  /// Settings that do nothing with these upstreams and the radio's channels, each with why.
+  /// Settings that have no effect with these upstreams and the radio's channels, each with the reason.
   var idleSettings: [String] { get }
-  /// Settings that the file has been reread with, and that count from the next start on.
+  /// Settings that were changed in a reread file, but take effect at the next start.
   var settingsForNextStart: [String] { get }
-  /// The configuration and files that it names which everybody can change, or read though they are secret.
+  /// The configuration file and files named in it that everybody can change, or that are secret and everybody can read.
   var openFiles: [(words: String, remedy: String)] { get }
-  /// What is wrong with the configuration file as it stands, one a line.
+  /// The mistakes in the present configuration file, one per line.
   func configurationMistakes() -> [String]
-  /// The password of the pages has this hash from now on; `nil`: nobody can sign in.
+  /// Sets the hash of the pages' password; `nil`: nobody can sign in.
   func setWebPassword(_ hash: String?) throws(Refusal)
-  /// `nil`: no pages are served.
+  /// `nil`: the gateway serves no pages.
   var webReport: WebReport? { get }
 }
 
 extension ControlAPI {
-  /// What the API shows and steers.
+  /// Everything that the API reports and controls.
   public final class Dependencies {
     let version: String
     let configurationFile: String

@@ -4,7 +4,7 @@ import EventLoop
 import HTTP
 import Store
 
-/// Where who follows something waits until it may have changed.
+/// Wakes the clients that follow something, when it may have changed.
 final class News {
   private var followers: [ObjectIdentifier: Waiter] = [:]
 
@@ -13,13 +13,13 @@ final class News {
   func add(_ follower: Waiter) { followers[ObjectIdentifier(follower)] = follower }
   func remove(_ follower: Waiter) { followers[ObjectIdentifier(follower)] = nil }
 
-  /// Something is new: all of them look.
+  /// Wakes all followers.
   func tell() { for follower in followers.values { follower.resume() } }
 }
 
 /// Sends the response to the client.
 final class Reply {
-  /// Bytes that may wait for a slow reader before reading on.
+  /// Bytes that may wait for a slow reader before further rows are read.
   private static let maxPending = 32 * 1024
 
   private static let pagesAtOnce = 4
@@ -27,7 +27,7 @@ final class Reply {
   /// Produces the next page; `isEnd` when there is nothing more for now.
   typealias Producer = () throws -> (lines: [UInt8], isEnd: Bool)
 
-  /// Thrown by a producer: these lines, and nothing will follow, ever.
+  /// Thrown by a producer for the last lines: none will follow.
   struct Ended: Error {
     let lines: [UInt8]
   }
@@ -48,7 +48,7 @@ final class Reply {
 
   func give(_ answer: Answer) { if case .whole(let response) = answer { responder.respond(response) } }
 
-  /// Rows that are there already.
+  /// Answers with rows that exist already.
   func rows(_ lines: [UInt8]) async throws -> Answer {
     var lines = lines
     return try await rows {
@@ -57,9 +57,9 @@ final class Reply {
     }
   }
 
-  /// Answers with rows, one JSON object a line, as fast as the reader takes them: nothing is collected, so a table of any
-  /// size costs the memory of a page. With `follow` it stays open and sends what comes later: whenever there is `news`, or
-  /// `wake` is resumed; with `joinsNews` on both. Throws when the reader has gone.
+  /// Answers with rows, one JSON object per line, as fast as the client reads: a table of any size takes only the
+  /// memory of a page. With `follow` the answer stays open and sends later rows whenever there is `news` or `wake` is
+  /// resumed; with `joinsNews` on both. Throws when the client has disconnected.
   func rows(
     follow: Bool = false, wake: Waiter? = nil, joinsNews: Bool = false, headers: HTTPHeaders? = nil, _ produce: Producer
   ) async throws(CancellationError) -> Answer {
@@ -78,7 +78,7 @@ final class Reply {
         responder.end()
         return .streamed
       } catch {
-        // The head is out already: a broken end shows the reader that something is missing.
+        // The head was sent, so only an aborted answer can show the client that rows are missing.
         responder.abort()
         return .streamed
       }
@@ -88,7 +88,7 @@ final class Reply {
         try await wake.wait()
         continue
       }
-      // Who reads as fast as we write gets so many pages at a time, as everybody does.
+      // A fast reader, too, gets only so many pages before others have their turn.
       pages += 1
       if pages.isMultiple(of: Self.pagesAtOnce) { try await loop.nextTurn() }
     }
@@ -102,7 +102,7 @@ final class Reply {
     return follower
   }
 
-  /// Tells with the rows that there are other radios.
+  /// Headers that tell the client of other radios.
   private var headersOfRows: HTTPHeaders {
     var headers = Self.rowHeaders
     if let others = RadiosAPI.others(store) { headers.add(RadiosAPI.othersHeader, others) }

@@ -3,7 +3,7 @@
 import HTTP
 import UntrustedText
 
-/// What the control socket knows: a method and a path each. Documented in docs/control-socket.md.
+/// The requests of the control socket, each with a method and a path. Documented in docs/control-socket.md.
 enum Route: String, CaseIterable {
   case status = "GET /v1/status"
   case metrics = "GET /metrics"

@@ -16,7 +16,7 @@ struct DoctorAPI {
     return .whole(HTTPResponse(status: 200, headers: ["Content-Type": "text/markdown"], body: body))
   }
 
-  /// Bluetooth is looked at where the radio is one over Bluetooth.
+  /// Includes Bluetooth if the radio is connected over Bluetooth.
   private func examine() async throws -> [Finding] {
     let findings = GatewayDoctor(dependencies: dependencies).examine()
     guard dependencies.connection.link.bluetoothTarget != nil else { return findings }

@@ -10,11 +10,11 @@ import Store
 import Sync
 import Transport
 
-/// Looks at everything that goes wrong in practice with a gateway, and says of each what is wrong and what to do.
+/// Checks for all common problems of a gateway, and reports each with its remedy.
 struct GatewayDoctor {
-  /// Firmware older than this does not tell its counters: GET_STATS came with it (docs/protocol/companion.md § 3).
+  /// Older firmware does not report counters: GET_STATS came with this version (docs/protocol/companion.md § 3).
   private static let oldestFirmware = FirmwareVersion(1, 11)
-  /// A certificate that ends within so many days.
+  /// Days before the end of a certificate's validity when it is reported.
   private static let fewDays: Int64 = 14
 
   let dependencies: ControlAPI.Dependencies
@@ -50,7 +50,7 @@ struct GatewayDoctor {
     return findings
   }
 
-  /// The file as it stands: the next start is with that.
+  /// Checks the present file, because the next start uses it.
   private func configuration() -> [Finding] {
     let operations = dependencies.operations
     var findings = operations.configurationMistakes().map {
@@ -112,9 +112,9 @@ struct GatewayDoctor {
     return Self.sync(synchronizer.state, withheld: synchronizer.withheld)
   }
 
-  /// What the radio does not do, although its link is up. `nil`: nothing.
+  /// Parts of the sync that fail although the link is up. `nil`: none.
   static func sync(_ state: SyncState, withheld: Withheld?) -> Finding? {
-    // The store's trouble, which is of no part, has a finding of its own.
+    // A failure of the store, which belongs to no part of the sync, has its own finding.
     let failure: String? = if case .failed(let words, _?) = state { words } else { nil }
     guard let words = withheld?.words ?? failure else { return nil }
     return Finding(
@@ -123,7 +123,7 @@ struct GatewayDoctor {
     )
   }
 
-  /// What another radio was to send.
+  /// Messages held for another radio.
   private func held() -> [Finding] {
     guard let count = dependencies.store.ifReadable({ try dependencies.store.heldCount() }), count > 0 else {
       return []
@@ -161,7 +161,7 @@ struct GatewayDoctor {
       let count = dependencies.store.ifReadable({ try dependencies.store.contactCount(onRadio: true) })
     else { return nil }
     let words = "\(count) of \(most) entries of the radio's contact table are in use"
-    // Where room is kept only a full table tells that none can be made.
+    // If the gateway evicts nodes, only a full table shows that it cannot make room.
     let keepsRoom = dependencies.messaging.keeper.settings.evicts
     guard Int(count) * 100 >= most * (keepsRoom ? 100 : 95) else { return Finding("contacts", .ok, words) }
     return Finding(
@@ -188,7 +188,7 @@ struct GatewayDoctor {
     dependencies.messaging.routine.advert.report.map { Self.advert($0, now: dependencies.loop.wallClock.milliseconds) }
   }
 
-  /// Nodes that have not heard of this radio for so long may have given its place in their tables to others.
+  /// Nodes that have not heard this radio for this long, in milliseconds, may have evicted it from their tables.
   private static let longUnheard: Int64 = 30 * 86_400_000
 
   /// `now`: milliseconds since 1970.
@@ -239,7 +239,7 @@ struct GatewayDoctor {
           "store", .warning, "\(loss)",
           "Check the disk; `meshpostd --restore` restores a backup, or a copy beside the database."))
     }
-    // A store that cannot be read has failed, and that stands above.
+    // A store that cannot be read has its own finding.
     let (size, most) = (store.ifReadable({ try store.size() }) ?? 0, store.maxBytes)
     let words = "\(size >> 20) of \(most >> 20) MiB"
     if size * 10 >= most * 9 {

@@ -5,9 +5,9 @@ import EventLoop
 import Glibc
 import Transport
 
-/// Looks at the machine: disk and its wear, power, heat, memory, programs that are in the way.
+/// Checks the machine: disk and its wear, power, temperature, memory, programs that interfere.
 struct MachineDoctor {
-  /// In front of every location of the kernel's; empty but in tests.
+  /// A prefix for the kernel's files, for tests; otherwise empty.
   var root = ""
   /// The folder of the database.
   var folder: String
@@ -37,7 +37,7 @@ struct MachineDoctor {
     return [Finding("disk", .ok, words)]
   }
 
-  /// What eMMC and newer SD cards say of their life: tenths that are used up, and whether the reserve runs out.
+  /// The wear reported by eMMC and newer SD cards: tenths of their life, and whether the reserve is low.
   private func wear() -> [Finding] {
     Files.names(in: "\(root)/sys/block").filter { $0.hasPrefix("mmcblk") }.compactMap { disk in
       let device = "\(root)/sys/block/\(disk)/device"
@@ -54,7 +54,7 @@ struct MachineDoctor {
     }
   }
 
-  /// A Raspberry Pi says that its supply is too weak; what else goes wrong then is hard to tell from other faults.
+  /// Reports a low supply voltage of a Raspberry Pi, which can cause faults that look like others.
   private func power() -> [Finding] {
     var findings: [Finding] = []
     for sensor in Files.names(in: "\(root)/sys/class/hwmon") {
@@ -105,7 +105,7 @@ struct MachineDoctor {
       "Check what else is running: `ps -eo rss,comm --sort -rss`.")
   }
 
-  /// Checks for ModemManager, which takes serial ports for modems and talks to them.
+  /// Checks for ModemManager, which opens serial ports and sends modem commands to them.
   private func modemManager() -> Finding? {
     let isThere = Files.names(in: "\(root)/proc").contains { name in
       name.allSatisfy(\.isNumber) && Self.text("\(root)/proc/\(name)/comm") == "ModemManager"
@@ -119,7 +119,7 @@ struct MachineDoctor {
 
   // MARK: Small files
 
-  /// The beginning of a small file, without white space at its end.
+  /// The beginning of a small file, without trailing white space.
   static func text(_ location: String) -> String? {
     guard let bytes = Files.read(location) else { return nil }
     var text = String(decoding: bytes, as: UTF8.self)

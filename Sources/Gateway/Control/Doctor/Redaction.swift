@@ -2,21 +2,21 @@
 
 import UntrustedText
 
-/// Takes secrets and keys out of what is shown to strangers: logs, errors, the status.
+/// Removes secrets and keys from texts that strangers may see: logs, errors, the status.
 ///
-/// What words are made of cannot be known. So whatever may be a secret by its looks is cut; the configuration, whose keys are
-/// known, has a list of what is shown instead (`ShownConfiguration`).
+/// The parts of such texts are unknown, so anything that looks like a secret is cut. The configuration, whose keys are
+/// known, has a list of harmless keys instead (`ShownConfiguration`).
 enum Redaction {
   private typealias Scalars = Substring.UnicodeScalarView
 
-  /// Any text, in one line: what looks like a key, a token or a hash is cut, addresses lose what follows their host.
+  /// Any text in one line: text that looks like a key, a token or a hash is cut, and URLs are cut after their host.
   static func line(_ text: String) -> String { tokens(hosts(Visible.line(text))) }
 
   // MARK: Tokens
 
-  /// From so many hexadecimal digits on it is a key or a hash: the first 8 stay, so that one can be told from another.
+  /// A longer hexadecimal number is a key or a hash: its first 8 digits remain, to tell it from others.
   private static let longestNumber = 15
-  /// From so many letters and digits together on it may be a token.
+  /// A longer sequence of letters and digits may be a token.
   private static let longestWord = 23
 
   private static func tokens(_ text: String) -> String {
@@ -58,8 +58,8 @@ enum Redaction {
 
   // MARK: Addresses
 
-  /// `scheme://user:password@host:1/path?token=x` becomes `scheme://host:1/…`. It ends at a blank or a quotation mark alone:
-  /// anything else may be part of it.
+  /// `scheme://user:password@host:1/path?token=x` becomes `scheme://host:1/…`. A URL ends only at a blank or a
+  /// quotation mark: any other character may be part of it.
   private static func hosts(_ text: String) -> String {
     var result = "".unicodeScalars
     var rest = text[...].unicodeScalars
@@ -84,7 +84,7 @@ enum Redaction {
   private static func host(_ address: Scalars) -> (Scalars, isWhole: Bool) {
     var host = address.prefix { !"/?#".unicodeScalars.contains($0) }
     let isWhole = host.endIndex == address.endIndex
-    // A password may hold a slash: then what stands before that is no host.
+    // A password may contain a slash: then the text before the slash is not a host.
     if address[host.endIndex...].contains("@") { return (address.prefix(0), false) }
     if let at = host.lastIndex(of: "@") { host = host[host.index(after: at)...] }
     let plain = host.prefix { isOfToken($0) || ".:[]".unicodeScalars.contains($0) }

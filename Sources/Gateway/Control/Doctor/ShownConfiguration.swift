@@ -4,21 +4,21 @@ import Alerts
 import JSON
 import TOML
 
-/// A configuration as strangers may see it: what is known to be harmless is shown, all else is named and hidden.
+/// A configuration for strangers: values of keys known to be harmless are shown, all others are hidden.
 ///
-/// A new key is hidden until it is listed here. Secrets are in unexpected places: arguments of programs,
-/// texts of templates, names of channels (of which the secret of a `#channel` follows).
+/// A new key is hidden until it is listed here. Secrets are in unexpected places: arguments of programs, texts of
+/// templates, names of channels (from which the secret of a `#channel` is derived).
 enum ShownConfiguration {
   private enum Disclosure {
-    /// The value as it is, without what looks like a secret.
+    /// The value, except parts that look like a secret.
     case whole
-    /// The scheme and the host of an address.
+    /// Only the scheme and host of a URL.
     case host
-    /// A file's location; what is none may be the secret itself.
+    /// The location of a file; any other text is hidden, because it may be the secret itself.
     case location
     /// A program, and the number of its arguments.
     case program
-    /// How many they are.
+    /// The number of entries.
     case count
   }
 
@@ -81,7 +81,7 @@ enum ShownConfiguration {
     ],
   ]
 
-  /// `bytes`: the file. One that cannot be read says where, and nothing of what stands there.
+  /// `bytes`: the file. If it cannot be parsed, the result has the line of the mistake and nothing of its content.
   static func text(_ bytes: [UInt8]) -> String {
     do {
       let table = try TOMLParser.parse(bytes)
@@ -111,12 +111,12 @@ enum ShownConfiguration {
     }
   }
 
-  /// A name that we gave; a secret may stand in a key's place.
+  /// Shows a known form of key; a secret may be in the place of a key.
   private static func shown(_ key: String) -> String {
     ways[key] != nil || ways.values.contains { $0[key] != nil } || Self.secrets.contains(key) ? key : "(unknown)"
   }
 
-  /// Keys that are known, and never shown.
+  /// Known keys that are never shown.
   private static let secrets: Set<String> = [
     "pin", "user", "template", "client_id", "topic", "status_topic", "command_topic", "home_assistant_prefix",
     "token_audience", "token_owner", "token_email",
@@ -132,7 +132,7 @@ enum ShownConfiguration {
       let texts = elements.map { shown($0, .whole) ?? hidden }
       return "[\(texts.joined(separator: ", "))]"
     case (.host, .string(let text)):
-      // Without a scheme it is no address, and may be anything; but for a proxy's `none`.
+      // Without a scheme it is not a URL and may be a secret, except a proxy's `none`.
       if text.utf8.elementsEqual("none".utf8) { return quoted(text) }
       return text.utf8.contains(UInt8(ascii: ":")) && text.contains("://") ? quoted(Redaction.line(text)) : nil
     case (.location, .string(let text)):

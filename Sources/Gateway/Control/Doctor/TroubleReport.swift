@@ -7,8 +7,8 @@ import JSON
 import Store
 import Transport
 
-/// What a bug report needs, as one text: versions, findings, the status, the configuration, the newest log lines. Without
-/// secrets, keys, texts of messages and positions.
+/// The data for a bug report as one text: versions, findings, the status, the configuration, the newest log lines. It
+/// contains no secrets, keys, texts of messages or positions.
 struct TroubleReport {
   private static let maxConfiguration = 64 << 10
 
@@ -72,7 +72,7 @@ struct TroubleReport {
 
   private static func shown(_ key: String, _ value: JSONValue, ofHook: Bool) -> (String, JSONValue)? {
     if key == "lat" || key == "lon" { return nil }
-    // What a program said may be anything, also what it was told.
+    // A program's words may contain anything, including its input.
     if key == "reason", ofHook { return (key, .string("(hidden)")) }
     return (key, withoutPositions(value))
   }
@@ -91,7 +91,7 @@ struct TroubleReport {
       .joined(separator: "\n")
   }
 
-  /// What a hook said itself is left out.
+  /// Removes the output of a hook.
   static func line(_ text: String) -> String {
     guard text.utf8.starts(with: "hook/".utf8) else { return Redaction.line(text) }
     let name = text.unicodeScalars.prefix { $0 != ":" }

@@ -7,7 +7,7 @@ import Store
 /// Messages as rows of answers.
 struct MessageRow {
   let store: Store
-  /// Asked what each upstream has of a message; `nil`: that is not wanted.
+  /// For the state of a message at each upstream; `nil`: not requested.
   let relay: Relay?
 
   func write(_ row: ConversationRow, to json: inout JSONWriter) {
@@ -23,7 +23,7 @@ struct MessageRow {
   }
 
   private func write(_ message: StoredMessage, to json: inout JSONWriter) {
-    // Without its name the channel still has its digest.
+    // If the name cannot be read, the channel's digest remains.
     let channel = store.ifReadable { try store.nameOfChannel(of: message) }
     EventBody.write(message, channelName: channel, radio: store.mark(ofRadio: message.radio), to: &json)
     json.field("sender_alias", message.sender.flatMap { DocumentAPI.alias(ofKey: $0.hex, store) })
@@ -36,7 +36,7 @@ struct MessageRow {
     ReactionList.write(to: .message(message.id), store, &json)
   }
 
-  /// What each upstream has of it.
+  /// Writes the state of the message at each upstream.
   func writeStandings(of row: ConversationRow, to json: inout JSONWriter) {
     guard let relay, let standings = store.ifReadable({ try relay.standings(of: row) }) else { return }
     json.objects("upstreams", standings) { standing, json in

@@ -9,7 +9,7 @@ import Store
 import Sync
 import Timing
 
-/// What `/metrics` says; the names are promised in docs/observability.md.
+/// The content of `/metrics`; docs/observability.md promises the names.
 struct MetricsReport {
   let dependencies: ControlAPI.Dependencies
 

@@ -2,7 +2,7 @@
 
 import Companion
 
-/// What was heard, counted, since the start.
+/// Counts of received packets since the start.
 public final class PacketCounts {
   public private(set) var packets: UInt64 = 0
   public private(set) var lastSNR: SNR?

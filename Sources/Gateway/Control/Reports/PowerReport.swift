@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 
-/// How the radio's battery and this machine's supply are, as far as they tell.
+/// The state of the radio's battery and this machine's power supply, as far as known.
 public struct PowerReport: Equatable, Sendable {
   /// The radio's battery; `nil`: not asked yet.
   public var millivolts: UInt16?
-  /// In the steps in which servers see it.
+  /// Rounded for servers, so that it seldom changes.
   public var shownMillivolts: Int?
   public var isBatteryLow: Bool
   /// `nil`: this machine cannot tell.

@@ -6,7 +6,7 @@ import Store
 /// Reactions to a message, as rows show them.
 enum ReactionList {
   static func write(to target: ReactionTarget, _ store: Store, _ json: inout JSONWriter) {
-    // A message without its reactions is still the message.
+    // If reactions cannot be read, the message is shown without them.
     let reactions = store.ifReadable { try store.reactions(to: target) } ?? []
     guard !reactions.isEmpty else { return }
     json.objects("reactions", reactions) { reaction, json in

@@ -9,7 +9,7 @@ import Store
 import Sync
 import Timing
 
-/// What `meshpost status --json` shows; the shape is promised in docs/stability.md.
+/// The content of `meshpost status --json`; docs/stability.md promises the shape.
 struct StatusReport {
   let dependencies: ControlAPI.Dependencies
 
@@ -66,7 +66,7 @@ struct StatusReport {
     json.field("listeners", dependencies.taps.count)
   }
 
-  /// Open alerts that a status has; `/v1/alerts` has all.
+  /// The greatest number of open alerts in a status; `/v1/alerts` has all.
   private static let mostAlerts = 50
 
   private func writeProxies(to json: inout JSONWriter) {
@@ -104,7 +104,7 @@ struct StatusReport {
     json.field("clock_trusted", dependencies.loop.wallClock.isSynchronised)
     json.field("store_error", dependencies.store.failure?.description)
     json.field("battery_mv", dependencies.operations.powerReport.shownMillivolts)
-    // A hub that knows another number than 0 has missed their end where this says 0.
+    // If a hub knows of open alerts and this is 0, it has missed their end.
     json.field(
       "alerts", dependencies.store.ifReadable { try dependencies.store.alerts(openOnly: true, limit: 50).count })
     let backlog = dependencies.operations.shownBacklog
@@ -174,7 +174,7 @@ struct StatusReport {
     }
   }
 
-  /// What is fetched from servers upstream.
+  /// The state of updates from servers.
   func writeUpdates(to json: inout JSONWriter) {
     json.arrayField("updates") { json in
       for upstream in dependencies.relay.upstreams {

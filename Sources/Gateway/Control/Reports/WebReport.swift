@@ -3,13 +3,13 @@
 import JSON
 import Transport
 
-/// How it goes with the pages on the local network (`[web]`).
+/// The state of the pages on the local network (`[web]`).
 public struct WebReport {
   public let address: String
-  /// Why nobody can use them; `nil`: they can.
+  /// Why nobody can use the pages; `nil`: they work.
   public let trouble: String?
   public let hasPassword: Bool
-  /// Browsers that are signed in.
+  /// The number of signed-in browsers.
   public let sessions: Int
 
   public init(address: String, trouble: String?, hasPassword: Bool, sessions: Int) {
@@ -23,7 +23,7 @@ public struct WebReport {
     json.field("sessions", Int64(sessions))
   }
 
-  /// What `doctor` says.
+  /// The finding for `doctor`.
   var finding: Finding {
     guard let trouble else { return Finding("pages", .ok, "\(sessions) browsers are signed in at http://\(address)") }
     let remedy =

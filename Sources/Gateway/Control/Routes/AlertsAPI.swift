@@ -5,17 +5,17 @@ import JSON
 import Messaging
 import Store
 
-/// `/v1/alerts…`: what wants a person, and who has seen it. See docs/alerts.md.
+/// `/v1/alerts…`: lists and acknowledges alerts. See docs/alerts.md.
 struct AlertsAPI {
   private static let mostRows: Int64 = 1000
   private static let usualRows: Int64 = 100
-  /// Bytes of a name and of a note.
+  /// The greatest lengths of a name and of a note, in bytes.
   private static let longestName = 64
   private static let longestNote = 500
 
   let dependencies: ControlAPI.Dependencies
 
-  /// The newest first. `state=open`: those that are not over; `before`: an id; `limit`.
+  /// Alerts, newest first. `state=open`: only open ones; `before`: an id; `limit`.
   func list(_ request: HTTPRequest) throws -> Answer {
     let state = request.query["state"] ?? "all"
     guard ["all", "open"].contains(state) else { throw Refusal.invalid("state: open or all is wanted") }
@@ -37,7 +37,7 @@ struct AlertsAPI {
     }
   }
 
-  /// Somebody has seen it: `{"id","by"?,"note"?}`.
+  /// Acknowledges an alert: `{"id","by"?,"note"?}`.
   func acknowledge(_ body: RequestBody) async throws -> Answer {
     guard let id = try body.integer("id", in: 1...JSONValue.wholeNumbers.upperBound) else {
       throw Refusal.invalid("\"id\" is missing")

@@ -7,9 +7,9 @@ import Messaging
 import SQLite
 import Store
 
-/// `/v1/backup`: the store as it is in one moment, while it is used.
+/// `/v1/backup`: a snapshot of the store, while it is in use.
 final class BackupAPI {
-  /// Copied in one go; between two of them everything else has its turn.
+  /// Pages copied in one step; other work has its turn between two steps.
   private static let pages: Int32 = 256
   private static let piece = 32 * 1024
 
@@ -36,14 +36,14 @@ final class BackupAPI {
     }
   }
 
-  /// Nobody needs its name: it is gone with the last byte, or with us.
+  /// The file has no name: it is deleted with its last byte sent, or with this process.
   private func copy() async throws -> OwnedDescriptor {
     defer { for suffix in ["", "-wal", "-shm", "-journal"] { unlink(location + suffix) } }
     do {
       store.settle()
       let backup = try store.beginBackup(to: location)
       while true {
-        // What waits for company is in the copy, and on disk.
+        // Deferred writes belong to the copy, and must be on disk.
         store.commit(everything: true)
         if try backup.step(pages: Self.pages) { break }
         try await dependencies.loop.sleep(for: .milliseconds(1))

@@ -7,7 +7,7 @@ import Messaging
 import SQLite
 import Store
 
-/// How far conversations were read, for who follows that: the last changes of this run.
+/// Changes of read positions, for followers: the latest ones since the start.
 final class ReadMarks {
   private static let mostKept = 64
 
@@ -20,7 +20,7 @@ final class ReadMarks {
     if last.count > Self.mostKept { last.removeFirst() }
   }
 
-  /// Those after the first `seen` changes, each once; more than are kept are not told.
+  /// Changes after the first `seen`, each once; older ones than are kept are missing.
   func changes(after seen: Int) -> [(radio: Int64, name: ConversationName)] {
     var found: [(radio: Int64, name: ConversationName)] = []
     for change in last.suffix(max(0, count - seen)) where !found.contains(where: { $0 == change }) {
@@ -30,7 +30,7 @@ final class ReadMarks {
   }
 }
 
-/// `/v1/conversations`: with whom there is talk, what was not read of it, and reading on.
+/// `/v1/conversations`: the list of conversations with unread counts, read positions and muting.
 struct ConversationsAPI {
   let dependencies: ControlAPI.Dependencies
   let messages: MessagesAPI
@@ -64,7 +64,7 @@ struct ConversationsAPI {
       }
   }
 
-  /// Channels and rooms of the radio that nothing was said in.
+  /// The radio's channels and rooms without messages.
   private func unspoken(beside spoken: [Conversation]) throws(StoreError) -> [Conversation] {
     var (known, names) = (Set(spoken.map(\.name)), [ConversationName]())
     try store.eachChannel { channel in names.append(.channel(channel.secret.digest)) }
@@ -127,7 +127,7 @@ struct ConversationsAPI {
     return who
   }
 
-  /// `nil`: it was deleted meanwhile.
+  /// `nil`: the message was deleted meanwhile.
   private func row(at place: MessagePlace) throws(StoreError) -> ConversationRow? {
     guard place.outgoing == 0 else {
       return try store.outgoing(id: place.outgoing).map { .sent($0, place) }
@@ -141,7 +141,7 @@ struct ConversationsAPI {
     return found
   }
 
-  // MARK: Reading on
+  // MARK: Read positions
 
   static func name(_ text: String) throws(Refusal) -> ConversationName {
     guard let name = ConversationName(text) else {
@@ -150,7 +150,7 @@ struct ConversationsAPI {
     return name
   }
 
-  /// Read up to and including this row; never moves back.
+  /// Marks messages as read up to and including this row; never moves back.
   func markRead(_ body: RequestBody, _ news: News) async throws -> Answer {
     let name = try Self.name(try body.string("conversation"))
     guard let place = MessagePlace(try body.string("cursor")) else {
@@ -172,7 +172,7 @@ struct ConversationsAPI {
     return .done
   }
 
-  /// Shows no number at it, or does so again. Every browser is told.
+  /// Mutes or unmutes a conversation, for every browser.
   func mute(_ body: RequestBody, _ news: News) async throws -> Answer {
     let name = try Self.name(try body.string("conversation"))
     guard let isMuted = body.whole["muted"]?.bool else { throw Refusal.invalid("muted: true or false is wanted") }
@@ -180,7 +180,7 @@ struct ConversationsAPI {
     let radio = store.radio
     var isKnown = false
     try await Refusal.translating { () async throws(StoreError) in
-      // What is not in the list cannot be muted: the table has no more rows than there are conversations.
+      // Only conversations in the list can be muted, so that the table cannot grow beyond it.
       isKnown = try all(ofRadio: radio).contains { $0.name == name }
       if isKnown {
         try await store.save { store throws(SQLiteError) in try store.setMuted(name, isMuted, ofRadio: radio) }
@@ -192,7 +192,7 @@ struct ConversationsAPI {
     return .done
   }
 
-  /// The list takes in what came since somebody last looked.
+  /// Adds messages to the list that arrived since the last request.
   private func prepare() async throws(Refusal) {
     try await Refusal.translating { () async throws(StoreError) in
       while try !store.isListUpToDate() {

@@ -9,7 +9,7 @@ import Store
 import Sync
 import UntrustedText
 
-/// `/v1/documents…`: what is noted of nodes and channels, and settings that may be changed from afar. See docs/documents.md.
+/// `/v1/documents…`: notes about nodes and channels, and settings that can be changed remotely. See docs/documents.md.
 struct DocumentAPI {
   let dependencies: ControlAPI.Dependencies
 
@@ -25,7 +25,7 @@ struct DocumentAPI {
     return try await edit(DocumentKey.relay(digest: channel.secret.digest).text, body)
   }
 
-  /// `value`; without it, or with null, the document is deleted.
+  /// Sets `value`; without it, or with null, deletes the document.
   private func edit(_ text: String, _ body: RequestBody) async throws(Refusal) -> Answer {
     guard let key = DocumentKey(text) else { throw .invalid(DocumentKey.allowed) }
     let given = body.any("value")
@@ -74,10 +74,10 @@ struct DocumentAPI {
     }
   }
 
-  /// What the node whose key begins so is called here; `nil` also when several are.
+  /// The alias of the node whose key begins like this; `nil`: none, or several nodes match.
   static func alias(ofKey beginning: String, _ store: Store) -> String? {
     var found: [String] = []
-    // Without its alias the node still has its name.
+    // If the alias cannot be read, the node's name remains.
     store.ifReadable {
       try store.eachDocument("node/\(beginning)") { document in
         if document.key.ends(with: "/alias"), let value = document.value,
@@ -91,9 +91,9 @@ struct DocumentAPI {
     return found.count == 1 ? found[0] : nil
   }
 
-  /// What is noted of a node: `alias`, `note`, `tags`.
+  /// Writes the notes about a node: `alias`, `note`, `tags`.
   static func writeNotes(of key: PublicKey, _ store: Store, to json: inout JSONWriter) {
-    // A node without its notes is still the node.
+    // If the notes cannot be read, the node is shown without them.
     store.ifReadable {
       try store.eachDocument("node/\(key.hex)/") { document in
         if let value = document.value, let field = document.key.split(separator: "/").last {

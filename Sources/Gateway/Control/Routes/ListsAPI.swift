@@ -6,13 +6,13 @@ import JSON
 import Messaging
 import Store
 
-/// `/v1/contacts`, `/v1/channels`, `/v1/readings`, `/v1/journal`: what is in the store, row by row.
+/// `/v1/contacts`, `/v1/channels`, `/v1/readings`, `/v1/journal`: the content of the store, row by row.
 struct ListsAPI {
   private let store: Store
 
   init(_ dependencies: ControlAPI.Dependencies) { store = dependencies.store }
 
-  /// What nodes told of themselves, the newest `limit`.
+  /// Readings of nodes, the newest `limit`.
   func readings(_ request: HTTPRequest, _ reply: Reply) async throws -> Answer {
     let node = try request.query["node"].map { name throws(Refusal) in
       try Addressing(store).contact(name).contact.key
@@ -82,7 +82,7 @@ struct ListsAPI {
     let follow = request.query["follow"] == "1"
     var left = Int(clamping: min(max(ControlAPI.number(request, "limit") ?? 100, 0), 1_000_000))
     var after = ControlAPI.number(request, "after") ?? max(0, store.lastSeq - Int64(left))
-    // Who asks for the newest has missed nothing that is before them.
+    // A client that asks for the newest events has missed none of the earlier ones.
     var isKnown = request.query["after"] != nil || after == store.lastSeq
     return try await reply.rows(follow: follow) {
       var lines: [UInt8] = []

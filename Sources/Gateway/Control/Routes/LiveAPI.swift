@@ -6,16 +6,16 @@ import JSON
 import Store
 import Timing
 
-/// `/v1/live`: all that changes, as server-sent events, for pages. Source: WHATWG HTML § 9.2.
+/// `/v1/live`: all changes as server-sent events, for pages. Source: WHATWG HTML § 9.2.
 ///
-/// Events of the journal have their seq as `id`, so a browser that was cut off goes on behind the last one it had. States have none: they are sent
-/// whole.
+/// Events of the journal have their seq as `id`, so a browser that reconnects continues after its last one. States have
+/// no id: they are sent whole.
 struct LiveAPI {
-  /// A state is sent at most so often.
+  /// The shortest time between two states.
   private static let statePause: Duration = .seconds(1)
-  /// What is silent for longer was cut: a comment says that it was not.
+  /// After this silence a comment is sent: otherwise the client would consider the connection dead.
   private static let silence: Duration = .seconds(20)
-  /// More events than this are not made up for: whoever comes back after so long loads the page's data again.
+  /// A client that has missed more events than this gets none of them, and loads the page's data again.
   private static let mostMissed: Int64 = 5000
 
   let dependencies: ControlAPI.Dependencies
@@ -34,7 +34,7 @@ struct LiveAPI {
     return try await reply.rows(follow: true, wake: wake, joinsNews: true, headers: headers) {
       var out: [UInt8] = []
       if !feed.isBegun { begin(&feed, &out) }
-      // What woke it was no timer of its own: then something is new.
+      // It was not woken by its own timer: then something has changed.
       if !isTimeUp { feed.isStateWanted = true }
       isTimeUp = false
       let count = try events(&feed, &out)
@@ -68,7 +68,8 @@ struct LiveAPI {
     feed.reads = reads.count
   }
 
-  /// Behind what the reader has. Who knows a seq that is not ours, or one too far back, begins with what comes.
+  /// The position after the client's last event. If that is unknown here or too far back, the client begins with new
+  /// events.
   private func start(_ wanted: Int64?) -> Int64 {
     let last = dependencies.store.lastSeq
     guard let wanted, wanted <= last, wanted >= last - Self.mostMissed else { return last }
@@ -79,9 +80,9 @@ struct LiveAPI {
     var seq: Int64
     var reads: Int
     var isBegun = false
-    /// The reader has missed more than it is told.
+    /// The client has missed more events than it gets.
     var isBehind = false
-    /// A state is to be sent, but not before this.
+    /// Whether a state is to be sent, but not before this time.
     var isStateWanted = true
     var stateDue = MonotonicTime(nanoseconds: 0)
     /// When something was sent last.
@@ -103,8 +104,8 @@ struct LiveAPI {
     }
   }
 
-  /// What the journal tells. Returns how many events were read. A reader for whom some was deleted meanwhile is told so, and goes on with what
-  /// comes from now on.
+  /// Writes events of the journal; returns how many were read. If some were deleted before the client got them, it is
+  /// told so and continues with new ones.
   private func events(_ feed: inout Feed, _ out: inout [UInt8]) throws(StoreError) -> Int {
     let store = dependencies.store
     var found: [(seq: Int64, at: Int64, kind: String, body: [UInt8])] = []
@@ -140,7 +141,7 @@ struct LiveAPI {
     event(name, id, try JSONWriter.object(body), &out)
   }
 
-  /// JSON is one line: line breaks are escaped in it.
+  /// JSON is one line, because it escapes line breaks.
   private static func event(_ name: String, _ id: Int64?, _ body: [UInt8], _ out: inout [UInt8]) {
     out += Array("event: \(name)\n".utf8)
     if let id { out += Array("id: \(id)\n".utf8) }

@@ -6,16 +6,17 @@ import JSON
 import Messaging
 import Store
 
-/// `/v1/messages`: what came and what we said, in one order, by words, sender, channel and time; and what comes.
+/// `/v1/messages`: messages of both directions in one order, by words, sender, channel and time; also following new
+/// ones.
 struct MessagesAPI {
-  /// Rows of a page that are read at once.
+  /// The number of rows of a page that are read at once.
   private static let pageRows = ControlAPI.pageRows
-  /// Steps of indexing that a search waits for; more are left to the daemon's spare time.
+  /// Steps of indexing for which a search waits; the daemon does more in its spare time.
   private static let maxSteps: Int64 = 8
 
   let dependencies: ControlAPI.Dependencies
 
-  /// The newest `limit` that fit (100), or the first that fit after a place; `follow=1` continues with new ones.
+  /// The newest `limit` matching messages (100), or the first after a position; `follow=1` continues with new ones.
   func show(_ request: HTTPRequest, _ reply: Reply) async throws -> Answer {
     let query = try query(request)
     let limit = Int(clamping: min(max(ControlAPI.number(request, "limit") ?? 100, 0), 1_000_000))
@@ -64,7 +65,7 @@ struct MessagesAPI {
     return number
   }
 
-  /// What came last, and what we said, is taken into the indexes.
+  /// Adds the latest messages to the indexes.
   func prepare() async throws(Refusal) {
     let store = dependencies.store
     var waiting = try Refusal.translating { () throws(StoreError) in try store.unindexedMessages() }
@@ -112,7 +113,7 @@ struct MessagesAPI {
     return (lines, count)
   }
 
-  /// The place in front of the oldest of the newest. Newest last: there is where to begin.
+  /// The position before the newest `limit` messages, so that they can be sent oldest first.
   private func beginning(ofNewest limit: Int, _ query: MessageQuery) throws(Refusal) -> MessagePlace {
     var oldest = MessagePlace.last
     do throws(SearchError) {
@@ -149,7 +150,7 @@ struct MessagesAPI {
 
   // MARK: Following
 
-  /// First what is there, then what the journal tells: ours come with each of their states.
+  /// First sends existing messages, then those of new journal events: sent messages come with each of their states.
   private func follow(
     _ query: MessageQuery, limit: Int, hasAfter: Bool, _ rows: MessageRow, _ reply: Reply
   ) async throws -> Answer {
@@ -157,7 +158,7 @@ struct MessagesAPI {
     var query = query
     if !hasAfter { query.after = limit == 0 ? .last : try beginning(ofFollowed: limit, query) }
     var (isBegun, seq) = (hasAfter ? false : limit == 0, store.lastSeq)
-    // `from` and the like are looked for among all: what is not indexed yet counts, too.
+    // Filters such as `from` are applied to all messages, because some may not be indexed yet.
     var all = MessageQuery(after: query.after, radio: query.radio)
     all.directions = query.directions
     var shown: Int64 = 0
@@ -180,14 +181,14 @@ struct MessagesAPI {
     }
   }
 
-  /// Rows that events of the journal refer to.
+  /// Rows of the messages in new events of the journal.
   private static func news(
     after seq: inout Int64, _ query: MessageQuery, shown: Int64, _ rows: MessageRow
   ) throws(StoreError) -> (lines: [UInt8], count: Int) {
     var (events, last): ([(kind: String, body: [UInt8])], Int64) = ([], seq)
     var lines: [UInt8] = []
     try rows.store.readJournal(after: seq, limit: pageRows) { event, isSound in
-      // The journal is deleted from its beginning: what is missing is before all that there is.
+      // The journal is deleted from its beginning, so missing events come before all existing ones.
       lines += ControlAPI.missed(before: event.seq, after: last)
       last = event.seq
       events.append((isSound ? event.kind : "", event.body))
@@ -206,13 +207,13 @@ struct MessagesAPI {
     -> ConversationRow?
   {
     guard event.kind == EventKind.message.rawValue || event.kind == EventKind.outgoing.rawValue else { return nil }
-    // `try?`: what is kept was JSON when it was written; a damaged row is shown by `journal`.
+    // `try?`: stored bodies were JSON when they were written; `journal` shows a damaged row.
     let body = try? JSONValue(parsing: event.body)
     if event.kind == EventKind.outgoing.rawValue {
       guard let key = body?["id"]?.string, var message = try store.outgoing(key: key),
         let place = try store.place(ofOutgoing: message.id)
       else { return nil }
-      // As it was then: the row may be a state ahead.
+      // The state of the event: the row may have a later one.
       message.state = body?["state"]?.string.flatMap { OutgoingState(rawValue: $0) } ?? message.state
       message.reason = body?["reason"]?.string
       return .sent(message, place)
@@ -226,7 +227,7 @@ struct MessagesAPI {
     return found
   }
 
-  /// Messages among which those that are shown before following are looked for.
+  /// Messages that are searched for those shown before following.
   private static let maxLookedBack = 10_000
 
   private func beginning(ofFollowed limit: Int, _ query: MessageQuery) throws(Refusal) -> MessagePlace {

@@ -8,14 +8,14 @@ import MeshCrypto
 import Messaging
 import Store
 
-/// `/v1/send`, `/v1/react`, `/v1/outgoing…`: what an operator says, and what has become of it.
+/// `/v1/send`, `/v1/react`, `/v1/outgoing…`: sending messages, and their states.
 struct MessagingAPI {
   let dependencies: ControlAPI.Dependencies
 
   private var messenger: Messenger { dependencies.messaging.messenger }
   private var store: Store { dependencies.store }
 
-  /// Who is meant by a name, as `send` would take it.
+  /// The recipient that `send` would choose for a name.
   func resolve(_ request: HTTPRequest) throws(Refusal) -> Answer {
     let addressee = try Addressing(dependencies.store).find(request.query["name"] ?? "")
     return .json { json in
@@ -54,7 +54,7 @@ struct MessagingAPI {
     }
   }
 
-  /// A reaction to a message that came (`message`) or to one of ours (`outgoing`, or a number below zero).
+  /// A reaction to a received message (`message`) or a sent one (`outgoing`, or a negative number).
   func react(_ body: RequestBody) async throws(Refusal) -> Answer {
     let emoji = try body.string("emoji")
     guard ReactionText.isEmoji(emoji) else { throw .invalid("a reaction must be a single emoji") }
@@ -102,14 +102,14 @@ struct MessagingAPI {
 
   private func channelName(_ digest: String?) -> String {
     var name = ""
-    // A store that cannot be read finds no channel, and the request is refused.
+    // If the store cannot be read, no channel is found and the request is refused.
     dependencies.store.ifReadable {
       try dependencies.store.eachChannel { if $0.secret.digest == digest { name = $0.name.string } }
     }
     return name
   }
 
-  // MARK: What has become of it
+  // MARK: States
 
   private func answer(_ message: OutgoingMessage) -> Answer { .json { write(message, to: &$0) } }
 
@@ -147,7 +147,7 @@ struct MessagingAPI {
     answer(try await messenger.retry(key: key(request)))
   }
 
-  /// One, or all that wait for another radio.
+  /// Cancels one message, or all that are held for another radio.
   func cancel(_ request: HTTPRequest) throws(Refusal) -> Answer {
     guard request.query["held"] == "1" else { return answer(try messenger.cancel(key: key(request))) }
     return answer(try messenger.cancelHeld())
@@ -158,7 +158,7 @@ struct MessagingAPI {
     return answer(try await messenger.adoptHeld())
   }
 
-  /// What cannot be done says why.
+  /// Turns an outcome into an answer; a refusal has its reason.
   private func answer(_ outcome: Messenger.Outcome) -> Answer {
     .json { json in
       json.objects("messages", outcome.done) { store.write($0, to: &$1) }
@@ -173,7 +173,7 @@ struct MessagingAPI {
     }
   }
 
-  /// Rows: outgoing messages; with `id` one of them, and with `follow=1` its states until it has ended.
+  /// Rows of outgoing messages; with `id` one of them, and with `follow=1` its states until it has ended.
   func outgoing(_ request: HTTPRequest, _ reply: Reply) async throws -> Answer {
     if let key = request.query["id"] { return try await follow(key, request.query["follow"] == "1", reply) }
     let limit = min(max(request.query["limit"].flatMap { Int($0) } ?? 100, 1), 10_000)

@@ -5,7 +5,7 @@ import JSON
 import Messaging
 import Store
 
-/// `/v1/node/…`: what other nodes are asked. Answers come over the air and take seconds.
+/// `/v1/node/…`: requests to other nodes. Answers come over the air and take seconds.
 struct NodeAPI {
   let dependencies: ControlAPI.Dependencies
 
@@ -38,7 +38,7 @@ struct NodeAPI {
     return .done
   }
 
-  /// Asks a node, or the radio itself (`self`), for telemetry.
+  /// Requests telemetry of a node, or of the radio itself (`self`).
   func telemetry(_ body: RequestBody) async throws(Refusal) -> Answer {
     guard try body.string("node") == "self" else { return try await ask(.telemetry, body) }
     switch await dependencies.connection.ask(.sendTelemetryRequest(nil), .interactive) {
@@ -54,7 +54,7 @@ struct NodeAPI {
       json.field("total", neighbours.total)
       json.arrayField("neighbours") { json in
         for entry in neighbours.entries {
-          // Without its name it still has its key.
+          // If the name cannot be read, the key remains.
           let known = KeyPrefix(bytes: entry.key).flatMap { prefix in
             dependencies.store.ifReadable { try dependencies.store.contact(prefix: prefix) }
           }
@@ -69,7 +69,7 @@ struct NodeAPI {
     }
   }
 
-  /// There and back along the node's path, or a round trip that is given as hex.
+  /// Traces the node's path there and back, or a given round trip in hex.
   func trace(_ body: RequestBody) async throws(Refusal) -> Answer {
     let contact = try node(body).contact
     let route: (path: [UInt8], flags: UInt8)
@@ -86,12 +86,13 @@ struct NodeAPI {
     return Self.answer(try await nodes.ask(.trace(path: route.path, flags: route.flags), of: stored))
   }
 
-  /// A node at the end of its path takes part itself when it is a repeater or a room: others do not pass packets on.
+  /// The round trip along the node's path. The node itself takes part only if it is a repeater or a room: others do not
+  /// pass packets on.
   static func roundTrip(to contact: Contact) throws(Refusal) -> (path: [UInt8], flags: UInt8) {
     guard let path = contact.outPath else {
       throw .invalid("no path to \(contact.name.string) is known; find one: meshpost contact path --discover")
     }
-    // A trace has 1, 2 or 4 bytes a hop: of paths with 3 the first two are taken.
+    // Traces have 1, 2 or 4 bytes per hop: of paths with 3, the first two are used.
     let size = min(path.length.bytesPerHop, 2)
     var hops = stride(from: 0, to: path.bytes.count, by: path.length.bytesPerHop).map {
       Array(path.bytes[$0..<$0 + size])

@@ -8,7 +8,7 @@ import Sync
 import Timing
 import Transport
 
-/// `/v1/radio/…`: what an operator does about the link itself.
+/// `/v1/radio/…`: operations on the link.
 struct RadioAPI {
   private let dependencies: ControlAPI.Dependencies
   private let tools: BluetoothTools
@@ -34,10 +34,10 @@ struct RadioAPI {
     json.field("connected", radio.isConnected)
   }
 
-  /// The address and, for pairing, `{"pin":"123456"}` in the body: a query would end up in histories.
+  /// The address and, for pairing, `{"pin":"123456"}` in the body, because URLs may be logged.
   func pair(_ request: HTTPRequest) async throws -> Answer {
     let address = try address(request)
-    // `try?`: a body that is no JSON has no PIN, and that is what is said.
+    // `try?`: a body that is not JSON has no PIN, and the answer says so.
     let text = (try? JSONValue(parsing: request.body))?["pin"]?.string
     var options = dependencies.bluetooth
     if let text { options.pin = BluetoothOptions.pin(text) }
@@ -49,7 +49,7 @@ struct RadioAPI {
     return .json { $0.field("paired", address) }
   }
 
-  /// The radio of the link itself: the link pairs, and is watched.
+  /// Pairs the radio of the gateway's own link, and follows that link.
   private func pair(_ link: BluetoothLink, _ pin: UInt32?) async throws -> Answer {
     if !link.isUp { link.pairAnew(pin: pin) }
     let end = dependencies.loop.now + .seconds(150)
@@ -71,7 +71,7 @@ struct RadioAPI {
   }
 
   private func address(_ request: HTTPRequest) throws -> String {
-    // `try?`: what is no link is no address
+    // `try?`: an invalid link is no address.
     guard let text = request.query["address"],
       case .bluetooth(.address(let address))? = try? LinkAddress(parsing: "ble:\(text)")
     else { throw Rejection(status: 400, message: "expected an address such as C0:FF:EE:00:00:01") }

@@ -6,9 +6,9 @@ import MeshCrypto
 import Messaging
 import Store
 
-/// `/v1/radio`, `/v1/radio/set`, `…/advert`, `…/backup`, `…/private-key`, and what a backup is put back with.
+/// `/v1/radio`, `/v1/radio/set`, `…/advert`, `…/backup`, `…/private-key`, and the restoration of a backup.
 struct RadioConfigurationAPI {
-  /// Version of the lines of a backup.
+  /// The version of a backup's lines.
   static let backupVersion = 1
 
   private let dependencies: ControlAPI.Dependencies
@@ -49,7 +49,7 @@ struct RadioConfigurationAPI {
     return .json { facts.write(to: &$0) }
   }
 
-  /// `{"flood":true}`: through the whole mesh; `{}`: to direct neighbours.
+  /// Sends an advert. `{"flood":true}`: through the whole mesh; `{}`: to direct neighbours.
   func advert(_ body: RequestBody) async throws(Refusal) -> Answer {
     let isFlood = body.flag("flood")
     try await dependencies.messaging.routine.advert.send(isFlood: isFlood)
@@ -175,7 +175,7 @@ struct RadioConfigurationAPI {
     return .done
   }
 
-  /// `{"export":true}`, or `{"import":HEX}`: with it the radio becomes that node.
+  /// `{"export":true}`, or `{"import":HEX}`, which turns the radio into the node with that key.
   func privateKey(_ body: RequestBody) async throws(Refusal) -> Answer {
     if body.flag("export") {
       dependencies.log.warning("an operator requested an export of the radio's private key")

@@ -34,7 +34,7 @@ struct RadioTableAPI {
     return .done
   }
 
-  /// `contact`: a node that is known but not on the radio; or `key`, `name` and `type`.
+  /// Adds a contact. `contact`: a known node that is not on the radio; or `key`, `name` and `type`.
   func addContact(_ body: RequestBody) async throws(Refusal) -> Answer {
     try await table.add(contactToAdd(body))
     return .done
@@ -71,7 +71,8 @@ struct RadioTableAPI {
     return .json { $0.field("key", key) }
   }
 
-  /// `reset`: the next message floods. `discover`: asks the node. `path`: hex, `hash_bytes` 1 to 3 for each hop.
+  /// `reset`: the next message floods. `discover`: requests the path from the node. `path`: hex, with `hash_bytes` (1
+  /// to 3) per hop.
   func path(_ body: RequestBody) async throws(Refusal) -> Answer {
     let stored = try addressing.contact(try body.string("contact"))
     if body.flag("reset") {
@@ -134,14 +135,14 @@ struct RadioTableAPI {
     return try SharedLink.region(text)
   }
 
-  /// Sets a channel's region; without `region` the radio's default holds.
+  /// Sets a channel's region; without `region` the radio's default applies.
   func setRegion(_ body: RequestBody) async throws(Refusal) -> Answer {
     let (region, channel) = (try region(body), try addressing.channel(try body.string("channel")))
     try await table.setRegion(region, of: channel)
     return Self.answer(channel, region)
   }
 
-  /// A channel that had a region before keeps it when it is joined again; the answer contains what was set now.
+  /// A channel that is joined again keeps its earlier region; the answer contains the present one.
   private static func answer(_ channel: Channel, _ region: Region?) -> Answer {
     .json { json in
       json.field("slot", channel.slot)

@@ -6,9 +6,9 @@ import JSON
 import Messaging
 import Store
 
-/// `/v1/radios`, and `radio=` wherever rows are asked for: whose rows are shown.
+/// `/v1/radios`, and the parameter `radio=` that selects whose rows are shown.
 enum RadiosAPI {
-  /// The number of the radio whose rows are wanted; `nil`: of all. Without `radio` the one that is attached, or was last.
+  /// The number of the selected radio; `nil`: all. Without `radio`, the attached radio or the last one.
   static func wanted(_ request: HTTPRequest, _ store: Store) throws(Refusal) -> Int64? {
     guard let text = request.query["radio"] else { return store.radio }
     guard text != "all" else { return nil }
@@ -22,21 +22,21 @@ enum RadiosAPI {
     return radio.id
   }
 
-  /// A header has bounds; the newest are told of.
+  /// A header must stay short: only the newest radios are listed.
   private static let maxOthers = 8
   static let othersHeader = "Meshpost-Other-Radios"
 
-  /// A header of answers with rows: other radios, whose rows are not included. `nil`: only one was ever attached.
+  /// A header of answers with rows: other radios, whose rows are not included. `nil`: only one radio was ever attached.
   static func others(_ store: Store) -> String? {
     guard store.radios.count > 1 else { return nil }
-    // `try?`: a store that cannot be read has no rows either.
+    // If the store cannot be read, there are no rows either.
     guard let lines = store.ifReadable({ try rows(store) }) else { return nil }
-    let others = lines.split(separator: 10).compactMap { try? JSONValue(parsing: Array($0)) }  // made just now
+    let others = lines.split(separator: 10).compactMap { try? JSONValue(parsing: Array($0)) }  // just encoded
       .filter { $0["present"]?.bool == false }.suffix(maxOthers)
     return PercentCoding.encode(JSONValue.array(Array(others)).text)
   }
 
-  /// One row for each radio that was ever attached, in the order in which they came.
+  /// One row for each radio that was ever attached, in order of first attachment.
   static func rows(_ store: Store) throws(StoreError) -> [UInt8] {
     var lines: [UInt8] = []
     for radio in store.radios {

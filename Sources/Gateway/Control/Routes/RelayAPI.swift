@@ -7,7 +7,7 @@ import Relay
 import Store
 import UntrustedText
 
-/// `/v1/outbox…` and `/v1/upstreams…`: what servers have not had, and what is done about it.
+/// `/v1/outbox…` and `/v1/upstreams…`: events that servers have not received, and operations on upstreams.
 struct RelayAPI {
   private let store: Store
   private let relay: Relay
@@ -31,7 +31,7 @@ struct RelayAPI {
     return .done
   }
 
-  /// Of an upstream that is not configured any more: its place in the journal. One that comes back under its name is a new one.
+  /// Deletes the position of an upstream that is no longer configured. An upstream with this name is then a new one.
   func forget(_ request: HTTPRequest) throws(Refusal) -> Answer {
     let name = request.query["upstream"] ?? ""
     guard !relay.upstreams.contains(where: { $0.name.isExactly(name) }) else {
@@ -77,7 +77,7 @@ struct RelayAPI {
     return .done
   }
 
-  /// Deletes an upstream's dead letters, or with `seq` one of them.
+  /// Drops an upstream's dead letters, or with `seq` one of them.
   func drop(_ request: HTTPRequest) throws -> Answer {
     let upstream = try upstream(request)
     let seq = try seq(request)
@@ -86,7 +86,7 @@ struct RelayAPI {
     return .json { $0.field("dropped", count) }
   }
 
-  /// Dead letters in one answer.
+  /// Bytes of dead letters in one answer.
   private static let maxLetterBytes = 640 * 1024
 
   func outbox() throws -> Answer {
@@ -95,7 +95,7 @@ struct RelayAPI {
       try json.arrayField("dead_letters") { json in
         var bytes = 0
         try store.eachDeadLetter(limit: 500) { letter in
-          // Programs read no longer answers than 1 MiB.
+          // Clients accept answers of up to 1 MiB.
           bytes += letter.event.body.count + 1024
           guard bytes <= Self.maxLetterBytes else { return false }
           json.object { json in
@@ -113,7 +113,7 @@ struct RelayAPI {
     }
   }
 
-  /// All dead letters, those of an upstream, or with `seq` one of these.
+  /// Retries all dead letters, those of an upstream, or with `seq` one of these.
   func retry(_ request: HTTPRequest) throws -> Answer {
     let seq = try seq(request)
     guard request.query["upstream"] != nil else {

@@ -12,7 +12,7 @@ struct StatusAPI {
     try .json { try StatusReport(dependencies: dependencies).write(to: &$0) }
   }
 
-  /// The same, as bytes.
+  /// The status as bytes.
   func body() throws -> [UInt8] {
     try JSONWriter.object { try StatusReport(dependencies: dependencies).write(to: &$0) }
   }
@@ -24,7 +24,7 @@ struct StatusAPI {
         status: 200, headers: ["Content-Type": "text/plain; version=0.0.4; charset=utf-8"], body: body))
   }
 
-  /// One object, or with `follow=1` one a line whenever it has changed.
+  /// The sync state: one object, or with `follow=1` one per line at each change.
   func sync(_ request: HTTPRequest, _ reply: Reply) async throws -> Answer {
     let report = StatusReport(dependencies: dependencies)
     guard request.query["follow"] == "1" else {

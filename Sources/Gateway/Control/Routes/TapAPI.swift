@@ -7,9 +7,9 @@ import Messaging
 import Sync
 import Timing
 
-/// `/v1/packets` and `/v1/frames`: packets that the radio receives, and frames of the link, for clients that are connected.
+/// `/v1/packets` and `/v1/frames`: received packets and frames of the link, for connected clients.
 ///
-/// Nothing is stored. A client that reads too slowly gets the number of lines that were dropped.
+/// Nothing is stored. A client that reads too slowly gets the number of dropped lines.
 public final class TapAPI: FrameTap {
   enum Source { case packets, frames }
 
@@ -37,12 +37,12 @@ public final class TapAPI: FrameTap {
 
   public init(clock: WallClock) { self.clock = clock }
 
-  /// How many listen.
+  /// The number of listeners.
   var count: Int { listeners.count }
 
   private func isHeard(_ source: Source) -> Bool { listeners.contains { $0.source == source } }
 
-  /// Until the listener has gone.
+  /// Sends lines until the client disconnects.
   func listen(_ source: Source, _ reply: Reply) async throws -> Answer {
     guard listeners.count(where: { $0.source == source }) < Self.maxListeners else {
       throw Refusal.full("the limit of \(Self.maxListeners) listeners is reached")
@@ -64,7 +64,7 @@ public final class TapAPI: FrameTap {
     }
   }
 
-  /// A packet was heard.
+  /// The radio has received a packet.
   public func heard(_ packet: [UInt8], _ snr: SNR, _ rssi: Int8, _ radio: RadioParameters?) {
     tell(.packets) {
       ControlAPI.line { json in
@@ -79,7 +79,7 @@ public final class TapAPI: FrameTap {
     }
   }
 
-  /// A frame went over the link; secrets in it are masked.
+  /// A frame went over the link; its secrets are masked.
   public func passed(_ frame: [UInt8], _ direction: FrameDirection) {
     tell(.frames) {
       ControlAPI.line { json in

@@ -3,13 +3,13 @@
 import Messaging
 import PageServer
 
-/// `/v1/web/password`: who may open the pages on the local network.
+/// `/v1/web/password`: the password of the pages on the local network.
 struct WebAPI {
   private let operations: any GatewayOperations
 
   init(_ dependencies: ControlAPI.Dependencies) { operations = dependencies.operations }
 
-  /// The password itself stays where it was typed: its hash comes.
+  /// The request contains only the password's hash: the password stays where it was typed.
   func setPassword(_ body: RequestBody) throws(Refusal) -> Answer {
     let hash = try body.optional("hash")
     if let hash, !PasswordHash.isOne(hash) { throw .invalid("\"hash\" is not $scrypt$ln=…,r=…,p=…$SALT$HASH") }
