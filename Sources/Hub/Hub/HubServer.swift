@@ -128,7 +128,7 @@ public struct HubServer: Sendable {
     }
     let caretaker = Caretaker(stores: api.stores, retention: configuration.retention, access: access)
     let watch = Task { [api] in await api.watch.run() }
-    // Only the pages show when tokens were used.
+    // Uses of tokens are shown only in the pages, so without pages nothing records them.
     let uses = api.web.map { _ in Task { [access] in await TokenUses(stores: api.stores, access: access).run() } }
     let telling = Task { [api] in await api.links.run() }
     let copying = Task { [api] in

@@ -17,7 +17,7 @@ struct SenderClock {
     self.init(last: try store.lastSenderTime(), lastInRooms: try store.lastSenderTime(of: .room))
   }
 
-  /// So far ahead of a trusted clock the last time was wrong, and is not gone on from.
+  /// A last time that is this far ahead of a trusted clock, in seconds, was wrong and is ignored.
   private static let tolerance: Int64 = 86_400
 
   /// Seconds since 1970. `radio`: the radio's clock; without a synchronised clock of ours the later one is likelier right.

@@ -71,7 +71,7 @@ extension HubConnection {
       guard case .message(let bytes) = try await socket.next() else { continue }
       let message = try Self.message(bytes)
       guard message["type"]?.string == "welcome" else { continue }
-      // Of nothing that can be it is not gone on from: neither from the beginning, nor anywhere else.
+      // Without a valid position nothing is sent: not even from the beginning.
       guard let acknowledged = HubOverHTTP.acknowledged(message) else {
         throw Nonsense(message: "an invalid welcome")
       }

@@ -6,27 +6,28 @@ import RadioSession
 import Store
 import Timing
 
-/// The decoder puts messages into it.
+/// Learns what became of messages in an `Inbox`.
 protocol InboxOwner: AnyObject {
   func stored(_ message: QueuedMessage, _ arrival: MessageArrival)
-  /// What the store has of a channel slot may not be what the radio has.
+  /// Whether the stored channel of a slot may differ from the radio's.
   func doubts(_ slot: UInt8) -> Bool
   /// Called for a message on a channel slot that the radio reports as empty.
   func dropped(_ message: QueuedMessage)
-  /// The disk does not take them. It is tried again.
+  /// The disk has refused messages; the inbox tries again.
   func refused(_ failure: StoreError)
-  /// There may be more room, or nothing left.
+  /// The inbox may have more room, or be empty.
   func inboxChanged()
 }
 
-/// Messages that the radio has forgotten and the disk does not have yet: usually one, for the time of a commit.
+/// Messages that the radio has forgotten and that are not on disk yet: usually one, during a commit.
 ///
-/// They are put in here where they are decoded, whatever becomes of the link and of who asked for them, and written at once. The inbox
-/// outlives connections and databases. While it has no room, the radio is asked for nothing, so only what comes unasked adds up.
+/// The code that decodes a message puts it in here at once, even if the link has ended or the requesting task is gone,
+/// and the inbox writes it at once. It outlives connections and databases. While it is full, the gateway requests no
+/// messages, so only unasked ones can accumulate.
 final class Inbox {
-  /// Further messages are lost while the disk refuses, and that is logged.
+  /// While the disk refuses writes, messages beyond this number are lost, which is logged.
   private static let bound = 64
-  /// Where messages may wait for company, so many do; then they are committed.
+  /// If messages may wait for a later commit, this many cause one.
   private static let maxGathered = 32
   private static let retryInterval: Duration = .seconds(2)
 
