@@ -5,7 +5,7 @@ import PackageDescription
 //
 // A product for each module: who depends on one gets no C library that it does not use.
 
-// As in the Package.swift of the whole, and for its reasons.
+// The same as in the main Package.swift, which has the reasons.
 #if compiler(>=6.3)
   let boundedTypeChecks: [SwiftSetting] = [.unsafeFlags(["-Xfrontend", "-solver-scope-threshold=50000"])]
 #else
@@ -18,7 +18,7 @@ func module(_ name: String, _ needs: [Target.Dependency] = [], in folder: String
   .target(name: name, dependencies: needs, path: folder + name, swiftSettings: strict)
 }
 
-/// What a C library gives, behind one wall.
+/// The module of a C library.
 func library(_ name: String, _ package: String? = nil, apt: String? = nil) -> Target {
   .systemLibrary(name: name, path: name, pkgConfig: package, providers: apt.map { [.apt([$0])] })
 }

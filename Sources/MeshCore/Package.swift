@@ -1,7 +1,7 @@
 // swift-tools-version: 6.2
 import PackageDescription
 
-// What others know of MeshCore, for whoever speaks to a radio in Swift: no input or output, no clock, no Foundation.
+// The protocols of MeshCore, for any Swift program that uses a radio: no input or output, no clock, no Foundation.
 
 // As in the Package.swift of the whole, and for its reasons.
 #if compiler(>=6.3)
