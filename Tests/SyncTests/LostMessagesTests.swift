@@ -277,12 +277,12 @@ import Timing
     func told() -> Int { pair.messageLosses.reduce(0) { $0 + ($1.atLeast ?? 0) } }
     for number in 1...200 {
       pair.radio.output?(Push.messageWaiting.encode())
-      pair.run(until: { told() + (pair.synchronizer.untold?.loss.atLeast ?? 0) == number }, "it is noticed")
+      pair.run(until: { told() + (pair.synchronizer.losses.untold?.atLeast ?? 0) == number }, "it is noticed")
     }
     #expect(pair.messageLosses.count < 40)
     pair.run(until: { told() == 200 }, "all are told")
     pair.radio.output?(Push.messageWaiting.encode())
-    pair.run(until: { told() + (pair.synchronizer.untold?.loss.atLeast ?? 0) == 201 }, "one more")
+    pair.run(until: { told() + (pair.synchronizer.losses.untold?.atLeast ?? 0) == 201 }, "one more")
     var isDone = false
     pair.loop.begin {
       await pair.synchronizer.finish(within: .seconds(1))

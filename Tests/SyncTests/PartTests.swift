@@ -193,7 +193,7 @@ import VirtualRadio
     let taking = commands.indices.filter { commands[$0] == .syncNextMessage }
     let fetched = commands.prefix(taking.count < 5 ? 0 : taking[4]).count(where: isFetch)
     #expect(fetched <= 8, "\(fetched) contacts were asked for before five messages were taken")
-    pair.run(until: { pair.synchronizer.fetches.pending.isEmpty }, "all of them in the end")
+    pair.run(until: { pair.synchronizer.contacts.fetches.pending.isEmpty }, "all of them in the end")
     let all = commands.compactMap { if case .getContactByKey(let key) = $0 { key } else { nil } }
     #expect(all == (1...100).map { Self.key(UInt8($0)) }, "in order, each once")
   }
@@ -229,7 +229,8 @@ import VirtualRadio
     }
     pair.loop.later { pair.synchronizer.restart(fully: true) }
     pair.run(until: { isListed }, "a list")
-    pair.run(until: { pair.synchronizer.state == .synced && pair.synchronizer.fetches.pending.isEmpty }, "synced")
+    pair.run(
+      until: { pair.synchronizer.state == .synced && pair.synchronizer.contacts.fetches.pending.isEmpty }, "synced")
     #expect(asked <= 1, "\(asked) were asked for")
   }
 }

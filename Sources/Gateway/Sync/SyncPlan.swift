@@ -33,6 +33,18 @@ struct SyncPlan {
 
   private var standings = Part.allCases.map { _ in Standing(backoff: Backoff(first: first, limit: limit)) }
 
+  /// Each part was tried since the sync began: messages can be sent, even where the radio did not tell all.
+  private(set) var wasTried = false
+
+  mutating func triedAll() { wasTried = true }
+
+  /// Everything is to be done again. What could be sent before still can.
+  mutating func startOver() {
+    let before = wasTried
+    self = SyncPlan()
+    wasTried = before
+  }
+
   func isDone(_ part: Part) -> Bool { standings[part.rawValue].isDone }
 
   func isDue(_ part: Part, now: MonotonicTime) -> Bool {

@@ -21,104 +21,59 @@ public final class Synchronizer {
 
   /// Messages are asked for now and then even unasked: it covers a lost push and proves that the link lives.
   static let pollInterval: Duration = .seconds(60)
-  /// A failed phase is tried again after this, growing.
-  private static let retryFirst: Duration = .seconds(2)
 
   public let connection: RadioConnection
   let store: Store
   let loop: EventLoop
   let log: Log
-  let clock: WallClock
   let inbox: Inbox
   /// May be changed at any time: it counts from the next sync on.
   public var settings: Settings
   public weak var observer: (any SyncObserver)?
 
-  /// While the link is up: `run`.
-  var task: LoopTask?
+  /// `run`, and the daemon's end.
+  var life = SyncLife.down
   /// Resumed when something may have come that the task waits for; it looks then.
   let woken = Waiter()
-  /// The radio has said that a message waits.
-  var isHinted = false
-  /// Until then its word counts for nothing: it handed over the same messages again and again, or hinted at none.
-  var deafUntil: MonotonicTime?
-  var fruitless = Ration(most: 64, oneIn: .milliseconds(200))
-  var isCalled: Bool { isHinted && deafUntil.map { loop.now >= $0 } ?? true }
-  /// SYNC_NEXT_MESSAGE that have no answer yet; all that were asked, and the number of the last that found nothing.
-  var messagesAsked = 0
-  var questions = (asked: 0, lastEmpty: 0)
-  /// Kept when nothing is in hand any more: the daemon ends then.
-  var ending: Promise<Void>?
-  var isEnding = false
-  private var backoff = Backoff(first: retryFirst, limit: .seconds(60))
-  private var random = SystemRandomNumberGenerator()
-  private var failureLogged: String?
-  /// The last transaction that `write` has to do with.
-  private weak var written: Commit?
-
-  /// Resumed when the radio has no more messages, and when the disk has the last one.
-  let queueRead = Waiter()
-
-  /// The contact list that is under way.
-  var contactList: ContactList?
+  var hints = MessageHints()
+  var questions = MessageQuestions()
+  private var unawaited = UnawaitedCommits()
+  var contacts = RadioContacts()
   var plan = SyncPlan()
   var slots = ToldSlots()
-  /// Each part of the sync was tried since it began: messages can be sent, even where the radio did not tell all.
-  public private(set) var isServing = false
-  var forgetsWatermark = false
-  /// When a node that was heard for the first time was committed at once.
-  var met: MonotonicTime?
-  var fetches = ContactFetches()
-  var isFetching = false
-  /// Tasks that take messages until the radio has no more: one; an earlier one waits for its last answer at most.
-  var takers = 0
-  var messagesTaken = 0
-  /// Losses that are told at once; a radio that tells of messages that it does not have would fill the journal with them.
-  var losses = Ration(most: 16, oneIn: .seconds(60))
-  /// What is told together, later.
-  var untold: (loss: RadioQueue.Loss, at: LoopTimer)?
-  /// Resumed when there may be time to ask for a contact.
-  let idle = Waiter()
-  /// The latest moment at which the radio may have started, as it has said over this link.
-  public internal(set) var radioStarted: MonotonicTime?
-  var radioClock: UInt32?
-  var radioClockRead: MonotonicTime?
-
-  /// The radio does not hand over its messages, over one link or several. `nil`: it does, as far as it was asked.
-  public private(set) var withheld: Withheld?
+  var losses = LossReports()
+  var radioClock = RadioClock()
   public internal(set) var counters = SyncCounters()
-  public private(set) var state: SyncState = .idle
-  public private(set) var lastSynced: Int64?
-  private var knewChannels = false
+  private var standing = SyncStanding()
+
+  var clock: WallClock { loop.wallClock }
+  var isCalled: Bool { hints.isCalled(at: loop.now) }
+  /// Each part of the sync was tried since it began: messages can be sent, even where the radio did not tell all.
+  public var isServing: Bool { plan.wasTried }
+  /// The radio does not hand over its messages, over one link or several. `nil`: it does, as far as it was asked.
+  public var withheld: Withheld? { standing.withheld }
+  public var state: SyncState { standing.state }
+  public var lastSynced: Int64? { standing.lastSynced }
   /// Before that nobody can say what the radio does not have.
-  public var hasSyncedOnce: Bool { lastSynced != nil || knewChannels }
+  public var hasSyncedOnce: Bool { standing.hasSyncedOnce }
 
   public init(_ connection: RadioConnection, store: Store, settings: Settings, on loop: EventLoop, log: Log) {
     self.connection = connection
     self.store = store
     self.settings = settings
     self.loop = loop
-    clock = loop.wallClock
     self.log = log
     inbox = Inbox(connection, store, on: loop, log: log)
     // What cannot be read is read with the first sync.
-    store.ifReadable { try store.eachChannel { _ in knewChannels = true } }
+    store.ifReadable { try store.eachChannel { _ in standing.knewChannels = true } }
     connection.delegate = self
     inbox.owner = self
-  }
-
-  /// The radio's clock as far as it is known, seconds since 1970.
-  public var radioTime: UInt32? {
-    guard let radioClock, let radioClockRead else { return nil }
-    return radioClock &+ UInt32(clamping: Int64((loop.now - radioClockRead).inSeconds))
   }
 
   public var now: Moment { Moment(clock) }
 
   func enter(_ next: SyncState) {
-    guard next != state else { return }
-    state = next
-    observer?.syncChanged()
+    if standing.enter(next) { observer?.syncChanged() }
   }
 
   // MARK: Order of a connection
@@ -144,7 +99,8 @@ public final class Synchronizer {
       } catch {
         // Cancelled: another task has replaced this one, or the link is down.
         guard !Task.isCancelled, !(error is CancellationError) else { return }
-        (plan, failure) = (SyncPlan(), SyncFailure(error))
+        plan.startOver()
+        failure = SyncFailure(error)
       }
     }
   }
@@ -155,12 +111,13 @@ public final class Synchronizer {
     do {
       try await work()
       plan.succeeded(part)
-      if part == .messages { withheld = nil }
+      if part == .messages { standing.handsOver() }
     } catch let failure as SyncFailure {
       if part == .messages {
-        withheld = Withheld(why: failure.message, since: withheld?.since ?? loop.now)
-        if isHinted { _ = mayFollowHint() }
+        standing.withholds(failure.message, now: loop.now)
+        if hints.isHinted { _ = hints.mayFollow(at: loop.now) }
       }
+      var random = SystemRandomNumberGenerator()
       let isNews = plan.failed(part, failure, now: loop.now, using: &random)
       if isNews { log.warning("sync: \(failure.message); retrying automatically. \(failure.remedy)") }
     }
@@ -170,7 +127,7 @@ public final class Synchronizer {
   private func rest() async throws(CancellationError) {
     let poll = loop.now + Self.pollInterval
     while !isCalled, loop.now < poll, plan.nextTry.map({ loop.now < $0 }) ?? true {
-      try await wake(by: min(poll, plan.nextTry ?? poll, isHinted ? deafUntil ?? poll : poll))
+      try await wake(by: min(poll, plan.nextTry ?? poll, hints.nextCall ?? poll))
     }
     if isCalled || loop.now >= poll { plan.needs(.messages, now: true) }
   }
@@ -178,7 +135,8 @@ public final class Synchronizer {
   /// The store failed: until it is worth another try. Messages that the radio has meanwhile need not wait for that.
   private func pause(_ failure: SyncFailure) async throws {
     enter(failure)
-    let end = loop.now + backoff.next(using: &random)
+    var random = SystemRandomNumberGenerator()
+    let end = loop.now + standing.nextPause(using: &random)
     let waitsForDisk = inbox.failure != nil
     while waitsForDisk ? inbox.failure != nil : loop.now < end {
       if isCalled, inbox.hasRoom { try await takeMessages() }
@@ -197,10 +155,15 @@ public final class Synchronizer {
 
   /// Restarts `run`.
   func begin(after failure: SyncFailure? = nil) {
-    task?.cancel()
-    guard !isEnding else { return }
-    (contactList, plan, isServing) = (nil, SyncPlan(), false)
-    task = loop.begin { await self.run(failure) }
+    guard !life.isEnding else { return }
+    startOver()
+    life = .running(loop.begin { await self.run(failure) })
+  }
+
+  private func startOver() {
+    life.halt()
+    contacts.endList()
+    plan = SyncPlan()
   }
 
   /// Something did not work out beside `run`: from the start again, later, if the link is up.
@@ -214,25 +177,24 @@ public final class Synchronizer {
   /// Each trouble is logged once.
   func enter(_ failure: SyncFailure) {
     enter(.failed(failure.message))
-    if failureLogged != failure.message {
-      log.warning("sync: \(failure.message); retrying automatically. \(failure.remedy)")
-    }
-    failureLogged = failure.message
+    guard standing.isNews(failure) else { return }
+    log.warning("sync: \(failure.message); retrying automatically. \(failure.remedy)")
   }
 
   /// Everything again, as after a new connection; on an operator's request.
   public func restart(fully: Bool) {
     guard connection.state == .up, let identity = connection.identity else { return }
-    if fully { forgetsWatermark = true }
+    if fully { contacts.doubt() }
     attachAndBegin(identity)
   }
 
   /// Its tasks end, and none begins any more.
   public func stop() {
-    isEnding = true
-    task?.cancel()
+    life.halt()
+    if !life.isEnding { life = .ending(nil) }
     forgetNames()
-    let lost = inbox.close(isAsked: messagesAsked > 0)
+    contacts.stop()
+    let lost = inbox.close(isAsked: questions.isOpen)
     if lost > 0 { log.error("stopping: \(lost) messages could not be written to disk and are lost") }
   }
 
@@ -243,7 +205,7 @@ public final class Synchronizer {
     let isOther = try store.attach(identity.info.key, name: identity.info.name, at: clock.milliseconds)
     // What it has in its table and channels is forgotten with the first contact list.
     guard isOther else { return }
-    withheld = nil
+    standing.handsOver()
     observer?.radioReplaced()
   }
 
@@ -293,22 +255,25 @@ public final class Synchronizer {
   /// Writes without waiting. If it fails, the sync starts over once the disk is writable again.
   func write(when: When = .now, _ work: (Store) throws(SQLiteError) -> Void) {
     let commit = store.write(when: when, work)
-    guard commit !== written else { return }
-    written = commit
-    loop.begin { [weak self] in
-      if let failure = await commit.failure() { self?.failed(SyncFailure(failure)) }
+    unawaited.add(commit) {
+      loop.begin { [weak self] in
+        while let commit = self?.unawaited.next() {
+          let failure = await commit.failure()
+          self?.unawaited.ended()
+          if let failure { self?.failed(SyncFailure(failure)) }
+        }
+      }
     }
   }
 
   /// Each part was tried.
   private func finished() {
-    backoff.reset()
-    failureLogged = nil
-    isServing = true
+    standing.wasTried()
+    plan.triedAll()
     if let (part, words) = plan.failure {
       enter(.failed(words, part.phase))
     } else {
-      lastSynced = clock.milliseconds
+      standing.synced(at: clock.milliseconds)
       if state != .synced { log.log(connection.isFlapping ? .debug : .info, "synced with the radio") }
       enter(.synced)
     }
@@ -321,19 +286,19 @@ public final class Synchronizer {
 extension Synchronizer: RadioDelegate {
   func met(_ radio: RadioIdentity) {
     counters.connections += 1
-    backoff.reset()
+    standing.connected()
     forgetNames()
-    (slots, radioStarted) = (ToldSlots(), nil)
+    slots = ToldSlots()
+    radioClock.forgetStart()
     inbox.connected(to: radio.info.key)
     attachAndBegin(radio)
     if isAttached { journal(radio) }
   }
 
   func lost() {
-    queueRead.resume()
+    questions.queueRead.resume()
     tellWhatIsUntold()
-    task?.cancel()
-    (contactList, plan, isServing) = (nil, SyncPlan(), false)
+    startOver()
     forgetNames()
     store.radioSeen(at: clock.milliseconds)
     if inbox.failure == nil { enter(.idle) }
@@ -345,7 +310,7 @@ extension Synchronizer: RadioDelegate {
     if !wasAsked { counters.unaskedReplies += 1 }
     switch reply {
     case .message(let message): inbox.take(message, wasAsked: wasAsked)
-    case .contact(let contact): keep(contact, as: wasAsked ? fetches.took(contact.key) : .change)
+    case .contact(let contact): keep(contact, as: wasAsked ? contacts.took(contact.key) : .change)
     case .channelInfo(let channel): keep(channel)
     case .noMoreMessages where !wasAsked: inbox.radioWasEmptyLate()
     default: break
@@ -356,11 +321,11 @@ extension Synchronizer: RadioDelegate {
     switch push {
     case .messageWaiting:
       inbox.hinted()
-      isHinted = true
+      hints.hinted()
       woken.resume()
     case .advert(let key):
       counters.adverts += 1
-      contactList?.sync.changedMeanwhile = true
+      contacts.changedMeanwhile()
       fetch(key, .advert)
     case .pathUpdated(let key): fetch(key, .path)
     case .newAdvert(let contact):

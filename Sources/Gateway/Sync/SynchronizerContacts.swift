@@ -5,36 +5,26 @@ import RadioSession
 import Store
 import Timing
 
-/// A contact list being received. Records of an earlier, abandoned list do not count.
-final class ContactList {
-  var sync: ContactSync
-  var total: UInt32 = 0
-  /// What asks for it.
-  var question: RadioQuestion?
-
-  init(_ sync: ContactSync) { self.sync = sync }
-}
-
 extension Synchronizer {
   /// Fetches the contact list until one is complete and consistent.
   func syncContacts() async throws {
     guard let radio = connection.identity?.info.key else { return }
     var tries = 0
     while true {
-      let known = forgetsWatermark ? nil : try store.contactWatermark()
-      forgetsWatermark = false
+      let known = contacts.takeDoubt() ? nil : try store.contactWatermark()
       let started = known?.radio == radio ? try await whenRadioStarted() : nil
       let list = ContactList(
         ContactSync(
-          known: known, radio: radio, radioClock: radioClock, started: started, now: clock.milliseconds, tries: tries))
-      contactList = list
+          known: known, radio: radio, radioClock: radioClock.lastRead, started: started, now: clock.milliseconds,
+          tries: tries))
+      contacts.began(list)
       enter(.syncing(.contacts, current: 0, total: 0))
       if known.map({ $0.radio != radio }) ?? false { forgetOtherRadio() }
       list.question = connection.submit(list.sync.command, .sync)
       let outcome = await list.question?.outcome() ?? .failed(.linkLost)
       try Task.checkCancellation()
-      contactList = nil
-      if try await accept(list.sync, outcome, from: radio), !forgetsWatermark { return }
+      contacts.endList()
+      if try await accept(list.sync, outcome, from: radio), !contacts.areDoubted { return }
       tries = list.sync.nextTry
     }
   }
@@ -48,7 +38,7 @@ extension Synchronizer {
     if case .replied(.stats) = outcome {} else { outcome = try await ask(.getStats(0)) }
     switch outcome {
     case .replied(.stats(.core(let core))):
-      radioStarted = loop.now + (.zero - .seconds(Int64(core.uptime)))
+      radioClock.runs(for: .seconds(Int64(core.uptime)), now: loop.now)
       return clock.milliseconds - Int64(core.uptime) * 1000
     case .failed(.timedOut), .failed(.linkLost): return clock.milliseconds
     default: return nil
@@ -61,7 +51,7 @@ extension Synchronizer {
   /// The radio does not have a contact that the store says it has: what else the store says of its table may be wrong, too.
   public func radioDidNotKnow(_ key: PublicKey) {
     guard store.ifReadable({ try store.contact(key) })?.onRadio ?? true else { return }
-    forgetsWatermark = true
+    contacts.doubt()
     plan.needs(.contacts, now: true)
     woken.resume()
   }
@@ -77,15 +67,10 @@ extension Synchronizer {
     })
   }
 
-  /// The list that `run` waits for, if this is what asked for it.
-  private func list(of question: RadioQuestion?) -> ContactList? {
-    question != nil && contactList?.question === question ? contactList : nil
-  }
-
-  func listBegan(_ total: UInt32, of question: RadioQuestion?) { list(of: question)?.total = total }
+  func listBegan(_ total: UInt32, of question: RadioQuestion?) { contacts.list(of: question)?.total = total }
 
   func listed(_ contact: Contact, of question: RadioQuestion?) {
-    if let list = list(of: question) {
+    if let list = contacts.list(of: question) {
       list.sync.received(contact)
       if case .syncing(let phase, let current, _) = state, phase == .contacts {
         // How many have changed is known at the end only.
@@ -93,12 +78,12 @@ extension Synchronizer {
       }
     }
     // One that was named need not be asked for any more: the radio has told more since.
-    keep(contact, as: fetches.took(contact.key))
+    keep(contact, as: contacts.took(contact.key))
   }
 
   /// The store has what the radio has: this connection's list is complete, and nothing that changed is on its way.
   public var knowsAllContacts: Bool {
-    connection.state == .up && plan.isDone(.contacts) && fetches.pending.isEmpty && !fetches.needsList
+    connection.state == .up && plan.isDone(.contacts) && contacts.fetches.pending.isEmpty && !contacts.fetches.needsList
   }
 
   // MARK: The end of a list
@@ -150,7 +135,7 @@ extension Synchronizer {
       when: isHeard ? .heard : .soon,
       { store throws(SQLiteError) in
         let change = try store.upsert(contact, onRadio: onRadio, heard: isHeard, at: moment.milliseconds)
-        if isHeard, change == .added, meets(at: loop.now) { store.hasten(.soon) }
+        if isHeard, change == .added, contacts.meets(at: loop.now) { store.hasten(.soon) }
         if sign == .path { try store.noteHeard(contact.key.prefix, at: moment.milliseconds) }
         if isHeard { try store.noteClock(of: contact.key, advert: contact.lastAdvert, at: moment) }
         guard isHeard || change != .unchanged, let stored = try store.readForEvent(contact.key) else { return }
@@ -159,20 +144,12 @@ extension Synchronizer {
       })
   }
 
-  /// A node was heard for the first time. The radio need not keep it, and it may not advertise itself again for half a day: that is worth a commit
-  /// of its own. But anybody can invent nodes: one in so long is.
-  private func meets(at now: MonotonicTime) -> Bool {
-    if let met, now - met < .seconds(30) { return false }
-    met = now
-    return true
-  }
-
   /// The radio no longer has it: it was removed from here.
   public func forget(_ key: PublicKey) { remove(key, overwritten: false) }
 
   /// The radio overwrote it to make room.
   func overwritten(_ key: PublicKey) {
-    contactList?.sync.changedMeanwhile = true
+    contacts.changedMeanwhile()
     remove(key, overwritten: true)
   }
 

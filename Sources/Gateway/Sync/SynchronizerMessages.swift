@@ -13,11 +13,11 @@ extension Synchronizer {
   /// Asks the radio for what it holds. True: it has said since that it has nothing, and what it had is on disk. False: not in that time.
   public func readQueue(within limit: Duration) async throws(CancellationError) -> Bool {
     let (before, end) = (questions.asked, loop.now + limit)
-    isHinted = true
+    hints.hinted()
     woken.resume()
     while questions.lastEmpty <= before || !hasReadQueue || !inbox.isEmpty {
       guard connection.state == .up, loop.now < end else { return false }
-      try await queueRead.wait(until: end, on: loop)
+      try await questions.queueRead.wait(until: end, on: loop)
     }
     return true
   }
@@ -28,60 +28,47 @@ extension Synchronizer {
   /// Asks for one message after the other until the radio has none. The radio forgets a message once it has handed it over, so the next is
   /// asked for when the last is on disk; where messages may wait for company, when it is in the transaction.
   func takeMessages() async throws {
-    takers += 1
-    defer {
-      takers -= 1
-      idle.resume()
-    }
+    questions.takerCame()
+    defer { questions.takerLeft() }
     // What it has forgotten stands before what it has now.
     if inbox.queue.dependsOnStart {
-      radioStarted = nil
+      radioClock.forgetStart()
       _ = try await whenRadioStarted()
-      if let loss = inbox.radioWasStarted(at: radioStarted) { tell(loss) }
+      if let loss = inbox.radioWasStarted(at: radioClock.started) { tell(loss) }
     }
     let known = counters.duplicates
-    var taken = messagesTaken
+    var taken = questions.taken
     repeat {
       // One that comes while the radio is asked makes one more question follow.
-      (isHinted, taken) = (false, messagesTaken)
+      hints.followed()
+      taken = questions.taken
       repeat {
         while !inbox.hasRoom { try await wake(by: nil) }
         guard try await takeMessage() != nil else { break }
         // No mesh repeats so many: the radio does not take them out of its queue, and nothing else would ever have its turn.
         guard counters.duplicates - known < Self.mostRepeats else {
-          deafUntil = loop.now + Self.pollInterval
+          hints.ignore(until: loop.now + Self.pollInterval)
           throw SyncFailure("the radio hands over the same messages again and again", remedy: "Restart the radio.")
         }
       } while true
-    } while isHinted && (messagesTaken > taken || mayFollowHint())
+    } while hints.isHinted && (questions.taken > taken || hints.mayFollow(at: loop.now))
   }
 
   /// So many messages that are here already end a sync.
   private static let mostRepeats = 64
 
-  /// The radio has hinted at a message, and had none, or no answer: one that does so without end would keep us asking. False: not for a second.
-  func mayFollowHint() -> Bool {
-    if fruitless.take(at: loop.now) { return true }
-    let until = loop.now + .seconds(1)
-    deafUntil = deafUntil.map { max($0, until) } ?? until
-    return false
-  }
-
   /// `nil`: the radio has none. Else it is in the inbox by now.
   private func takeMessage() async throws -> QueuedMessage? {
     let asked = loop.now
-    messagesAsked += 1
-    questions.asked += 1
-    let number = questions.asked
+    let number = questions.asks()
     let question = connection.submit(.syncNextMessage, .sync)
     let outcome = await question?.outcome() ?? .failed(.linkLost)
-    messagesAsked -= 1
+    questions.answered()
     note(outcome)
     switch outcome {
     case .replied(.noMoreMessages):
       if let loss = inbox.radioWasEmpty(askedAt: asked) { tell(loss) }
-      questions.lastEmpty = number
-      queueRead.resume()
+      questions.foundNothing(number)
     // The radio has perhaps handed over a message, which it then no longer has.
     case .failed(.timedOut), .failed(.linkLost): if question != nil { inbox.radioWasSilent() }
     default: break
@@ -90,8 +77,7 @@ extension Synchronizer {
     try Task.checkCancellation()
     switch outcome {
     case .replied(.message(let message)):
-      messagesTaken += 1
-      idle.resume()
+      questions.took()
       return message
     case .replied(.noMoreMessages): return nil
     default: throw SyncFailure("the radio does not return its messages")
@@ -100,19 +86,11 @@ extension Synchronizer {
 
   /// The radio dropped messages or has forgotten them, or may have. The event stands behind those that it did hand over.
   private func tell(_ loss: RadioQueue.Loss) {
-    if let (before, timer) = untold { return untold = (before + loss, timer) }
-    if losses.take(at: loop.now) { return tellNow(loss) }
-    untold = (loss, loop.schedule(after: .seconds(60)) { [weak self] in self?.tellWhatIsUntold() })
+    if let loss = losses.add(loss, on: loop, { [weak self] in self?.tellWhatIsUntold() }) { tellNow(loss) }
   }
 
   /// Also before the daemon ends.
-  func tellWhatIsUntold() {
-    guard let (loss, timer) = untold else { return }
-    timer.cancel()
-    untold = nil
-    _ = losses.take(at: loop.now)
-    tellNow(loss)
-  }
+  func tellWhatIsUntold() { if let loss = losses.takeUntold(at: loop.now) { tellNow(loss) } }
 
   private func tellNow(_ loss: RadioQueue.Loss) {
     log.warning("\(loss)")
@@ -126,12 +104,11 @@ extension Synchronizer {
 
   /// The daemon ends: what the radio is handing over just now is stored first, nothing more is asked for.
   public func finish(within limit: Duration) async {
-    isEnding = true
-    task?.cancel()
+    let end = Promise<Void>()
+    life.halt()
+    life = .ending(end)
     tellWhatIsUntold()
     store.commit(everything: true)
-    let end = Promise<Void>()
-    ending = end
     endIfNothingIsInHand()
     // `try?`: an end that is cancelled is an end.
     let isDone: Void? = (try? await end.value(within: limit, on: loop)) ?? nil
@@ -139,7 +116,7 @@ extension Synchronizer {
     stop()
   }
 
-  private func endIfNothingIsInHand() { if messagesAsked == 0, inbox.isEmpty { ending?.keep(()) } }
+  private func endIfNothingIsInHand() { if !questions.isOpen, inbox.isEmpty { life.nothingIsInHand() } }
 }
 
 extension Synchronizer: InboxOwner {
@@ -166,7 +143,7 @@ extension Synchronizer: InboxOwner {
 
   func inboxChanged() {
     woken.resume()
-    queueRead.resume()
+    questions.queueRead.resume()
     endIfNothingIsInHand()
     if inbox.isEmpty, connection.state != .up { enter(.idle) }
   }

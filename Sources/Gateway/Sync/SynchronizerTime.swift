@@ -4,18 +4,47 @@ import Companion
 import RadioSession
 import Timing
 
+/// What the radio has said of its clock and of its start. Pure.
+struct RadioClock {
+  private var read: (time: UInt32, at: MonotonicTime)?
+  /// The latest moment at which the radio may have started, as it has said over this link.
+  private(set) var started: MonotonicTime?
+
+  /// Seconds since 1970, when it was last read.
+  var lastRead: UInt32? { read?.time }
+
+  func time(at now: MonotonicTime) -> UInt32? {
+    read.map { $0.time &+ UInt32(clamping: Int64((now - $0.at).inSeconds)) }
+  }
+
+  mutating func told(_ time: UInt32, now: MonotonicTime) { read = (time, now) }
+
+  /// It was set, right after it was read.
+  mutating func wasSet(to time: UInt32) { read?.time = time }
+
+  mutating func runs(for uptime: Duration, now: MonotonicTime) { started = now + (.zero - uptime) }
+
+  mutating func forgetStart() { started = nil }
+}
+
 /// The radio's clock.
 extension Synchronizer {
+  /// The radio's clock as far as it is known, seconds since 1970.
+  public var radioTime: UInt32? { radioClock.time(at: loop.now) }
+
+  /// The latest moment at which the radio may have started, as it has said over this link.
+  public var radioStarted: MonotonicTime? { radioClock.started }
+
   func syncTime() async throws {
     enter(.syncing(.time, current: 0, total: 0))
     guard case .replied(.currentTime(let time)) = try await ask(.getDeviceTime) else { return }
-    (radioClock, radioClockRead) = (time, loop.now)
+    radioClock.told(time, now: loop.now)
     let ours = clock.seconds
     guard maySet(time, to: ours) else { return }
     if case .failed(let failure) = try await ask(.setDeviceTime(UInt32(clamping: ours))) {
       log.info("the radio refused to set its clock: \(failure)")
     } else {
-      radioClock = UInt32(clamping: ours)
+      radioClock.wasSet(to: UInt32(clamping: ours))
     }
   }
 

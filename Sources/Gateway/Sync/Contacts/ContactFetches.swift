@@ -67,10 +67,7 @@ extension Synchronizer {
 
   func fetch(_ key: PublicKey, _ sign: ContactFetches.Sign) {
     guard !key.isZero else { return }
-    fetches.named(key, by: sign)
-    guard !isFetching else { return }
-    isFetching = true
-    loop.begin { await self.fetchNamed() }
+    contacts.named(key, by: sign) { loop.begin { await self.fetchNamed() } }
   }
 
   /// While messages are taken, one contact is asked for between so many of them: each costs a round trip.
@@ -78,30 +75,32 @@ extension Synchronizer {
 
   /// One after the other; each is kept where its answer is decoded. Where the link is lost nothing is left to ask for.
   private func fetchNamed() async {
-    while !fetches.pending.isEmpty {
+    while !contacts.fetches.pending.isEmpty {
       await untilCalm()
-      guard let key = fetches.next else { break }
+      guard let key = contacts.fetches.next else { break }
       note(await connection.ask(.getContactByKey(key), .sync))
-      fetches.took(key)
+      contacts.took(key)
     }
-    isFetching = false
-    guard fetches.takeNeedsList(), contactList == nil else { return }
+    guard contacts.fetched() else { return }
     plan.needs(.contacts)
     woken.resume()
   }
 
   /// Messages come first, and what the radio says of them.
   private func untilCalm() async {
-    let before = messagesTaken
-    while takers > 0 || isCalled, !fetches.pending.isEmpty, messagesTaken - before < Self.messagesPerFetch {
-      // Nothing cancels it.
-      do { try await idle.wait() } catch { return }
+    let before = questions.taken
+    while questions.areTaken || isCalled, !contacts.fetches.pending.isEmpty,
+      questions.taken - before < Self.messagesPerFetch
+    {
+      // Cancelled: the daemon ends.
+      do { try await questions.idle.wait() } catch { return }
     }
   }
 
   /// The link is lost, or the daemon ends: nothing is asked for any more.
   func forgetNames() {
-    (fetches, isHinted) = (ContactFetches(), false)
-    idle.resume()
+    contacts.forgetNames()
+    hints.followed()
+    questions.idle.resume()
   }
 }

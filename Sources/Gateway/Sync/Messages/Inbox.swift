@@ -32,8 +32,9 @@ final class Inbox {
   private static let retryInterval: Duration = .seconds(2)
 
   private enum State {
+    case new
     /// The radio is asked about its channel before it is kept.
-    case undecided
+    case asked(LoopTask)
     case written(Commit)
     case refused
   }
@@ -42,7 +43,7 @@ final class Inbox {
     let message: QueuedMessage
     /// The one that handed it over: another may be attached before the disk takes it.
     let radio: Int64
-    var state = State.undecided
+    var state = State.new
     /// What the store has of its channel slot is what the radio has.
     var knowsSlot = true
     var arrival: MessageArrival?
@@ -110,7 +111,7 @@ final class Inbox {
     guard let slot = message.slot else { return write(entry) }
     entry.knowsSlot = !isInDoubt(slot)
     guard !entry.knowsSlot || wasAsked && isEmpty(slot) else { return write(entry) }
-    loop.begin { await self.decide(entry, slot) }
+    entry.state = .asked(loop.begin { await self.decide(entry, slot) })
   }
 
   private func isInDoubt(_ slot: UInt8) -> Bool { owner?.doubts(slot) ?? false }
@@ -123,7 +124,7 @@ final class Inbox {
   /// Ends with the radio's answer, or with the link.
   private func decide(_ entry: Entry, _ slot: UInt8) async {
     let outcome = await connection.ask(.getChannel(slot: slot), .sync)
-    guard case .undecided = entry.state else { return }
+    guard case .asked = entry.state else { return }
     entry.knowsSlot = !isInDoubt(slot)
     guard case .replied(.channelInfo(let channel)) = outcome, channel.isEmpty else { return write(entry) }
     // Traffic of misconfigured nodes under a key of zeros (docs/protocol/companion.md § 9.6).
@@ -262,7 +263,10 @@ final class Inbox {
   /// The daemon ends: what is here is written now or lost. `isAsked`: the radio has not answered the last question. Returns how many are lost.
   func close(isAsked: Bool) -> Int {
     retrying?.cancel()
-    for entry in entries where entry.commit == nil { write(entry) }
+    for entry in entries where entry.commit == nil {
+      if case .asked(let task) = entry.state { task.cancel() }
+      write(entry)
+    }
     let mayBeLost = isAsked && queue.mayHaveMore
     // A link that was not for long enough to read the queue says that nobody has.
     if mayBeLost || !queue.isRead { isQueueKept = true }
