@@ -64,7 +64,7 @@ import VirtualRadio
     try bench.run("delivered") { try bench.state("k").state == .delivered }
     for _ in 0..<20 { bench.loop.turn(wait: false) }
     #expect(try states(of: "k", bench) == ["pending", "sending", "sent", "sending", "delivered"])
-    #expect(bench.messenger.underWay.isEmpty && bench.messenger.handed?.id == nil)
+    #expect(bench.messenger.underWay.isEmpty && bench.messenger.underWay.handed?.id == nil)
   }
 
   @Test func `a message that has ended leaves no task, and no more are under way than wait for acknowledgements`()

@@ -44,22 +44,15 @@ public final class Messenger {
   var session: DeliverySession
   var senderClock: SenderClock
   var echoes = ChannelEchoes()
-  /// Messages that are under way, at most as many as the machine lets wait for acknowledgements, and one.
-  var underWay: [Int64: UnderWay] = [:]
-  /// What the radio was given, until the machine has its answer.
-  var handed: HandedMessage?
-  /// Rows whose newest state is not on disk yet.
-  var unsaved: [Int64: Unsaved] = [:]
-  var keeping: LoopTask?
+  var underWay = MessagesUnderWay()
+  var unsaved = UnsavedStates()
   private var task: LoopTask?
-  /// Resumed when `nextLook` has changed.
-  let woken = Waiter()
-  private var nextLook: MonotonicTime?
+  /// When something is due: a deadline of the machine, or the end of what is held.
+  private let alarm = Alarm()
   var isReady = false
   /// When the first message expires that waits for another radio.
   var nextHeldEnd: MonotonicTime?
   private var budgetToldAt: MonotonicTime?
-  var loggedDiskFailure = false
   /// Messages that were taken in and are not on disk yet.
   var arriving = 0
   var counts = (delivered: 0, failed: 0, channel: 0)
@@ -89,8 +82,9 @@ public final class Messenger {
     senderClock = try SenderClock(store)
     let uses = session.budget.remembered
     session = DeliverySession(settings.delivery, uses: uses, seed: UInt64.random(in: .min ... .max))
-    forgetUnderWay()
-    (unsaved, isReady) = ([:], false)
+    underWay.forget()
+    unsaved.forget()
+    isReady = false
     keep(uses)
     try resume()
   }
@@ -133,14 +127,14 @@ public final class Messenger {
   public func stop() {
     takeAnswer()
     task?.cancel()
-    keeping?.cancel()
-    forgetUnderWay()
+    unsaved.stop()
+    underWay.forget()
   }
 
   /// Sees to what is due: time-outs, the next attempts, the end of what is held for other radios.
   private func run() async throws(CancellationError) {
     while true {
-      try await woken.wait(until: nextLook, on: loop)
+      try await alarm.wait(on: loop)
       if let nextHeldEnd, nextHeldEnd <= loop.now { expireHeld() }
       if let deadline = session.deadline, deadline <= loop.now { decide { $0.timedOut(now: $1) } }
       arm()
@@ -154,10 +148,7 @@ public final class Messenger {
       log.notice(
         "sending is paused: the hour's air time is used up (see `meshpost status`; logged at most once an hour)")
     }
-    let next = [session.deadline, nextHeldEnd].compactMap { $0 }.min()
-    guard next != nextLook else { return }
-    nextLook = next
-    woken.resume()
+    alarm.set([session.deadline, nextHeldEnd].compactMap { $0 }.min())
   }
 
   /// What had not ended when the program did.

@@ -12,7 +12,7 @@ extension Messenger {
   /// Another radio is attached. What the last one was to send stays on disk as it was.
   public func radioReplaced() {
     isReady = false
-    forgetUnderWay()
+    underWay.forget()
     session.forgetMessages()
     echoes = ChannelEchoes()
     do {

@@ -10,24 +10,6 @@ import Sync
 import Timing
 import UntrustedText
 
-/// A message that is under way: its attempts, as the machine allows them, and the task that makes them.
-struct UnderWay {
-  let attempts: Mailbox<Attempt>
-  let task: LoopTask
-}
-
-struct Attempt {
-  let number: UInt8
-  let route: DeliveryRoute
-  let airtime: Int64
-}
-
-/// The radio was given a message.
-struct HandedMessage {
-  let id: Int64
-  let question: RadioQuestion
-}
-
 /// Why the radio was not given it.
 private struct NotHandedOver: Error {
   let answer: DeliveryAnswer
@@ -50,27 +32,17 @@ extension Messenger {
     }
   }
 
-  private func begin(_ id: Int64) -> Mailbox<Attempt> {
-    let attempts = Mailbox<Attempt>(bound: 1)
-    let task = loop.begin {
+  private func begin(_ id: Int64, _ attempts: Mailbox<Attempt>) -> LoopTask {
+    loop.begin {
       do throws(CancellationError) { try await self.deliver(id, attempts) } catch {
         // Another radio is attached, or the daemon ends: its row stays as it is.
       }
     }
-    underWay[id] = UnderWay(attempts: attempts, task: task)
-    return attempts
   }
 
   /// Ends the attempts of a message that is over, or that waits its turn again.
   private func endIfOver(_ id: Int64) {
-    guard !session.isUnderWay(id) else { return }
-    underWay.removeValue(forKey: id)?.attempts.finish()
-  }
-
-  /// What is under way is no longer this radio's, or not that of this program.
-  func forgetUnderWay() {
-    for message in underWay.values { message.task.cancel() }
-    (underWay, handed) = ([:], nil)
+    if !session.isUnderWay(id) { underWay.end(id) }
   }
 
   // MARK: Between the machine and the tasks
@@ -85,24 +57,22 @@ extension Messenger {
   /// What the radio says to a message goes to the machine before what the radio said after it, be it in the same read: the task that waits for the
   /// answer runs later.
   func takeAnswer() {
-    guard let handed, let answer = handed.question.answer else { return }
-    self.handed = nil
+    guard let (id, answer) = underWay.takeAnswer() else { return }
     if case .failed(.refused(.notFound)) = answer.outcome {
-      if let key = row(handed.id)?.recipient {
+      if let key = row(id)?.recipient {
         synchronizer.radioDidNotKnow(key)
       } else {
         synchronizer.radioDidNotKnowChannel()
       }
     }
-    for action in session.answered(handed.id, Self.meaning(of: answer.outcome), now: loop.now) { carryOut(action) }
+    for action in session.answered(id, Self.meaning(of: answer.outcome), now: loop.now) { carryOut(action) }
     arm()
   }
 
   func carryOut(_ action: DeliveryAction) {
     switch action {
     case .transmit(let id, let number, let route, let airtime):
-      let attempts = underWay[id]?.attempts ?? begin(id)
-      _ = attempts.put(Attempt(number: number, route: route, airtime: airtime))
+      underWay.add(Attempt(number: number, route: route, airtime: airtime), of: id) { begin(id, $0) }
     case .sent(let id, let code, let tries, let floods):
       change(id) { message in
         message.state = .sent
@@ -275,7 +245,7 @@ extension Messenger {
     guard mayGo(message), let question = synchronizer.connection.submit(command, .interactive) else {
       throw NotHandedOver(answer: .notTried)
     }
-    handed = HandedMessage(id: message.id, question: question)
+    underWay.gave(message.id, question)
     _ = await question.outcome()
     takeAnswer()
   }
@@ -291,7 +261,7 @@ extension Messenger {
     guard mayGo(message), let asked = synchronizer.connection.submit(group: group, .interactive) else {
       throw NotHandedOver(answer: .notTried)
     }
-    handed = HandedMessage(id: message.id, question: asked[1])
+    underWay.gave(message.id, asked[1])
     if case .failed(.refused) = await asked[0].outcome() { sayThatRegionsAreUnknown(region) }
     _ = await asked[1].outcome()
     takeAnswer()

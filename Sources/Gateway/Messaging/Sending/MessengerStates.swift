@@ -1,14 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-import EventLoop
 import Store
 import Sync
-
-/// A state that is in a transaction, or waits for the next because the disk has refused it.
-struct Unsaved {
-  let message: OutgoingMessage
-  let commit: Commit
-}
 
 /// The states of messages on disk. Each is written where it is decided, in that order; one that the disk does not take is kept here and
 /// written until it does. Meanwhile nothing new is handed to the radio.
@@ -35,39 +28,25 @@ extension Messenger {
       if unspent > 0 { try store.forgetAirtime(unspent, channel: message.channel) }
       if let airtime { try store.recordAirtime(airtime, channel: message.channel, at: store.elapsed(at: moment)) }
     }
-    note(message, in: commit)
+    unsaved.note(message, in: commit) { loop.begin { await self.keepStates() } }
     return commit
-  }
-
-  func note(_ message: OutgoingMessage, in commit: Commit) {
-    unsaved[message.id] = Unsaved(message: message, commit: commit)
-    if keeping == nil { keeping = loop.begin { await self.keepStates() } }
   }
 
   /// Until the disk has all of them.
   private func keepStates() async {
-    defer { keeping = nil }
-    while let commit = unsaved.values.first?.commit {
+    defer { unsaved.taskEnded() }
+    while let commit = unsaved.next {
       if let failure = await commit.failure() {
-        logOnce(failure)
+        if unsaved.failed() {
+          log.error("sending: \(failure); no new message is sent until states can be stored. \(failure.remedy)")
+        }
         // Cancelled: the daemon ends.
         do { try await loop.sleep(for: Self.retryInterval) } catch { return }
-        for refused in unsaved.values where refused.commit.state != .open && !refused.commit.isDurable {
-          save(refused.message)
-        }
+        for message in unsaved.refused { save(message) }
       } else {
-        unsaved = unsaved.filter { $0.value.commit !== commit }
+        unsaved.stored(commit)
       }
     }
-    guard loggedDiskFailure else { return }
-    loggedDiskFailure = false
-    log.notice("sending: states are stored again")
-  }
-
-  private func logOnce(_ failure: StoreError) {
-    if !loggedDiskFailure {
-      log.error("sending: \(failure); no new message is sent until states can be stored. \(failure.remedy)")
-    }
-    loggedDiskFailure = true
+    if unsaved.recovered() { log.notice("sending: states are stored again") }
   }
 }

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT
+
+import Delivery
+import EventLoop
+import Sync
+
+struct Attempt {
+  let number: UInt8
+  let route: DeliveryRoute
+  let airtime: Int64
+}
+
+/// The radio was given a message.
+struct HandedMessage {
+  let id: Int64
+  let question: RadioQuestion
+}
+
+/// Messages that are under way, each with the task that makes its attempts: at most as many as the machine lets wait for acknowledgements, and
+/// one.
+struct MessagesUnderWay {
+  /// A message's attempts, as the machine allows them.
+  private struct UnderWay {
+    let attempts: Mailbox<Attempt>
+    let task: LoopTask
+  }
+
+  private var messages: [Int64: UnderWay] = [:]
+  /// What the radio was given, until the machine has its answer.
+  private(set) var handed: HandedMessage?
+
+  var count: Int { messages.count }
+  var isEmpty: Bool { messages.isEmpty }
+
+  /// `begin`: begins the task that makes the message's attempts, with the first.
+  mutating func add(_ attempt: Attempt, of id: Int64, _ begin: (Mailbox<Attempt>) -> LoopTask) {
+    let attempts = messages[id]?.attempts ?? Mailbox(bound: 1)
+    if messages[id] == nil { messages[id] = UnderWay(attempts: attempts, task: begin(attempts)) }
+    _ = attempts.put(attempt)
+  }
+
+  /// The message is over, or waits its turn again.
+  mutating func end(_ id: Int64) { messages.removeValue(forKey: id)?.attempts.finish() }
+
+  /// What is under way is no longer this radio's, or not that of this program.
+  mutating func forget() {
+    for message in messages.values { message.task.cancel() }
+    (messages, handed) = ([:], nil)
+  }
+
+  mutating func gave(_ id: Int64, _ question: RadioQuestion) { handed = HandedMessage(id: id, question: question) }
+
+  /// What the radio says to the message it was given, once.
+  mutating func takeAnswer() -> (id: Int64, answer: RadioAnswer)? {
+    guard let handed, let answer = handed.question.answer else { return nil }
+    self.handed = nil
+    return (handed.id, answer)
+  }
+}
