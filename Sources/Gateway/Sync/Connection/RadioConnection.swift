@@ -19,8 +19,6 @@ public final class RadioConnection {
     case waiting(LinkError)
   }
 
-  /// After a link was up for this long, the next failure restarts the back-off.
-  private static let goodLink: Duration = .seconds(60)
   /// A silent radio is asked once a minute; three unanswered questions end the link.
   private static let stallLimit: Duration = .seconds(300)
   public let link: any Link
@@ -29,21 +27,14 @@ public final class RadioConnection {
   private let wantedKey: String?
   private var decoder = SerialDecoder(.fromRadio)
   private var session = RadioSession()
-  private var backoff = Backoff(first: .seconds(1), limit: .seconds(60))
-  private var random = SystemRandomNumberGenerator()
+  private var attempts = LinkAttempts()
+  private var news = LinkNews()
   private var task: LoopTask?
   /// Of the current attempt: how long to leave the radio to another program if it fails.
   private var attempt = Promise<Duration?>()
-  /// Next attempt while the link is down.
-  private var nextTry: MonotonicTime?
-  /// Resumed when the time to look at the session and the decoder has changed; what that was.
-  private let woken = Waiter()
-  private var nextLook: MonotonicTime?
-  private var upSince: MonotonicTime?
+  /// When to look at the session and the decoder.
+  private let alarm = Alarm()
   private var questions: [UInt64: RadioQuestion] = [:]
-  private var lastLogged: String?
-  private var flaps = FlapLimit()
-  private var contest = LinkContest()
   /// Kept when the radio is met the next time, or cannot be. Take it before asking for what leads there.
   public private(set) var meeting = Promise<Void>()
 
@@ -80,7 +71,8 @@ public final class RadioConnection {
       change(.connecting)
       link.open()
       let truce = try await attempt.value()
-      try await pause(truce ?? backoff.next(using: &random))
+      var random = SystemRandomNumberGenerator()
+      try await pause(attempts.wait(truce, now: loop.now, using: &random))
     }
   }
 
@@ -88,7 +80,6 @@ public final class RadioConnection {
   private func pause(_ wait: Duration) async throws(CancellationError) {
     let returned = Promise<Void>()
     link.watchForReturn { returned.keep(()) }
-    nextTry = loop.now + wait
     _ = try await returned.value(within: wait, on: loop)
   }
 
@@ -153,10 +144,10 @@ public final class RadioConnection {
       guard let lastHeard, now - lastHeard > Self.stallLimit else { return nil }
       return "the radio is silent and was not queried for \(Int((now - lastHeard).inSeconds)) s"
     case .handshaking:
-      guard let upSince, now - upSince > Self.stallLimit else { return nil }
+      guard let upSince = attempts.upSince, now - upSince > Self.stallLimit else { return nil }
       return "the handshake is stuck"
     case .waiting:
-      guard !link.healsItself, nextTry.map({ now > $0 + Self.stallLimit }) ?? true else { return nil }
+      guard !link.healsItself, attempts.next.map({ now > $0 + Self.stallLimit }) ?? true else { return nil }
       return "the radio's link is down and is not retried"
     case .connecting: return nil
     }
@@ -171,7 +162,7 @@ public final class RadioConnection {
     switch event {
     case .up:
       decoder.reset()
-      upSince = loop.now
+      attempts.linkUp(now: loop.now)
       change(.handshaking)
       perform(session.linkUp(now: loop.now))
     case .bytes(let bytes): received(bytes)
@@ -255,7 +246,7 @@ public final class RadioConnection {
     change(.handshaking)
     perform(session.linkLost())
     delegate?.lost()
-    upSince = loop.now
+    attempts.linkUp(now: loop.now)
     perform(session.linkUp(now: loop.now))
     arm()
   }
@@ -294,28 +285,15 @@ public final class RadioConnection {
   /// Questions from now on fail at once. `healsItself`: the link reports when it is up again, and is not reopened.
   private func lost(_ failure: LinkError, healsItself: Bool = false) {
     let wasUp = state == .up
-    let (error, truce) = judged(failure)
-    if let since = upSince, wasUp, loop.now - since > Self.goodLink { backoff.reset() }
-    upSince = nil
+    var random = SystemRandomNumberGenerator()
+    let (error, truce) = attempts.lost(
+      failure, wasMet: wasUp, healsItself: healsItself, now: loop.now, using: &random)
     decoder.reset()
     change(.waiting(error))
     perform(session.linkLost())
     if wasUp { delegate?.lost() }
     met()
-    nextTry = healsItself ? nil : loop.now
     if !healsItself { attempt.keep(truce) }
-  }
-
-  /// Whether the link was lost to another program, and how long the radio is left to it.
-  private func judged(_ failure: LinkError) -> (LinkError, truce: Duration?) {
-    guard let upSince else { return (failure, nil) }
-    let lifetime = loop.now - upSince
-    guard case .closedByPeer(let peer) = failure else {
-      contest.lost(after: lifetime)
-      return (failure, nil)
-    }
-    let truce = contest.closed(after: lifetime, using: &random)
-    return (truce == nil ? failure : .takenAway(peer), truce)
   }
 
   /// Logs each state once, however often it is entered for the same reason.
@@ -324,42 +302,31 @@ public final class RadioConnection {
     state = next
     switch next {
     case .waiting(let error):
-      if lastLogged != "\(error)" { tell(.warning, "radio link down: \(error). \(error.remedy)") }
-      lastLogged = "\(error)"
+      if news.isNews(error) { tell(.warning, "radio link down: \(error). \(error.remedy)") }
     case .up:
       let name = identity?.info.name.string ?? "?"
       let version = identity?.device?.details?.version.string ?? "unknown version"
       tell(.notice, "radio link up: \(link.name), \(name), \(version)")
-      lastLogged = nil
+      news.linkUp()
     case .connecting, .handshaking: break
     }
     delegate?.connectionChanged()
   }
 
-  /// Changes come too often to be told one by one.
-  public var isFlapping: Bool { flaps.isQuiet }
+  private func tell(_ level: Log.Level, _ words: String) { news.tell(level, words, to: log, now: loop.now) }
 
-  private func tell(_ level: Log.Level, _ words: String) {
-    let (isWorthIt, missed) = flaps.changed(now: loop.now)
-    if missed > 0 { log.notice("radio link: \(missed) more changes in the last hour") }
-    log.log(isWorthIt ? level : .debug, words)
-    if isWorthIt, flaps.isQuiet { log.notice("radio link: flapping; further changes counted, not logged") }
-  }
+  /// Changes come too often to be told one by one.
+  public var isFlapping: Bool { news.isFlapping }
 
   /// What waits for its time may be another now.
   private func arm() {
-    let next = deadline
-    guard next != nextLook else { return }
-    nextLook = next
-    woken.resume()
+    alarm.set([session.deadline, decoder.deadline].compactMap { $0 }.min())
   }
-
-  private var deadline: MonotonicTime? { [session.deadline, decoder.deadline].compactMap { $0 }.min() }
 
   private func keepTime() async throws(CancellationError) {
     while true {
-      try await woken.wait(until: nextLook, on: loop)
-      if let nextLook, nextLook <= loop.now { expire() }
+      try await alarm.wait(on: loop)
+      if let time = alarm.time, time <= loop.now { expire() }
     }
   }
 

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT
+
+import EventLoop
+import Timing
+import Transport
+
+/// When the link is tried again, and what of that the way has to do with which it was lost. Pure.
+struct LinkAttempts {
+  /// After a link was up for this long, the next failure restarts the back-off.
+  private static let goodLink: Duration = .seconds(60)
+
+  private var backoff = Backoff(first: .seconds(1), limit: .seconds(60))
+  private var contest = LinkContest()
+  /// When the link came up; `nil`: it is down.
+  private(set) var upSince: MonotonicTime?
+  /// Next attempt while the link is down; `nil`: the link reports when it is up again.
+  private(set) var next: MonotonicTime?
+
+  mutating func linkUp(now: MonotonicTime) { upSince = now }
+
+  /// `wasMet`: the radio's handshake was done. Returns whether the link was lost to another program, and how long the radio is left to it.
+  mutating func lost(
+    _ failure: LinkError, wasMet: Bool, healsItself: Bool, now: MonotonicTime,
+    using random: inout some RandomNumberGenerator
+  ) -> (LinkError, truce: Duration?) {
+    let lifetime = upSince.map { now - $0 }
+    (upSince, next) = (nil, healsItself ? nil : now)
+    guard let lifetime else { return (failure, nil) }
+    if wasMet, lifetime > Self.goodLink { backoff.reset() }
+    guard case .closedByPeer(let peer) = failure else {
+      contest.lost(after: lifetime)
+      return (failure, nil)
+    }
+    let truce = contest.closed(after: lifetime, using: &random)
+    return (truce == nil ? failure : .takenAway(peer), truce)
+  }
+
+  /// How long to wait now. `truce`: the radio is left to another program for so long.
+  mutating func wait(
+    _ truce: Duration?, now: MonotonicTime, using random: inout some RandomNumberGenerator
+  ) -> Duration {
+    let wait = truce ?? backoff.next(using: &random)
+    next = now + wait
+    return wait
+  }
+}
+
+/// What the log has of the link: each state once, however often it is entered for the same reason, and few where changes come too often.
+struct LinkNews {
+  private var failure: String?
+  private var flaps = FlapLimit()
+
+  /// Changes come too often to be told one by one.
+  var isFlapping: Bool { flaps.isQuiet }
+
+  /// True: it was down for another reason before, or up.
+  mutating func isNews(_ error: LinkError) -> Bool {
+    defer { failure = "\(error)" }
+    return failure != "\(error)"
+  }
+
+  mutating func linkUp() { failure = nil }
+
+  mutating func tell(_ level: Log.Level, _ words: String, to log: Log, now: MonotonicTime) {
+    let (isWorthIt, missed) = flaps.changed(now: now)
+    if missed > 0 { log.notice("radio link: \(missed) more changes in the last hour") }
+    log.log(isWorthIt ? level : .debug, words)
+    if isWorthIt, flaps.isQuiet { log.notice("radio link: flapping; further changes counted, not logged") }
+  }
+}
