@@ -120,7 +120,7 @@ public final class CompanionProxy {
           Report.Client(
             name: session.name, program: session.program.string,
             connectedSeconds: Int64((gateway.loop.now - session.connectedAt).inSeconds), commands: session.commands,
-            refusals: session.refusals, behind: max(0, newest - session.cursor),
+            refusals: session.refusals, behind: max(0, newest - session.position.confirmed),
             unreadBytes: session.outlet.unread)
         })
     }

@@ -8,14 +8,14 @@ import Store
 extension ClientSession {
   /// A request for the next message confirms the previous one.
   func nextMessage() -> ClientAnswer {
-    if let handedOver { advance(to: handedOver) }
+    confirm()
     do throws(StoreError) {
-      while let message = try gateway.store.message(after: handedOver ?? cursor) {
-        handedOver = message.id
+      while let message = try gateway.store.message(after: position.next) {
+        position.deliver(message.id)
         guard let queued = message.queued(for: version, slot: try gateway.store.slotNow(of: message)) else { continue }
         return .reply(.message(queued))
       }
-      if let handedOver { advance(to: handedOver) }
+      confirm()
       keepCursor()
       return .reply(.noMoreMessages)
     } catch {
@@ -23,24 +23,20 @@ extension ClientSession {
     }
   }
 
-  private func advance(to id: Int64) {
-    cursor = id
-    handedOver = nil
-    uncounted += 1
-    if uncounted >= Self.cursorStep { keepCursor() }
+  private func confirm() {
+    position.confirm()
+    if position.isDue { keepCursor() }
   }
 
   /// The client's position is written to disk; after a crash before that a few messages are delivered twice.
   func keepCursor() {
-    guard uncounted > 0 else { return }
-    uncounted = 0
-    gateway.keepCursor(place, cursor)
+    if let message = position.takeUnsaved() { gateway.keepCursor(place, message) }
   }
 
   /// A message is waiting for the client.
   func hint() {
     guard let newest = gateway.store.ifReadable({ try gateway.store.lastMessageID(ofRadio: gateway.store.radio) }),
-      newest > max(cursor, handedOver ?? 0)
+      newest > position.last
     else { return }
     outlet.push(Push.messageWaiting.encode())
   }

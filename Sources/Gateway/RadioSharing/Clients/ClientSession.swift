@@ -19,8 +19,6 @@ final class ClientSession {
   static let maxWaiting = 64
   /// A client sends its first command within this time; apps send it at once.
   static let patience: Duration = .seconds(10)
-  /// Its position is stored after this many messages, and whenever it has received all.
-  static let cursorStep = 32
   /// Clients of versions 1 and 2 get messages without SNR.
   private static let unknownVersion: UInt8 = 0
 
@@ -50,16 +48,11 @@ final class ClientSession {
   var program = Text(bytes: [])
   private(set) var commands: UInt64 = 0
   var refusals: UInt64 = 0
-  /// The last confirmed message, and the one delivered after it.
-  var cursor: Int64
-  var handedOver: Int64?
-  var uncounted = 0
+  var position: ClientPosition
   /// What sets its flood scope; `nil`: the radio's default.
   var scope: RadioSession.Submission?
   var toSign: [UInt8] = []
-  /// Its last request to another node, and the one that `keepTurns` handles next.
-  var question: OpenQuestion?
-  let questions = Mailbox<OpenQuestion>(bound: 2)
+  var turns = ClientTurns()
 
   init(
     _ stream: SocketStream, from peer: IPAddress, name: String, place: String, cursor: Int64,
@@ -70,7 +63,7 @@ final class ClientSession {
     self.peer = peer
     self.name = name
     self.place = place
-    self.cursor = cursor
+    position = ClientPosition(after: cursor)
     self.settings = settings
     self.gateway = gateway
     log = gateway.log.about(.client, name)
@@ -83,7 +76,7 @@ final class ClientSession {
       try await gateway.loop.race(
         { try await self.readCommands() },
         { try await self.carryOutCommands() },
-        { try await self.keepTurns() },
+        { [turns, gateway] in try await turns.keep(on: gateway.loop) },
         { try await self.outlet.watch() })
     } catch let end as Disconnection {
       disconnect(end.reason)
@@ -97,7 +90,7 @@ final class ClientSession {
     guard !isOver else { return }
     isOver = true
     outlet.close()
-    question?.leave()
+    turns.end()
     keepCursor()
     if let reason { gateway.tell("client \(name) disconnected: \(reason)") }
   }
@@ -209,7 +202,7 @@ final class ClientSession {
   // MARK: What the radio says by itself
 
   func heard(_ push: Push, _ frame: [UInt8]) {
-    question?.heard(push)
+    turns.heard(push)
     outlet.push(frame)
   }
 }

@@ -51,18 +51,38 @@ extension ClientSession {
       return .reply(.error(error == .linkDown ? .badState : .tableFull))
     }
     guard !isOver, !Task.isCancelled else { throw CancellationError() }
-    // The client whose turn it is has no other open request.
-    self.question?.leave()
-    self.question = question
+    turns.begin(question)
     let said = try await ask(command, frame) { question.said($0.outcome) }
-    if !question.isTaken || !questions.put(question) { question.leave() }
+    if !question.isTaken || !turns.keep(question) { question.leave() }
     return self.answer(said)
   }
 
+}
+
+/// A client's requests to other nodes: one is open at a time.
+struct ClientTurns {
+  private var last: OpenQuestion?
+  /// Those that wait for their answers.
+  private let waiting = Mailbox<OpenQuestion>(bound: 2)
+
+  /// It is this request's turn: the client has no other open one.
+  mutating func begin(_ question: OpenQuestion) {
+    last?.leave()
+    last = question
+  }
+
+  /// Its turn lasts until its answer. False: too many wait.
+  func keep(_ question: OpenQuestion) -> Bool { waiting.put(question) }
+
+  func heard(_ push: Push) { last?.heard(push) }
+
+  /// The client is gone.
+  func end() { last?.leave() }
+
   /// Keeps the turn of each request until it is answered, or has timed out.
-  func keepTurns() async throws {
-    while let question = try await questions.next() {
-      _ = try await question.over.value(within: question.patience, on: gateway.loop)
+  func keep(on loop: EventLoop) async throws {
+    while let question = try await waiting.next() {
+      _ = try await question.over.value(within: question.patience, on: loop)
       question.leave()
     }
   }
