@@ -142,15 +142,15 @@ extension WholeProgramTests {
         usleep(300_000)
       }
       try untilTrue("forty messages") { try rig.status()?["store"]?["messages"]?.integer == 40 }
-      let journal = try rig.meshpost("journal", "--limit", "1000", "--json").lines.map {
-        try JSONValue(parsing: Array($0.utf8))
-      }
-      let adverts = journal.filter { $0["kind"]?.string == "advert" }
-      #expect(adverts.count > 20, "\(adverts.count)")
-      #expect((try hub(rig)?["lanes"]?["nodes"]?["pending"]?.integer ?? 0) >= adverts.count)
+      let waiting = Int(try hub(rig)?["lanes"]?["nodes"]?["pending"]?.integer ?? 0)
+      #expect(waiting > 20)
       try rig.startHub()
       _ = rig.control("POST", "/v1/outbox/resume")
       try untilTrue("everything at the hub") { try hub(rig)?["pending"]?.integer == 0 }
+      // The radio may still have had some to tell of when the hub came.
+      let adverts = try rig.meshpost("journal", "--limit", "1000", "--json").lines
+        .map { try JSONValue(parsing: Array($0.utf8)) }.filter { $0["kind"]?.string == "advert" }
+      #expect(adverts.count > 20, "\(adverts.count)")
       let events = try rig.hubRows("events")
       #expect(Rig.isInOrder(events))
       #expect(try rig.hubTexts() == (0..<40).map { "number \($0)" })
