@@ -302,7 +302,9 @@ def what_is_written_while_cut_off_goes_out_once(world):
     browser = chat(world)
     browser.find(".composer-field")
     browser.until("a line", lambda: browser.script("return import('/pages/stores/live.js').then(({live}) => live.isLinked)"))
-    browser.until("what the service worker keeps", lambda: browser.script("return Promise.all(['/', '/pages/views/chat.js', '/pages/views/chat.css'].map((file) => caches.match(file))).then((found) => found.every(Boolean))"))
+    browser.until("what the service worker keeps", lambda: browser.script("""
+      const files = performance.getEntriesByType('resource').map(({name}) => name).filter((name) => name.startsWith(`${location.origin}/pages/`));
+      return Promise.all(['/', ...files].map((file) => caches.match(file))).then((found) => files.length > 0 && found.every(Boolean))"""))
     texts = [fresh("first while cut"), fresh("second while cut")]
     world.host.kill()
     browser.shows("No connection since", ".bar")
