@@ -14,8 +14,8 @@ import VirtualRadio
 
 /// A whole gateway in this process, its radio at a link in memory, its servers scripted, in invented time: an hour of waiting takes none.
 ///
-/// Its store is on a real disk, or what stands for one; its control socket is one. All else follows from the seed. What a test waits for in vain
-/// it is told with the seed and the story so far.
+/// Its store is on a real disk, or what stands for one; its control socket is one. The mesh follows from the seed; the gateway's ids and
+/// the jitter of its pauses do not. What a test waits for in vain it is told with the seed and the story so far.
 final class Rig {
   struct InVain: Error, CustomStringConvertible {
     let description: String

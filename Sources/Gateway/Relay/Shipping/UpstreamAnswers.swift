@@ -163,9 +163,10 @@ extension Upstream {
     journal.count(tooOld: batch, through: seq)
     // What is not for the server it is not asked about.
     if seq > journal.lanes[lane].taken, batch.events.contains(where: { $0.seq <= seq }) { health.succeeded() }
+    // Before the alerts look: what waits now has not waited since before this answer.
+    health.nothingWaits()
     health.takesEvents()
     health.starts.tookSome()
-    health.nothingWaits()
     hasDeleted(in: lane, through: seq)
     journal.lanes[lane].taken = seq
     let had = journal.lanes[lane].told.seq
