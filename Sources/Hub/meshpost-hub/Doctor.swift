@@ -99,12 +99,8 @@ struct Doctor: AsyncParsableCommand {
     let loop = EventLoop()
     let client = HTTPClient(.tcp(host: host, port: UInt16(clamping: configuration.port), tls: false), on: loop)
     var response: HTTPResponse?
-    loop.begin {
-      // `try?`: no answer is a finding.
-      response = try? await client.send(HTTPRequest("GET", "/readyz"), timeout: .seconds(5))
-      loop.stop()
-    }
-    loop.run()
+    // `try?`: no answer is a finding.
+    loop.run { response = try? await client.send(HTTPRequest("GET", "/readyz"), timeout: .seconds(5)) }
     client.close()
     let place = "\(host) port \(configuration.port)"
     guard let response else {

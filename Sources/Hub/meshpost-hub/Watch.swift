@@ -49,11 +49,10 @@ final class HubWatcher {
   }
 
   func run() {
-    loop.begin {
+    loop.run {
       // Nobody cancels it.
       do throws(CancellationError) { while true { try await self.look() } } catch {}
     }
-    loop.run()
   }
 
   private func look() async throws(CancellationError) {

@@ -38,6 +38,8 @@ public final class Bus {
   private let address: String
   private let loop: EventLoop
   private var task: LoopTask?
+  /// Questions to the bus itself.
+  private let tasks: LoopTasks
   /// The current connection, once the bus has answered Hello.
   private var connection: BusConnection?
   private var backoff = Backoff(first: .seconds(1), limit: .seconds(30))
@@ -51,6 +53,7 @@ public final class Bus {
   public init(address: String = Bus.systemAddress, on loop: EventLoop) {
     self.address = address
     self.loop = loop
+    tasks = LoopTasks(on: loop)
   }
 
   // MARK: Connection
@@ -67,6 +70,7 @@ public final class Bus {
   /// objects end.
   public func close() {
     task?.cancel()
+    tasks.cancel()
     connection?.close(.disconnected("closed"))
     for listener in listeners { listener.finish() }
     (listeners, exported) = ([], [:])
@@ -172,7 +176,7 @@ public final class Bus {
   private func add(_ rule: MatchRule, _ connection: BusConnection) {
     do throws(BusError) {
       let question = try connection.ask(Self.question("AddMatch", rule.text))
-      loop.begin {
+      tasks.begin {
         do {
           _ = try await connection.answer(to: question, within: Self.busLimit)
         } catch {
@@ -187,7 +191,7 @@ public final class Bus {
   private func askOwner(_ name: String, _ connection: BusConnection) {
     do throws(BusError) {
       let question = try connection.ask(Self.question("GetNameOwner", name))
-      loop.begin { [self] in
+      tasks.begin { [self] in
         do {
           let answer = try await connection.answer(to: question, within: Self.busLimit)
           tell(answer.body.first?.string.map { .name($0) } ?? .nobody, of: name)

@@ -16,8 +16,8 @@ public final class VirtualMesh {
   private let ether: Ether
   private var radios: [String: VirtualRadio] = [:]
   private var ports: [String: RadioPort] = [:]
-  /// Each serves a port.
-  private var serving: [LoopTask] = []
+  /// Each serves a port, or carries out a line of the script.
+  private let tasks: LoopTasks
   private var order: [String] = []
   private let report: (String) -> Void
 
@@ -29,6 +29,7 @@ public final class VirtualMesh {
     isFar: Bool = false, _ report: @escaping (String) -> Void
   ) {
     self.loop = loop
+    tasks = LoopTasks(on: loop)
     self.report = report
     ether = Ether(on: loop, seed: seed, airtimeFactor: airtimeFactor)
     ether.repeaters = (0..<repeaters).map { UInt8(truncatingIfNeeded: 0xA0 + $0) }
@@ -60,7 +61,7 @@ public final class VirtualMesh {
 
   private func announce(_ name: String, _ port: RadioPort) {
     ports[name] = port
-    serving.append(loop.begin { await port.run() })
+    tasks.begin { await port.run() }
     say {
       $0.field("radio", name)
       $0.field("key", port.radio.key.hex)
@@ -70,8 +71,7 @@ public final class VirtualMesh {
 
   /// Pulls all ports out, in the loop's next turn.
   public func close() {
-    for task in serving { task.cancel() }
-    serving = []
+    tasks.cancel()
   }
 
   /// Floods an advert of each radio, without air time, and returns when they are in each other's tables. Real radios do not do this
@@ -231,7 +231,7 @@ public final class VirtualMesh {
 
   /// Something that takes its time. It ends with the program.
   private func begin(_ work: @escaping () async throws -> Void) {
-    loop.begin {
+    tasks.begin {
       do { try await work() } catch { return }  // nobody cancels it
     }
   }

@@ -165,12 +165,10 @@ struct ControlClient {
         if error != .cancelled { result = .failure(error) }
       }
     }
-    loop.begin {
+    loop.run {
       // `try?`: `result` has the outcome.
       if let ending { try? await loop.race(asking, { try await ending.comes(loop) }) } else { try? await asking() }
-      loop.stop()
     }
-    loop.run()
     if result == nil, ending?.hasEnded == true { return HTTPResponse(status: 200) }
     switch result {
     case .success(let response): return response

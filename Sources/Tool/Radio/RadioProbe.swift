@@ -62,12 +62,10 @@ enum Probing {
       }
       let loop = EventLoop()
       var found: SerialProbe.Result = .silent
-      loop.begin {
-        defer { loop.stop() }
+      loop.run {
         // Nobody cancels it.
         do { found = try await SerialProbe.look(at: device, baud: baud, on: loop) } catch { return }
       }
-      loop.run()
       return Found(device: device, result: found)
     }
   }

@@ -94,16 +94,14 @@ final class Terminal {
     // More than these at once tell nothing new.
     let signals = Signals([SIGWINCH, SIGTERM, SIGINT, SIGHUP], on: loop) { _ = numbers.put($0) }
     var failure: (any Error)?
-    loop.begin { [self] in
+    loop.run { [self] in
       do {
         try await loop.race(
           screen, { try await self.paint(picture) }, { try await self.untilEnded(by: numbers) })
       } catch {
         failure = error
       }
-      loop.stop()
     }
-    loop.run()
     withExtendedLifetime(signals) {}
     if let failure { throw failure }
   }

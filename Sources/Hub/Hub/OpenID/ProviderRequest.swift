@@ -27,11 +27,7 @@ struct ProviderRequest: Sendable {
       OwnThread.begin {
         let loop = EventLoop()
         var result: Result<Answer, OpenIDFailure> = .failure(.unavailable("it was abandoned"))
-        loop.begin {
-          result = await self.result(on: loop)
-          loop.stop()
-        }
-        loop.run()
+        loop.run { result = await self.result(on: loop) }
         ended.resume(returning: result)
       }
     }

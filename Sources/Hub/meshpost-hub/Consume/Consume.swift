@@ -75,13 +75,14 @@ struct Consume: AsyncParsableCommand {
     }
     manager?.ready("connecting to \(brokers[0].shown)")
     if let manager, let watchdog = manager.watchdog { live(manager, every: watchdog / 3, on: loop) }
-    loop.begin {
+    let consuming = loop.begin {
       await consumer.run()
       guard consumer.end != nil else { return }
       consumer.close()
       loop.stop()
     }
     loop.run()
+    withExtendedLifetime(consuming) {}
     return consumer.end
   }
 

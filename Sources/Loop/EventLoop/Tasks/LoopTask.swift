@@ -24,7 +24,7 @@ extension EventLoop {
   /// Begins a task on this loop. Everything that it awaits runs there, too.
   ///
   /// The task may use anything that the loop's thread owns, like a callback: none of it is `Sendable`, and none has to
-  /// be. Functions that it awaits run on the caller's executor (`NonisolatedNonsendingByDefault`). `Task { }` and
+  /// be. The caller keeps the task: one that nobody keeps cannot be ended. Functions that it awaits run on the caller's executor (`NonisolatedNonsendingByDefault`). `Task { }` and
   /// `Task.sleep` would start the runtime's thread pool and are not used. Decision 0014.
   @discardableResult
   public func begin(_ work: @escaping () async -> Void) -> LoopTask {
@@ -37,6 +37,16 @@ extension EventLoop {
       })
   }
 
+  /// Runs the loop until `main` has ended.
+  public func run(_ main: @escaping () async -> Void) {
+    let task = begin {
+      await main()
+      self.stop()
+    }
+    run()
+    withExtendedLifetime(task) {}
+  }
+
   /// Sleeps until `time`. Throws if the task is cancelled before.
   public func sleep(until time: MonotonicTime) async throws(CancellationError) {
     let waiter = Waiter()
@@ -46,6 +56,12 @@ extension EventLoop {
   }
 
   public func sleep(for duration: Duration) async throws(CancellationError) { try await sleep(until: now + duration) }
+
+  /// Never returns; throws once the task is cancelled.
+  public func untilCancelled() async throws(CancellationError) {
+    let waiter = Waiter()
+    while true { try await waiter.wait() }
+  }
 }
 
 /// A task of a loop.
@@ -56,6 +72,9 @@ public struct LoopTask {
 
   /// Cancels the task: its waits end at once with `CancellationError`. Call it on the loop's thread.
   public func cancel() { task.cancel() }
+
+  /// Returns when the task has ended.
+  public func ended() async { await task.value }
 }
 
 /// A value that never leaves the loop's thread, which the compiler cannot know.
