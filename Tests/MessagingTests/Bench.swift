@@ -25,6 +25,8 @@ final class Bench: SyncObserver {
   let synchronizer: Synchronizer
   let messenger: Messenger
   private let link: MemoryLink
+  private(set) var sending: LoopTask?
+  private var connecting: LoopTask?
   private(set) var knowsScopeIsStuck = false
   /// Who else is called with what the radio says.
   var alsoHears: (Push) -> Void = { _ in }
@@ -49,16 +51,17 @@ final class Bench: SyncObserver {
     loop.afterTurn { [store] in store.commit() }
     synchronizer.observer = self
     for radio in [own, other] { radio.received(Command.sendSelfAdvert(flood: true).encode()) }
-    messenger.start()
-    connection.start()
+    // `try?`: the bench cancels them.
+    sending = loop.begin { [messenger] in try? await messenger.run() }
+    connecting = loop.begin { try? await connection.run() }
     try run("synced") { self.synchronizer.isServing }
   }
 
   deinit {
     synchronizer.stop()
-    synchronizer.connection.stop()
-    messenger.stop()
-    loop.turn(wait: false)
+    connecting?.cancel()
+    sending?.cancel()
+    for _ in 0..<2 { loop.turn(wait: false) }
   }
 
   func linkChanged() {

@@ -100,7 +100,8 @@ import VirtualRadio
     #expect(try bench.refusal { () throws(Refusal) in try bench.messenger.cancel(key: "a") } == nil)
     try bench.run("the next") { try bench.state("b").state == .sent }
     #expect(try bench.state("a").reason == "cancelled" && bench.messenger.underWay.count == 1)
-    bench.messenger.stop()
+    bench.sending?.cancel()
+    bench.loop.turn(wait: false)
     bench.loop.turn(wait: false)
     #expect(bench.loop.taskCount < before, "nor does the one that looks at the time go on")
     #expect(try bench.state("b").state == .sent, "as it was")

@@ -28,6 +28,8 @@ final class Bench: SyncObserver {
   private let messenger: Messenger
   private let nodes: NodeService
 
+  private var connecting: LoopTask?
+
   private final class Lines { var all: [String] = [] }
 
   /// `isThere`: a radio is attached.
@@ -53,7 +55,7 @@ final class Bench: SyncObserver {
     loop.afterTurn { [store] in store.commit() }
     synchronizer.observer = self
     if isThere {
-      connection.start()
+      connecting = loop.begin { try? await connection.run() }  // `try?`: `deinit` cancels it
       try run("synced") { self.synchronizer.state == .synced }
     }
     listen(maxClients)
@@ -63,9 +65,9 @@ final class Bench: SyncObserver {
   deinit {
     proxy.stop()
     synchronizer.stop()
-    synchronizer.connection.stop()
+    connecting?.cancel()
     radio.stop()
-    loop.turn(wait: false)
+    for _ in 0..<2 { loop.turn(wait: false) }
   }
 
   func listen(_ maxClients: Int) {

@@ -43,7 +43,9 @@ private final class SlowHost: RelayHost {
         json.field("id", id)
         json.field("command", "send")
       }
-      loop.begin { answers.append((await desk.take(command)).map { String(decoding: $0, as: UTF8.self) } ?? "none") }
+      loop.begin {
+        answers.append((await desk.take(command)).map { String(decoding: $0, as: UTF8.self) } ?? "none")
+      }
     }
     loop.afterTurn { store.commit() }
     #expect(turn(loop) { host.underWay.count == 2 })

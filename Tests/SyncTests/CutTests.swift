@@ -192,7 +192,7 @@ import VirtualRadio
 
   @Test func `a sync that is begun anew in the middle of a contact list ends, with one list`() throws {
     let pair = try Pair(contacts: 30, channels: 4)
-    pair.connection.start()
+    pair.start()
     pair.run(
       until: { if case .syncing(.contacts, 3..., _) = pair.synchronizer.state { true } else { false } }, "in the middle"
     )

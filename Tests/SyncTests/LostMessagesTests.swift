@@ -131,7 +131,7 @@ import Timing
         handedOver += 1
         return isKilled && handedOver == 3
       }
-      pair.connection.start()
+      pair.start()
       pair.run(until: { isKilled ? handedOver == 3 && pair.stored.count == 2 : !pair.stored.isEmpty }, "the moment")
       if isKilled {
         // As the disk is at that moment: an end would say what it knows.
@@ -169,7 +169,7 @@ import Timing
       asked += 1
       if asked == 7 { pair.link.cut() }
     }
-    pair.connection.start()
+    pair.start()
     pair.run(until: { pair.synchronizer.state == .synced && pair.losses > 0 }, "synced")
     #expect(pair.losses == 1 && pair.stored.count == 15, "one was in the answer that was cut")
     #expect(pair.messageLosses == [.init(waited: 15)])
@@ -183,7 +183,7 @@ import Timing
       let pair = try Pair(profile: profile, on: InventedMachine(), in: scratch)
       inject(16, into: pair)
       pair.link.swallows = { [unowned pair] in $0 == .syncNextMessage && pair.radio.queuedMessages == 10 }
-      pair.connection.start()
+      pair.start()
       pair.run(until: { pair.stored.count == 6 }, "six")
       let key = pair.radio.key
       #expect(try pair.store.queueCounts(of: key)?.taken == 6, "with the message")
@@ -264,7 +264,7 @@ import Timing
       guard case .message = reply else { return false }
       return answers == 4
     }
-    pair.connection.start()
+    pair.start()
     pair.run(until: { pair.synchronizer.state == .synced && pair.stored.count == 3 }, "the others")
     #expect(pair.messageLosses.count == 1 && pair.messageLosses.first?.atMost == 1)
   }

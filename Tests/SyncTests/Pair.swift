@@ -50,13 +50,15 @@ final class Pair: SyncObserver {
     }
   }
 
+  private var connecting: LoopTask?
+
   deinit { end() }
 
   /// Nothing of it is left on the loop then.
   func end() {
     synchronizer.stop()
-    connection.stop()
-    loop.turn(wait: false)
+    connecting?.cancel()
+    for _ in 0..<2 { loop.turn(wait: false) }
   }
 
   func run(until condition: () -> Bool, _ what: Comment) {
@@ -64,8 +66,14 @@ final class Pair: SyncObserver {
     #expect(isSo, what)
   }
 
+  /// Opens the link, and keeps it.
+  func start() {
+    // `try?`: `end` cancels it.
+    connecting = loop.begin { [connection] in try? await connection.run() }
+  }
+
   func sync() {
-    connection.start()
+    start()
     run(until: { synchronizer.state == .synced }, "synced")
   }
 

@@ -55,7 +55,7 @@ import VirtualRadio
     pair.link.refuses = Self.isContactList
     pair.link.onCommand = { if Self.isContactList($0) { lists += 1 } }
     pair.radio.injectChannelText("W: before", slot: 0, time: 1)
-    pair.connection.start()
+    pair.start()
     pair.run(until: { pair.synchronizer.isServing }, "messages can be sent")
     #expect(pair.stored == ["W: before"], "nobody has hinted at it")
     guard case .failed(let words, .contacts) = pair.synchronizer.state else {
@@ -80,7 +80,7 @@ import VirtualRadio
     let pair = try Pair(on: InventedMachine())
     pair.link.refuses = { $0 == .syncNextMessage }
     pair.radio.injectChannelText("W: hello", slot: 0, time: 1)
-    pair.connection.start()
+    pair.start()
     pair.run(until: { pair.synchronizer.isServing }, "messages can be sent")
     guard case .failed(let words, .messages) = pair.synchronizer.state else {
       Issue.record("\(pair.synchronizer.state)")
@@ -122,7 +122,7 @@ import VirtualRadio
         pair.radio.injectChannelText("W: hello \(turn % 3)", slot: 0, time: 1)
       }
     }
-    pair.connection.start()
+    pair.start()
     pair.run(until: { pair.synchronizer.withheld != nil }, "it is found")
     let found = pair.loop.now
     pair.link.cut()

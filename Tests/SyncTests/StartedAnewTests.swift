@@ -116,7 +116,7 @@ import VirtualRadio
       return true
     }
     let losses = pair.losses + (isCut ? 1 : 0)
-    if pair.connection.state != .up { pair.connection.start() }
+    if pair.connection.state != .up { pair.start() }
     pair.run(until: { isDone && pair.losses == losses && pair.synchronizer.state == .synced }, "synced")
   }
 
@@ -180,7 +180,7 @@ import VirtualRadio
       }
       var asked = 0
       pair.link.onCommand = { if $0 == .syncNextMessage { asked += 1 } }
-      pair.connection.start()
+      pair.start()
       pair.run(until: { asked == taken + 1 && pair.stored.count == taken }, "the moment")
     }
     let machine = InventedMachine()

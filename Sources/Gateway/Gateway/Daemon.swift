@@ -151,26 +151,20 @@ public final class Daemon {
 
   // MARK: Running
 
-  /// Runs until SIGTERM or SIGINT.
-  public func run() {
+  /// Runs until SIGTERM or SIGINT, or until a service ends by itself. Returns the exit code, of `sysexits.h`.
+  public func run() -> Int32 {
     SpareMemory.readInPieces()
     let signals = SignalQueue([SIGTERM, SIGINT, SIGHUP], on: loop)
-    run(signals)
+    var code = EX_OK
+    // `try?`: nothing cancels it.
+    loop.run { if let end = try? await self.serve(signals) { code = end } }
     withExtendedLifetime(signals) {}
+    return code
   }
 
-  /// `signals`: in place of the process's.
-  func run(_ signals: SignalQueue) {
-    loop.begin {
-      // `try?`: nothing cancels it.
-      try? await self.serve(signals)
-      self.loop.stop()
-    }
-    loop.run()
-  }
-
-  /// Begins everything that lasts, sees to signals until one ends it, and ends everything in the opposite order.
-  func serve(_ signals: SignalQueue) async throws(CancellationError) {
+  /// Begins the services, answers signals until one ends the gateway, and ends the services. Returns the exit code.
+  func serve(_ signals: SignalQueue) async throws(CancellationError) -> Int32 {
+    var code = EX_OK
     loop.afterTurn { [weak self] in self?.endTurn() }
     synchronizer.observer = self
     relay.radio = signer
@@ -179,17 +173,22 @@ public final class Daemon {
     connection.tap = taps
     settingsChanged()
     announce()
-    let services = services
-    for service in services { service.begin() }
+    // No part is repaired by being begun again: the service manager starts all of the gateway anew.
+    let running = RunningServices(services, on: loop) { [log] name in
+      log.error("\(name) ended by itself. This is a bug; the gateway ends and is to be started again")
+      code = EX_SOFTWARE
+      signals.put(SIGTERM)
+    }
     try await loop.nextTurn()
     notifier?.ready(summary)
     keepConfiguration()
     while try await signals.next() == SIGHUP { reload() }
     notifier?.ending()
     log.notice("ending")
-    for service in services.reversed() { await service.end() }
+    await running.end()
     // What was cancelled has ended, too.
     try await loop.nextTurn()
+    return code
   }
 
   /// The end of a turn: its writes are on disk or have failed; forwarding and clients that follow are woken.

@@ -4,49 +4,86 @@ import EventLoop
 
 /// A part of the gateway that lasts as long as the gateway.
 struct Service {
-  let begin: () -> Void
-  /// Returns when it has ended.
+  let name: String
+  /// Runs until it is cancelled.
+  let run: () async throws(CancellationError) -> Void
+  /// Does, once `run` has ended, what has to wait for something: a cancelled task cannot.
   let end: () async -> Void
+
+  init(
+    _ name: String, end: @escaping () async -> Void = {}, run: @escaping () async throws(CancellationError) -> Void
+  ) {
+    (self.name, self.run, self.end) = (name, run, end)
+  }
+}
+
+/// Services that run, each as one task.
+final class RunningServices {
+  private let running: [(service: Service, task: LoopTask)]
+
+  /// Begins the services in their order. `endedEarly` gets the name of a service that ends by itself: its work is not done any more.
+  init(_ services: [Service], on loop: EventLoop, endedEarly: @escaping (_ name: String) -> Void) {
+    running = services.map { service in
+      let task = loop.begin {
+        do throws(CancellationError) {
+          try await service.run()
+          endedEarly(service.name)
+        } catch {
+          // `end` has cancelled it.
+        }
+      }
+      return (service, task)
+    }
+  }
+
+  /// Ends the services in the opposite order. Each has ended before the next one is cancelled.
+  func end() async {
+    for (service, task) in running.reversed() {
+      task.cancel()
+      await task.ended()
+      await service.end()
+    }
+  }
 }
 
 extension Daemon {
-  /// In the order in which they begin; they end in the opposite one: first no message is taken from the radio any more, last the store is
-  /// closed.
+  /// The services, in the order in which they begin. They end in the opposite order: the radio hands over no more messages first, the store
+  /// is closed last.
   var services: [Service] {
-    let network = surroundings.network(loop) { [weak self] in self?.networkChanged() }
-    return [
-      Service(begin: { self.maintenance.start() }) {
-        self.maintenance.stop()
-        await self.closeStore()
+    [
+      Service("the store", end: closeStore) { () throws(CancellationError) in try await self.loop.untilCancelled() },
+      Service("the store's maintenance") { () throws(CancellationError) in try await self.maintenance.run() },
+      lasting("the control socket", begin: {}) { self.control?.stop() },
+      Service("the replacement of a damaged store") { () throws(CancellationError) in
+        try await self.replaceDamagedStores()
       },
-      Service(begin: {}) { self.control?.stop() },
-      task { () throws(CancellationError) in try await self.replaceDamagedStores() },
-      Service(begin: { self.relay.start() }) { self.relay.stop() },
-      task { () throws(CancellationError) in try await self.publishStates() },
-      Service(begin: { _ = network }) { withExtendedLifetime(network) {} },
-      Service(begin: { self.messaging.messenger.start() }) { self.messaging.messenger.stop() },
-      Service(begin: { self.connection.start() }) { self.connection.stop() },
-      Service(begin: { self.proxy.listen(self.configuration.proxies) }) { self.proxy.stop() },
-      Service(begin: { self.pages.serve(self.configuration.web) }) { self.pages.stop() },
-      Service(begin: { self.beginAlerts() }) { self.alerts.stop() },
-      task { () throws(CancellationError) in try await self.power.watchSupply() },
+      lasting("forwarding", begin: relay.start, end: relay.stop),
+      Service("publishing the state") { () throws(CancellationError) in try await self.publishStates() },
+      Service("watching the network") { () throws(CancellationError) in
+        let watch = self.surroundings.network(self.loop) { [weak self] in self?.networkChanged() }
+        defer { withExtendedLifetime(watch) {} }
+        try await self.loop.untilCancelled()
+      },
+      Service("sending") { () throws(CancellationError) in try await self.messaging.messenger.run() },
+      Service("the link to the radio") { () throws(CancellationError) in try await self.connection.run() },
+      lasting("sharing the radio", begin: { self.proxy.listen(self.configuration.proxies) }) { self.proxy.stop() },
+      lasting("the pages", begin: { self.pages.serve(self.configuration.web) }, end: pages.stop),
+      lasting("the alerts", begin: beginAlerts, end: alerts.stop),
+      Service("watching the supply") { () throws(CancellationError) in try await self.power.watchSupply() },
       // What the radio is handing over just now is on disk before the link goes.
-      Service(begin: {}) { await self.synchronizer.finish(within: Self.shutdownGrace) },
+      Service("taking messages", end: { await self.synchronizer.finish(within: Self.shutdownGrace) }) {
+        () throws(CancellationError) in try await self.loop.untilCancelled()
+      },
     ]
   }
 
-  /// A service that is one task.
-  private func task(_ run: @escaping () async throws(CancellationError) -> Void) -> Service {
-    let loop = loop
-    var task: LoopTask?
-    return Service(
-      begin: {
-        task = loop.begin {
-          // Cancelled: the gateway ends.
-          do throws(CancellationError) { try await run() } catch {}
-        }
-      },
-      end: { task?.cancel() })
+  /// A service that has tasks of its own, which change with the configuration.
+  private func lasting(_ name: String, begin: @escaping () -> Void, end: @escaping () -> Void) -> Service {
+    Service(name) { [loop] () throws(CancellationError) in
+      begin()
+      defer { end() }
+      try await loop.untilCancelled()
+    }
   }
 
   private func beginAlerts() {

@@ -20,6 +20,8 @@ public final class CompanionProxy {
     let requests: NodeRequests
     /// The radio signs this; `nil`: it does not.
     let sign: ([UInt8]) async -> [UInt8]?
+    /// What follows from a client's command.
+    let tasks: LoopTasks
     var connection: RadioConnection { synchronizer.connection }
     /// Lines about clients that come and go, in this minute.
     private var told: (since: MonotonicTime, count: Int)?
@@ -30,6 +32,7 @@ public final class CompanionProxy {
       requests: NodeRequests, sign: @escaping ([UInt8]) async -> [UInt8]?
     ) {
       self.loop = loop
+      tasks = LoopTasks(on: loop)
       self.log = log
       self.store = store
       self.synchronizer = synchronizer

@@ -60,7 +60,7 @@ do {
     exit(0)
   }
   let daemon = try Daemon.whenDiskAllows(configuration, file: file)
-  daemon.run()
+  exit(daemon.run())
 } catch let error as GatewayConfiguration.Failure {
   for lack in error.lacks { Log().warning(lack) }
   fail(error.description, EX_CONFIG)

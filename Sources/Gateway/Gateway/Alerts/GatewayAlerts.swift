@@ -48,7 +48,7 @@ final class GatewayAlerts {
   var hasNodeCome = false
   private var waiting: [Waiting] = []
   private var lastNumber: UInt64 = 0
-  private var isWriting = false
+  private var writing: LoopTask?
   private var isBegun = false
   var millivolts: UInt16?
   /// A node was not added, and no place has been seen since.
@@ -340,11 +340,10 @@ final class GatewayAlerts {
 
   /// One after another; what the disk refuses is tried again when it has taken something else, or the radio was asked.
   private func write() {
-    guard !isWriting, isBegun, !waiting.isEmpty else { return }
-    isWriting = true
-    loop.begin {
+    guard writing == nil, isBegun, !waiting.isEmpty else { return }
+    writing = loop.begin {
       await self.writeAll()
-      self.isWriting = false
+      self.writing = nil
     }
   }
 

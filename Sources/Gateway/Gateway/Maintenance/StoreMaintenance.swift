@@ -21,7 +21,7 @@ final class StoreMaintenance {
   private let journalMaxSize: Int64
   private let loop: EventLoop
   private let log: Log
-  private var task: LoopTask?
+  private let tasks: LoopTasks
   private var isTrimming = false
   private var isIndexing = false
   private var isWaitingForCalm = false
@@ -38,22 +38,12 @@ final class StoreMaintenance {
     self.journalMaxSize = journalMaxSize
     self.loop = loop
     self.log = log
+    tasks = LoopTasks(on: loop)
   }
 
-  func start() {
-    task = loop.begin {
-      do throws(CancellationError) { try await self.run() } catch {
-        // The daemon ends.
-      }
-    }
-  }
-
-  func stop() {
-    task?.cancel()
-    task = nil
-  }
-
-  private func run() async throws(CancellationError) {
+  /// Looks after it until cancelled.
+  func run() async throws(CancellationError) {
+    defer { tasks.cancel() }
     while true {
       await trimJournal()
       await trimMessages()
@@ -72,11 +62,11 @@ final class StoreMaintenance {
   }
 
   func somethingWasStored() {
-    if !isTrimming, store.journalSize.bytes > journalMaxSize { loop.begin { await self.trimJournal() } }
+    if !isTrimming, store.journalSize.bytes > journalMaxSize { tasks.begin { await self.trimJournal() } }
     commits &+= 1
     guard commits >= Self.burst, !isWaitingForCalm else { return }
     isWaitingForCalm = true
-    loop.begin { await self.tidyWhenCalm() }
+    tasks.begin { await self.tidyWhenCalm() }
   }
 
   // MARK: Memory
@@ -105,7 +95,8 @@ final class StoreMaintenance {
         try await loop.sleep(for: Self.quietPeriod)
       } while commits != seen
     } catch {
-      // Nobody cancels it: it has an end.
+      // The gateway ends, and gives all of its memory back.
+      return
     }
     (isWaitingForCalm, commits) = (false, 0)
     await indexMessages()

@@ -21,6 +21,7 @@ final class PowerWatch {
   private let loop: EventLoop
   private let changes: StateChange
   private let supply: SupplyWatch
+  private let tasks: LoopTasks
   private var level: BatteryLevel
   private var asked: MonotonicTime?
   private var kept: MonotonicTime?
@@ -43,6 +44,7 @@ final class PowerWatch {
     self.synchronizer = synchronizer
     self.store = store
     self.loop = loop
+    tasks = LoopTasks(on: loop)
     self.changes = changes
     level = BatteryLevel(limit: limit)
     supply = SupplyWatch(on: loop, root: root)
@@ -50,8 +52,9 @@ final class PowerWatch {
 
   func change(limit: UInt16) { if limit != level.limit { level = BatteryLevel(limit: limit) } }
 
-  /// Watches the supply until cancelled, where the machine can tell.
+  /// Watches the supply until cancelled; then nothing is asked of the radio any more.
   func watchSupply() async throws(CancellationError) {
+    defer { tasks.cancel() }
     var wasLow = false
     if supply.isLow == false { alerts?.supply(isLow: false) }
     while let isLow = try await supply.change(from: wasLow) {
@@ -59,6 +62,8 @@ final class PowerWatch {
       changes.note()
       wasLow = isLow
     }
+    // This machine cannot tell.
+    try await Waiter().wait()
   }
 
   /// The radio was just asked for messages, and has none.
@@ -67,7 +72,7 @@ final class PowerWatch {
     if let asked, loop.now - asked < Self.between { return }
     asked = loop.now
     // It ends with the radio's answer or its timeout.
-    loop.begin {
+    tasks.begin {
       let outcome = await self.synchronizer.connection.ask(.getBattery, .sync)
       if case .replied(.battery(let battery)) = outcome { self.read(battery.millivolts) }
     }

@@ -45,7 +45,7 @@ extension Daemon {
       manager?.ready("waiting for the disk: \(failure)")
     }
     tell()
-    loop.begin {
+    loop.run {
       while true {
         // `try?`: nothing cancels it.
         try? await loop.sleep(for: pauseBetweenTries)
@@ -60,9 +60,7 @@ extension Daemon {
           tell()
         }
       }
-      loop.stop()
     }
-    loop.run()
     server?.stop()
     log.notice("the disk takes writes: starting")
   }

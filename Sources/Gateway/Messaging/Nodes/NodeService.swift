@@ -178,8 +178,8 @@ public final class NodeService {
     var changed = contact
     changed.outPath = path
     changed.lastModified = messenger.synchronizer.radioTime ?? contact.lastModified
-    // Begun here, and not awaited: the answer does not wait for the radio.
-    messenger.loop.begin { [synchronizer = messenger.synchronizer] in
+    // The answer does not wait for the radio.
+    messenger.tasks.begin { [synchronizer = messenger.synchronizer] in
       guard case .replied(.ok) = await synchronizer.connection.ask(.addUpdateContact(changed), .sync) else { return }
       synchronizer.refresh(contact.key)
     }
@@ -194,7 +194,7 @@ public final class NodeService {
     else { return }  // `try?`: a path is a convenience
     pathsAsked[key] = now
     // It ends with the answer, its timeout, or the link.
-    messenger.loop.begin {
+    messenger.tasks.begin {
       do throws(Refusal) {
         _ = try await self.ask(.path, of: stored, .bulk)
       } catch {

@@ -37,7 +37,8 @@ public final class ContactEviction {
   private let store: Store
   private let loop: EventLoop
   private let log: Log
-  private var isBusy = false
+  /// Makes room; `nil`: there is room, or none can be made.
+  private var task: LoopTask?
   private var isFullLogged = false
 
   public init(
@@ -53,15 +54,13 @@ public final class ContactEviction {
 
   /// The table may have become fuller.
   public func look() {
-    guard settings.evicts, !isBusy else { return }
-    isBusy = true
-    loop.begin {
-      do throws(CancellationError) {
-        repeat { try await self.loop.sleep(for: Self.pause) } while await self.makeRoom()
-      } catch {
-        // Nobody cancels it: it ends when there is room, or none can be made.
-      }
-      self.isBusy = false
+    guard settings.evicts, task == nil else { return }
+    task = loop.begin { [weak self, loop] in
+      // `try?`: cancelled, the gateway ends.
+      repeat {
+        guard (try? await loop.sleep(for: Self.pause)) != nil else { return }
+      } while await self?.makeRoom() ?? false
+      self?.task = nil
     }
   }
 

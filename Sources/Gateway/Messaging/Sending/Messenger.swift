@@ -46,7 +46,8 @@ public final class Messenger {
   var echoes = ChannelEchoes()
   var underWay = MessagesUnderWay()
   var unsaved = UnsavedStates()
-  private var task: LoopTask?
+  /// Short tasks of sending, of nodes and of paths.
+  let tasks: LoopTasks
   /// When something is due: a deadline of the machine, or the end of what is held.
   private let alarm = Alarm()
   var isReady = false
@@ -71,6 +72,7 @@ public final class Messenger {
     self.settings = settings
     self.loop = loop
     self.log = log
+    tasks = LoopTasks(on: loop)
     senderClock = try SenderClock(store)
     let uses = try Self.readAirtime(store, synchronizer.now, loop.now)
     session = DeliverySession(settings.delivery, uses: uses, seed: UInt64.random(in: .min ... .max))
@@ -115,24 +117,15 @@ public final class Messenger {
 
   // MARK: Running
 
-  public func start() {
-    task = loop.begin {
-      do throws(CancellationError) { try await self.run() } catch {
-        // `stop`.
-      }
+  /// Does what is due until it is cancelled: time-outs, the next attempts, the end of what is held for other radios. What is on its way then
+  /// stays on disk as it is, and goes on at the next start.
+  public func run() async throws(CancellationError) {
+    defer {
+      takeAnswer()
+      unsaved.stop()
+      underWay.forget()
+      tasks.cancel()
     }
-  }
-
-  /// What is on its way stays on disk as it is, and is taken up again at the next start.
-  public func stop() {
-    takeAnswer()
-    task?.cancel()
-    unsaved.stop()
-    underWay.forget()
-  }
-
-  /// Sees to what is due: time-outs, the next attempts, the end of what is held for other radios.
-  private func run() async throws(CancellationError) {
     while true {
       try await alarm.wait(on: loop)
       if let nextHeldEnd, nextHeldEnd <= loop.now { expireHeld() }

@@ -31,7 +31,7 @@ extension Messenger {
     guard try known(request.key).isEmpty else { return }
     let intake = try admit(request)
     let commit = store.write { store throws(SQLiteError) in try self.insert(intake) }
-    loop.begin { self.settle(intake, await commit.failure()) }
+    tasks.begin { self.settle(intake, await commit.failure()) }
   }
 
   private func keep(_ request: SendRequest) async throws(Refusal) -> [OutgoingMessage] {

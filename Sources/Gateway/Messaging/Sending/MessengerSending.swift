@@ -285,7 +285,7 @@ extension Messenger {
     guard let version = synchronizer.connection.identity?.device?.protocolVersion, version >= Self.firstWithScopes
     else { return }
     guard let asked = synchronizer.connection.submit(.setFloodScopeKey(.useDefault), .interactive) else { return }
-    loop.begin { if case .failed = await asked.outcome() { self.sayIfScopeIsStuck() } }
+    tasks.begin { if case .failed = await asked.outcome() { self.sayIfScopeIsStuck() } }
   }
 
   private func sayIfScopeIsStuck() {

@@ -117,9 +117,9 @@ extension CompanionProxy.Gateway {
     case .removeContact(let key): synchronizer.forget(key)
     case .setChannel(let channel):
       // `try?`: the synchronizer reports and repairs what the disk refuses.
-      loop.begin { [synchronizer] in try? await synchronizer.changed(channel) }
+      tasks.begin { [synchronizer] in try? await synchronizer.changed(channel) }
     case .sendSelfAdvert(let flood): messenger.noteAdvert(isFlood: flood ?? false)
-    default: if command.changesIdentity { loop.begin { [synchronizer] in await synchronizer.refreshIdentity() } }
+    default: if command.changesIdentity { tasks.begin { [synchronizer] in await synchronizer.refreshIdentity() } }
     }
   }
 }

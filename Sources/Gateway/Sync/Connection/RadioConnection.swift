@@ -57,15 +57,21 @@ public final class RadioConnection {
     link.onEvent = { [weak self] event in self?.handle(event) }
   }
 
-  public func start() {
-    task = loop.begin {
-      // `try?`: it ends only by `stop`.
-      try? await self.loop.race({ try await self.run() }, { try await self.keepTime() })
+  /// Keeps the link to the radio until it is cancelled; then the link is closed.
+  public func run() async throws(CancellationError) {
+    defer {
+      link.end()
+      perform(session.linkLost())
+    }
+    do {
+      try await loop.race({ try await self.reopen() }, { try await self.keepTime() })
+    } catch {
+      throw CancellationError()
     }
   }
 
   /// Opens the link, leaves it to what comes over it for as long as it lives, and waits before it is opened again.
-  private func run() async throws(CancellationError) {
+  private func reopen() async throws(CancellationError) {
     while true {
       attempt = Promise()
       change(.connecting)
@@ -81,13 +87,6 @@ public final class RadioConnection {
     let returned = Promise<Void>()
     link.watchForReturn { returned.keep(()) }
     _ = try await returned.value(within: wait, on: loop)
-  }
-
-  /// Closes the link: the daemon ends.
-  public func stop() {
-    task?.cancel()
-    link.end()
-    perform(session.linkLost())
   }
 
   /// Why nothing goes out, where the radio would send it into another region than its own.

@@ -34,6 +34,7 @@ final class BlueZObjects {
   /// Flags of the characteristic that frames are written to.
   private(set) var rxFlags: [String] = []
   private var handle: (Event) -> Void = { _ in }
+  private var reading: LoopTask?
 
   init(_ bus: Bus, on loop: EventLoop) {
     self.bus = bus
@@ -51,11 +52,11 @@ final class BlueZObjects {
     }
     bus.add(Self.changes(of: BlueZ.adapter), to: listener)
     bus.open()
-    loop.begin { [self] in
+    reading = loop.begin { [self] in
       do {
         while let event = try await listener.next() { take(event) }
       } catch {
-        return  // nobody cancels it: the bus is closed
+        return  // cancelled: nobody listens any more
       }
     }
   }
@@ -64,6 +65,7 @@ final class BlueZObjects {
   func end() {
     handle = { _ in }
     bus.close()
+    reading?.cancel()
   }
 
   /// Devices whose changes are reported: all during a scan, otherwise one.

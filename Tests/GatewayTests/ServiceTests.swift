@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: MIT
+
+import EventLoop
+import TestSupport
+import Testing
+
+@testable import Gateway
+
+@Suite struct ServiceTests {
+  @Test func `a service that ends by itself is named, and services end one after the other, the newest first`() {
+    let loop = EventLoop(on: InventedMachine())
+    var (early, ended): ([String], [String]) = ([], [])
+    func lasting(_ name: String) -> Service {
+      Service(name, end: { ended.append("end of \(name)") }) { () throws(CancellationError) in
+        defer { ended.append(name) }
+        try await loop.untilCancelled()
+      }
+    }
+    let short = Service("short") { () throws(CancellationError) in try await loop.sleep(for: .seconds(1)) }
+    let running = RunningServices([lasting("first"), short, lasting("last")], on: loop) { early.append($0) }
+    while early.isEmpty { loop.turn(wait: true) }
+    #expect(early == ["short"] && ended.isEmpty)
+    loop.run { await running.end() }
+    #expect(early == ["short"] && ended == ["last", "end of last", "first", "end of first"])
+    #expect(loop.taskCount == 0)
+  }
+}
