@@ -2,21 +2,21 @@
 
 import Timing
 
-/// How fast a server acknowledges what it is sent, for people: pure.
+/// The rate at which a server acknowledges bytes, for people. Pure.
 ///
-/// Only what had to wait for the line tells: a single event is answered after a round trip, however much more there would have been room for.
-/// What has waited for a line that was down does not tell.
+/// Only batches that filled the line count: a single event is answered after a round trip, whatever the line could carry. Batches that waited while
+/// the line was down do not count either.
 struct AcknowledgedRate: Equatable {
-  /// Without an acknowledgement for so long, the rate of before is not the present one.
+  /// After so long without an acknowledgement, the rate is unknown.
   static let lasting: Duration = .seconds(600)
-  /// Of what was measured before, this much counts with the next one.
+  /// The weight of earlier measurements against the newest one.
   private static let memory = 0.8
 
   private var bytes = 0.0
   private var seconds = 0.0
   private var answeredAt: MonotonicTime?
 
-  /// `filledLine`: as much was under way as might be, and the line was up.
+  /// `filledLine`: enough was under way to fill the line, and the line was up.
   mutating func answered(bytes count: Int, filledLine: Bool, sentAt: MonotonicTime, now: MonotonicTime) {
     let took = now - max(sentAt, answeredAt ?? sentAt)
     answeredAt = now

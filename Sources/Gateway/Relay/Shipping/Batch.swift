@@ -3,7 +3,7 @@
 import JSON
 import Store
 
-/// Events on their way to an upstream, as the JSON that is sent. Source: docs/hub-protocol.md.
+/// Events for an upstream, and their JSON. Source: docs/hub-protocol.md.
 struct Batch {
   struct Limits: Equatable {
     var events: Int
@@ -12,39 +12,37 @@ struct Batch {
   }
 
   static let maxLeftOut = 2000
-  /// Rows that are looked at, those of other lanes among them.
+  /// Rows that may be read beyond the batch's events, such as those of other lanes.
   private static let maxSkipped = 10_000
 
-  /// Beside its body, of each event: about.
+  /// Bytes of an event besides its body, about.
   static let envelope = 80
 
-  /// The lane whose events these are; `nil`: all, in the order of the whole journal.
+  /// The lane of the events; `nil`: all lanes, in the journal's order.
   let lane: Lane?
   private(set) var events: [JournalEvent] = []
   private(set) var bytes = 0
   /// The lane's events up to here are in the batch, in one of its gaps, or filtered out.
   private(set) var last: Int64
-  /// Events of the journal that this stands for.
+  /// The amount of journal events that the batch covers, including those that it leaves out.
   private(set) var covered = LaneAmount()
-  /// Events that are left out because they are too old.
+  /// Events that the batch leaves out because they are too old.
   private(set) var tooOld: [Int64] = []
-  /// The event of the lane that the server must have before these; `nil`: it does not matter.
+  /// The lane's last event that the server must already have; `nil`: it needs none.
   var after: Int64?
-  /// The server has had these before, by this gateway's epoch or by that of a copy of it.
+  /// The server has acknowledged these events before, perhaps to another copy of this database.
   var isAgain = false
 
-  /// Bytes as sent, about.
+  /// The approximate size of the JSON.
   var size: Int { bytes + events.count * Self.envelope }
 
-  /// Reads on from the cursor. What is missing in between (given up by quota or age, or damaged) becomes a `gap` event
-  /// in its place, also where nothing of the lane is left behind it: a batch that is read to its end is always up to the lane's
-  /// newest event.
+  /// Reads from the cursor on. A missing range (trimmed by quota or age, or damaged) becomes a `gap` event in its place, also at the lane's end: a
+  /// batch that reads the journal to its end always reaches the lane's newest event.
   ///
-  /// What the filter does not let pass is left out and counts as being in it; `maxLeftOut` of that end the batch, so that
-  /// a long stretch of filtered events does not hold up the loop.
+  /// Excluded events count as part of the batch. After `maxLeftOut` of them the batch ends, so that a long range of them does not hold up the loop.
   ///
-  /// `folding`: the same becomes of old states. The batch ends where that ends. `had`: up to there the upstream has acknowledged the lane, though its
-  /// server may lack it now.
+  /// `folding`: leaves out old states of nodes; the batch ends at the end of its stretch. `had`: the upstream has acknowledged the lane up to this
+  /// event, even if its server lacks it now.
   init(
     after cursor: Int64, of store: Store, lane: Lane? = nil, limits: Limits, filter: EventFilter = EventFilter(),
     present: AgeLimit.Present? = nil, folding: Folding? = nil, had: Int64 = 0
@@ -59,7 +57,7 @@ struct Batch {
       do throws(StoreError) {
         goesOn = try reading.take(event, isSound, store, filter, present)
       } catch {
-        // Whose it is cannot be told now: the batch is read again.
+        // The filter cannot decide on this event: the batch is read again.
         reading.failure = error
         goesOn = false
       }
@@ -78,7 +76,7 @@ struct Batch {
     last = event.seq
   }
 
-  /// Nothing: a hub that takes it takes what it can take.
+  /// An empty batch: a hub that acknowledges it proves that it takes batches.
   init(empty lane: Lane?) {
     self.lane = lane
     last = 0
@@ -86,14 +84,14 @@ struct Batch {
 
   var isEmpty: Bool { events.isEmpty }
 
-  /// The server has these already. They count as being in it.
+  /// Removes events that the server has already. The batch still covers them.
   mutating func leaveOut(_ seqs: Set<Int64>) {
     guard !seqs.isEmpty else { return }
     events.removeAll { seqs.contains($0.seq) }
     bytes = events.reduce(0) { $0 + $1.body.count }
   }
 
-  /// `naming`: the gateway's id is told, to servers whose address does not say it. `number`: counts batches of a live link. `isShort`: the
+  /// `naming`: adds the gateway's id, for servers whose address does not contain it. `number`: the batch's number on a live link. `isShort`: the
   /// server knows the epoch.
   func encode(of store: Store, naming: Bool = false, number: Int? = nil, isShort: Bool = false) -> [UInt8] {
     var json = JSONWriter(reserving: bytes + events.count * 80 + 64)
@@ -103,11 +101,11 @@ struct Batch {
         json.field("type", "events")
         json.field("n", number)
       } else if !isShort {
-        // A live link was told of it at its beginning.
+        // A live link states the epoch once, when it opens.
         json.field("epoch", store.epoch)
       }
       json.field("lane", lane?.rawValue)
-      // Readers of a broker have no count of their own.
+      // Readers of a broker cannot check it: they do not count events.
       if !naming { json.field("after", after) }
       json.field("before", events.first.flatMap { store.epochBefore(of: $0.seq) ?? (isAgain ? store.epoch : nil) })
       json.arrayField("events") { json in
@@ -126,7 +124,7 @@ struct Batch {
   }
 }
 
-/// A batch that is being read.
+/// Collects the events of a batch.
 private struct Reading {
   let limits: Batch.Limits
   var expected: Int64
@@ -137,7 +135,7 @@ private struct Reading {
   var covered = LaneAmount()
   var leftOut = 0
   var tooOld: [Int64] = []
-  /// When the event was written that was read last.
+  /// The time of the last row, which a gap after it gets.
   private var at: Int64 = 0
   private let had: Int64
   var failure: StoreError?
@@ -146,7 +144,7 @@ private struct Reading {
     (self.limits, self.expected, self.lane, self.folding, self.had) = (limits, expected, lane, folding, had)
   }
 
-  /// False: enough.
+  /// False: the batch is complete.
   mutating func take(
     _ event: JournalEvent, _ isSound: Bool, _ store: Store, _ filter: EventFilter, _ present: AgeLimit.Present?
   ) throws(StoreError) -> Bool {
@@ -161,7 +159,7 @@ private struct Reading {
       return true
     }
     guard collected.count < limits.events, leftOut < Batch.maxLeftOut else { return false }
-    // What is under way is counted so, too: a batch that came out larger than its portion would keep the next one waiting.
+    // Bytes under way include envelopes, too: a batch larger than its portion would delay the next one.
     let sent = size + event.body.count + (collected.count + 1) * Batch.envelope
     guard collected.isEmpty || sent <= limits.bytes else { return false }
     let place = isSound ? folding?.place(of: event) : nil
@@ -191,12 +189,12 @@ private struct Reading {
     return true
   }
 
-  /// The journal has no more. What the lane has had up to its newest event, and is not there, was given up.
+  /// The journal has no more rows: events that are missing up to the lane's newest one become gaps.
   mutating func end(_ store: Store) throws(StoreError) {
     try pass(through: lane.map { store.newestSeq[$0] } ?? store.lastSeq, store)
   }
 
-  /// Takes the gaps for what is missing up to there. False: no more fits.
+  /// Adds gaps for missing events up to `end`. False: the batch is full.
   @discardableResult
   private mutating func pass(through end: Int64, _ store: Store) throws(StoreError) -> Bool {
     guard end >= expected else { return true }
@@ -224,13 +222,13 @@ private struct Reading {
       return [gap(expected, end, end - expected + 1, reason ?? "missing")]
     }
     let trims = try store.trims(of: lane, after: expected - 1, before: end + 1)
-    // Every upstream has had what was deleted and is no trim. This one asks for it again: its server is an older copy.
+    // Without a trim, the journal deletes only events that every upstream has acknowledged. This server lacks them again: it is an older copy.
     let deleted = min(store.deletedThrough[lane], end)
     if trims.isEmpty, deleted >= expected { return [gap(expected, deleted, deleted - expected + 1, "missing")] }
     guard trims.isEmpty else {
       var (gaps, next) = ([JournalEvent](), expected)
       for trim in trims {
-        // Told with the trim, whose last number is one of this lane.
+        // The trim's gap also covers acknowledged, deleted events before the trim: its number must be one of this lane's.
         let more = max(0, min(had, trim.first - 1) - next + 1)
         gaps.append(gap(more > 0 ? next : trim.first, trim.last, trim.count + more, trim.reason))
         next = trim.last + 1
@@ -239,7 +237,7 @@ private struct Reading {
       if rest >= next { gaps.append(gap(next, rest, rest - next + 1, "missing")) }
       return gaps
     }
-    // In the middle of the journal nothing is ever deleted.
+    // Nothing deletes rows in the middle of the journal: a hole there is damage.
     let isInside = lane == .messages && expected > store.deletedThrough.highest
     return isInside ? [gap(expected, end, end - expected + 1, "missing")] : []
   }

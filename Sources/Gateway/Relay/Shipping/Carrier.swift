@@ -4,78 +4,78 @@ import EventLoop
 import Sockets
 import Store
 
-/// How batches get to one kind of server. What is sent, when, and what becomes of it, is `Upstream`'s.
+/// Transfers batches to one kind of server. `Upstream` decides what to send and when, and handles the answers.
 ///
-/// One thing at a time: the next `greet` comes when everything else was answered, and up to `window` calls of `carry` may be
-/// under way, which are answered in order. A batch that is refused makes those of its lane behind it void, and anything else but an acknowledgement
-/// all: their tasks are cancelled.
+/// `Upstream` calls `greet` only when nothing else is under way. Up to `window` calls of `carry` may run at once, and are answered in order. A
+/// refused batch voids the later batches of its lane; any other answer except an acknowledgement voids all batches. `Upstream` cancels the tasks of
+/// void batches.
 protocol Carrier: AnyObject {
-  /// The word of the configuration: `hub`, `webhook`, `mqtt`.
+  /// The word in the configuration: `hub`, `webhook`, `mqtt`.
   var kind: String { get }
-  /// Where it goes, for people.
+  /// The server's address, for people.
   var place: String { get }
   var window: Int { get }
-  /// Of a batch its beginning may be acknowledged: what was sent behind it in its lane comes again then, and is void.
+  /// The server may acknowledge only the beginning of a batch: the later batches of its lane are void then, and are sent again.
   var mayTakeInPart: Bool { get }
-  /// The connection is kept while there is nothing to send, and opened again when it is lost.
+  /// The carrier keeps its connection while there is nothing to send, and opens it again when it is lost.
   var keepsConnection: Bool { get }
-  /// The server counts what it has, and says so when it is greeted (`Greeting.has`): its cursor need not be on disk at once.
+  /// The server counts the events that it has, and reports it in its greeting (`Greeting.has`): the cursor may reach the disk later.
   var serverKeepsCount: Bool { get }
-  /// What the server has for gateways beside acknowledgements; `nil`: nothing.
+  /// The server's updates for gateways; `nil`: it has none.
   var updatesSource: (any UpdatesSource)? { get }
-  /// The radio, for a carrier that tells of it or has it sign.
+  /// The radio, for a carrier that reports on it or lets it sign.
   var radio: (any RadioAccess)? { get set }
-  /// A greeting fails until a radio was connected.
+  /// A greeting fails until a radio has been connected.
   var needsRadio: Bool { get }
-  /// How it is connected, for people: `live` or `http`; `nil`: there is one way.
+  /// The kind of the connection, for people: `live` or `http`; `nil`: there is only one kind.
   var link: String? { get }
-  /// What is wrong beside the events, which are delivered; `nil`: nothing.
+  /// A problem that does not hold up events; `nil`: none.
   var minorTrouble: String? { get }
-  /// Who takes in what the server asks for.
+  /// Receives the server's commands.
   var commands: (any CommandTaker)? { get set }
-  /// The other end's kernel has all that was sent. False also where nobody can tell.
+  /// The other end's kernel has received all sent bytes. False also if this is unknown.
   var hasArrived: Bool { get }
   /// Bytes handed to the network so far.
   var bytesSent: UInt64 { get }
-  /// What the line was used for, both ways, with everything that goes over it.
+  /// Bytes of all traffic on the line, in both directions.
   var lineBytes: UInt64 { get }
-  /// Calls once, when about so many bytes more have gone over the line.
+  /// Calls once, after about so many more bytes on the line.
   func alarm(after bytes: Int64, _ call: @escaping () -> Void)
-  /// Until when the server's certificate is good, seconds since 1970; `nil`: it has shown none.
+  /// The expiry of the server's certificate, seconds since 1970; `nil`: it has shown none.
   var certificateExpiry: Int64? { get }
-  /// Makes sure that the server is there, and asks what it has.
+  /// Checks that the server answers, and asks which events it has.
   func greet() async -> Greeting
-  /// What the server has of an earlier epoch, of each lane up to an event that it may have, and what that says. Of a lane without one it
-  /// is not asked. A server that keeps no count is not asked at all.
+  /// Asks which events of an earlier epoch the server has, and for their digests: in each lane up to the given event. A lane without one is left out.
+  /// Only servers that keep count are asked.
   func standing(of epoch: String, through seqs: ByLane<Int64?>) async -> Greeting
-  /// After a greeting: takes what comes, until the connection is lost or should be made anew. Where nothing is kept, it waits for ever.
+  /// After a greeting: receives from the server until the connection is lost or outdated. A carrier that keeps no connection waits for ever.
   func hold() async throws(CancellationError) -> ConnectionEnd
   func carry(_ batch: Batch) async -> Verdict
-  /// The newest state of its name, for a server that shows it.
+  /// Keeps the newest state under its name, for a server that shows it.
   func setState(_ name: String, _ body: [UInt8])
-  /// The network has changed: a kept connection has to show that it still works.
+  /// The network has changed: checks that a kept connection still works.
   func probe()
-  /// The carrier that is to take the place of this one; `nil`: none.
+  /// The carrier that replaces this one; `nil`: none.
   func replacement() -> (any Carrier)?
-  /// Sends a test that is not an event.
+  /// Tests the server without an event of the journal.
   func test() async -> Verdict
   func close()
 }
 
-/// Why a kept connection is not there any more.
+/// Why a kept connection has ended.
 enum ConnectionEnd: Equatable {
-  /// `nil`: the failed batches have reported it.
+  /// `nil`: the failed batches report the reason.
   case lost(Verdict?)
-  /// Nothing is wrong, but it should be made anew, when nothing is under way.
+  /// The connection works, but is to be replaced once nothing is under way.
   case outdated
 }
 
-/// Takes in what a server asks for.
+/// Receives a server's commands.
 protocol CommandTaker: AnyObject {
-  /// The answer as JSON, when all of it is on disk; empty: there is none; `nil`: it is not on disk, and must be asked again.
+  /// The answer as JSON, once the command is on disk; empty: there is no answer; `nil`: the disk refuses it, and the server must ask again.
   func take(_ request: [UInt8]) async -> [UInt8]?
-  /// Whether one more answer may go to a broker, whose other clients may ask for any number: twice as many a minute as commands may come.
-  /// `least`: so many in any case.
+  /// Whether a broker may get one more answer. Its other clients may send any number of commands, so answers are limited to twice the permitted rate
+  /// of commands, and at least to `least` a minute.
   func mayAnswer(atLeast least: Int) -> Bool
 }
 
@@ -96,12 +96,12 @@ extension Carrier {
   var mayTakeInPart: Bool { false }
   var commands: (any CommandTaker)? {
     get { nil }
-    // Nothing comes this way.
+    // These servers send no commands.
     set {}
   }
   var radio: (any RadioAccess)? {
     get { nil }
-    // It says nothing of a radio.
+    // These carriers do not use the radio.
     set {}
   }
 
@@ -112,7 +112,7 @@ extension Carrier {
     throw CancellationError()
   }
 
-  /// Greeting a server says enough where it answers.
+  /// A greeting is a sufficient test of a server that answers it.
   func test() async -> Verdict {
     switch await greet() {
     case .has, .ready: .acknowledged(through: 0)
@@ -121,7 +121,7 @@ extension Carrier {
   }
 }
 
-/// A carrier whose connections the kernel counts.
+/// A carrier that counts its traffic with the kernel's figures.
 protocol MeteredCarrier: Carrier {
   var meter: TrafficMeter { get }
 }
@@ -131,16 +131,16 @@ extension MeteredCarrier {
   func alarm(after bytes: Int64, _ call: @escaping () -> Void) { meter.alarm(after: bytes, call) }
 }
 
-/// What a server knows of this journal.
+/// A server's answer about this journal.
 enum Greeting: Equatable {
-  /// The server says what it has, and what the newest of that says (`EventContent`), where it tells.
+  /// The server reports the events that it has and, if it can, the digest of each lane's newest one (`EventContent`).
   case has(Acknowledged, ByLane<String?> = ByLane(all: nil))
-  /// It does not keep count, or not in a way that can be asked for: our cursor is right.
+  /// The server does not keep count, or cannot be asked: our cursor is right.
   case ready
   case failed(Verdict)
 }
 
-/// How far a server that keeps count has the events of this epoch; `nil`: it has never had any.
+/// The last events of this epoch at a server that keeps count; `nil`: it has never had any.
 enum Acknowledged: Equatable {
   /// The server has everything up to here, and takes events in order.
   case whole(Int64?)

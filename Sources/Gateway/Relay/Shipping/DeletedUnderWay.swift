@@ -4,13 +4,13 @@ import JSON
 import SQLite
 import Store
 
-/// What the journal deletes while it is under way to the server.
+/// Events that the journal deletes while they are under way to the server.
 extension JournalReader {
-  /// The batch is sent.
+  /// Notes that the batch is sent.
   func noteSent(_ batch: Batch, _ lane: Lane) {
     lanes[lane].sent = max(lanes[lane].sent, batch.last)
     for event in batch.events where event.kind == EventKind.gap.rawValue {
-      // `try?`: it is our own.
+      // `try?`: the gateway has written this body itself.
       guard let body = try? JSONValue(parsing: event.body), ["quota", "age"].contains(body["reason"]?.string) else {
         continue
       }
@@ -18,10 +18,11 @@ extension JournalReader {
     }
   }
 
-  /// Events that were counted as lost when they were deleted, and may have been under way: sent up to `end`, and not acknowledged.
+  /// The number of events that were counted as lost when the journal deleted them, but may have been under way: sent (up to `end`), and not
+  /// acknowledged.
   func doubtful(_ lane: Lane, through end: Int64 = .max) -> Int64 {
     let (taken, end) = (lanes[lane].taken, min(end, lanes[lane].sent))
-    // A server that knows no lanes gets all of them in the first.
+    // A server that knows no lanes gets all events in the first.
     let sent = knowsLanes ? [lane] : Lane.allCases
     guard end > taken, sent.contains(where: { taken < store.deletedThrough[$0] }),
       let deleted = store.ifReadable({
@@ -32,8 +33,8 @@ extension JournalReader {
     return max(0, deleted - told)
   }
 
-  /// The server has a lane up to there: what was deleted while it was under way is not lost. To be called before the lane moves.
-  /// Returns how many events that are.
+  /// The server has the lane up to `seq`: events that were deleted while they were under way are not lost. Call it before the lane moves. Returns the
+  /// number of these events.
   func hasDeleted(in lane: Lane, through seq: Int64) -> Int64 {
     let (events, taken) = (doubtful(lane, through: seq), lanes[lane].taken)
     lanes[lane].gapsSent = lanes[lane].gapsSent.filter { $0.key > seq }
@@ -44,14 +45,14 @@ extension JournalReader {
     return events
   }
 
-  /// A gap was acknowledged. What the server had, and has no more, is not here either; others have a gap for it, too, but lose nothing.
-  /// `had`: what it had acknowledged before. Returns how many events are lost there.
+  /// The server has acknowledged a gap. Events that it once had and has no more are lost, because they are not here either; other servers get the
+  /// gap, too, but lose nothing. `had`: the last event that this server had acknowledged before. Returns the number of lost events.
   func lost(in gap: JournalEvent, _ lane: Lane, had: Int64) -> Int64 {
-    // `try?`: it is our own.
+    // `try?`: the gateway has written this body itself.
     guard let body = try? JSONValue(parsing: gap.body), let first = body["first"]?.count,
       let count = body["count"]?.count
     else { return 0 }
-    // Of what was trimmed it had a part at most; the rest was counted when it was deleted.
+    // The server had only a part of a trimmed range; the rest was counted as lost when it was deleted.
     let isDeleted = body["reason"]?.string == "missing"
     guard first <= (isDeleted ? lanes[lane].wasTaken : had) else { return 0 }
     let events = isDeleted ? count : min(count, min(had, gap.seq) - first + 1)

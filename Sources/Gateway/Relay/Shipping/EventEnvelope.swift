@@ -3,7 +3,7 @@
 import JSON
 import Store
 
-/// One event with its identity, as servers get it that take them one by one.
+/// One event with its identity, for servers that take events one by one.
 enum EventEnvelope {
   static func encode(_ event: JournalEvent, of store: Store) -> [UInt8] {
     JSONWriter.object { json in

@@ -3,29 +3,29 @@
 import JSON
 import Store
 
-/// Which old states of nodes need not be sent, as a newer one waits behind them: the newest goes, and says for how many it stands.
+/// Finds old states of nodes that need not be sent because a newer one waits: only the newest is sent, with the number of states that it replaces.
 ///
-/// It looks over a stretch of the backlog that ends where the backlog ended when it began. What comes later folds nothing in it:
-/// a node that is heard all the time would never be told of.
+/// It covers a stretch of the backlog, up to the backlog's end when the stretch began. Later events fold nothing in it: otherwise a node that is
+/// heard all the time would never be reported.
 struct Folding {
-  /// Events of the lane that a stretch has at most; of nodes and kinds, that are kept in memory (64 KiB).
+  /// The largest stretch: events of the lane; and nodes with their kinds, which are kept in memory (64 KiB).
   static let maxEvents = 16_384
   static let maxKeys = 1500
-  /// Rows of the journal that are looked at before a batch.
+  /// Rows of the journal that are read ahead before a batch.
   static let step = 2000
   static let lane = Lane.nodes
 
   private struct Newest {
     var seq: Int64
-    /// Older ones in the stretch.
+    /// The number of older states in the stretch.
     var folded: Int64
   }
 
   let epoch: String
-  /// The stretch begins behind this event.
+  /// The stretch begins after this event.
   let after: Int64
   private let end: Int64
-  /// Looked at up to here.
+  /// The journal has been read ahead up to here.
   private(set) var through: Int64
   private(set) var isComplete = false
   private var newest: [Key: Newest] = [:]
@@ -36,13 +36,12 @@ struct Folding {
     through = after
   }
 
-  /// What is read on from there can be folded by this, now or when more was looked at.
+  /// Whether a batch after `cursor` lies in this stretch.
   func isUsable(after cursor: Int64, epoch: String) -> Bool {
     after <= cursor && (cursor < through || !isComplete && cursor == through) && self.epoch == epoch
   }
 
-  /// Looks at some more. `cursor`: what is up to there was sent, or another one stands for it. `passes`: what does not pass, or is
-  /// damaged, folds nothing.
+  /// Reads further ahead. Events up to `cursor` were sent or folded. Events that `passes` excludes, or that are damaged, fold nothing.
   mutating func lookAhead(
     in store: Store, from cursor: Int64, passes: (JournalEvent) throws(StoreError) -> Bool
   ) throws(StoreError) {
@@ -61,7 +60,7 @@ struct Folding {
     if rows < Self.step, !isComplete { (isComplete, through) = (true, end) }
   }
 
-  /// False: enough.
+  /// False: stop reading.
   private mutating func take(
     _ event: JournalEvent, _ isSound: Bool, _ cursor: Int64, _ passes: (JournalEvent) throws(StoreError) -> Bool
   ) throws(StoreError) -> Bool {
@@ -85,20 +84,20 @@ struct Folding {
   }
 
   enum Place: Equatable {
-    /// A newer one stands for it.
+    /// A newer event replaces it.
     case folded
-    /// The event stands for so many older ones.
+    /// The event replaces this many older ones.
     case newest(of: Int64)
   }
 
-  /// What becomes of an event of the stretch.
+  /// Whether an event of the stretch is sent.
   func place(of event: JournalEvent) -> Place {
     guard let key = Key(event), let newest = newest[key] else { return .newest(of: 0) }
     if newest.seq > event.seq { return .folded }
     return .newest(of: newest.seq == event.seq ? newest.folded : 0)
   }
 
-  /// A body that says for how many events it stands.
+  /// Adds to a body the number of events that it replaces.
   static func body(_ body: [UInt8], standingFor folded: Int64) -> [UInt8] {
     guard folded > 0, body.last == UInt8(ascii: "}") else { return body }
     return body.dropLast() + Array(",\"folded\":\(folded)}".utf8)
@@ -106,22 +105,22 @@ struct Folding {
 }
 
 extension Folding {
-  /// What an event tells the state of: a node's record, as heard or as changed; or its readings, of that hour and those sensors.
-  /// Readings make a history, which keeps one an hour.
+  /// The subject of an event: a node's record, as heard or as changed; or its readings, of one hour and one set of sensors. Readings make a history,
+  /// which keeps one an hour.
   struct Key: Hashable {
-    /// 12 bytes of the node's key: nobody makes himself a key with those of another node.
+    /// 12 bytes of the node's key: too many for anybody to make a key that shares them with another node's.
     private let node: UInt64
     private let rest: UInt32
     private let tag: UInt32
 
-    /// `nil`: it is not folded. The bodies are our own, in which the key is first; other ones are not folded.
+    /// `nil`: the event is not folded. The gateway's own bodies begin with the key; other bodies are not folded.
     init?(_ event: JournalEvent) {
       let kind = EventKind(rawValue: event.kind)
       let field: StaticString
       switch kind {
       case .advert, .contact: field = "{\"key\":\""
       case .telemetry, .status: field = "{\"node\":\""
-      // That a node was removed is no state of its own: it belongs to the record before it.
+      // The removal of a node is not a state: it belongs to the record before it.
       default: return nil
       }
       let start = field.utf8CodeUnitCount
@@ -152,7 +151,7 @@ extension Folding {
     }
   }
 
-  /// FNV-1a, 32 bit: tells apart what one node says.
+  /// FNV-1a, 32 bit: distinguishes the events of one node.
   private struct Checksum {
     private(set) var value: UInt32 = 0x811C_9DC5
 
@@ -160,9 +159,9 @@ extension Folding {
       for byte in bytes { value = (value ^ UInt32(byte)) &* 0x0100_0193 }
     }
 
-    /// Which sensors' readings there are. False: that cannot be told.
+    /// Adds the sensors of the readings. False: the body is damaged.
     mutating func add(sensors body: [UInt8]) -> Bool {
-      // `try?`: what is damaged is not folded.
+      // `try?`: a damaged body is not folded.
       guard let readings = (try? JSONValue(parsing: body))?["readings"]?.array else { return false }
       for reading in readings {
         add("\(reading["channel"]?.integer ?? -1)/\(reading["type"]?.string ?? "");".utf8)

@@ -6,7 +6,7 @@ import SQLite
 import Store
 import Timing
 
-/// The journal as one upstream reads it: how far each lane is there, what comes next, and what is left out.
+/// The journal as one upstream reads it: the position of each lane, the next batch, and the events to leave out.
 final class JournalReader {
   let name: String
   let store: Store
@@ -15,15 +15,15 @@ final class JournalReader {
   let filter: EventFilter
   /// Whether only the newest of a node's waiting states is sent.
   let folds: Bool
-  /// The server says itself what it has.
+  /// The server reports which events it has.
   let serverKeepsCount: Bool
-  /// A server that knows no lanes gets the whole journal in order: then all is in the first.
+  /// False: the server gets the whole journal in order, and the first lane keeps all progress.
   var knowsLanes = true
   var lanes: ByLane<LaneProgress>
   var folding: Folding?
-  /// Nothing before it is this server's.
+  /// The server gets no events up to this one.
   let beginning: Int64
-  /// Events that were too old for it: all, and those that the log has not reported yet.
+  /// Events that were too old for the upstream: all, and those that the log has not reported yet.
   var tooOld: (all: Int64, unreported: Int64) = (0, 0)
   private var tooOldLines = Ration(most: 1, oneIn: .seconds(60))
   var deadLetters = DeadLetterRetries()
@@ -52,13 +52,13 @@ final class JournalReader {
 
   // MARK: Lanes
 
-  /// The lanes that are sent: a server that knows none gets everything in the first.
+  /// The lanes that are sent: a server that knows no lanes gets everything in the first.
   var activeLanes: [Lane] { knowsLanes ? Lane.allCases : [.messages] }
 
   /// The lane as `Batch` names it.
   func laneSent(_ lane: Lane) -> Lane? { knowsLanes ? lane : nil }
 
-  /// Lanes that have events which were not sent yet.
+  /// Lanes with events that were not sent yet.
   var waiting: ByLane<Bool> {
     var waiting = ByLane(all: false)
     for lane in activeLanes { waiting[lane] = newest(lane) > lanes[lane].readThrough }
@@ -67,7 +67,7 @@ final class JournalReader {
 
   private func newest(_ lane: Lane) -> Int64 { knowsLanes ? store.newestSeq[lane] : store.lastSeq }
 
-  /// Nothing of a lane that has had its newest event is before what others have now.
+  /// Moves each lane that is acknowledged to its newest event up to the journal's end, so that idle lanes do not fall behind.
   func advanceIdleLanes() {
     guard knowsLanes else { return }
     for lane in Lane.allCases {
@@ -78,43 +78,43 @@ final class JournalReader {
     }
   }
 
-  /// The server acknowledged that much. Of one that knows no lanes it is the whole: a lane whose number stayed behind would be taken for
-  /// one that has lost nothing, should an older copy of that server know lanes.
+  /// Notes the server's acknowledgement. A server that knows no lanes acknowledges all of them: if an older copy of that server did know lanes, a
+  /// lane whose number had stayed behind would seem to have lost nothing.
   func serverHas(_ seq: Int64, in lane: Lane) {
     for lane in knowsLanes ? [lane] : Lane.allCases { lanes[lane].serverHas = max(lanes[lane].serverHas, seq) }
   }
 
   func setTaken(_ seqs: ByLane<Int64>) {
     for lane in Lane.allCases where lanes[lane].taken != seqs[lane] {
-      // Our position may be from before what was sent last, too, where this database is a copy.
+      // In a copy of the database, our position may be older than the last sent event, too.
       let reached = seqs[lane] < lanes[lane].taken ? store.lastSeq : lanes[lane].taken
       lanes[lane].wasTaken = max(lanes[lane].wasTaken, reached)
       (lanes[lane].taken, lanes[lane].isMiscounted) = (seqs[lane], true)
     }
   }
 
-  /// Acknowledged, in each lane.
+  /// The last acknowledged event of each lane.
   var taken: ByLane<Int64> { lanes.map(\.taken) }
-  /// On disk, in each lane.
+  /// The last acknowledged event of each lane that is on disk.
   var cursor: ByLane<Int64> { lanes.map(\.cursor) }
   /// The newest event that the server has acknowledged, in each lane.
   var told: ByLane<Int64> { lanes.map(\.told.seq) }
 
-  // MARK: What waits
+  // MARK: The backlog
 
-  /// Counts what waits, where that is not known any more.
+  /// Counts the backlog again if the count is outdated.
   private func count(_ lane: Lane) {
     let deleted = store.deletedThrough[lane]
-    // What was deleted before it was acknowledged waits no more.
+    // Deleted events no longer wait.
     guard lanes[lane].isMiscounted || deleted > max(lanes[lane].taken, lanes[lane].countedFrom) else { return }
-    // The count is for people.
+    // Only people read the count: without a readable store, the old one remains.
     guard let rest = store.ifReadable({ try store.amounts(after: lanes[lane].taken)[lane] }) else { return }
     let all = store.journaled[lane]
     lanes[lane].passed = LaneAmount(events: all.events - rest.events, bytes: all.bytes - rest.bytes)
     (lanes[lane].isMiscounted, lanes[lane].countedFrom) = (false, deleted)
   }
 
-  /// What a lane has that is not acknowledged.
+  /// The lane's events that are not acknowledged.
   func pending(_ lane: Lane) -> LaneAmount {
     guard store.newestSeq[lane] > lanes[lane].taken else { return LaneAmount() }
     count(lane)
@@ -129,14 +129,14 @@ final class JournalReader {
 
   // MARK: Reading
 
-  /// The present against which events' ages are judged; `nil`: there is no age limit.
+  /// The time against which ages of events are judged; `nil`: there is no age limit.
   var present: AgeLimit.Present? {
     guard filter.age != nil else { return nil }
     let (times, now) = store.journalTimes
     return AgeLimit.Present(wall: Moment(clock), now: now, times: times)
   }
 
-  /// Reads on in a lane. `isPast`: about what was sent before, whose age does not matter.
+  /// Reads a lane's next batch. `isPast`: for events that were sent before, whose age does not matter.
   func read(
     _ lane: Lane, after cursor: Int64, limits: Batch.Limits, isPast: Bool = false
   ) throws(StoreError) -> Batch {
@@ -148,14 +148,14 @@ final class JournalReader {
     return batch
   }
 
-  /// What is known of the backlog there, with some more of it looked at; `nil`: nothing is folded. Where the server knows no lanes
-  /// nothing is: its readers may want a node's record before its messages.
+  /// The folding for the lane after `cursor`, read further ahead; `nil`: nothing is folded. For a server that knows no lanes nothing is folded: its
+  /// readers may need a node's record before its messages.
   private func foldingAhead(of cursor: Int64, _ present: AgeLimit.Present?) throws(StoreError) -> Folding? {
     let newest = store.newestSeq[Folding.lane]
     guard folds, knowsLanes else { return nil }
     if folding?.isUsable(after: cursor, epoch: store.epoch) != true {
       folding = nil
-      // One that comes alone is not looked at twice; one that is left of a stretch says for how many it stands.
+      // A single event begins no stretch. The last event of an old stretch still belongs to that one, and keeps its count.
       guard newest > cursor + 1 else { return nil }
       folding = Folding(after: cursor, end: newest, epoch: store.epoch)
     }
@@ -165,9 +165,9 @@ final class JournalReader {
     return folding
   }
 
-  /// A stretch of folded events begins behind the cursor that is on disk. If it began before that, the next start would find a stretch that
-  /// ends elsewhere; then a server that keeps no count, and drops what comes twice, could get what a newer event has stood for already, and
-  /// keep that. Where little waits, no stretch ends before the backlog does.
+  /// A stretch must begin after a cursor that is on disk. Otherwise the next start could begin earlier, and fold a stretch with another end; a server
+  /// that keeps no count, and drops duplicates, could then get an event that a newer one has replaced already, and keep that. With a small backlog, a
+  /// stretch always ends where the backlog does.
   var wantsCursorKeptFirst: Bool {
     let (lane, start) = (Folding.lane, lanes[Folding.lane].readThrough)
     guard folds, knowsLanes, !serverKeepsCount, folding?.isUsable(after: start, epoch: store.epoch) != true else {
@@ -177,7 +177,7 @@ final class JournalReader {
     return start > kept && store.newestSeq[lane] - kept > Int64(Folding.maxKeys)
   }
 
-  /// What was folded is behind us: no memory is kept for it.
+  /// Frees the memory of a stretch that is acknowledged.
   func forgetFolding() {
     if let folding, folding.isComplete, lanes[Folding.lane].taken >= folding.through { self.folding = nil }
   }
@@ -199,7 +199,7 @@ final class JournalReader {
     tooOld = (tooOld.all + count, tooOld.unreported + count)
   }
 
-  /// `now`: at most once a minute; `nil`: at the end.
+  /// Logs events that were too old: at most once a minute, or at the upstream's end (`now` is `nil`).
   func reportTooOld(at now: MonotonicTime? = nil) {
     guard tooOld.unreported > 0, now.map({ tooOldLines.take(at: $0) }) ?? true else { return }
     log.notice("\(name): \(tooOld.unreported) events were too old when their turn came (max_age_s), and were left out")
@@ -207,15 +207,15 @@ final class JournalReader {
   }
 }
 
-/// Dead letters that are sent again.
+/// Retries of dead letters.
 struct DeadLetterRetries {
-  /// Some may be marked for it.
+  /// Dead letters may be marked for a retry.
   var areMarked = true
-  /// Times in a row that the server hung up over one.
+  /// Hang-ups in a row over a dead letter.
   private var hangUps = 0
   private static let maxHangUps = 3
 
-  /// The reason, when one has been tried often enough.
+  /// The reason of the hang-up after which a dead letter is not tried again; `nil`: it is tried again.
   mutating func lastHangUp(_ verdict: Verdict) -> String? {
     guard case .hungUp(let reason) = verdict else {
       hangUps = 0

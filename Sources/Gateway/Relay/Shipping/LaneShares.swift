@@ -2,18 +2,18 @@
 
 import Store
 
-/// Decides which lane is next: the first one that has something, and now and then a lower one, so that none stands still. Pure.
+/// Chooses the next lane: the highest one with events, and now and then a lower one, so that none stands still. Pure.
 struct LaneShares: Equatable {
-  /// Of the bytes of higher lanes, what a lane gets beside them while it has something waiting: one in so many.
+  /// For so many bytes of the highest lane with events, a waiting lane gets one.
   static let parts = ByLane(messages: 1, nodes: 8, packets: 16)
-  /// A lower lane goes ahead when it may send so many bytes: about an event.
+  /// A lower lane goes ahead once it may send this many bytes, about an event.
   static let least = 400
-  /// What a lane can save up.
+  /// The most bytes that a lane can save up, or owe.
   private static let most = 4096
 
   private var credit = ByLane(all: 0)
 
-  /// `nil`: nothing waits. `bytes`: what the lane may send, if that is less than all.
+  /// `nil`: nothing waits. `bytes`: a lower lane's limit; `nil`: no limit.
   func next(_ waiting: ByLane<Bool>) -> (lane: Lane, bytes: Int?)? {
     guard let first = Lane.allCases.first(where: { waiting[$0] }) else { return nil }
     for lane in Lane.allCases.reversed() where lane != first && waiting[lane] && credit[lane] >= Self.least {

@@ -2,7 +2,7 @@
 
 import Store
 
-/// What an upstream has of a message. What counts is the event with the message's text; the states of a sent message are later events.
+/// Whether an upstream has a message: the event with its text. The states of a sent message are later events.
 public struct MessageStanding: Equatable, Sendable {
   public enum State: String, Sendable {
     /// The upstream has acknowledged the message.
@@ -13,26 +13,26 @@ public struct MessageStanding: Equatable, Sendable {
     case deadLetter = "dead_letter"
     /// The upstream has refused it, and the dead letter was dropped.
     case dropped
-    /// Not for it: its filter leaves the message out, or the upstream was added later and began with what came then.
+    /// The upstream's filter leaves the message out, or the upstream was added later and begins with newer events.
     case filtered
-    /// Its turn has come. What is too old is left out for this upstream, and whether this was, nobody remembers.
+    /// The message has had its turn. The upstream leaves out old events, and the gateway does not record whether this was one.
     case passed
     /// The message was deleted from the journal before the upstream had it.
     case lost
-    /// The message is older than such knowledge, or its event was deleted when others were lost.
+    /// The message is older than the records about this, or its event was deleted along with lost ones.
     case unknown
   }
 
   public var upstream: String
   public var state: State
-  /// Of a sent message: the upstream has its newest state, too. `nil`: a received one, or the upstream does not have it at all.
+  /// Whether the upstream has a sent message's newest state, too; `nil`: a received message, or one that it does not have.
   public var isCurrent: Bool?
-  /// The dead letter's number, for another try.
+  /// The dead letter's number, for a retry.
   public var deadLetter: Int64?
 }
 
 extension Relay {
-  /// What each upstream has of a message.
+  /// Whether each upstream has a message.
   public func standings(of message: ConversationRow) throws(StoreError) -> [MessageStanding] {
     var standings: [MessageStanding] = []
     for upstream in upstreams { standings.append(try upstream.standing(of: message)) }
@@ -41,7 +41,7 @@ extension Relay {
 }
 
 extension Upstream {
-  /// What it has of a message.
+  /// Whether this upstream has a message.
   public func standing(of message: ConversationRow) throws(StoreError) -> MessageStanding {
     try journal.standing(of: message)
   }
@@ -75,7 +75,7 @@ extension JournalReader {
     return standing
   }
 
-  /// The event by which this server gets the text; `nil`: there is none yet, as the message has not ended.
+  /// The event that brings the text to this server; `nil`: there is none yet, because the message has not ended.
   private func textEvent(_ events: MessageEvents, of message: ConversationRow) -> Int64? {
     guard case .sent = message, filter.endsOnly, events.text > store.wholeEndsFrom else { return events.text }
     return events.ended

@@ -2,57 +2,57 @@
 
 import Timing
 
-/// Decides how many bytes may be under way on a connection: so many that the line is never idle, and so few that what is
-/// sent next is not behind seconds of other things. Pure.
+/// Decides how many bytes may be under way on a connection: enough to keep the line busy, but so few that the next event does not wait for seconds
+/// behind them. Pure.
 ///
-/// It begins with one event. While answers come hardly later than the quickest one did, as much again may be under way; when they
-/// come much later, bytes wait in front of the line: fewer then. No rate is assumed, and no round trip: both may change at any time.
+/// It begins with one event. While answers take hardly longer than the quickest one, the window grows; when they take much longer, bytes wait in
+/// front of the line, and the window shrinks. It assumes no rate and no round trip: both may change at any time.
 ///
-/// A silence is no queue. A line that was cut, and one that has become slow, look alike in the first answer after it: that answer says
-/// nothing. Half as much may be under way until what was sent after it is answered, and tells; a second silence in a row is slowness.
+/// A silence is not a queue. The first answer after a silence does not show whether the line was cut or has become slow, so it does not count, and
+/// the window is halved until a batch that was sent after the silence is answered. A second silence in a row counts as slowness.
 struct Pacer: Equatable {
-  /// Waiting in front of the line up to which more is sent, and beyond which less.
+  /// Delays in front of the line up to which the window grows, and beyond which it shrinks.
   static let allowedDelay: Duration = .milliseconds(900)
   static let late: Duration = .milliseconds(1800)
-  /// In small parts less has to wait to keep the line busy.
+  /// With small batches, a shorter delay keeps the line busy.
   private static let allowedDelayInParts: Duration = .milliseconds(500)
   private static let lateInParts: Duration = .milliseconds(1000)
-  /// A smaller window has no small parts: each costs headers.
+  /// A smaller window is not divided into four: each batch costs headers.
   private static let dividedFrom = 6000
-  /// After so long without a full line its speed counts as unknown.
+  /// After so long without a full line, its speed is unknown.
   static let lasting: Duration = .seconds(600)
 
-  /// It is not known yet what a silence was; `before`: the window that the line had.
+  /// A silence that is not explained yet; `before`: the window before it.
   private struct Doubt: Equatable {
     var before: Int
   }
 
-  /// Bytes under way; one event always may.
+  /// Bytes that may be under way; one event always may.
   private(set) var window = 1
   /// How long an answer takes when none of our data is queued.
   private var base: Duration?
-  /// What was sent before it was under the window of before.
+  /// Batches that were sent before this belong to the larger window.
   private var shrunkAt: MonotonicTime?
   private var answeredAt: MonotonicTime?
-  /// What any path takes in a second or two, or what this one has taken before: the window comes there in longer steps. A hub whose flushes take
-  /// a second would else have let a gateway wait for eight.
+  /// Bytes that any path carries in a second or two. Up to this, or to what this path has carried before (`known`), the window grows in longer steps:
+  /// with a hub whose flushes take a second, a gateway would otherwise wait for eight.
   private static let modest = 4000
   private var known = modest
-  /// When the line was last seen to take what the window allows.
+  /// When the line last carried a full window.
   private var provenAt: MonotonicTime?
-  /// The end of a silence: what was sent before it has waited for that.
+  /// The end of a silence: batches that were sent before it have waited for it.
   private var resumedAt: MonotonicTime?
   private var doubt: Doubt?
 
-  /// Into how many batches the window is divided, where so many may be under way: one after another leaves the line idle for a round trip,
-  /// two do while the window is no longer than two.
+  /// The number of batches into which the window is divided, if `most` may be under way. One batch after another leaves the line idle for a round
+  /// trip; two are enough for a small window.
   func parts(_ most: Int) -> Int { most == 1 ? 1 : most > 4 && window >= Self.dividedFrom ? 4 : 2 }
 
-  /// Bytes that may be under way when the other end's kernel has all that was sent: the line is free, and only the answer is due. While a hub's flush
-  /// takes seconds, a message does not wait for the answer to the one before it.
+  /// Bytes that may be under way when the other end's kernel has received all sent bytes: the line is free then, and only the answer is due. So a
+  /// message does not wait for an earlier answer while a hub's flush takes seconds.
   var windowAfterArrival: Int { max(window, known, Self.modest) }
 
-  /// A new connection: it begins with one event again, and is soon at half of what the one before had.
+  /// A new connection begins with one event again, and soon reaches half of the window before it.
   mutating func reset() {
     var next = Pacer()
     next.known = max(known, max(window, doubt?.before ?? 1) / 2)
@@ -60,8 +60,8 @@ struct Pacer: Equatable {
     self = next
   }
 
-  /// `bytes`: of what was answered; `ahead`: of what was under way before it when it was sent. `isSingle`: it was one event. `limit`: bytes
-  /// that may ever be under way. `parts`: that the window is divided into. False: it says nothing of the line, as it has waited for the end of a silence.
+  /// `bytes`: of the answered batch; `ahead`: bytes that were under way when it was sent. `isSingle`: it was one event. `limit`: the largest window.
+  /// `parts`: the batches in the window. False: the answer says nothing about the line, because it waited for the end of a silence.
   @discardableResult
   mutating func answered(
     bytes: Int, ahead: Int, isSingle: Bool, sentAt: MonotonicTime, now: MonotonicTime, limit: Int, parts: Int = 2
@@ -75,10 +75,10 @@ struct Pacer: Equatable {
     if let resumedAt, sentAt < resumedAt { return false }
     let took = now - sentAt
     var base = min(self.base ?? took, took)
-    // The path may have become a longer one: an event that was alone tells what it takes now.
+    // The path may have become longer: an event alone on the line shows its present delay.
     if ahead == 0, isSingle { base = base + (took - base) / 2 }
     self.base = base
-    // What was not limited by the window says nothing about a larger one.
+    // A batch that the window did not limit says nothing about a larger window.
     let wasFull = ahead + bytes >= window / 2
     let waited = took - base
     if waited > (parts > 2 ? Self.lateInParts : Self.late) {
@@ -105,12 +105,12 @@ struct Pacer: Equatable {
       window = max(1, window / 2)
       return false
     }
-    // What was ahead of it was answered before the silence.
+    // The batches ahead of it were answered before the silence.
     shrink(to: Double(bytes) * share(of: silence, base), now)
     return true
   }
 
-  /// The share of what was under way that would have been right, given how long it took.
+  /// The share of the bytes under way that would have been right, given their duration.
   private func share(of took: Duration, _ base: Duration, _ parts: Int = 2) -> Double {
     min((base + (parts > 2 ? Self.allowedDelayInParts : Self.allowedDelay)).inSeconds / took.inSeconds, 0.8)
   }
@@ -118,7 +118,7 @@ struct Pacer: Equatable {
   private mutating func shrink(to bytes: Double, _ now: MonotonicTime) {
     window = max(1, Int(min(bytes, Double(window))))
     (known, shrunkAt, provenAt) = (window, now, now)
-    // Still slow until something is quick.
+    // The doubt remains until an answer is quick.
     if doubt != nil { doubt = Doubt(before: window) }
   }
 }

@@ -5,10 +5,10 @@ import EventLoop
 import Store
 import UntrustedText
 
-/// All upstreams of the gateway. Each goes its own way: none holds up another.
+/// All upstreams of the gateway. None holds up another.
 public final class Relay {
   public private(set) var upstreams: [Upstream] = []
-  /// What each was built from: its settings, and the files that they name as they were then.
+  /// The settings of each upstream, and the state of its files, when it was built.
   private var origins: [ObjectIdentifier: Origin] = [:]
   private let store: Store
   private let loop: EventLoop
@@ -22,11 +22,11 @@ public final class Relay {
     try change(to: settings)
   }
 
-  /// Builds what is new or changed, then lets go of what it takes the place of; the others go on running. Returns those that are
-  /// new. When it throws, nothing has changed.
+  /// Builds new and changed upstreams, then stops those that they replace; the others continue. Returns the new ones. If it throws, nothing has
+  /// changed.
   @discardableResult
   public func change(to wanted: [UpstreamSettings]) throws(StoreError) -> [Upstream] {
-    // How far an upstream has come is on disk before another takes its place.
+    // The positions of upstreams must be on disk before their successors read them.
     store.settle()
     var (all, fresh): ([Upstream], [Upstream]) = ([], [])
     var origins: [ObjectIdentifier: Origin] = [:]
@@ -68,52 +68,52 @@ public final class Relay {
     upstream.host = host
     upstream.radio = radio
     upstream.health.observer = self
-    // Where the database is another one, it does not know.
+    // Another database does not know that the upstream is paused.
     if upstreams.contains(where: { $0.name == upstream.name && $0.isPaused }) { upstream.setPaused(true) }
     return upstream
   }
 
-  /// Who carries out what servers ask for, and gets what they send.
+  /// Carries out the servers' commands, and receives their updates.
   public weak var host: (any RelayHost)? { didSet { for upstream in upstreams { upstream.host = host } } }
 
-  /// The radio, for those who tell of it or have it sign.
+  /// The radio, for upstreams that report on it or let it sign.
   public weak var radio: (any RadioAccess)? {
     didSet { for upstream in upstreams { upstream.radio = radio } }
   }
 
-  /// Something at an upstream goes wrong, or has ceased to.
+  /// An upstream's trouble has begun, changed or ended.
   public var troubleChanged: () -> Void = {}
 
-  /// An upstream has taken events. That need not write anything.
+  /// An upstream has acknowledged events, even if that writes nothing.
   public var acknowledged: () -> Void = {}
 
   public var historyFound: (_ upstream: String, HistoryFinding) -> Void = { _, _ in }
 
-  /// Upstreams for which events wait, and how many.
+  /// Upstreams with waiting events, and the number of these.
   public var pending: [(upstream: String, events: Int64)] {
     upstreams.map { ($0.name, $0.pendingEvents) }.filter { $0.events > 0 }
   }
 
-  /// Events that wait for the upstream for which the most do.
+  /// The largest number of events that wait for one upstream.
   public var mostPending: Int64 { upstreams.reduce(0) { max($0, $1.pendingEvents) } }
 
-  /// Whether events are taken that wait.
+  /// Whether an upstream takes the events that wait for it.
   public enum Progress: Equatable, Sendable {
     case fine
-    /// It has not been tried yet, or its allowance lets nothing be sent.
+    /// The upstream was not tried yet, or its allowance permits nothing.
     case unknown
     case stuck(events: Int64, reason: String)
   }
 
-  /// Of each upstream. Nobody expects anything of one that is paused.
+  /// The progress of each upstream; a paused one counts as fine.
   public var progress: [(name: String, progress: Progress)] {
     upstreams.map { ($0.name, $0.progress) }
   }
 
-  /// The radio is there: who waited for it tries at once.
+  /// The radio is connected: upstreams that waited for it try at once.
   public func radioIsUp() { for upstream in upstreams { upstream.radioIsUp() } }
 
-  /// Messages of other places, which waited for those that the radio held, are fetched.
+  /// The radio has no more stored messages: upstreams now fetch the messages of other gateways.
   public func radioWasRead() { for upstream in upstreams { upstream.radioWasRead() } }
 
   /// Whether an upstream wants every packet that the radio receives.

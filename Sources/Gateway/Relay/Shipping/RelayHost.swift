@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: MIT
 
-/// The gateway, as servers reach it.
+/// The gateway's side of the servers' requests.
 public protocol RelayHost: AnyObject {
-  /// What is queued may be carried out: the radio's channels and nodes have been read once.
+  /// Queued commands may be carried out: the radio's channels and nodes have been read once.
   var isReadyForCommands: Bool { get }
-  /// Carries a command out that is allowed.
+  /// Carries out an allowed command.
   func carryOut(_ command: RemoteCommand) async -> CommandAnswer
-  /// Some were added, edited or deleted.
+  /// Documents were added, edited or deleted.
   func documentsChanged()
-  /// A message that another gateway has heard. What is written for it is written in this turn.
+  /// Takes a message that another gateway has heard. Everything that it writes is written in this turn.
   func take(_ update: ChannelUpdate) -> ChannelUpdateFate
-  /// Whether all that waited in the radio has been taken from it: before, nobody knows what it has heard itself. When this becomes true,
-  /// `Relay.radioWasRead` tells the upstreams.
+  /// Whether all messages that waited in the radio were read: before that, the gateway does not know which messages it has heard itself. When this
+  /// becomes true, `Relay.radioWasRead` tells the upstreams.
   var knowsWhatRadioHeard: Bool { get }
-  /// Digests of channels that are exchanged with other gateways.
+  /// Digests of the channels whose messages this gateway exchanges with others.
   var exchangedChannels: [String] { get }
-  /// Whose messages of them alone are taken; none: everybody's.
+  /// The gateways whose messages are taken; empty: all.
   var takenGateways: [String] { get }
 }
 

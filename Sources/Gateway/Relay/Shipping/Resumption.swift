@@ -3,10 +3,10 @@
 import JSON
 import Store
 
-/// Where each lane continues, from what a server says it has.
+/// Decides where each lane continues, from the server's report.
 extension JournalReader {
   enum Comparison {
-    /// Each lane continues behind that event.
+    /// Each lane continues after that event.
     case resumes(ByLane<Int64>)
     /// The server has other events under our numbers. `last`: the last event that it has.
     case diverged(String, last: Int64)
@@ -19,8 +19,8 @@ extension JournalReader {
     }
   }
 
-  /// The server says what it has of this epoch, and what the newest of that says; either side may have been restored meanwhile. `floors`: where a
-  /// lane continues of which it has nothing. `isAlone`: all that it has came from here.
+  /// Compares the server's report on this epoch with the journal; either side may have been restored meanwhile. `digests`: of the server's newest
+  /// events. `floors`: where lanes continue of which the server has nothing. `isAlone`: all its events came from this upstream.
   func compare(
     _ acknowledged: Acknowledged, _ digests: ByLane<String?>, _ floors: ByLane<Int64>, isAlone: Bool
   ) -> Comparison {
@@ -39,8 +39,8 @@ extension JournalReader {
       let own = ownDigest(of: seq)
       if own == digest { continue }
       guard own == nil || digest.isEmpty else { return .diverged("it has another event \(seq)", last: highest) }
-      // Ours is gone, or its own is (an empty digest). What it has acknowledged to us shows that it has ours up to there, and nothing else does:
-      // what we heard after that would be passed over.
+      // Our event is gone, or the server's is (an empty digest). Only its acknowledgements to us prove that it has our events: beyond them, resuming
+      // could skip events that it does not have.
       guard seq > max(lanes[lane].taken, lanes[lane].told.seq) else { continue }
       return .diverged(
         "it has an event \(seq) that it has not acknowledged here, and \(digest.isEmpty ? "it" : "the journal") has deleted its own",
@@ -55,20 +55,20 @@ extension JournalReader {
     return Lane.allCases.contains { lanes[$0].told.epoch == store.epoch && has[$0] ?? 0 < lanes[$0].told.seq }
   }
 
-  /// Where a lane continues at a server that has it up to there; `nil`: the server has nothing. `leads`: all that it has came from here. Else what
-  /// it has may be another upstream's, through another filter: what lies before it and is for this one is sent, and what it has is left out there.
+  /// Where a lane continues at a server that has it up to `has`; `nil`: it has nothing. `leads`: all the server's events came from here. Otherwise
+  /// some may be from another upstream with another filter: this one sends its own events before `has`, too, and the server ignores duplicates.
   private func resumption(_ lane: Lane, _ has: Int64?, _ floor: Int64, leads: Bool) -> Int64 {
     let progress = lanes[lane]
     let isBefore = has.map { $0 == progress.serverHas && $0 > 0 } ?? false
     let has = has.map { leads ? $0 : min($0, progress.taken) }
-    // Nothing of the lane came after it, or nothing that is for this server.
+    // The server's position has not changed: there were no later events of the lane for it.
     if isBefore, let has { return max(has, progress.taken) }
     let cursor = knowsLanes ? progress.cursor : self.cursor.lowest
     let through = skipDeadLetters(after: max(beginning, has ?? floor), in: lane)
     if through != cursor {
-      // A lane in which nothing happens is behind the others at the server; then this is how it always is.
+      // Only a step back is worth a notice. An idle lane always lags at the server; and the cursor may lag after a power cut, because it is written
+      // along with something else.
       let words = "\(name): the server has \(lane.rawValue) up to \(through), not \(cursor): continuing from there"
-      // Further on than where we were: that is written along with something else, and a power cut may have taken it.
       if through < min(cursor, store.newestSeq[lane]), filter.leavesNothingOut {
         log.notice(words)
       } else {
@@ -78,16 +78,17 @@ extension JournalReader {
     return through
   }
 
-  /// Dead letters right behind what the server has, at most.
+  /// The most dead letters that are skipped.
   private static let maxSkipped = 1000
 
-  /// A server that says how far it is does not count what was buried behind that: it is not sent again by itself.
+  /// Skips dead letters right after the server's position: a server that keeps count does not count them, and they must not be sent again
+  /// automatically.
   private func skipDeadLetters(after acknowledged: Int64, in lane: Lane) -> Int64 {
     var through = acknowledged
     let limits = Batch.Limits(events: 1, bytes: 1)
     for _ in 0..<Self.maxSkipped where through < lanes[lane].cursor {
       guard
-        // A store that cannot be read fails what follows, too.
+        // If the store cannot be read, the next step fails, too.
         let batch = store.ifReadable({ try read(lane, after: through, limits: limits, isPast: true) }),
         batch.last <= lanes[lane].cursor, let seq = batch.events.first?.seq,
         store.ifReadable({ try store.isDeadLetter(seq, of: name) }) == true
@@ -99,8 +100,8 @@ extension JournalReader {
 
   // MARK: A server that has nothing of this epoch
 
-  /// Where a lane continues of which the server has nothing in this epoch: where its cursor is, unless the server lacks what the cursor is
-  /// behind, because it was emptied, or is an older copy of itself.
+  /// Where a lane continues of which the server has nothing in this epoch: at its cursor, unless the server lacks earlier events, because it was
+  /// emptied, or is an older copy of itself.
   func floors(_ acknowledged: Acknowledged, _ carrier: any Carrier) async throws(Verdict) -> ByLane<Int64> {
     let (has, lanesKnown) = Self.positions(acknowledged)
     var floors = ByLane<Int64>(all: 0)
@@ -109,7 +110,7 @@ extension JournalReader {
     for lane in Lane.allCases where has[lane] == nil {
       floors[lane] = min(lanesKnown ? lanes[lane].cursor : cursor.lowest, store.epochFirst - 1)
       if lanesKnown, floors[lane] > beginning {
-        // The journal may have deleted it since.
+        // The journal may have deleted that event: then its stored number serves.
         let told = told.flatMap { (beginning + 1...floors[lane]).contains($0[lane]) ? $0[lane] : nil }
         asked[lane] = newestSent(lane, through: floors[lane]) ?? told
       }
@@ -121,14 +122,14 @@ extension JournalReader {
     case .has(.byLane(let seqs), let digests):
       for lane in Lane.allCases {
         guard let newest = asked[lane] else { continue }
-        // A hub that knows nothing of the question names its newest event, which may be beyond.
+        // A hub that does not know this request names its newest event, which may be beyond.
         if let seq = seqs[lane], seq > newest { continue }
         if let seq = seqs[lane], let digest = digests[lane],
           digest.isEmpty || ownDigest(of: seq).map({ $0 == digest }) ?? true
         {
           if seq < newest { floors[lane] = seq }
         } else {
-          // Nothing of it, or something else: it looks itself at what it has of what comes.
+          // The server has nothing of the lane, or other events: it gets everything, and ignores what it has.
           floors[lane] = beginning
         }
       }
@@ -136,16 +137,16 @@ extension JournalReader {
     return floors
   }
 
-  /// The newest event of a lane up to there that is for this server; `nil`: none is here.
+  /// The lane's newest event up to `end` that is for this server; `nil`: the journal has none.
   private func newestSent(_ lane: Lane, through end: Int64) -> Int64? {
     var (found, width): (Int64?, Int64) = (nil, 64)
     repeat {
       width *= 8
-      // What cannot be read now is found when events are read.
+      // An unreadable store fails the next reading of events, too.
       _ = store.ifReadable {
         try store.readJournal(after: max(0, end - width), lane: lane) { [filter, store] event, isSound in
           guard event.seq <= end else { return false }
-          // `try?`: as above.
+          // `try?`: the same.
           if isSound, Lane(kind: event.kind) == lane, (try? filter.passes(event, store, nil)) == true {
             found = event.seq
           }
@@ -156,13 +157,13 @@ extension JournalReader {
     return found
   }
 
-  /// What our event of that number says; `nil`: it is not here any more, or damaged.
+  /// The digest of our event with this number; `nil`: it was deleted, or is damaged.
   private func ownDigest(of seq: Int64) -> String? {
     var digest: String?
-    // What cannot be read now is found when events are read.
+    // An unreadable store fails the next reading of events, too.
     _ = store.ifReadable {
       try store.readJournal(after: seq - 1, limit: 1) { event, isSound in
-        // `try?`: a damaged body says nothing.
+        // `try?`: a damaged body has no digest.
         guard event.seq == seq, isSound, let body = try? JSONValue(parsing: event.body) else { return false }
         digest = EventContent.digest(at: event.at, kind: event.kind, body: body)
         return false

@@ -7,18 +7,18 @@ import UntrustedText
 
 /// What a server's answer means for the shipment. Source: docs/hub-protocol.md.
 enum Verdict: Error, Equatable {
-  /// Everything up to this seq is durable there.
+  /// The server has stored everything up to this seq.
   case acknowledged(through: Int64)
-  /// The whole upstream waits: no network, 408, 425, 429, 5xx, an invalid answer. For ever.
+  /// The whole upstream waits, and retries without end: no network, 408, 425, 429, 5xx, an invalid or unexpected answer.
   case retry(reason: String, after: Duration?)
-  /// The server has too much to do: the connection stays, and the same goes again later.
+  /// The server is overloaded: the connection stays, and the same batch is sent again later.
   case busy(reason: String, after: Duration?)
-  /// The connection ended, or nothing moved for long, while the batch was under way: the line, the server, or something in the
-  /// batch. A 502 or 504 tells the same of the server behind a proxy.
+  /// The connection ended, or nothing moved for long, while the batch was under way: the reason may be the line, the server or an event. A 502 or 504
+  /// says the same about a server behind a proxy.
   case hungUp(reason: String)
-  /// The server understood and refuses something in the batch: 400, 413, 422.
+  /// The server refuses something in the batch: 400, 413, 422.
   case refused(status: Int, reason: String)
-  /// A number of this epoch stands for another event there: the batch goes again in a new epoch.
+  /// The server has another event under a number of this epoch: the batch is sent again in a new epoch.
   case diverged(reason: String)
   /// 401, 403: nothing is lost, but an operator has to act.
   case stopped(reason: String)
@@ -54,7 +54,7 @@ enum RetryPolicy {
     }
   }
 
-  /// A webhook's answer: 2xx takes the event; what other 4xx refuse, they refuse for good.
+  /// A webhook's answer: 2xx takes the event, and a 4xx refuses it for good, except 401, 403, 408, 425 and 429.
   static func webhookVerdict(_ result: Result<HTTPResponse, HTTPFailure>, now: Int64, through: Int64) -> Verdict {
     if case .success(let response) = result, (400..<500).contains(response.status),
       ![401, 403, 408, 425, 429].contains(response.status)
@@ -84,7 +84,7 @@ enum RetryPolicy {
   /// Seconds, or a date as HTTP writes it (RFC 9110 § 5.6.7, the preferred form); else the usual back-off.
   private static func retryAfter(_ response: HTTPResponse, _ now: Int64) -> Duration? {
     guard let text = response.headers["Retry-After"] else { return nil }
-    // By the server's own clock, if it tells: ours may be wrong.
+    // By the server's own clock, if it sends its time: ours may be wrong.
     let now = response.headers["Date"].flatMap(date) ?? now
     return (Int64(text) ?? date(text).map { $0 - now }).map { .seconds(min(max($0, 0), longestRetryAfter)) }
   }
@@ -107,7 +107,7 @@ enum RetryPolicy {
   /// An answer, for people.
   static func words(_ response: HTTPResponse) -> String { "HTTP \(response.status)\(serverWords(response.body))" }
 
-  /// The beginning of what the server said, on one line.
+  /// The beginning of the server's words, on one line.
   private static func serverWords(_ body: [UInt8]) -> String {
     let text = Visible.excerpt(String(decoding: body.prefix(1024), as: UTF8.self))
     return text.isEmpty ? "" : ": \(text)"

@@ -10,21 +10,21 @@ import Timing
 ///        │            ▼         ▼ retryable
 ///        └───────── waiting (1 s … 5 min, or what Retry-After says)
 ///      busy: as waiting, but the connection stays; then ready
-///      stopped: 401, 403; asked again every 5 min, or when told
-///      testing: an operator has the server asked; nothing else ends it
+///            stopped: 401, 403; asked again every 5 min, or when an operator resumes it
+///            testing: an operator tests the server; only the test's end ends it
 ///
 /// A `Hold` keeps back what the state would permit.
 struct Shipment {
   enum State: Equatable {
-    /// What the server has is not known yet: ask it.
+    /// The server's position is unknown: ask for it.
     case greeting
-    /// The server is being asked what it has.
+    /// A greeting is under way.
     case asking
-    /// An operator has the server asked, and nothing else is said to it meanwhile.
+    /// An operator tests the server; nothing else is sent meanwhile.
     case testing
     case ready
     case waiting(until: MonotonicTime, reason: String)
-    /// As `waiting`, and then as `ready`: the server keeps the connection, and said when to come back.
+    /// As `waiting`, but the server keeps the connection, and `ready` follows.
     case busy(until: MonotonicTime, reason: String)
     case stopped(until: MonotonicTime, reason: String)
   }
@@ -33,21 +33,21 @@ struct Shipment {
   enum Hold: Hashable {
     /// An operator has paused the upstream.
     case paused
-    /// A dead letter is on its way to disk: the cursor must be behind it first.
+    /// A dead letter is being written: the cursor must pass it first.
     case burying
-    /// The cursor is on its way to disk, and events that could be folded wait for that.
+    /// The cursor is being written, and events that may be folded wait for it.
     case keepingCursor
     /// The allowance permits nothing: the connection is closed.
     case resting
-    /// The connection is to be made anew once nothing is under way.
+    /// A new connection is to be made once nothing is under way.
     case outdated
   }
 
-  /// What there is to do.
+  /// The waiting work.
   struct Demand: Equatable {
-    /// Lanes that have events which were not sent yet.
+    /// Lanes with events that were not sent yet.
     var lanes = ByLane(all: false)
-    /// A connection is to be kept, or dead letters are to be tried again.
+    /// A kept connection is missing, or dead letters wait for a retry.
     var other = false
 
     var isSome: Bool { other || Lane.allCases.contains { lanes[$0] } }
@@ -60,7 +60,7 @@ struct Shipment {
     case wake(at: MonotonicTime)
   }
 
-  /// A batch to be made: of that lane, of so many events and bytes at most.
+  /// The next batch: its lane, and the most events and bytes.
   struct Portion: Equatable {
     var lane: Lane
     var events: Int
@@ -73,7 +73,7 @@ struct Shipment {
     var events: Int
     var bytes: Int
     var isDeadLetter = false
-    /// Bytes that were under way before it.
+    /// Bytes that were under way when it was sent.
     fileprivate var ahead = 0
     fileprivate var sentAt = MonotonicTime(seconds: 0)
 
@@ -82,28 +82,28 @@ struct Shipment {
     }
   }
 
-  /// What to do with the batch that was answered.
+  /// What to do with an answered batch.
   enum Consequence: Equatable {
     /// The server has everything of the batch's lane up to here.
     case advance(to: Int64)
     /// The one event of the batch is refused for good.
     case bury(status: Int, reason: String)
-    /// Nothing: the same again, sooner or later, whole or in part.
+    /// Nothing: the events are sent again later, whole or in part.
     case keep
   }
 
-  /// How long a stopped upstream waits before it asks whether its token is taken now.
+  /// After this pause, a stopped upstream tries its token again.
   static let stoppedFor: Duration = .seconds(300)
-  /// Bytes of events under way to a server, at most: they are kept in memory until they are answered. One batch may have more.
+  /// The most bytes of events under way: they stay in memory until they are answered. A single batch may have more.
   static let maxInFlightBytes = 512 << 10
-  /// While it is looked into over which event the server hangs up.
+  /// The longest pause while `Suspicion` looks for the event over which the server hangs up.
   static let soon: Duration = .seconds(10)
 
   private(set) var state: State = .greeting
   private(set) var holds: Set<Hold> = []
   /// In the order in which they were sent, and are answered.
   private(set) var flights: [Flight] = []
-  /// Events of a batch: fewer after one that was refused or over which the server hung up.
+  /// The most events in a batch: fewer after a refusal or a hang-up.
   private(set) var limit: Int
   private(set) var pacer = Pacer()
   private(set) var rate = AcknowledgedRate()
@@ -111,7 +111,7 @@ struct Shipment {
   private let maxEvents: Int
   private let maxBytes: Int
   private var backoff = Backoff(first: RetryPolicy.first, limit: RetryPolicy.limit)
-  /// Connections that ended: what each took sets `backoff` back, and each costs a greeting.
+  /// Limits lost connections: an event taken on each resets `backoff`, but each costs a greeting.
   private var ends = Ration(most: 32, oneIn: .seconds(10))
   /// Randomness of the pauses between attempts.
   var random = SeededRandom(seed: .random(in: .min ... .max))
@@ -123,7 +123,7 @@ struct Shipment {
     limit = self.maxEvents
   }
 
-  /// `window`: batches that may be under way at once. `hasArrived`: nothing of what was sent is on the line any more.
+  /// `window`: batches that may be under way at once. `hasArrived`: the other end's kernel has received all sent bytes.
   mutating func next(
     _ demand: Demand, now: MonotonicTime, window: Int = 1, hasArrived: @autoclosure () -> Bool = false
   ) -> Next {
@@ -154,12 +154,12 @@ struct Shipment {
     let fits =
       flights.isEmpty || then <= pacer.window || then <= pacer.windowAfterArrival && hasArrived()
     if fits, flights.count < max(1, window - 1) { return portion }
-    // What comes first does not wait for what is below it: one batch of it may always be under way.
+    // A higher lane does not wait for lower ones: one batch of it may always be under way.
     let isAhead = flights.allSatisfy { $0.lane.isBelow(lane) }
     return isAhead && credit == nil ? Portion(lane: lane, events: limit, bytes: min(bytes, LaneShares.least)) : nil
   }
 
-  /// Nothing is done before a time that is known.
+  /// It waits until a known time.
   func isResting(now: MonotonicTime) -> Bool {
     switch state {
     case .waiting(let until, _), .busy(let until, _), .stopped(let until, _): now < until
@@ -172,13 +172,13 @@ struct Shipment {
     state == .ready && flights.isEmpty && !isHeld && !holds.contains(.outdated)
   }
 
-  /// A pause of a server that keeps its connection may have ended; one that is outdated ends when nothing is under way.
+  /// Ends a `busy` pause that is over, and an outdated connection once nothing is under way.
   mutating func came(to now: MonotonicTime) {
     if case .busy(let until, _) = state, now >= until { state = .ready }
     if holds.contains(.outdated), flights.isEmpty { greetAgain() }
   }
 
-  /// Nothing is done before something else happens.
+  /// It waits for the end of a test, a pause or a burial.
   var isHeld: Bool { state == .testing || holds.contains(.paused) || holds.contains(.burying) }
 
   /// No connection is known to work, and none is being opened.
@@ -194,7 +194,7 @@ struct Shipment {
   mutating func hold(_ hold: Hold) { holds.insert(hold) }
   mutating func release(_ released: Set<Hold>) { holds.subtract(released) }
 
-  /// `waiting`: lanes that have more.
+  /// `waiting`: lanes with more events.
   mutating func sent(_ flight: Flight, waiting: ByLane<Bool> = ByLane(all: false), now: MonotonicTime) {
     var flight = flight
     (flight.ahead, flight.sentAt) = (bytesUnderWay, now)
@@ -202,14 +202,14 @@ struct Shipment {
     if !flight.isDeadLetter { shares.sent(flight.bytes, in: flight.lane, waiting: waiting) }
   }
 
-  /// The server is asked what it has, or is tested for an operator: on a new connection.
+  /// A greeting or an operator's test begins, on a new connection.
   mutating func asks(isTest: Bool = false) {
     state = isTest ? .testing : .asking
     holds.subtract([.resting, .outdated])
     flights = []
   }
 
-  /// The server told what it has.
+  /// The server has answered the greeting.
   mutating func greeted() {
     state = .ready
     pacer.reset()
@@ -220,18 +220,19 @@ struct Shipment {
     if state == .testing { greetAgain() }
   }
 
-  /// A greeting, the connection or the disk failed, and with it all that was under way.
+  /// A greeting, the connection or the disk has failed, and every batch under way with it.
   mutating func failed(_ verdict: Verdict, now: MonotonicTime) {
-    // What a test finds is told by its own answer; the server is asked anew after it.
+    // The test reports its own result, and a greeting follows it.
     guard state != .testing else { return }
     flights = []
     _ = answered(verdict, after: .max, now: now)
   }
 
-  /// The batch that was sent first is answered; without one, a greeting. With anything but an acknowledgement those of its lane behind it
-  /// are void; with anything but an acknowledgement or a refusal, all of them: they are sent again.
+  /// Handles the answer to the batch that was sent first or, without one, to a greeting. A refusal voids the later batches of its lane; any other
+  /// failure voids all batches, and they are sent again.
   ///
-  /// `cursor`: what the server had before. `isUrgent`: it is looked into over which event the server hangs up; the next try comes soon.
+  /// `cursor`: the server's position before. `isUrgent`: the next try comes soon, because `Suspicion` looks for the event over which the server hangs
+  /// up.
   mutating func answered(
     _ verdict: Verdict, after cursor: Int64, isUrgent: Bool = false, window: Int = 1, now: MonotonicTime
   ) -> Consequence {
@@ -265,7 +266,7 @@ struct Shipment {
       state = .busy(until: now + max(backoff.next(using: &random), after ?? .zero), reason: reason)
       return .keep
     case .hungUp(let reason):
-      // Too much for the line, or for the server: less of it.
+      // The batch may be too large for the line, or for the server.
       if let flight, !flight.isDeadLetter { limit = max(1, min(limit, flight.events) / 4) }
       return wait(reason, nil, most: isUrgent ? Self.soon : RetryPolicy.limit, now: now)
     case .stopped(let reason):
@@ -275,7 +276,7 @@ struct Shipment {
     }
   }
 
-  /// Of the first batch, which is of that lane and is about to be answered, only the beginning was taken: those behind it are void.
+  /// The server took only the beginning of the first batch, which is of this lane: the lane's later batches are void.
   mutating func tookInPart(_ lane: Lane) {
     guard let first = flights.first else { return }
     flights = [first] + flights.dropFirst().filter { $0.lane != lane }
@@ -299,7 +300,7 @@ struct Shipment {
     }
   }
 
-  /// The store changed under us, or the server did: ask what it has before anything is sent.
+  /// The store or the server has changed: ask for its position before sending.
   mutating func greetAgain() {
     state = .greeting
     holds.remove(.outdated)

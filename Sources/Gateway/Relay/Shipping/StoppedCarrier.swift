@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT
 
-/// Stands in for a carrier that cannot be built, such as one whose CA file is not PEM. Its upstream is shown as
-/// stopped, with the reason, and keeps its place in the journal. Each greeting tries again to build what should be there.
+/// Stands in for a carrier that cannot be built, for example because its CA file is not PEM. Its upstream is shown as stopped, with the reason, and
+/// keeps its place in the journal. Each greeting tries again to build the carrier.
 final class StoppedCarrier: Carrier {
   let kind: String
   let place: String
-  /// So that it is greeted, and its reason shown, before there is anything to send.
+  /// The upstream greets it, and shows its reason, even if nothing waits.
   let keepsConnection = true
   let serverKeepsCount: Bool
   weak var radio: (any RadioAccess)?
   let bytesSent: UInt64 = 0
   private var reason: String
   private let build: () throws -> any Carrier
-  /// What a hub is to be told once it is there: the newest of each name.
+  /// The newest state under each name, for the hub once it can be built.
   private var states: [(name: String, body: [UInt8])] = []
 
   init(_ settings: UpstreamSettings, reason: String, build: @escaping () throws -> any Carrier) {
@@ -23,7 +23,7 @@ final class StoppedCarrier: Carrier {
     self.build = build
   }
 
-  /// The carrier that should be there; `nil`: it still cannot be built.
+  /// The carrier; `nil`: it still cannot be built.
   func replacement() -> (any Carrier)? {
     do {
       let carrier = try build()

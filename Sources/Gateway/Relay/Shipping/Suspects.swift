@@ -2,7 +2,7 @@
 
 import Store
 
-/// Which event is at fault when a server hangs up or refuses: `Suspicion` decides, and these events are sent to find out.
+/// Finds the event that makes a server hang up or refuse: `Suspicion` decides, and this code chooses the events to send.
 extension JournalReader {
   /// Whether the verdict proves which event is at fault: the batch had only one.
   func isProven(_ verdict: Verdict, _ batch: Batch, _ lane: Lane) -> Bool {
@@ -14,17 +14,17 @@ extension JournalReader {
     }
   }
 
-  /// A refusal that proves nothing, with nothing there to prove it: the same goes again later. `permitted`: lanes that may be sent.
+  /// Whether a refusal proves nothing, and no other event can be sent as a proof: then the same batch is sent again later. `permitted`: lanes that
+  /// may be sent.
   func isUndecided(_ verdict: Verdict, _ batch: Batch, _ lane: Lane, permitted: ByLane<Bool>) -> Bool {
     guard case .refused = verdict, batch.events.count == 1, lanes[lane].suspicion.isActive else { return false }
     let others = unsuspected(waiting.and(permitted))
     guard !Lane.allCases.contains(where: { $0 != lane && others[$0] }) else { return false }
-    // `try?`: what cannot be read now is no proof now.
+    // `try?`: an unreadable store gives no proof now.
     return ((try? proof(lane)) ?? nil) == nil
   }
 
-  /// Of lanes that may send, those without a refused event, where there are any: what they send in their turn shows whether the server
-  /// takes any.
+  /// Of the given lanes, those without a refused event, or all if each has one: their regular batches show whether the server takes any.
   func unsuspected(_ lanes: ByLane<Bool>) -> ByLane<Bool> {
     var others = lanes
     for lane in Lane.allCases {
@@ -34,7 +34,7 @@ extension JournalReader {
     return Lane.allCases.contains { others[$0] } ? others : lanes
   }
 
-  /// A batch of a lane was taken: the server takes some.
+  /// The server took a batch of this lane, which is the proof for the refused events of others.
   func someWasTaken(in lane: Lane) {
     for other in Lane.allCases where other != lane && lanes[other].suspicion.wantsProof {
       guard !lanes[other].suspicion.isHangUp else { continue }
@@ -42,9 +42,11 @@ extension JournalReader {
     }
   }
 
-  /// The event that is to show that the server takes any. To one that keeps count an empty batch, over a hang-up the event before the
-  /// suspect, which it has had and knows again: of a later one it would believe to have what is before. To others one of those that come
-  /// after: whatever is taken is not sent again in its turn. Over a hang-up the one before, too, where nothing comes after. `nil`: there is none.
+  /// The event that is to show whether the server takes any; `nil`: there is none.
+  ///
+  /// A server that keeps count gets an empty batch or, after a hang-up, the event before the suspect, which it has already: with a later one, it
+  /// would believe that it had the events before that. Other servers get an event after the suspect, which is not sent again in its turn; after a
+  /// hang-up, if there is none, the event before the suspect.
   func proof(_ lane: Lane) throws(StoreError) -> Batch? {
     let suspicion = lanes[lane].suspicion
     guard let suspect = suspicion.seq else { return nil }
@@ -57,7 +59,7 @@ extension JournalReader {
       after: suspect, of: store, lane: laneSent(lane),
       limits: Batch.Limits(events: had.count + Self.maxProofs, bytes: .max), filter: filter, present: present
     ).events.filter { $0.kind != EventKind.gap.rawValue && !had.contains($0.seq) }
-    // Another one each time: it may be refused itself.
+    // Another event each time: the server may refuse it, too.
     if !later.isEmpty { return Batch(later[suspicion.failedProofs % later.count], lane: laneSent(lane)) }
     guard suspicion.isHangUp else { return nil }
     return try lastEvent(before: suspect, lane).map { Batch($0, lane: laneSent(lane)) }
@@ -66,7 +68,7 @@ extension JournalReader {
   /// Events after the suspect that are tried in turn.
   private static let maxProofs = 8
 
-  /// Events of the lane that were taken out of turn.
+  /// Events of the lane that the server took out of turn.
   func ahead(_ lane: Lane) -> Set<Int64> { lanes[lane].ahead.epoch == store.epoch ? lanes[lane].ahead.seqs : [] }
 
   /// The server took an event that was sent as a proof.
@@ -76,11 +78,11 @@ extension JournalReader {
     lanes[lane].ahead = (ahead(lane).filter { $0 > taken }.union([seq]), store.epoch)
   }
 
-  /// Events before the suspect that are looked at.
+  /// Events before the suspect that are searched.
   private static let maxBefore = 500
 
   private func lastEvent(before suspect: Int64, _ lane: Lane) throws(StoreError) -> JournalEvent? {
-    // An event of an earlier epoch would be new to a hub, once more.
+    // To a hub, an event of an earlier epoch would be new.
     let first = max(beginning, store.epochFirst - 1, suspect - 1 - Int64(Self.maxBefore))
     let taken = lanes[lane].taken
     guard first < taken else { return nil }
@@ -89,7 +91,7 @@ extension JournalReader {
     let isKnown = { (event: JournalEvent) in
       event.seq < suspect && event.seq <= taken && event.kind != EventKind.gap.rawValue
     }
-    // One that was folded into a newer one was never sent.
+    // An event that was folded into a newer one was never sent.
     var newer: Set<Folding.Key> = []
     for event in before.events.reversed() {
       if folds, let key = Folding.Key(event) {

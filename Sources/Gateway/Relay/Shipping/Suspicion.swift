@@ -1,37 +1,37 @@
 // SPDX-License-Identifier: MIT
 
-/// Finds the event over which a server hangs up again and again, or that it refuses: pure.
+/// Finds the event over which a server hangs up again and again, or which it refuses. Pure.
 ///
-/// A connection that ends says little: the line may be bad, the server may be in trouble. So nothing is held against an event
-/// before it was alone under way, `maxAlone` times, and the server hung up (or kept silent) each time. Then another event
-/// is sent, one that the server has had before where there is one: if that does not pass, the server is in trouble, and
-/// everything starts over. If it passes, and the suspect fails once more right after, it is proven.
+/// A lost connection says little: the line may be bad, or the server in trouble. So nothing counts against an event until it was alone under way
+/// `maxAlone` times, and the server hung up (or kept silent) each time. Then another event is sent, if possible one that the server has had before:
+/// if that fails, the server is in trouble, and everything starts over. If it passes, and the suspect fails once more right after, the suspect is
+/// proven.
 ///
-/// A refusal says more, and one alone is enough to have another sent: a server that is being deployed anew, or a portal in front of it, refuses
-/// everything, and that is no event's fault. So does a hook whose interpreter is being upgraded, or whose disk is full.
+/// A refusal says more: after the first, another event is sent. A server during a deployment, or a portal in front of it, refuses everything, and so
+/// does a hook whose interpreter is being upgraded, or whose disk is full: no event is at fault then.
 struct Suspicion: Equatable {
   static let maxAlone = 5
 
-  /// The event that is suspected.
+  /// The suspected event.
   private(set) var seq: Int64?
   private var alone = 0
   private var hasAnotherPassed = false
   private var hasAnotherFailed = false
   /// The server hung up over the suspect, at least once.
   private(set) var isHangUp = false
-  /// Others that were sent in vain to show that the server takes any.
+  /// Other events that failed to show that the server takes any.
   private(set) var failedProofs = 0
 
-  /// Nothing else is under way while it is looked into.
+  /// Nothing else is under way while an event is suspected.
   var isActive: Bool { seq != nil }
-  /// The suspect goes alone.
+  /// The suspect is sent alone.
   var wantsAlone: Bool { alone > 0 || hasAnotherPassed || hasAnotherFailed }
-  /// Another event is to show that the server takes any.
+  /// Another event is to show whether the server takes any.
   var wantsProof: Bool { alone >= Self.maxAlone && !hasAnotherPassed }
   /// The next try may come soon: it is not known yet that the server is in trouble.
   var isUrgent: Bool { seq != nil && alone < Self.maxAlone && !hasAnotherFailed }
 
-  /// The server hung up over a batch of so many events, and had taken none. True: its one event is proven to be the reason.
+  /// The server hung up over a batch of `count` events, and took none of them. True: its only event is proven to be the reason.
   mutating func hungUp(first: Int64, count: Int) -> Bool {
     if seq != first { self = Suspicion(seq: first) }
     isHangUp = true

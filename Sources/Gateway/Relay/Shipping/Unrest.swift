@@ -3,37 +3,38 @@
 import EventLoop
 import Timing
 
-/// What the log has said of a connection that comes and goes: it is said once, then at most once an hour with how often, and so is its end.
+/// Limits the log's lines about a connection that comes and goes: one about it, then at most one an hour with a count, and one when the connection
+/// holds.
 struct Unrest {
-  /// A connection that has been there for so long has not come to go.
+  /// A connection that has lasted this long is stable.
   static let calm: Duration = .seconds(600)
   private static let pause: Duration = .seconds(3600)
-  /// So many times in a row each is said: a server that is restarted twice is none that comes and goes.
+  /// The number of short connections in a row after which lines are limited: a server that is restarted twice does not come and go.
   private static let told = 2
 
-  /// What is said of a connection that goes.
+  /// The log's line about a lost connection.
   enum Saying: Equatable { case first, again, often(Int), untold }
 
-  /// What ended before a connection that has taken nothing yet.
+  /// The trouble before the present connection, which has taken nothing yet.
   var fruitless: UpstreamTrouble?
-  /// It came back on that connection, which was logged: what comes and goes like that is not, until events are taken.
+  /// The same trouble came back on that connection, and was logged: it is not logged again until events are taken.
   var isFruitless = false
-  /// Until it has held for a while.
+  /// Runs until the connection has held for a while.
   var timer: LoopTimer?
-  /// Since when it is there; `nil`: it is away.
+  /// Since when there is a connection; `nil`: there is none.
   private var since: MonotonicTime?
-  /// Times that it went soon after it had come, and those that were not said.
+  /// Connections that were lost soon, and those of them that were not logged.
   private var (times, untold) = (0, 0)
   private var saidAt: MonotonicTime?
 
-  /// Whether that is said.
+  /// Whether to log it.
   mutating func comesBack(at now: MonotonicTime) -> Bool {
     since = now
     return saidAt == nil
   }
 
   mutating func goes(at now: MonotonicTime) -> Saying {
-    // Another reason of the same absence.
+    // Another reason for the same loss.
     guard let since else { return saidAt == nil ? .first : .untold }
     self.since = nil
     guard now - since < Self.calm else {

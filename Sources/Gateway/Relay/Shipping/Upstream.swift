@@ -4,31 +4,31 @@ import EventLoop
 import Store
 import Timing
 
-/// Ships the journal to one server through a `Carrier`: each lane in order, as much under way as the line takes, the cursors behind
-/// what was acknowledged.
+/// Ships the journal to one server through a `Carrier`: each lane in order, with as much under way as the line carries. The cursors follow the
+/// acknowledgements.
 ///
-/// `Shipment` decides what is next, `JournalReader` reads it, and here it is carried out.
+/// `Shipment` decides on the next step, `JournalReader` reads for it, and `Upstream` carries it out.
 public final class Upstream {
   public struct Settings: Equatable, Sendable {
     public var name: String
     public var batchEvents: Int
     public var batchBytes: Int
     public var filter: EventFilter
-    /// A new upstream gets what was journaled before it was added, too.
+    /// A new upstream gets events from before it was added, too.
     public var fromStart: Bool
-    /// What the server may ask of the gateway, and how often a minute.
+    /// The server's rights at the gateway, and its commands a minute.
     public var allowed: Set<String>
     public var commandsPerMinute: Int
-    /// `nil`: as many as the minutes allow.
+    /// `nil`: only the minute has a limit.
     public var commandsPerHour: Int?
     /// Whether only the newest of a node's waiting states is sent.
     public var folds: Bool
-    /// Bytes a day and a month, and the hours for what is not urgent; `nil`: any number, at any hour.
+    /// Bytes a day and a month, and the hours for events that are not urgent; `nil`: no limit.
     public var dailyBytes: Int64?
     public var monthlyBytes: Int64?
     public var bulkHours: BulkHours?
 
-    /// What can be allowed: commands, and documents and settings that may be edited from afar.
+    /// All rights: commands, and edits of documents and settings from afar.
     public static let knownRights = CommandIntake.known + ["documents", "settings"]
 
     public init(
@@ -89,7 +89,7 @@ public final class Upstream {
     connect()
   }
 
-  /// Receives what the server sends.
+  /// Prepares to receive the server's commands and updates.
   private func connect() {
     carrier.commands = commands
     guard let source = carrier.updatesSource else { return }
@@ -100,14 +100,14 @@ public final class Upstream {
     self.bucketSync = bucketSync
   }
 
-  /// The reason that kept the carrier from being built may be gone.
+  /// A carrier that could not be built may be possible now.
   func replaceCarrier() {
     guard let replacement = carrier.replacement() else { return }
     carrier = replacement
     connect()
   }
 
-  /// Who carries out what the server asks for, and gets what it sends; `nil`: all commands are refused.
+  /// Carries out the server's commands, and receives its updates; `nil`: all commands are refused.
   public var host: (any RelayHost)? {
     get { commands.host }
     set {
@@ -117,18 +117,18 @@ public final class Upstream {
     }
   }
 
-  /// Something may be new to send, or may be tried.
+  /// There may be something to send, or to try.
   public func wake() {
     if isClosed { return }
     if journal.waiting != ByLane(all: false) { health.eventsWait() }
     if case .new = life { life = .running(loop.begin { [weak self] in await self?.run() }) }
-    // Each commit comes by here: one that finds a pause is not worth a turn of the task, which knows itself when that ends.
+    // Every commit calls this. During a pause the task need not run: it wakes itself at the pause's end.
     if !shipment.isResting(now: loop.now) { woken.resume() }
   }
 
   // MARK: Shipping
 
-  /// Does what `Shipment` says, until it is cancelled.
+  /// Carries out the decisions of `Shipment` until it is cancelled.
   private func run() async {
     // Cancelled: there is no caller.
     do throws(CancellationError) { while true { try await step() } } catch {}
@@ -159,13 +159,13 @@ public final class Upstream {
     journal.activeLanes.contains { journal.lanes[$0].suspicion.isActive } ? 1 : carrier.window
   }
 
-  /// A dead letter that is to be tried again goes before everything else. False: there is none.
+  /// Sends a dead letter that is marked for a retry before everything else. False: it sent none.
   private func retryLetter(_ permitted: ByLane<Bool>) -> Bool {
     do {
       guard let letter = try journal.nextDeadLetter() else { return false }
       let lane = Lane(of: letter.event)
       let batch = Batch(letter.event, lane: journal.laneSent(lane))
-      // Before it is up to there, a hub that takes it would believe to have what is in between.
+      // A hub that is not up to there yet would believe that it had the events in between.
       guard journal.lanes[journal.laneSent(lane) ?? .messages].taken >= letter.event.seq else { return false }
       guard permitted[lane], mayUse(batch, lane) else { return false }
       return send(batch, lane, as: .deadLetter(marks: letter.marks))
@@ -179,14 +179,14 @@ public final class Upstream {
     return true
   }
 
-  /// A greeting, the connection, the disk or the journal failed: nothing that is under way counts.
+  /// A greeting, the connection, the disk or the journal has failed: all batches under way are void.
   func failed(_ verdict: Verdict) {
     forgetFlights()
     shipment.failed(verdict, now: loop.now)
     health.report(shipment.state)
   }
 
-  /// What is under way does not count; `nil`: in any lane.
+  /// Voids the batches under way in a lane; `nil`: in all lanes.
   func forgetFlights(in lane: Lane? = nil) {
     underWay.forget(in: lane)
     for lane in lane.map({ [$0] }) ?? Lane.allCases {
@@ -195,7 +195,7 @@ public final class Upstream {
     }
   }
 
-  /// Tries at once, with fresh credentials: an operator says so.
+  /// Tries at once, with fresh credentials, for an operator.
   public func resume() {
     journal.deadLetters.areMarked = true
     hurry()
@@ -205,7 +205,7 @@ public final class Upstream {
 
   public var isPaused: Bool { shipment.holds.contains(.paused) }
 
-  /// Send nothing until told otherwise; kept over restarts.
+  /// Sends nothing while it is paused, over restarts, too.
   public func setPaused(_ paused: Bool) {
     guard paused != isPaused else { return }
     log.notice("\(name): \(paused ? "paused by an operator; nothing is lost" : "goes on")")
@@ -221,7 +221,7 @@ public final class Upstream {
     }
   }
 
-  /// Closes the connection; what is under way is sent again after the next start.
+  /// Closes the connection; batches under way are sent again after the next start.
   public func stop() {
     if case .running(let task) = life { task.cancel() }
     life = .ended
@@ -235,7 +235,7 @@ public final class Upstream {
 
   // MARK: Sending
 
-  /// False: nothing was sent, and nothing is to be done before something else happens.
+  /// False: nothing was sent; wait for news.
   private func sendNext(_ portion: Shipment.Portion) -> Bool {
     do {
       let lane = portion.lane
@@ -248,7 +248,7 @@ public final class Upstream {
       let limits = Batch.Limits(events: events, bytes: bytes)
       var batch = try journal.read(lane, after: journal.lanes[lane].readThrough, limits: limits)
       guard let last = batch.events.last else {
-        // Nothing of it is for this server.
+        // None of these events are for this server.
         guard journal.lanes[lane].underWay == 0 else { return false }
         guard batch.last > journal.lanes[lane].taken else {
           return cannotRead(
@@ -268,10 +268,10 @@ public final class Upstream {
     }
   }
 
-  /// Whether the cursor is to be on disk before a stretch of folded events begins. True: it is on its way.
+  /// Writes the cursor before a stretch of folded events begins. True: wait for it.
   private func keepsCursorFirst() -> Bool {
     guard journal.wantsCursorKeptFirst else { return false }
-    // What is under way first: until it is answered the cursor cannot get there.
+    // Batches under way come first: until they are answered, the cursor cannot get there.
     guard journal.lanes[Folding.lane].underWay == 0 else { return true }
     if !shipment.holds.contains(.keepingCursor) { move(to: journal.taken, when: .now) }
     shipment.hold(.keepingCursor)
@@ -282,7 +282,7 @@ public final class Upstream {
     let number = underWay.nextNumber()
     let task = loop.begin { [weak self, carrier] in
       let verdict = await carrier.carry(batch)
-      // Void: something before it was not taken, or the upstream ends.
+      // A cancelled batch is void: an earlier one was not taken, or the upstream has ended.
       if !Task.isCancelled { self?.answered(verdict, number) }
     }
     underWay.flights.append(
@@ -295,7 +295,7 @@ public final class Upstream {
   }
 }
 
-/// What is under way: batches in the order in which they were sent, the task that keeps the connection, cursors that are being written.
+/// Work under way: batches in the order in which they were sent, the task that holds the connection, and cursors that are being written.
 struct UnderWay {
   enum Purpose: Equatable { case journal, deadLetter(marks: Int64), proof }
 
@@ -326,7 +326,7 @@ struct UnderWay {
     flights.removeAll { lane == nil || $0.lane == lane }
   }
 
-  /// The connection is not kept any more.
+  /// Ends the task that holds the connection.
   mutating func release() {
     holder?.cancel()
     holder = nil
@@ -339,13 +339,13 @@ struct UnderWay {
   }
 }
 
-/// What the relay learns from its upstreams.
+/// Receives an upstream's news.
 protocol UpstreamObserver: AnyObject {
-  /// What goes wrong is another thing than before, or nothing.
+  /// The trouble has begun, changed or ended.
   func upstreamTroubleChanged()
-  /// Events were acknowledged. That need not write anything.
+  /// Events were acknowledged, even if that writes nothing.
   func upstreamAcknowledged()
   func upstream(_ name: String, found finding: HistoryFinding)
-  /// Upstreams of this gateway whose server keeps no count: what another server has is not from them.
+  /// Upstreams whose server keeps no count: another server cannot have its events from them.
   var uncountedUpstreams: [String] { get }
 }

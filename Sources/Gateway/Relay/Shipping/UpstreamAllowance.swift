@@ -5,7 +5,7 @@ import JSON
 import Store
 import Timing
 
-/// What an upstream has used of its allowance.
+/// The state of an upstream's allowance.
 public struct AllowanceStatus: Equatable, Sendable {
   public var dayBytes: Int64
   public var monthBytes: Int64
@@ -13,15 +13,15 @@ public struct AllowanceStatus: Equatable, Sendable {
   public var monthlyBytes: Int64?
   /// Lanes that wait for bytes.
   public var spent: [Lane]
-  /// Outside the hours in which everything is sent.
+  /// It is outside of the bulk hours.
   public var waitsForHours: Bool
-  /// When something that waits may be sent, milliseconds since 1970; `nil`: nothing waits.
+  /// When a waiting lane may be sent, milliseconds since 1970; `nil`: none waits.
   public var until: Int64?
 }
 
-/// What may be sent of an allowance.
+/// Keeps an upstream within its allowance.
 extension Upstream {
-  /// The clock may be set meanwhile.
+  /// The longest pause, in seconds: somebody may set the clock meanwhile.
   private static let longestPause: Int64 = 3600
 
   static func account(
@@ -33,7 +33,7 @@ extension Upstream {
       ? try AllowanceAccount(limits, of: settings.name, store: store, on: loop, log: log) : nil
   }
 
-  /// Lanes that may be sent now. Where `messages` may not, nothing may.
+  /// Lanes that may be sent now. Without `messages`, none may.
   func permittedLanes() -> ByLane<Bool> {
     guard let account else { return ByLane(all: true) }
     look(account)
@@ -47,7 +47,8 @@ extension Upstream {
     carrier.alarm(after: account.nextLook) { [weak self] in self?.woken.resume() }
   }
 
-  /// Nothing may be sent: what is under way may still be answered, then nobody keeps the connection, which would cost bytes.
+  /// Nothing may be sent. The connection, which would cost bytes, is closed once the batches under way are answered, or at once if the allowance is
+  /// used up.
   func rest() async throws(CancellationError) {
     let isUsedUp = account.map { $0.allowance.isUsedUp } ?? false
     if !shipment.holds.contains(.resting), underWay.flights.isEmpty || isUsedUp { hangUp() }
@@ -60,11 +61,11 @@ extension Upstream {
     forgetFlights()
     if !shipment.isDisconnected { shipment.greetAgain() }
     carrier.close()
-    // What the end has cost.
+    // Closing costs bytes, too.
     if let account { look(account) }
   }
 
-  /// Waits for news, until then, or until a lane that waits may be sent.
+  /// Waits for news, until `time`, or until a waiting lane may be sent.
   func pause(until time: MonotonicTime? = nil) async throws(CancellationError) {
     guard let account else { return try await woken.wait(until: time, on: loop) }
     var seconds = account.allowance.changesIn
@@ -73,26 +74,26 @@ extension Upstream {
     try await woken.wait(until: [time, due].compactMap { $0 }.min(), on: loop)
   }
 
-  /// What a connection costs is written down.
+  /// The bytes for opening a connection are on disk as used.
   var mayConnect: Bool { account?.isKept(Allowance.opening) ?? true }
 
-  /// What a batch costs, about, with its answer and all that is around them.
+  /// The approximate cost of a batch, with its answer and all headers.
   private static func cost(_ batch: Batch) -> Int64 {
     Int64(batch.size + batch.size / 20 + batch.events.count * 150 + 600)
   }
 
-  /// What a lane may still use, beside what is under way.
+  /// Bytes that a lane may still use, without those of batches under way.
   private func room(_ lane: Lane, _ account: AllowanceAccount) -> Int64 {
     underWay.flights.reduce(account.allowance.forBatch(lane)) { $0 - Self.cost($1.batch) }
   }
 
-  /// Bytes of the next batch of a lane, at most.
+  /// The most bytes of a lane's next batch.
   func maxBatchBytes(_ lane: Lane) -> Int {
     guard let account else { return .max }
     return Int(clamping: max(1, (room(lane, account) - 600) / 2))
   }
 
-  /// There are bytes for it, and they are written down.
+  /// The allowance has the bytes for the batch, and they are on disk as used.
   func mayUse(_ batch: Batch, _ lane: Lane) -> Bool {
     guard let account else { return true }
     guard Self.cost(batch) <= room(lane, account) else {
@@ -133,7 +134,7 @@ extension Upstream {
     return [day, month].compactMap { $0 }.joined(separator: ", ")
   }
 
-  /// `nil`: it has none.
+  /// `nil`: the upstream has no allowance.
   var allowanceStatus: AllowanceStatus? {
     guard let account else { return nil }
     let allowance = account.allowance

@@ -5,13 +5,13 @@ import JSON
 import SQLite
 import Store
 
-/// What becomes of a batch that was answered.
+/// Handles the answers to batches.
 extension Upstream {
   func answered(_ verdict: Verdict, _ number: UInt64) {
     guard let index = underWay.flights.firstIndex(where: { $0.number == number }) else { return }
     let flight = underWay.flights[index]
     let (batch, lane) = (flight.batch, flight.lane)
-    // A connection may end for a later batch first; an acknowledgement or refusal ahead of its turn is not to be relied on.
+    // A later batch may be the first to report a lost connection, but an acknowledgement or a refusal out of order is not reliable.
     var verdict = verdict
     switch verdict {
     case .acknowledged, .refused:
@@ -34,7 +34,7 @@ extension Upstream {
     }
     defer { woken.resume() }
     if case .diverged(let reason) = verdict {
-      // Another upstream has begun a new epoch since, over the same perhaps.
+      // Another upstream may have begun a new epoch meanwhile, perhaps for the same reason.
       return flight.epoch == store.epoch ? diverged(reason) : shipment.greetAgain()
     }
     switch flight.purpose {
@@ -42,7 +42,7 @@ extension Upstream {
     case .deadLetter(let marks): handleDeadLetter(verdict, batch, marks)
     case .proof: handleProof(verdict, batch, lane)
     }
-    // An answer must never be taken for that of another batch: what `Shipment` has given up is void, whatever still answers it.
+    // An answer must never count for another batch: what `Shipment` has given up is void.
     if shipment.flights.isEmpty, !underWay.flights.isEmpty { forgetFlights() }
   }
 
@@ -69,7 +69,7 @@ extension Upstream {
       if !batch.events.isEmpty { journal.lanes[lane].isAhead = true }
       advance(lane, batch, to: through >= batch.last ? batch.last : max(through, taken))
     case .bury(let status, let reason):
-      // Until another has passed it is the server that refuses, whatever it is asked.
+      // Until another event has passed, the server may refuse everything.
       guard isProven, let event = batch.events.first else { return }
       bury(event, through: batch, in: lane, status: status, reason: reason)
     case .keep: health.report(shipment.state)
@@ -91,7 +91,7 @@ extension Upstream {
     health.report(shipment.state)
   }
 
-  /// `marks`: those that the dead letter had when it was sent.
+  /// `marks`: the dead letter's marks when it was sent.
   private func handleDeadLetter(_ verdict: Verdict, _ batch: Batch, _ marks: Int64) {
     guard let event = batch.events.first else { return }
     let lane = Lane(of: event)
@@ -121,14 +121,14 @@ extension Upstream {
     }
   }
 
-  /// `through`: the lane is behind that batch now; `nil`: it is where it was.
+  /// `through`: the lane moves past this batch; `nil`: the lane stays.
   private func bury(
     _ event: JournalEvent, through batch: Batch?, in lane: Lane, status: Int, reason: String, tried marks: Int64 = 0
   ) {
     log.warning("\(name): event \(event.seq) is refused for good (\(reason)); see `meshpost upstream dead`")
     let at = loop.wallClock.milliseconds
     shipment.hold(.burying)
-    // It works, and does not want this one.
+    // The server works, and refuses only this event.
     health.takesEvents()
     var seqs = journal.taken
     if let batch {
@@ -146,7 +146,7 @@ extension Upstream {
     if events > 0 { health.observer?.upstream(name, found: .arrived(events: events)) }
   }
 
-  /// The lanes continue from there.
+  /// Each lane continues from its seq.
   func startOver(from seqs: ByLane<Int64>) {
     for lane in Lane.allCases {
       journal.lanes[lane].lastSent = journal.lanes[lane].serverHas
@@ -156,14 +156,14 @@ extension Upstream {
     journal.setTaken(seqs)
   }
 
-  /// The cursor moves in a transaction of its own; if that is lost, events are sent again, which is always safe. Of a batch that is
-  /// behind it in part, what is pending has to be counted.
+  /// Moves a lane past acknowledged events. If its cursor is lost before it is on disk, events are sent again, which is always safe. After a part of
+  /// a batch, the backlog is counted again.
   func advance(_ lane: Lane, _ batch: Batch, to seq: Int64) {
     let covered = seq >= batch.last ? batch.covered : nil
     journal.count(tooOld: batch, through: seq)
-    // What is not for the server it is not asked about.
+    // Only an event that was sent can be acknowledged: a batch without any is no success.
     if seq > journal.lanes[lane].taken, batch.events.contains(where: { $0.seq <= seq }) { health.succeeded() }
-    // Before the alerts look: what waits now has not waited since before this answer.
+    // First, because the next calls wake the alerts: the remaining events have not waited since before this answer.
     health.nothingWaits()
     health.takesEvents()
     health.starts.tookSome()
@@ -182,18 +182,18 @@ extension Upstream {
     journal.lanes[lane].passed.bytes += covered?.bytes ?? 0
     if covered == nil { journal.lanes[lane].isMiscounted = true }
     journal.forgetFolding()
-    // A server that knows no lanes: the others are where the whole is.
+    // Without lanes at the server, all have the same position.
     if !journal.knowsLanes { journal.setTaken(ByLane(all: seq)) }
     keepCursors()
     let pending = journal.pendingEvents
-    // Once for all that had waited for too long, not a line for each that comes so.
+    // One line for all of them at the end of the backlog, not one for each.
     if pending == 0 { journal.reportTooOld(at: loop.now) }
     health.acknowledged(pending: pending)
   }
 
   // MARK: Cursors
 
-  /// The cursors follow. A server that keeps count says itself what it has: its cursor is written along with something else.
+  /// Writes the cursors. If the server keeps count, they are written along with something else.
   func keepCursors() {
     journal.advanceIdleLanes()
     let (seqs, told, tooOld) = (journal.taken, journal.told, journal.tooOld.all)
@@ -204,13 +204,13 @@ extension Upstream {
       }
       for lane in Lane.allCases { journal.lanes[lane].cursor = seqs[lane] }
     } else {
-      // A message that comes twice after a power cut disturbs somebody; a packet or an advert does not, nor what is left out again.
+      // After a power cut, a repeated message disturbs people; a repeated packet or advert does not, nor does an event that is left out again.
       move(to: seqs, when: journal.lanes.messages.isAhead ? .soon : .heard)
       journal.lanes.messages.isAhead = false
     }
   }
 
-  /// The cursors follow when they are on disk. Shipping continues meanwhile. `work` is in the same transaction.
+  /// Writes the cursors, with `work` in the same transaction. Shipping continues meanwhile.
   func move(to seqs: ByLane<Int64>, when: When, _ work: @escaping Store.Work = { _ in }) {
     let (epoch, told, tooOld) = (store.epoch, journal.told, journal.tooOld.all)
     underWay.writes.begin { [weak self, store, name] in
@@ -225,7 +225,7 @@ extension Upstream {
       }
       guard let self, !self.isClosed else { return }
       self.shipment.release([.burying, .keepingCursor])
-      // Of another database nothing is known.
+      // The result says nothing about another database.
       guard store.epoch == epoch else { return }
       if let failure {
         self.failed(.retry(reason: "\(failure)", after: nil))

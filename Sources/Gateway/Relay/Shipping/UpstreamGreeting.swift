@@ -23,16 +23,16 @@ extension Upstream {
         return failed(error)
       }
       if Task.isCancelled { throw CancellationError() }
-      // Another upstream has begun a new one: what was said of the old one says nothing of it.
+      // Another upstream has begun a new epoch: the answer is about the old one.
       guard store.epoch == epoch else { return shipment.greetAgain() }
       do throws(Verdict) { try goOn(from: acknowledged, digests, floors) } catch { return failed(error) }
     case .ready:
       journal.knowsLanes = true
       shipment.greeted()
-      // What it has acknowledged does not go again, even where the cursors are not on disk yet.
+      // Acknowledged events are not sent again, even if the cursors are not on disk yet.
       startOver(from: journal.taken)
       keepCursors()
-      // Where nothing is connected, nothing is known yet: the first batch will tell.
+      // Without a connection, only the first batch shows whether the server works.
       if carrier.keepsConnection { health.recovered(pending: journal.pendingEvents) }
     case .failed(let verdict): return failed(verdict)
     }
@@ -43,10 +43,10 @@ extension Upstream {
     }
   }
 
-  /// Talks to the server without the journal: is it there, does it take us? `nil`: yes; else what is wrong.
+  /// Tests the server without the journal. `nil`: it answers, and accepts the gateway; otherwise the problem.
   public func test() async -> String? {
     let end = loop.now + .seconds(10)
-    // `try?`: who was cancelled waits no more.
+    // `try?`: a cancelled caller stops waiting.
     while isBusy, loop.now < end, (try? await loop.sleep(for: .milliseconds(50))) != nil {}
     if isBusy { return "busy sending; see its state in `meshpost status`" }
     replaceCarrier()
@@ -75,11 +75,11 @@ extension Upstream {
     woken.resume()
   }
 
-  /// Continues from what the server says it has of this epoch.
+  /// Continues from the server's report on this epoch.
   private func goOn(
     from acknowledged: Acknowledged, _ digests: ByLane<String?>, _ floors: ByLane<Int64>
   ) throws(Verdict) {
-    // What cannot be read now is sent once more.
+    // If the store cannot be read, events are sent once more.
     let others = (health.observer?.uncountedUpstreams ?? []) + [name]
     let isAlone = store.ifReadable { try !store.hasUpstream(besides: others) } ?? false
     let through: ByLane<Int64>
@@ -94,7 +94,8 @@ extension Upstream {
     health.starts.wasInStep = true
     let (has, _) = JournalReader.positions(acknowledged)
     for lane in Lane.allCases { journal.lanes[lane].serverHas = has[lane] ?? 0 }
-    // An answer that was lost, or, where nothing is left to send, the only one. That it can be reached, again and again, is no success.
+    // A success: the server has more than we knew because an answer was lost, or it is the first to say that it has everything. Reaching the server
+    // again and again is none.
     let isNews = Lane.allCases.contains { through[$0] > journal.lanes[$0].taken }
     startOver(from: through)
     let pending = journal.pendingEvents
@@ -103,9 +104,8 @@ extension Upstream {
     health.recovered(pending: pending)
   }
 
-  /// The server has other events than we under the same numbers: our database is an older copy of itself, another gateway has our id, or
-  /// somebody else has written in our name. What it lacks is sent in a new epoch.
-  /// `last`: the last event that it has.
+  /// The server has other events under our numbers: our database is an older copy of itself, another gateway has our id, or somebody else has written
+  /// in our name. The server gets the events that it lacks in a new epoch. `last`: the last event that it has.
   func diverged(_ reason: String, last: Int64? = nil) {
     guard health.starts.renewals.take(at: loop.now) else {
       return failed(.retry(reason: "the server has other events in each new epoch: \(reason)", after: nil))
@@ -120,7 +120,7 @@ extension Upstream {
       if let loss { log.warning("\(name): \(loss). Every upstream is told") }
       health.starts.renewalsInARow += 1
       if health.starts.renewalsInARow > 1 {
-        // Twice without anything taken between: the server must not make us spin.
+        // A second new epoch before the server has taken anything: a pause keeps the server from making us spin.
         failed(.retry(reason: "the server has other events under each new epoch: \(reason)", after: nil))
       } else {
         shipment.greetAgain()
@@ -131,25 +131,25 @@ extension Upstream {
   }
 }
 
-/// How often an upstream begins anew for a server: an honest one was put back once, a cloned card has two gateways at odds for a while.
+/// Limits how often an upstream starts over for a server: a restored server needs it once, two gateways with copies of one card need it for a while.
 struct FreshStarts {
-  /// It had nothing that is not here, in this run of the program.
+  /// In this run of the program, the server once had no events that are missing here.
   var wasInStep = false
-  /// New epochs without anything taken between.
+  /// New epochs in a row before the server took anything.
   var renewalsInARow = 0
   var renewals = Ration(most: 16, oneIn: .seconds(300))
-  /// Greetings of a server that has forgotten what it had acknowledged.
+  /// Greetings of a server that has forgotten acknowledged events.
   var returns = Ration(most: 16, oneIn: .seconds(300))
 
   mutating func tookSome() { (renewalsInARow, wasInStep) = (0, true) }
 }
 
-/// What an upstream finds out about the journal and its server.
+/// A difference between the journal and the server.
 public enum HistoryFinding: Equatable, Sendable {
-  /// It has other events than ours under the same numbers: why, and how many go again.
+  /// The server has other events under our numbers: the reason, and the number of events that are sent again.
   case conflict(reason: String, events: Int64)
-  /// It had events, and has them no more, and the journal has not kept them: at most so many.
+  /// The server has lost events that the journal has deleted: at most this many.
   case lost(events: Int64)
-  /// It has events that were counted as lost: they were under way when the journal deleted them.
+  /// The server has events that were counted as lost: they were under way when the journal deleted them.
   case arrived(events: Int64)
 }

@@ -3,39 +3,38 @@
 import EventLoop
 import Timing
 
-/// What goes wrong at an upstream.
+/// An upstream's trouble.
 struct UpstreamTrouble: Equatable {
   /// An operator has to act.
   var isStopped: Bool
   var reason: String
 }
 
-/// How an upstream fares: what goes wrong, since when events wait, and what the log has said of it.
+/// The health of an upstream: its trouble, the time for which events wait, and the log's lines about it.
 final class UpstreamHealth {
-  /// Whether the server takes events. One that answers and takes none does not work: `trouble` ends with each connection.
+  /// Whether the server takes events. `trouble` does not show this: it ends with each new connection, even if the server takes nothing on it.
   private enum Acceptance: Equatable { case untried, takes, refuses(reason: String) }
 
   private let name: String
   private let log: Log
   private let loop: EventLoop
   weak var observer: (any UpstreamObserver)?
-  /// What went wrong, and was logged, since something was answered.
+  /// The logged trouble; `nil` once the server answers.
   private(set) var trouble: UpstreamTrouble? {
     didSet { if trouble != oldValue { observer?.upstreamTroubleChanged() } }
   }
   private var acceptance = Acceptance.untried {
     didSet { if isRefusing != Self.refuses(oldValue) { observer?.upstreamTroubleChanged() } }
   }
-  /// What the log has said of a connection that comes and goes.
   private var unrest = Unrest()
   var starts = FreshStarts()
-  /// Since when events wait and none was acknowledged; `nil`: none wait.
+  /// Since when events wait without an acknowledgement; `nil`: none wait.
   private var waitsSince: MonotonicTime?
   /// Milliseconds since 1970.
   private(set) var lastSuccess: Int64?
   private(set) var batches: UInt64 = 0
 
-  /// So long what waits may go without an acknowledgement, before an upstream without any trouble is said to be stuck.
+  /// After so long without an acknowledgement, an upstream with waiting events is stuck even without trouble.
   private static let longestSilence: Duration = .seconds(60)
 
   init(_ name: String, on loop: EventLoop, log: Log) { (self.name, self.loop, self.log) = (name, loop, log) }
@@ -55,20 +54,20 @@ final class UpstreamHealth {
   /// The server takes events: it has taken some, or refuses one for good.
   func takesEvents() { acceptance = .takes }
 
-  /// Some were acknowledged, of that many `pending` are left.
+  /// The server acknowledged events, and `pending` are left.
   func acknowledged(pending: Int64) {
     recovered(pending: pending, hasTaken: true)
     waitsSince = pending > 0 ? loop.now : nil
     observer?.upstreamAcknowledged()
   }
 
-  /// What of the events that wait goes wrong. An upstream that may not be tried is not asked.
+  /// The progress of waiting events. Callers do not ask for an upstream that may not send.
   func progress(pending: Int64) -> Relay.Progress {
     switch acceptance {
     case .refuses(let reason): return .stuck(events: pending, reason: reason)
     case .untried: return .unknown
     case .takes:
-      // That something was taken once says nothing of what waits now.
+      // An earlier acknowledgement says nothing about the events that wait now.
       guard let waitsSince, loop.now - waitsSince >= Self.longestSilence else { return .fine }
       return .stuck(events: pending, reason: "nothing was acknowledged for \(Int((loop.now - waitsSince).inSeconds)) s")
     }
@@ -76,7 +75,7 @@ final class UpstreamHealth {
 
   // MARK: What the log says
 
-  /// A connection is there, or events were taken.
+  /// There is a connection, or events were taken.
   func recovered(pending: Int64, hasTaken: Bool = false) {
     let before = trouble
     trouble = nil
@@ -95,14 +94,14 @@ final class UpstreamHealth {
     }
   }
 
-  /// It came and went, and has not for a while.
+  /// The connection came and went, but has held for a while.
   private func holdsAgain() {
     guard trouble == nil else { return }
     log.notice("\(name): the connection holds again")
     unrest = Unrest()
   }
 
-  /// Once per trouble, not per try: of a server that answers each connection and takes nothing, too, and of one that takes a little each time.
+  /// Logs a trouble once, not with each try, even if the server answers each connection and takes nothing, or a little each time.
   func report(_ state: Shipment.State) {
     let now: UpstreamTrouble
     switch state {

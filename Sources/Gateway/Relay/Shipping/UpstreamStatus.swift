@@ -4,68 +4,68 @@ import EventLoop
 import Store
 import Timing
 
-/// What `meshpost status` shows of an upstream.
+/// An upstream as `meshpost status` shows it.
 public struct UpstreamStatus: Equatable, Sendable {
   public enum State: String, Sendable { case idle, sending, waiting, stopped, paused }
 
   public var name: String
   public var kind: String
   public var url: String
-  /// How a hub is connected: `live` or `http`.
+  /// The kind of a hub's connection: `live` or `http`.
   public var link: String?
   public var state: State
   /// Every lane is acknowledged up to here.
   public var cursor: Int64
-  /// Each lane by itself; `nil`: the server knows none, and gets the whole journal in order.
+  /// Each lane's state; `nil`: the server knows no lanes, and gets the whole journal in order.
   public var lanes: ByLane<LaneStatus>?
-  /// Not acknowledged; of these, sent.
+  /// Events that are not acknowledged, and those of them that are under way.
   public var pending: Int64
   public var inFlight: Int
   public var deadLetters: Int64
-  /// Events that were given up before it had them, and how old its oldest pending one is (seconds).
+  /// Events that were given up before the upstream had them, and the age of its oldest pending event, in seconds.
   public var lost: Int64
   public var age: Int64?
-  /// The same since it was added, and events that were older than `max_age_s` when their turn came.
+  /// Events that were given up since the upstream was added, and events that were older than `max_age_s` when their turn came.
   public var givenUp: Int64 = 0
   public var tooOld: Int64 = 0
   /// Why it waits or is stopped.
   public var reason: String?
-  /// Milliseconds since 1970 of the last acknowledgement of an event, or when it was said first, since the start, that it has all.
+  /// The last acknowledgement of an event or, without one since the start, the first report that the server has everything; milliseconds since 1970.
   public var lastSuccess: Int64?
   public var batches: UInt64
   public var bytesSent: UInt64
-  /// Until when its certificate is good, seconds since 1970.
+  /// The expiry of the server's certificate, seconds since 1970.
   public var certificateExpiry: Int64?
-  /// Bytes of events that it acknowledges a second, before compression; `nil`: not known.
+  /// Acknowledged bytes of events a second, before compression; `nil`: unknown.
   public var rate: Int64?
-  /// `nil`: it may use any number of bytes at any hour.
+  /// `nil`: there is no allowance.
   public var allowance: AllowanceStatus?
   /// Commands of the server, since the start, that were refused without an event.
   public var refusedCommands: Int64 = 0
 }
 
-/// How far a lane is at an upstream, and what waits in it.
+/// An upstream's position in a lane, and the lane's backlog.
 public struct LaneStatus: Equatable, Sendable {
   public var acknowledged: Int64
   public var pending: LaneAmount
-  /// Seconds until it has what waits here, at the present rate: what waits in the lanes before goes first. `nil`: not known, or nothing waits.
+  /// Seconds until the lane's backlog is acknowledged at the present rate, after that of higher lanes; `nil`: unknown, or there is none.
   public var seconds: Int64?
 }
 
-/// What comes from the server besides acknowledgements, and what changes around it.
+/// The server's updates, and changes that concern the connection.
 extension Upstream {
-  /// How far the server's buckets are known; `nil`: it has none.
+  /// The state of the server's buckets; `nil`: it has none.
   public var updates: UpdatesReport? { bucketSync?.report }
   /// Channels were joined or left, or may now be exchanged.
   public func channelsChanged() { bucketSync?.wantsChanged() }
-  /// The radio has no more messages.
+  /// The radio has no more stored messages.
   public func radioWasRead() { bucketSync?.radioWasRead() }
   /// Asks the server for updates at once.
   public func refresh() { bucketSync?.refresh() }
-  /// The newest state of its name, for servers that show it.
+  /// Keeps the newest state under its name, for servers that show it.
   public func setState(_ name: String, _ body: [UInt8]) { carrier.setState(name, body) }
 
-  /// Greeting, or sending.
+  /// A greeting or a batch is under way.
   var isBusy: Bool { !isClosed && (shipment.state == .asking || !shipment.flights.isEmpty) }
 
   var wantsPackets: Bool { settings.filter.kinds.contains(EventKind.packet.rawValue) }
@@ -79,7 +79,7 @@ extension Upstream {
     if carrier.needsRadio { retryNow() }
   }
 
-  /// The network is another than before: what waits is tried at once, what is connected has to show it.
+  /// The network has changed: waiting work is tried at once, and a kept connection must show that it works.
   public func networkChanged() {
     carrier.probe()
     hurry()
@@ -92,16 +92,16 @@ extension Upstream {
     wake()
   }
 
-  /// The line may be up: a connection that is being made does not wait until the kernel asks again.
+  /// The line may be up: connections that are being made try again at once, before the kernel would.
   func hurry() {
-    // By HTTP a batch makes its connection, too.
+    // Over HTTP a batch makes a connection, too.
     if shipment.state == .asking || !underWay.flights.isEmpty { loop.hurryConnections() }
   }
 }
 
 extension Upstream {
   public var status: UpstreamStatus {
-    // The count is for people.
+    // Only people read these counts: without a readable store they are 0.
     let deadLetters = store.ifReadable { try store.deadLetterCount(of: name) } ?? 0
     let backlog = store.ifReadable { try store.backlog(after: journal.cursor) }
     let age = backlog?.oldest.map { max(0, (loop.wallClock.milliseconds - max(0, $0)) / 1000) }
@@ -126,7 +126,7 @@ extension Upstream {
     for lane in Lane.allCases {
       status[lane] = LaneStatus(acknowledged: journal.lanes[lane].taken, pending: journal.pending(lane))
       let pending = status[lane].pending
-      // What may not be sent now takes no time.
+      // A lane that may not be sent now adds no time.
       guard pending.events > 0, account?.allowance.allows(lane) ?? true else { continue }
       bytes += Double(pending.bytes) + Double(pending.events) * Double(Batch.envelope)
       status[lane].seconds = rate.map { Int64(min((bytes / $0).rounded(.up), Self.longest)) }
@@ -134,17 +134,16 @@ extension Upstream {
     return status
   }
 
-  /// Seconds, and bytes a second, that are for ever.
+  /// The largest number of seconds, and of bytes a second, that is shown.
   private static let longest = 1e12
 
-  /// What is not sent has no rate.
+  /// A paused or stopped upstream has no rate.
   private var rate: Double? {
     if isPaused { return nil }
     if case .stopped = shipment.state { return nil }
     return shipment.rate.bytesPerSecond(now: loop.now)
   }
 
-  /// Events that wait for it.
   var pendingEvents: Int64 { journal.pendingEvents }
 
   var progress: Relay.Progress {
@@ -157,7 +156,7 @@ extension Upstream {
     if isPaused { return (.paused, nil) }
     if shipment.holds.contains(.resting) { return (.waiting, "its allowance is used up") }
     switch shipment.state {
-    // A try is not a success: until one is, the trouble stands.
+    // A try is not a success: the trouble remains until one is.
     case .greeting, .asking, .testing, .ready:
       if let trouble = health.trouble { return (trouble.isStopped ? .stopped : .waiting, trouble.reason) }
     case .waiting, .busy, .stopped: break
