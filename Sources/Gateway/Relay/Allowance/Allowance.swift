@@ -3,13 +3,15 @@
 import Store
 import Timing
 
-/// Decides which lanes an upstream may send, of the bytes that a day and a month have: pure.
+/// Decides which lanes an upstream may send within its bytes a day and a month. Pure.
 ///
-/// As a period's bytes run out, `packets` stop first, then `nodes`, `messages` last. What a month has left is spread over its days for the lower lanes.
+/// As a period's bytes run out, `packets` stop first, then `nodes`, `messages` last. For the lower lanes, the rest of a month is spread over its
+/// remaining days.
 ///
-/// A day and a month are those of the local calendar while the clock is right. One begins when the clock, being right, goes on to a later one than
-/// ever before; or when the last one has lasted as long as one can by a clock that nobody sets. So bytes are never given twice, wherever the clock steps,
-/// and no wrong clock stops anything for longer than a period. One that began out of step lasts an hour longer, until they are in step again.
+/// A day and a month are those of the local calendar while the clock is right. A period begins when a right clock reaches a later one than ever
+/// before, or when the last one has lasted its full length by a clock that nobody sets. So no bytes are given twice, wherever the clock steps, and no
+/// wrong clock stops anything for longer than a period. A period that began out of step with the calendar lasts an hour longer, until it is in step
+/// again.
 struct Allowance: Equatable {
   struct Limits: Equatable, Sendable {
     /// Bytes; `nil`: any number.
@@ -21,18 +23,19 @@ struct Allowance: Equatable {
     var isSome: Bool { countsBytes || bulkHours != nil }
   }
 
-  /// What is used of a day or of a month.
+  /// The use of a day or of a month.
   struct Period: Equatable {
-    /// Of the calendar; the next one where it began in the middle of one. `nil`: it is the first, and the clock was not right yet.
+    /// The day or month in the calendar, or the following one if the period began in the middle of one. `nil`: the first period, before the clock was
+    /// right.
     var number: Int64?
-    /// Start of a period that began while the clock was wrong.
+    /// The number of a period that began while the clock was wrong.
     static let unknown: Int64 = -1
     /// Seconds that the program has run in it.
     var elapsed: Int64 = 0
     var bytes: Int64 = 0
   }
 
-  /// What a clock shows.
+  /// A reading of the clocks.
   struct Look: Equatable {
     /// Seconds since 1970 by the local clock.
     var local: Int64
@@ -41,13 +44,13 @@ struct Allowance: Equatable {
     var now: MonotonicTime
   }
 
-  /// What a lane may use of a period, in hundredths.
+  /// The part of a period that a lane may use, in hundredths.
   static let parts = ByLane<Int64>(messages: 100, nodes: 80, packets: 60)
-  /// What connecting costs, with certificates, about.
+  /// The approximate bytes that a connection costs, with certificates.
   static let opening: Int64 = 8000
-  /// A lane with less room than this stops: about an event, with all that is around it. The last must do for a connection that is made anew.
+  /// A lane with less room than this stops: about one event with all headers. Messages stop last, and must have room for a new connection.
   static let least = ByLane<Int64>(messages: opening, nodes: 1500, packets: 1500)
-  /// What a period can last, and what a clock's summer time adds.
+  /// The longest day and month, and the hour of summer time.
   private static let (dayLength, monthLength, summer): (Int64, Int64, Int64) = (86_400, 31 * 86_400, 3600)
 
   let limits: Limits
@@ -56,7 +59,7 @@ struct Allowance: Equatable {
   private var calendar = AllowanceCalendar(local: 0)
   private var isTrusted = false
   private var lookedAt: MonotonicTime?
-  /// The last look at a clock that was right.
+  /// The last reading of a clock that was right.
   private var lastRight: Look?
 
   init(_ limits: Limits, day: Period = Period(), month: Period = Period()) {
@@ -101,7 +104,7 @@ struct Allowance: Equatable {
         period = Period(number: number)
         return true
       }
-      // The rest of this one is what there is.
+      // Setting the clock forwards gives no new bytes: the present period goes on.
       period.number = number + 1
     default: break
     }
@@ -137,7 +140,7 @@ struct Allowance: Equatable {
     bytes / 100 * parts[lane] + bytes % 100 * parts[lane] / 100
   }
 
-  /// What today has of what the month had left when the day began.
+  /// Today's share of the month's bytes that were left when the day began.
   private func share(of monthly: Int64) -> Int64 {
     let isOfCalendar = month.number == calendar.month
     let days = isOfCalendar ? calendar.daysLeft : (Self.monthLength - month.elapsed) / Self.dayLength + 1
@@ -152,14 +155,14 @@ struct Allowance: Equatable {
     lane == .messages ? room(lane) - Self.opening + Self.least.packets : room(lane)
   }
 
-  /// Messages are next to stop: a twentieth is left.
+  /// At most a twentieth is left: messages stop next.
   var isLow: Bool {
     [(limits.daily, day.bytes), (limits.monthly, month.bytes)].contains { limit, used in
       limit.map { used >= $0 - $0 / 20 } ?? false
     }
   }
 
-  /// All of it, to the last byte.
+  /// No byte is left.
   var isUsedUp: Bool {
     day.bytes >= limits.daily ?? .max || month.bytes >= limits.monthly ?? .max
   }
@@ -177,7 +180,7 @@ struct Allowance: Equatable {
     var seconds: Int64?
     let spent = Lane.allCases.filter(isSpent)
     if !spent.isEmpty { seconds = dayEndsIn }
-    // Nothing of a month that is over helps where the day is not, but a day that ends does not help where the month is used up.
+    // A new day does not help while the month is used up.
     if let monthly = limits.monthly, spent.contains(.messages),
       Self.part(monthly, .messages) - month.bytes < Self.least.messages
     {
@@ -189,7 +192,7 @@ struct Allowance: Equatable {
     return seconds.map { max(1, $0) }
   }
 
-  /// Seconds until a day begins.
+  /// Seconds until the next day begins.
   var dayEndsIn: Int64 {
     let next = calendar.secondsUntilMidnight + (day.number == calendar.day + 1 ? Self.dayLength : 0)
     return ends(day, calendar.day, Self.dayLength, next: next)
@@ -211,7 +214,7 @@ struct Allowance: Equatable {
 // MARK: On disk
 
 extension Allowance {
-  /// What is kept over restarts, `bytes` more counted than there are.
+  /// The text that is kept over restarts, with `bytes` more than were used.
   func kept(ahead bytes: Int64) -> String {
     let words = [day, month].flatMap { period in
       [period.number.map { "\($0)" } ?? "-", "\(period.elapsed)", "\(Self.sum(period.bytes, bytes))"]
@@ -219,7 +222,7 @@ extension Allowance {
     return words.joined(separator: " ")
   }
 
-  /// What was kept; nothing where that makes no sense.
+  /// Reads the kept text; an invalid one counts as empty.
   init(_ limits: Limits, kept: String) {
     self.init(limits)
     let words = kept.utf8.split(separator: UInt8(ascii: " ")).map { String(decoding: $0, as: UTF8.self) }

@@ -7,17 +7,17 @@ import Timing
 
 /// Keeps an upstream's account of bytes, over restarts, too.
 ///
-/// What is on disk is ahead of what is used: bytes are written down before they are sent, a part of the allowance at a time. Whoever is killed counts
-/// too many, never too few.
+/// The disk is ahead of the use: bytes are written before they are sent, a part of the allowance at a time. A killed program counts too many, never
+/// too few.
 final class AllowanceAccount {
-  /// Written down at once, at least.
+  /// The smallest part that is written at once.
   private static let leastPart: Int64 = 2048
 
   private(set) var allowance: Allowance
-  /// Lanes that wait for bytes, and whether little is left, as was last told.
+  /// The waiting lanes, and whether little is left, as last reported.
   private(set) var told = ByLane(all: false)
   private var isToldLow = false
-  /// What local time is ahead of UTC.
+  /// Seconds by which local time is ahead of UTC.
   var zone: (Int64) -> Int64 = LocalTime.offset
   private let name: String
   private let store: Store
@@ -25,23 +25,23 @@ final class AllowanceAccount {
   private let log: Log
   /// Bytes of the carrier's counter that are accounted for.
   private var seen: UInt64 = 0
-  /// Used since the program began, and of that what is on disk.
+  /// Bytes used since the program began, and bytes that are on disk as used.
   private(set) var total: Int64 = 0
   private var keptThrough: Int64 = 0
-  /// Is being written down.
+  /// The urgency of the write under way; `nil`: there is none.
   private var keeping: When?
-  /// What was written for an earlier period does not count.
+  /// Waits for the write. A new period cancels it: the write was for the period before.
   private var keeper: LoopTask?
   private var isTroubled = false
   /// The next batch is larger than what is left.
   var isShort = false
-  /// Something was written down.
+  /// Usage is on disk.
   var changed: () -> Void = {}
 
   init(_ limits: Allowance.Limits, of name: String, store: Store, on loop: EventLoop, log: Log) throws(StoreError) {
     (self.name, self.store, self.loop, self.log) = (name, store, loop, log)
     let kept = try store.allowance(of: name) ?? ""
-    // The first word says which lanes waited.
+    // The first word names the lanes that waited.
     let words = kept.utf8.split(separator: UInt8(ascii: " "), maxSplits: 1).map { String(decoding: $0, as: UTF8.self) }
     allowance = Allowance(limits, kept: words.count == 2 ? words[1] : "")
     guard words.count == 2 else { return }
@@ -64,13 +64,13 @@ final class AllowanceAccount {
     return "\(letters.isEmpty ? "-" : String(decoding: letters, as: UTF8.self)) \(allowance.kept(ahead: ahead))"
   }
 
-  /// Part of the allowance that is written down at once.
+  /// The part of the allowance that is written at once.
   private var part: Int64 {
     let daily = min(allowance.limits.daily ?? .max, (allowance.limits.monthly ?? .max) / 10)
     return min(max(daily / 200, Self.leastPart), 1 << 20)
   }
 
-  /// Takes in the time, and what the line counts. True: other lanes wait for bytes than before, or little is left.
+  /// Updates the time and the bytes of the line. True: the waiting lanes, or whether little is left, have changed.
   func look(line: UInt64) -> Bool {
     let wall = loop.wallClock
     let seconds = wall.seconds
@@ -79,12 +79,12 @@ final class AllowanceAccount {
       keeper?.cancel()
       (keptThrough, keeping) = (total, nil)
     }
-    // Another carrier counts from nothing.
+    // A new carrier counts from zero.
     let used = Int64(clamping: line >= seen ? line - seen : line)
     seen = line
     allowance.count(used)
     total = total &+ used
-    // In time, so that nobody has to wait for it.
+    // Early, so that no batch has to wait for it.
     if allowance.limits.countsBytes, total > 0, total &+ part / 2 > keptThrough, keeping == nil {
       keep(ahead: part, when: .soon)
     }
@@ -96,14 +96,14 @@ final class AllowanceAccount {
       messages: allowance.isSpent(.messages), nodes: allowance.isSpent(.nodes), packets: allowance.isSpent(.packets))
   }
 
-  /// True: so many bytes more are written down. False: `changed` is called when they are.
+  /// True: this many more bytes are on disk as used. False: `changed` reports when they are.
   func isKept(_ bytes: Int64) -> Bool {
     if total &+ bytes <= keptThrough || !allowance.limits.countsBytes { return true }
     if keeping != .now { keep(ahead: bytes &+ part, when: .now) }
     return false
   }
 
-  /// Bytes after which a look is due.
+  /// Bytes after which `look` is due.
   var nextLook: Int64 {
     let rooms = Lane.allCases.map { allowance.room($0) - Allowance.least[$0] + 1 }.filter { $0 > 0 }
     return max(512, min(rooms.min() ?? .max, part / 2))
@@ -118,7 +118,7 @@ final class AllowanceAccount {
       let failure = await commit.failure()
       guard let self, !Task.isCancelled else { return }
       self.keeping = nil
-      // A store that takes nothing does not stop messages: then it is counted in memory.
+      // A failed write does not stop messages: usage is then counted in memory only.
       self.keptThrough = max(self.keptThrough, through)
       if let failure, !self.isTroubled { self.log.warning("\(name): usage cannot be stored: \(failure)") }
       self.isTroubled = failure != nil
@@ -126,7 +126,7 @@ final class AllowanceAccount {
     }
   }
 
-  /// Says what has changed, in the journal, too. With it goes what is used.
+  /// Records the change, in the journal, too, together with the usage.
   func tell(_ moment: Moment, body: [UInt8]) {
     (told, isToldLow) = (spent, allowance.isLow)
     let text = text(ahead: max(0, keptThrough &- total))

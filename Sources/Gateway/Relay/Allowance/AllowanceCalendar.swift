@@ -3,7 +3,7 @@
 /// Days and months of a local calendar, from seconds since 1970 by a local clock. Pure.
 struct AllowanceCalendar: Equatable {
   static let day: Int64 = 86_400
-  /// What clocks may show: 1970 to 9999.
+  /// The accepted times: 1970 to 9999.
   private static let range: ClosedRange<Int64> = 0...253_402_300_799
 
   /// Days since 1970, and months since the year 0.

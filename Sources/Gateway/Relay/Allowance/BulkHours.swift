@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-/// The hours of a day in which everything is sent, as `22:00-06:00`: from the first minute up to the second, over midnight where the
-/// first is the later one. Pure.
+/// The hours of a day in which all lanes are sent, as `22:00-06:00`: from the first time until the second, over midnight if the first is later. Pure.
 public struct BulkHours: Equatable, Sendable {
   static let secondsOfDay: Int64 = 86_400
 
@@ -40,7 +39,7 @@ public struct BulkHours: Equatable, Sendable {
     from < to ? (from..<to).contains(second) : second >= from || second < to
   }
 
-  /// Seconds until they begin; a whole day where they begin now.
+  /// Seconds until they begin; a whole day if they begin now.
   func secondsUntilBeginning(_ second: Int64) -> Int64 {
     from > second ? from - second : from - second + Self.secondsOfDay
   }

@@ -4,7 +4,7 @@ import Glibc
 
 /// The machine's time zone.
 enum LocalTime {
-  /// What local time is ahead of UTC then; seconds.
+  /// Seconds by which local time is ahead of UTC at that time.
   static func offset(at seconds: Int64) -> Int64 {
     var moment = time_t(seconds)
     var parts = tm()
