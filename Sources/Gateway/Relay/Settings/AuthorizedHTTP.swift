@@ -5,13 +5,13 @@ import HTTP
 import ProxyTunnel
 import Sockets
 
-/// What carriers over HTTP(S) have in common: one connection, TLS that is verified, a token that is reread.
+/// The common part of carriers over HTTP(S): one connection, verified TLS, and a token that is reread.
 final class AuthorizedHTTP {
   struct Settings: Sendable {
     var url: String
     /// The URL may have a query, as addresses of webhooks do.
     var allowsQuery = false
-    /// The bearer token's file; reread at each request, so that a changed token needs no restart.
+    /// The bearer token's file, which each request rereads: a changed token needs no restart.
     var tokenFile: String?
     /// A PEM file to trust in place of the system's authorities.
     var authorities: String?
@@ -39,7 +39,7 @@ final class AuthorizedHTTP {
     client = HTTPClient(endpoint, tls: tls, proxy: settings.proxy, meter: meter, on: loop)
   }
 
-  /// The answer, or why there is none. `contentType`: of a body whose request does not say it.
+  /// Sends a request with the token. `contentType`: of the body, if the request does not name it.
   func send(
     _ request: HTTPRequest, contentType: String? = "application/json"
   ) async throws(Verdict) -> Result<HTTPResponse, HTTPFailure> {
@@ -47,7 +47,7 @@ final class AuthorizedHTTP {
     if let contentType, !request.body.isEmpty, request.headers["Content-Type"] == nil {
       request.headers.add("Content-Type", contentType)
     }
-    // For 23 bytes a server's operator sees what asks.
+    // For 23 bytes, a server's operator sees which program asks.
     request.headers.add("User-Agent", "meshpostd")
     if let tokenFile = settings.tokenFile {
       guard let token = SecretFile.read(tokenFile) else {
@@ -58,7 +58,7 @@ final class AuthorizedHTTP {
     return await sendBare(request)
   }
 
-  /// Without a header that says who asks, and with what.
+  /// Sends a request without headers that identify the program and the gateway.
   func sendBare(_ request: HTTPRequest) async -> Result<HTTPResponse, HTTPFailure> {
     bytesSent &+= UInt64(request.body.count)
     do throws(HTTPFailure) {
@@ -70,7 +70,7 @@ final class AuthorizedHTTP {
 
   func close() { client.close() }
 
-  /// Whether a text can be a URL of it.
+  /// Whether a text is a URL for these carriers.
   static func isURL(_ text: String, allowsQuery: Bool) -> Bool {
     HTTPEndpoint.parse(text, allowsQuery: allowsQuery) != nil
   }

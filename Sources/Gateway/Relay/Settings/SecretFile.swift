@@ -6,9 +6,9 @@ import ServiceManager
 
 /// Secrets come from files, never from the command line.
 public enum SecretFile {
-  /// `name`: a location, or a credential's name. The first line, without spaces around it. `nil` when there is none.
+  /// The first line, without spaces around it; `nil`: there is none. `name`: a location, or a credential's name.
   public static func read(_ name: String) -> String? {
-    // A pipe that nobody writes to must not hold up the daemon.
+    // A pipe without a writer must not hold up the daemon.
     let descriptor = open(Credential.location(name), O_RDONLY | O_CLOEXEC | O_NONBLOCK)
     guard descriptor >= 0 else { return nil }
     defer { close(descriptor) }

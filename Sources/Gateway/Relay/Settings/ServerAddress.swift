@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-/// Addresses of servers, as people and logs are told them. Those of webhooks are secrets themselves, and others may hold one.
+/// Addresses of servers, for people and logs. A webhook's address is itself a secret, and others may contain one.
 enum ServerAddress {
-  /// `scheme://host:port/…`: no more of it than where the server is.
+  /// `scheme://host:port/…`: only the location of the server.
   static func shown(_ url: String) -> String {
     let parts = url.utf8.split(separator: UInt8(ascii: "/"), maxSplits: 3, omittingEmptySubsequences: false)
     guard parts.count > 2, parts[1].isEmpty, let scheme = String(parts[0]) else { return "…" }
@@ -12,7 +12,7 @@ enum ServerAddress {
     return "\(scheme)//\(host.flatMap { String($0) } ?? "…")\(isWhole ? "" : "/…")"
   }
 
-  /// Words that came from a server, without parts of the path that it was asked for: many say it back.
+  /// A server's words without parts of the requested path, which many servers repeat.
   static func hiding(_ path: String, in message: String) -> String {
     var bytes = Array(message.utf8)
     let separators = Array("/?&=#".utf8)
@@ -25,6 +25,6 @@ enum ServerAddress {
     return String(decoding: bytes, as: UTF8.self)
   }
 
-  /// Shorter ones are words of any language.
+  /// Shorter parts are ordinary words.
   private static let shortestPart = 6
 }

@@ -7,7 +7,7 @@ import Sockets
 
 /// Files that an upstream's settings name: tokens, passwords, certificates, a hook's program.
 extension UpstreamSettings {
-  /// A file that cannot be used as what it is named for. It stops its upstream, and nothing else.
+  /// A file that its upstream cannot use. It stops this upstream, and nothing else.
   public struct FileTrouble: Error, Equatable, CustomStringConvertible, Sendable {
     /// The key of the configuration that names it.
     public let key: String
@@ -16,14 +16,14 @@ extension UpstreamSettings {
     public var description: String { "\(key): \(reason)" }
   }
 
-  /// Which file it was when the upstream was built: another one, or another content, is another upstream.
+  /// The identity of a file when its upstream was built: another file, or other content, makes another upstream.
   public struct FileStamp: Equatable, Sendable {
     let (device, inode): (UInt64, UInt64)
     let size: Int64
     let (seconds, nanoseconds): (Int64, Int64)
   }
 
-  /// Keys of the configuration that name files, with what they name. A hook's program is not among them.
+  /// Keys of the configuration that name files, and these names. A hook's program is not among them.
   public var namedFiles: [(key: String, name: String)] {
     var files: [(String, String?)] = [("token_file", tokenFile), ("ca_file", authorities)]
     switch kind {
@@ -48,8 +48,8 @@ extension UpstreamSettings {
     }
   }
 
-  /// Files that keep the upstream from working, each with its reason. They are opened and read as they will be in use.
-  /// `isDaemon`: this process is the one that is going to use them, so its rights count, too.
+  /// Files that keep the upstream from working, each with its reason. The check opens and reads them like a carrier. `isDaemon`: this process will
+  /// use them, so its rights count, too.
   public func fileTroubles(isDaemon: Bool) -> [FileTrouble] {
     if case .hook(let hook) = kind {
       let troubles = Self.programTroubles(hook)

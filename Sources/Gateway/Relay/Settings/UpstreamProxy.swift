@@ -5,8 +5,8 @@ import ProxyTunnel
 import UntrustedText
 
 extension UpstreamSettings {
-  /// The proxy through which its server is reached; `nil`: none. It throws when the environment has one that makes no sense: to go
-  /// straight then would be to pass by a proxy that somebody wanted.
+  /// The proxy for the upstream's server; `nil`: none. It throws if the environment names an invalid one: a direct connection would bypass a proxy
+  /// that somebody wanted.
   public func serverProxy(
     in environment: ProxyEnvironment = .ofProcess()
   ) throws(TunnelSettings.Invalid) -> TunnelSettings? {
@@ -14,7 +14,7 @@ extension UpstreamSettings {
     return try proxy.proxy(in: environment, scheme: scheme, host: host)
   }
 
-  /// The scheme of its URL and the host; `nil` for one without a server.
+  /// The scheme and host of the URL; `nil`: the upstream has no server.
   private var server: (scheme: String, host: String)? {
     switch kind {
     case .hook, .unreadable: return nil

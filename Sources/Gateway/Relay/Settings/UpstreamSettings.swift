@@ -11,12 +11,12 @@ import UntrustedText
 /// An upstream as the configuration describes it.
 public struct UpstreamSettings: Equatable, Sendable {
   public enum Kind: Equatable, Sendable {
-    /// `isLive`: with a WebSocket where that gets through; `keepAlive`: seconds between its pings.
+    /// `isLive`: over a WebSocket, if the network permits it; `keepAlive`: seconds between its pings.
     case hub(isLive: Bool, keepAlive: Int64)
     case webhook(secretFile: String?, template: BodyTemplate?, contentType: String, batches: Bool)
     case mqtt(MQTTSettings)
     case hook(HookSettings)
-    /// One that was added and whose file makes no sense any more: it keeps its place in the journal, and is stopped.
+    /// An added upstream whose file has become invalid: it is stopped, and keeps its place in the journal.
     case unreadable(reason: String)
   }
 
@@ -29,7 +29,7 @@ public struct UpstreamSettings: Equatable, Sendable {
     public var timeout: Duration
     /// Bytes of address space.
     public var memory: Int64
-    /// What it prints is sent to where the message came from.
+    /// Sends the program's output as a reply to the message.
     public var replies: Bool
     /// The control socket, passed to the program.
     public var socket: String
@@ -46,9 +46,9 @@ public struct UpstreamSettings: Equatable, Sendable {
     }
   }
 
-  /// What an MQTT broker wants to know besides its URL, `mqtt://HOST[:1883]` or `mqtts://HOST[:8883]`.
+  /// The settings for an MQTT broker besides its URL, `mqtt://HOST[:1883]` or `mqtts://HOST[:8883]`.
   public struct MQTTSettings: Equatable, Sendable {
-    /// A feed of packets, sorted by the code of the nearest airport; `sendsRaw`: with the bytes alone, too.
+    /// A feed of packets, sorted by the code of the nearest airport; `sendsRaw`: sends the bare bytes, too.
     public struct Observer: Equatable, Sendable {
       public var iata: String
       public var sendsRaw: Bool
@@ -59,7 +59,7 @@ public struct UpstreamSettings: Equatable, Sendable {
       }
     }
 
-    /// What a token says that the radio signs: whom it is for, and who is shown as the radio's owner.
+    /// The content of a token that the radio signs: its audience, and the radio's owner.
     public struct RadioToken: Equatable, Sendable {
       public var audience: String
       public var owner: String?
@@ -79,25 +79,25 @@ public struct UpstreamSettings: Equatable, Sendable {
     public var key: String?
     /// Seconds between pings when nothing else is sent.
     public var keepAlive: UInt16
-    /// The only version to be spoken; `nil`: 5, or 3.1.1 where that does not work.
+    /// The only permitted version; `nil`: 5, or 3.1.1 if that does not work.
     public var version: MQTTVersion?
     public var topic: TopicTemplate
     public var statusTopic: TopicTemplate
     public var template: BodyTemplate?
-    /// Batches, compressed, in place of single events.
+    /// Sends compressed batches in place of single events.
     public var isCompact = false
     public var commandTopic: TopicTemplate?
-    /// Where the gateway's other upstreams take commands.
+    /// Topics on which the gateway's other upstreams take commands.
     public var foreignCommandTopics: [TopicTemplate] = []
     /// Home Assistant's discovery prefix; `nil`: no discovery.
     public var homeAssistantPrefix: String?
-    /// Nodes and channels that Home Assistant gets an entity for, to send to.
+    /// Nodes and channels for which Home Assistant gets an entity to send to.
     public var homeAssistantNotify: [String]
-    /// Sends what the radio hears to analyzers.
+    /// Sends the packets that the radio hears to analyzers.
     public var observer: Observer?
-    /// The radio signs what the broker takes for a password.
+    /// The radio signs the password for the broker.
     public var token: RadioToken?
-    /// Seconds between looks at the radio's counters.
+    /// Seconds between readings of the radio's counters.
     public var statsInterval: Int64 = 300
 
     /// Versions by their names in the configuration.
@@ -124,7 +124,7 @@ public struct UpstreamSettings: Equatable, Sendable {
     }
   }
 
-  /// Whether what goes to this URL can be read on the way: it is not encrypted, and leaves this machine.
+  /// Whether others can read the traffic to this URL: it is not encrypted, and leaves this machine.
   public static func isOpen(_ url: String) -> Bool {
     let host: String
     if let broker = broker(url) {
@@ -147,7 +147,7 @@ public struct UpstreamSettings: Equatable, Sendable {
   public var tokenFile: String?
   public var authorities: String?
   public var timeout: Duration
-  /// Whether its server is reached through a proxy.
+  /// Whether the upstream reaches its server through a proxy.
   public var proxy = ProxyChoice.environment
   /// Version of the gateway's program, for servers that ask.
   public var version = ""
@@ -166,12 +166,12 @@ public struct UpstreamSettings: Equatable, Sendable {
 
   public var name: String { journal.name }
 
-  /// What names of hooks begin with, among upstreams and where messages come from.
+  /// The beginning of a hook's name, among upstreams and among origins of messages.
   public static let hookPrefix = "hook/"
   /// Whether an upstream of this name is a hook.
   public static func isHook(_ name: String) -> Bool { name.begins(with: hookPrefix) }
 
-  /// The word of the configuration: `hub`, `webhook`, `mqtt`, `hook`; `unknown` where that cannot be read.
+  /// The word in the configuration: `hub`, `webhook`, `mqtt`, `hook`; `unknown` if the file is invalid.
   public var kindName: String {
     switch kind {
     case .hub: "hub"
@@ -182,7 +182,7 @@ public struct UpstreamSettings: Equatable, Sendable {
     }
   }
 
-  /// Where it goes, for people. The address of a webhook is a secret itself: all but its host is hidden.
+  /// The server's address, for people. It shows only the host, because the rest may be a secret, as in a webhook's address.
   public var place: String { if case .hook = kind { url } else { ServerAddress.shown(url) } }
 
   var usesTLS: Bool {
@@ -199,7 +199,7 @@ public struct UpstreamSettings: Equatable, Sendable {
 }
 
 extension UpstreamSettings {
-  /// The same, and of texts every byte: servers take é, and e with an accent, for two.
+  /// Equal, with texts compared byte by byte: to servers, é and e with an accent are different.
   func isExactly(_ other: UpstreamSettings) -> Bool {
     self == other && texts.elementsEqual(other.texts) { $0.isExactly($1) }
   }
@@ -227,12 +227,12 @@ extension UpstreamSettings {
 public struct Carriers {
   let carrier: (UpstreamSettings, Store, EventLoop, Log) throws -> any Carrier
 
-  /// To the servers that the settings name.
+  /// Carriers to the servers that the settings name.
   public static var toServers: Carriers { Carriers(carrier: Upstream.carrier) }
 }
 
 extension Upstream {
-  /// Where the carrier cannot be built, the upstream is there and stopped: one bad file must not hold up the others.
+  /// If the carrier cannot be built, the upstream exists, but is stopped: one bad file must not hold up the others.
   public convenience init(
     _ settings: UpstreamSettings, carriers: Carriers = .toServers, store: Store, on loop: EventLoop, log: Log
   ) throws(StoreError) {
@@ -255,7 +255,7 @@ extension Upstream {
   fileprivate static func carrier(
     _ settings: UpstreamSettings, _ store: Store, _ loop: EventLoop, _ log: Log
   ) throws -> any Carrier {
-    // A proxy that is wanted and makes no sense is not passed by.
+    // An invalid proxy is an error: a direct connection would bypass it.
     let proxy = try settings.serverProxy()
     var server = AuthorizedHTTP.Settings(
       url: settings.url, tokenFile: settings.tokenFile, authorities: settings.authorities, timeout: settings.timeout,
