@@ -3,16 +3,16 @@
 import JSON
 import Store
 
-/// Which events are too old for an upstream. What is too old counts as taken.
+/// Decides which events are too old for an upstream. They count as taken.
 ///
-/// An event's age is the time since it was sent, as far as one can tell: before it came here, by what the event says of the radio's
-/// queue and the sender's clock; and since, by a clock that was right then and now, within what one that cannot be set tells.
+/// An event's age is the time since it was sent, as far as it is known: until its arrival, by the event's data on the radio's queue and the sender's
+/// clock; since then, by a clock that was right then and now, within the bounds of one that cannot be set.
 public struct AgeLimit: Equatable, Sendable {
   /// Seconds; `nil`: none is too old.
   public var oldest: Int64?
   /// Messages that were queued in the radio for an unknown time pass.
   public var takesWaited: Bool
-  /// What passes is acted on: an age that cannot be told is too old.
+  /// Programs act on events that pass: an unknown age is too old.
   public var isStrict: Bool
 
   public init(oldest: Int64?, takesWaited: Bool = true, isStrict: Bool = false) {
@@ -21,7 +21,7 @@ public struct AgeLimit: Equatable, Sendable {
     self.isStrict = isStrict
   }
 
-  /// When an event is looked at.
+  /// The time at which an age is judged.
   struct Present {
     var wall: Moment
     /// Milliseconds since the machine's boot.
@@ -34,7 +34,7 @@ public struct AgeLimit: Equatable, Sendable {
     let since = present.times.age(of: event, wall: present.wall, now: present.now)
     if oldest != nil, isStrict, since == nil { return false }
     if isOver(since ?? 0) { return false }
-    // `try?`: a body that is no JSON says nothing of its age.
+    // `try?`: a body that is no JSON has no known age.
     guard event.kind == EventKind.message.rawValue, let body = try? JSONValue(parsing: event.body) else { return true }
     let age = Self.plus(Self.seconds(body["age_s"]), since)
     if isOver(age ?? 0) { return false }
@@ -46,7 +46,7 @@ public struct AgeLimit: Equatable, Sendable {
 
   private func isOver(_ seconds: Int64) -> Bool { oldest.map { seconds > $0 } ?? false }
 
-  /// A hundred years are for ever: what is on disk may hold any number.
+  /// At most a hundred years: the disk may hold any number.
   private static func seconds(_ value: JSONValue?) -> Int64? {
     value?.integer.map { min(max($0, 0), 3_200_000_000) }
   }

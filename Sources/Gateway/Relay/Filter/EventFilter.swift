@@ -6,12 +6,12 @@ import JSON
 import Store
 import UntrustedText
 
-/// Which events an upstream gets. What does not pass counts as taken: it is never sent, and never missed.
+/// Decides which events an upstream gets. Other events count as taken: they are never sent, and never missed.
 ///
-/// `kinds` says which kinds. Channels, contacts and rooms say which of these: as soon as one of the three names
-/// anything, only what they name passes. An event that names none, and cannot be attributed to one, does not pass.
+/// `kinds` selects kinds. Channels, contacts and rooms select among their events: as soon as one of the three names anything, only events of the
+/// named ones pass. The gateway's own events belong to none of them, and pass if `kinds` names their kind.
 public struct EventFilter: Equatable, Sendable {
-  /// Kinds of events; empty: all. `gap` always passes: it tells what else is missing.
+  /// Kinds of events; empty: all except `packet`. `gap` always passes: it reports missing events.
   public var kinds: Set<String>
   /// Messages on these channels, ours and others', reactions there, and changes of the channels.
   public let channels: [ChannelName]
@@ -19,18 +19,18 @@ public struct EventFilter: Equatable, Sendable {
   var contacts: [NodeName]
   /// Posts in these rooms, ours and others', reactions there, and news about them.
   var rooms: [NodeName]
-  /// Something is named, if only by names that do not count here.
+  /// A list names something, even if only by names that match nothing (`wantsWholeKeys`).
   let isSelective: Bool
-  /// Names and key prefixes match nothing: for programs that act on what passes.
+  /// Names and key prefixes match nothing: programs act on the events that pass.
   let wantsWholeKeys: Bool
-  /// The upstream's own name: what becomes of messages that it had sent passes whoever they are to.
+  /// The upstream's name: events of messages that it ordered pass, whoever the recipient is.
   var upstream: String?
-  /// The upstream's own name, where the server has to do with commands and documents: what has become of its commands it
-  /// gets in any case, and what it told us itself it does not get back.
+  /// The upstream's name, for a server that exchanges commands and documents: it always gets the results of its own commands, and never its own
+  /// documents.
   var own: String?
-  /// What is older does not pass.
+  /// Older events do not pass.
   public var age: AgeLimit?
-  /// Of sent messages only the end passes, with all of the message: not that they wait, are tried, or were repeated.
+  /// Of a sent message only the last event passes, with the whole message: not its waiting, attempts and repetitions.
   public var endsOnly = false
   /// The server may edit documents, and gets all of them.
   var exchangesDocuments = false
@@ -54,7 +54,7 @@ public struct EventFilter: Equatable, Sendable {
 
   var leavesNothingOut: Bool { passesAll && own == nil && age == nil && !endsOnly }
 
-  /// As below, and it is not too old; `present`: by what that is judged.
+  /// Whether the event passes, and is not too old at `present`.
   func passes(_ event: JournalEvent, _ store: Store, _ present: AgeLimit.Present?) throws(StoreError) -> Bool {
     try passes(event, store) && !isTooOld(event, present)
   }
@@ -64,33 +64,33 @@ public struct EventFilter: Equatable, Sendable {
     return !age.passes(event, present)
   }
 
-  /// `store`: whose keys and channels those are that an event names in short.
+  /// `store`: has the keys and channels that an event names in short.
   func passes(_ event: JournalEvent, _ store: Store) throws(StoreError) -> Bool {
     if let own, let passes = passesAsOwn(event, own) { return passes }
     if endsOnly, !isEnd(event, store) { return false }
     if wantsWholeKeys, try isCausedByHook(event, store) { return false }
-    // Many, and of use to few: only who asks for them gets them. They cannot be told to be anybody's.
+    // Packets are many, and useful to few: only upstreams whose `kinds` name them get them. They belong to no channel or node.
     if event.kind == EventKind.packet.rawValue { return kinds.contains(event.kind) && !isSelective }
     if passesAll || event.kind == EventKind.gap.rawValue { return true }
     guard kinds.isEmpty || takes(event.kind) else { return false }
     guard isSelective else { return true }
-    // `try?`: a body that is no JSON is damaged: whose it is cannot be told.
+    // `try?`: a body that is no JSON is damaged, and belongs to no known channel or node.
     guard let body = try? JSONValue(parsing: event.body) else { return false }
     return try selects(event.kind, body, store)
   }
 
-  /// Who wants alerts wants those of the battery and the supply, which have a kind of their own.
+  /// `alert` includes the alerts about the battery and the supply, which have a kind of their own.
   private func takes(_ kind: String) -> Bool {
     kinds.contains(kind) || kind == EventKind.power.rawValue && kinds.contains(EventKind.alert.rawValue)
   }
 
-  /// Alerts of the gateway pass.
+  /// Whether alerts of the gateway pass.
   var takesAlerts: Bool { passesAll || takes(EventKind.alert.rawValue) }
 
-  /// `nil`: it is like any other event.
+  /// `nil`: the event is like any other.
   private func passesAsOwn(_ event: JournalEvent, _ own: String) -> Bool? {
     guard event.kind == EventKind.command.rawValue || event.kind == EventKind.document.rawValue else { return nil }
-    // `try?`: a body that is no JSON is damaged, and its gap tells.
+    // `try?`: a body that is no JSON is damaged, and a gap reports it.
     guard let body = try? JSONValue(parsing: event.body) else { return nil }
     if event.kind == EventKind.document.rawValue {
       if body["via"]?.string?.isExactly(own) == true { return false }
@@ -99,19 +99,19 @@ public struct EventFilter: Equatable, Sendable {
     return body["upstream"]?.string?.isExactly(own) == true ? true : nil
   }
 
-  /// What is from before ends had the message's text goes as it did.
+  /// Up to `wholeEndsFrom`, a last event has no text: all events pass.
   private func isEnd(_ event: JournalEvent, _ store: Store) -> Bool {
     guard event.kind == EventKind.outgoing.rawValue, event.seq > store.wholeEndsFrom,
-      // `try?`: a body that is no JSON is damaged, and its gap tells.
+      // `try?`: a body that is no JSON is damaged, and a gap reports it.
       let body = try? JSONValue(parsing: event.body)
     else { return true }
     return body["ended_at"] != nil && (body["text"] != nil || body["heard"] == nil)
   }
 
-  /// What a hook has sent is no event for hooks: they would answer themselves, or each other, for ever.
+  /// Messages of hooks are no events for hooks, which would otherwise answer themselves, or each other, for ever.
   private func isCausedByHook(_ event: JournalEvent, _ store: Store) throws(StoreError) -> Bool {
     guard event.kind == EventKind.outgoing.rawValue || event.kind == EventKind.command.rawValue,
-      // `try?`: a body that is no JSON is damaged, and its gap tells.
+      // `try?`: a body that is no JSON is damaged, and a gap reports it.
       let body = try? JSONValue(parsing: event.body)
     else { return false }
     if let upstream = body["upstream"]?.string ?? body["origin"]?.string { return UpstreamSettings.isHook(upstream) }
@@ -119,7 +119,7 @@ public struct EventFilter: Equatable, Sendable {
     return UpstreamSettings.isHook(message.origin)
   }
 
-  // MARK: Whose it is
+  // MARK: Channels and nodes of events
 
   private func selects(_ kind: String, _ body: JSONValue, _ store: Store) throws(StoreError) -> Bool {
     switch EventKind(rawValue: kind) {
@@ -131,10 +131,10 @@ public struct EventFilter: Equatable, Sendable {
     case .channel: return try selectsChannel(body["channel"]?.string, body["name"]?.string, store)
     case .document: return try selectsDocument(body["key"]?.string ?? "", store)
     case .command: return try selectsCommand(body, store)
-    // The gateway's own, of nobody: `kinds` names them, or they are not meant.
+    // The gateway's own events belong to no channel or node: `kinds` must name them.
     case .radio, .radioGap, .power, .bucketGap, .allowance, .alert: return takes(kind)
     case .gap: return true
-    // What a later version may add is not named either.
+    // Kinds that a later version adds belong to nothing known here.
     case .packet, nil: return false
     }
   }
@@ -148,14 +148,14 @@ public struct EventFilter: Equatable, Sendable {
       guard let sender else { return false }
       return try NodeName.any(contacts, are: sender, name: body["sender_name"]?.string, store)
     case "room":
-      // Who wrote it is the room's word, four bytes long: it is the room that is named, never the author.
+      // Only the room says who the author is, in four bytes: the filter compares the room, never the author.
       guard let sender else { return false }
       return try NodeName.any(rooms, are: sender, name: body["sender_name"]?.string, store)
     default: return false
     }
   }
 
-  /// Only the first event of a message says to whom it is.
+  /// Only the first event of a message names its recipient.
   private func selectsOutgoing(_ body: JSONValue, _ store: Store) throws(StoreError) -> Bool {
     if let upstream, body["origin"]?.string?.isExactly(upstream) == true { return true }
     if let digest = body["channel"]?.string { return try selectsChannel(digest, nil, store) }
@@ -197,7 +197,7 @@ public struct EventFilter: Equatable, Sendable {
     }
   }
 
-  /// What others had sent, it tells with its text and to whom.
+  /// The result of another server's `send` contains texts and recipients: all its messages must pass.
   private func selectsCommand(_ body: JSONValue, _ store: Store) throws(StoreError) -> Bool {
     guard body["command"]?.string == "send" else { return kinds.contains(EventKind.command.rawValue) }
     guard let messages = body["result"]?["messages"]?.array, !messages.isEmpty else { return false }

@@ -6,9 +6,9 @@ import Store
 
 /// A node as a filter names it. Texts are compared byte by byte.
 enum NodeName: Equatable, Sendable {
-  /// Its whole public key: this is who it is.
+  /// The whole public key, which is the node's identity.
   case key(PublicKey)
-  /// Its name, or four digits and more that its key begins with: anybody can take that name, or make such a key.
+  /// A name, or at least four digits of a key's beginning: anybody can take that name, or make such a key.
   case loose(Text)
 
   private static let fewestDigits = 4
@@ -17,8 +17,8 @@ enum NodeName: Equatable, Sendable {
 
   var isWeak: Bool { if case .loose = self { true } else { false } }
 
-  /// Whether one of them is who a message names by the first six bytes of a key. A whole key is theirs only if no other key
-  /// that is known here begins so.
+  /// Whether one of the names is the node with this prefix of a key, six bytes long. A whole key matches only if no other known key begins with the
+  /// prefix.
   static func any(
     _ names: [NodeName], are prefix: KeyPrefix, name: String?, _ store: Store
   ) throws(StoreError) -> Bool {
@@ -54,8 +54,8 @@ enum NodeName: Equatable, Sendable {
 
 /// A channel as a configuration names it.
 ///
-/// A name is not a secret, and two channels may have the same one. `#name` is the channel whose secret follows from the name.
-/// Any other name counts while one channel of the radio has it.
+/// A name is not a secret, and two channels may have the same one. `#name` is the channel whose secret follows from the name. Any other name counts
+/// while only one channel of the radio has it.
 public enum ChannelName: Equatable, Sendable {
   /// The digest of its secret, 16 lower-case hex digits.
   case digest(String)
@@ -65,7 +65,7 @@ public enum ChannelName: Equatable, Sendable {
     self = Hex.bytes(text)?.count == 8 ? .digest(text.lowercased()) : .name(Text(text))
   }
 
-  /// As it was written, but for capital digits.
+  /// The text as it was written, but with small digits.
   public var text: String {
     switch self {
     case .digest(let digest): digest
@@ -79,7 +79,7 @@ public enum ChannelName: Equatable, Sendable {
     return ChannelSecret.hashtag(name.string).digest == digest
   }
 
-  /// `name`: as the channel was called when the event came; `nil`: the event does not say.
+  /// `name`: the channel's name at the time of the event; `nil`: the event does not contain it.
   public func means(_ digest: String, name: String?, _ store: Store) throws(StoreError) -> Bool {
     let wanted: Text
     switch self {

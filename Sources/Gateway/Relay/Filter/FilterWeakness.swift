@@ -3,13 +3,13 @@
 import Store
 
 extension EventFilter {
-  /// Something about a filter that an operator should know: the key that it is about, and words.
+  /// A weakness of a filter that an operator should know: the key, and an explanation.
   public struct Weakness: Equatable, Sendable {
     public let key: String
     public let message: String
   }
 
-  /// Kinds whose events can be told to be a channel's, or a node's.
+  /// Kinds whose events belong to a channel, to a node, or to the gateway.
   private static let ofChannels: Set<EventKind> = [.message, .outgoing, .reaction, .channel, .document, .command]
   private static let ofNodes: Set<EventKind> = [
     .message, .outgoing, .reaction, .contact, .advert, .contactRemoved, .telemetry, .status, .document, .command,
@@ -18,7 +18,7 @@ extension EventFilter {
     .radio, .radioGap, .power, .bucketGap, .allowance, .alert, .document, .command,
   ]
 
-  /// What is weak in what was written. `nil`: the key was left out; an empty list is said on purpose.
+  /// The weaknesses of the written lists. `nil`: the key is missing; an empty list is deliberate.
   public func weaknesses(channels: [String]?, contacts: [String]?, rooms: [String]?) -> [Weakness] {
     guard isSelective else { return [] }
     var found: [Weakness] = []
@@ -46,7 +46,7 @@ extension EventFilter {
         + "Write the 64 hex digits"
   }
 
-  /// Before 0.2 what one of the two lists did not name passed by the other.
+  /// A list of channels alone excludes direct messages, and one of contacts alone excludes channels, perhaps unintentionally.
   private func change(_ channels: [String]?, _ contacts: [String]?) -> [Weakness] {
     let messages: Set<String> = ["message", "outgoing", "reaction"]
     guard kinds.isEmpty || !kinds.isDisjoint(with: messages) else { return [] }

@@ -10,25 +10,25 @@ import Timing
 
 /// Runs a program for each event: the event as JSON on its standard input. Source: docs/hooks.md.
 ///
-/// It has the cursor of an upstream, so nothing is left out over a restart, and an event may come a second time after a
-/// crash. One at a time, so that order is kept.
+/// It has the cursor of an upstream: a restart leaves nothing out, and a crash may repeat an event. It runs one program at a time, which keeps the
+/// order.
 final class HookCarrier: Carrier {
   let kind = "hook"
   let serverKeepsCount = false
   weak var commands: (any CommandTaker)?
   private let settings: UpstreamSettings.HookSettings
   private let name: String
-  /// A program that asks for no gaps may act on whatever it is run for.
+  /// False: `kinds` do not name `gap`, so the program might take a gap for something else.
   private let takesGaps: Bool
   private let store: Store
   private let loop: EventLoop
   private let log: Log
   private let clock: WallClock
   private(set) var bytesSent: UInt64 = 0
-  /// Replies that were not sent since the log told of one, and when that was.
+  /// Replies that were not sent since the log last reported one, and the limit of these lines.
   private var (unsent, unsentLines) = (0, Ration.hourly)
 
-  /// A reply is at most so long; the rest is cut off. What it says to standard error is logged up to the same length.
+  /// The longest reply, in bytes; the rest is cut off. Its standard error is logged up to the same length.
   private static let maxOutput = 1024
   /// Programs that limit and run others; every Debian has them (util-linux).
   private static let (limiter, switcher) = ("/usr/bin/prlimit", "/usr/bin/setpriv")
@@ -56,7 +56,7 @@ final class HookCarrier: Carrier {
     guard let event = batch.events.first else { return .acknowledged(through: batch.last) }
     let through = batch.events.count > 1 ? event.seq : batch.last
     guard takesGaps || event.kind != EventKind.gap.rawValue else {
-      // `try?`: a gap is the gateway's own, and its count is for people.
+      // `try?`: the gateway has written the gap itself, and only people read the count.
       let body = try? JSONValue(parsing: event.body)
       let count = (body?["count"] ?? body?["at_most"])?.integer.map { "\($0)" } ?? "nobody knows how many"
       log.warning(
@@ -97,13 +97,13 @@ final class HookCarrier: Carrier {
       ], input: input, limit: settings.timeout, maxOutput: Self.maxOutput, on: loop)
   }
 
-  /// Bounded in memory, processor time, open files and processes; never with more rights than it begins with.
+  /// The command line: it limits memory, processor time, open files and processes, and the program cannot gain rights.
   private var arguments: [String] {
     let seconds = max(1, Int64(settings.timeout.inSeconds.rounded(.up)))
     var arguments = [
       Self.limiter, "--as=\(settings.memory)", "--cpu=\(seconds)", "--nofile=64", "--nproc=256", "--core=0", "--",
     ]
-    // A service that can gain no privileges hands that on; and setpriv asks for more than its filter of system calls allows.
+    // A service that cannot gain privileges passes this on to its children, and its filter of system calls does not permit setpriv.
     guard settings.otherUser != nil || meshpost_no_new_privileges() != 1 else { return arguments + settings.run }
     arguments += [Self.switcher, "--no-new-privs"]
     if let user = settings.otherUser {
@@ -135,10 +135,10 @@ final class HookCarrier: Carrier {
 
   // MARK: Replies
 
-  /// The same event twice is one reply: it has the event's identity.
+  /// The reply's id is the event's identity: a repeated event makes one reply.
   private func reply(to event: JournalEvent, _ output: [UInt8]) async {
     let text = String(decoding: output, as: UTF8.self).trimmed
-    // `try?`: a body that is no JSON has nobody to answer.
+    // `try?`: a body that is no JSON has no sender.
     guard !text.isEmpty, event.kind == EventKind.message.rawValue, let body = try? JSONValue(parsing: event.body)
     else { return }
     guard let to = addressee(body) else { return isUnsent("the message's sender is not certain") }
@@ -150,12 +150,12 @@ final class HookCarrier: Carrier {
       json.field("split", true)
       json.field("expires_s", 600)
     }
-    // `try?`: what is no answer is no refusal either.
+    // `try?`: an invalid answer is no refusal.
     let answer = await commands?.take(command).flatMap { try? JSONValue(parsing: $0) }
     if let words = answer?["error"]?.string { isUnsent(words) }
   }
 
-  /// Anybody on the air has it come, with each message.
+  /// Anybody on the air can cause this, with each message.
   private func isUnsent(_ reason: String) {
     guard unsentLines.take(at: loop.now) else { return unsent += 1 }
     let more = unsent == 0 ? "" : ", and \(unsent) others since this was logged last"
@@ -163,8 +163,7 @@ final class HookCarrier: Carrier {
     log.warning("\(name): a reply is not sent: \(reason)\(more) (logged at most once an hour)")
   }
 
-  /// The channel's digest or the sender's whole key: a name may be anybody's, and so may the beginning of a key that messages
-  /// name their sender by.
+  /// The channel's digest, or the sender's whole key: several nodes may have one name, or one key prefix, by which messages name their sender.
   private func addressee(_ body: JSONValue) -> String? {
     switch body["kind"]?.string {
     case "channel", "datagram": return body["channel"]?.string
@@ -172,7 +171,7 @@ final class HookCarrier: Carrier {
       guard let prefix = body["sender"]?.string.flatMap({ Hex.bytes($0) }).flatMap({ KeyPrefix(bytes: $0) }) else {
         return nil
       }
-      // A store that cannot be read cannot keep the reply either.
+      // An unreadable store cannot keep the reply either.
       let known = store.ifReadable { try store.contactKeys(beginningWith: prefix) } ?? []
       return known.count == 1 ? known[0].hex : nil
     default: return nil

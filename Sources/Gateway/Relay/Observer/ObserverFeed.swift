@@ -7,15 +7,15 @@ import MQTT
 import MeshCrypto
 import Store
 
-/// Every packet that the radio heard, as analyzers and maps of the mesh read it. Values are texts and keys in the spelling
-/// that they expect. Source: docs/mqtt.md, "Observer feed".
+/// Encodes every packet that the radio heard for analyzers and maps of the mesh. Values are texts, and keys have the spelling that they expect.
+/// Source: docs/mqtt.md, "Observer feed".
 struct ObserverFeed {
   struct Settings: Equatable, Sendable {
-    /// The airport's code of the region, as the analyzers sort by it.
+    /// The airport code of the region, by which the analyzers sort.
     var iata: String
-    /// The bytes alone, too, on a topic of their own.
+    /// Sends the bare bytes, too, on a topic of their own.
     var sendsRaw: Bool
-    /// The attached radio's token lets it speak for itself alone.
+    /// The attached radio's token permits only packets of this radio.
     var isSigned: Bool
     var client: String
   }
@@ -37,9 +37,9 @@ struct ObserverFeed {
 
   // MARK: Packets
 
-  /// Nothing for what is no packet, and for what another radio heard, where this one's token speaks for itself alone.
+  /// Empty for other events, and for packets of another radio if the token permits only this one's.
   func messages(for event: JournalEvent, _ store: Store) -> [MQTTMessage] {
-    // `try?`: a damaged body tells nothing.
+    // `try?`: a damaged body has no packet.
     guard event.kind == EventKind.packet.rawValue, let body = try? JSONValue(parsing: event.body),
       let raw = body["raw"]?.string, let bytes = Hex.bytes(raw), let packet = try? Packet(decoding: bytes),
       let origin = origin(of: body, store)
@@ -58,7 +58,7 @@ struct ObserverFeed {
     return messages
   }
 
-  /// The radio may have been exchanged since.
+  /// The radio that heard the packet, which may have been replaced since.
   private func origin(of body: JSONValue, _ store: Store) -> Origin? {
     guard let radio = store.radio(inEvent: body["radio"]?.string) else { return nil }
     let key = Hex.string(radio.key.bytes)
@@ -109,7 +109,7 @@ struct ObserverFeed {
     }.joined(separator: ",")
   }
 
-  /// `12.5`, `-7`: no more digits than there are.
+  /// `12.5`, `-7`: without needless digits.
   private static func number(_ value: Double) -> String {
     value == value.rounded() && abs(value) < 1e6 ? String(Int(value)) : String(value)
   }

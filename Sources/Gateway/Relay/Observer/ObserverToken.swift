@@ -3,8 +3,8 @@
 import Companion
 import JSON
 
-/// The password by which public analyzers know an observer: a token like a JWT, but with its signature in hex, signed by the
-/// radio itself. Source: docs/mqtt.md, "Observer feed".
+/// The password of an observer at public analyzers: a token like a JWT, but with its signature in hex. The radio itself signs it. Source:
+/// docs/mqtt.md, "Observer feed".
 struct ObserverToken: Equatable {
   struct Claims: Equatable, Sendable {
     /// The broker's host.
@@ -13,7 +13,7 @@ struct ObserverToken: Equatable {
     var email: String?
   }
 
-  /// Seconds that a token is good for, and before its end that it is renewed.
+  /// Seconds for which a token is valid, and seconds before its end when it is renewed.
   static let lifetime: Int64 = 3600
   static let margin: Int64 = 300
 
@@ -22,7 +22,7 @@ struct ObserverToken: Equatable {
   /// Seconds since 1970.
   let expires: Int64
 
-  /// What the radio has to sign.
+  /// The text that the radio signs.
   static func unsigned(_ claims: Claims, key: String, now: Int64) -> String {
     let header = #"{"alg":"Ed25519","typ":"JWT"}"#
     let body = JSONWriter.object { json in
@@ -42,7 +42,7 @@ struct ObserverToken: Equatable {
     expires = now + Self.lifetime
   }
 
-  /// For addresses: `-` and `_`, without padding. Source: RFC 4648 § 5.
+  /// Base64 for URLs: `-` and `_`, without padding. Source: RFC 4648 § 5.
   static func base64(_ bytes: [UInt8]) -> String {
     let alphabet = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_".utf8)
     var text: [UInt8] = []

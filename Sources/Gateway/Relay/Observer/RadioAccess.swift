@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 
-/// What servers are told of the radio itself, and what only the radio can do.
+/// Facts about the radio for servers, and operations that only the radio can do.
 public protocol RadioAccess: AnyObject {
-  /// `nil` until a radio was connected.
+  /// `nil` until a radio has been connected.
   var facts: RadioFacts? { get }
-  /// Ed25519 by the radio's identity; its private key stays in it. `nil`: the radio is away, or cannot.
+  /// Signs with the radio's identity (Ed25519), whose private key stays in the radio. `nil`: the radio is away, or cannot sign.
   func sign(_ message: [UInt8]) async -> [UInt8]?
   /// The radio's counters; `nil`: it is away, or has none.
   func readStats() async -> RadioStats?

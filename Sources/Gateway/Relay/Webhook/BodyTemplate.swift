@@ -3,12 +3,11 @@
 import JSON
 import Store
 
-/// The body of a webhook: a text with `{{field}}` where fields of the event go.
+/// The body of a webhook's request: a text with `{{field}}` for fields of the event.
 ///
-/// Fields are those of the event's body, and `kind`, `seq`, `at`, `gateway`. One that the event does not have is empty.
-/// In a JSON template each value is escaped, without quotes around it; else it goes in as it is. `{{field:chat}}` takes from a
-/// value what makes chat servers call people (`@everyone`, `<!channel>`) or show links under other names: anybody on the mesh
-/// may write that.
+/// Fields are those of the event's body, and `kind`, `seq`, `at`, `gateway`. A field that the event does not have is empty. A JSON template escapes
+/// each value, without quotes around it; another one inserts it unchanged. `{{field:chat}}` disarms characters that make chat servers call people
+/// (`@everyone`, `<!channel>`) or show links under other names: anybody on the mesh may write them.
 public struct BodyTemplate: Equatable, Sendable {
   public struct Failure: Error, Equatable, CustomStringConvertible, Sendable {
     public let description: String
@@ -22,7 +21,7 @@ public struct BodyTemplate: Equatable, Sendable {
   private let pieces: [Piece]
   private let isJSON: Bool
 
-  /// Refuses what is not closed, and a JSON template that gives no JSON.
+  /// Refuses a field that is not closed, and a JSON template that gives no JSON.
   public init(_ text: String, isJSON: Bool) throws(Failure) {
     self.isJSON = isJSON
     var pieces: [Piece] = []
@@ -71,7 +70,7 @@ public struct BodyTemplate: Equatable, Sendable {
       case "seq": "\(event.seq)"
       case "at": "\(event.at)"
       case "gateway": gateway
-      // A loss is told in words: a template for messages has no others for it.
+      // A gap gets a text in words: a template for messages has no other field for it.
       case "text" where event.kind == EventKind.gap.rawValue: Self.words(ofGap: body)
       case "sender_name" where event.kind == EventKind.gap.rawValue: "gateway \(gateway)"
       default: Self.text(body[name])
@@ -109,8 +108,7 @@ public struct BodyTemplate: Equatable, Sendable {
     return result
   }
 
-  /// By scalars: no combining character hides one of these. A blank of no width after `@` is not seen, and ends a mention;
-  /// the entities are Slack's.
+  /// It compares scalars, so no combining character hides one of these. An invisible space after `@` ends a mention; the entities are Slack's.
   private static func harmless(_ text: String) -> String {
     var result = String.UnicodeScalarView()
     for scalar in text.unicodeScalars {

@@ -10,15 +10,15 @@ import Timing
 /// POSTs events to any HTTP(S) address, one each, or in batches. A 2xx answer is the acknowledgement. Source:
 /// docs/webhooks.md.
 ///
-/// The server may see an event twice, after an answer that was lost: `Idempotency-Key` is the same then.
+/// After a lost answer the server gets an event again, with the same `Idempotency-Key`.
 final class WebhookCarrier: MeteredCarrier {
   struct Settings: Sendable {
     var server: AuthorizedHTTP.Settings
-    /// A file whose first line signs the body.
+    /// A file whose first line is the secret that signs the body.
     var secretFile: String?
     var template: BodyTemplate?
     var contentType: String
-    /// Several events in one request; without a template only.
+    /// Sends several events in one request; only without a template.
     var batches: Bool
   }
 
@@ -42,7 +42,7 @@ final class WebhookCarrier: MeteredCarrier {
   var bytesSent: UInt64 { server.bytesSent }
   var certificateExpiry: Int64? { server.certificateExpiry }
 
-  /// A webhook keeps no count that could be asked for.
+  /// A webhook keeps no count.
   func greet() async -> Greeting { .ready }
 
   func carry(_ batch: Batch) async -> Verdict {
@@ -59,7 +59,7 @@ final class WebhookCarrier: MeteredCarrier {
       }
       request.headers.add("X-Meshpost-Signature", BodySignature.value(body, secret: Array(secret.utf8)))
     }
-    // Without batches the rest of it stays for the next time: only the first was sent.
+    // Without batches only the first event was sent; the rest waits for the next time.
     let through = settings.batches ? batch.last : batch.events.count > 1 ? first.seq : batch.last
     do throws(Verdict) {
       let verdict = RetryPolicy.webhookVerdict(try await server.send(request), now: clock.seconds, through: through)
@@ -69,17 +69,17 @@ final class WebhookCarrier: MeteredCarrier {
     }
   }
 
-  /// A database that was put back gives a number out twice, and no webhook could tell it: so what is said is part of the key.
+  /// A restored database uses a number again, and no webhook could notice it: so the content is a part of the key.
   static func content(_ batch: Batch, _ isWhole: Bool) -> String {
     let digests = (isWhole ? batch.events : Array(batch.events.prefix(1))).map { event in
-      // `try?`: what cannot be read says nothing.
+      // `try?`: an unreadable body counts as empty.
       EventContent.digest(at: event.at, kind: event.kind, body: (try? JSONValue(parsing: event.body)) ?? .null)
     }
     guard digests.count > 1 else { return digests.first ?? "" }
     return EventContent.digest(at: 0, kind: "", body: .object([("digests", .string(digests.joined()))]))
   }
 
-  /// An event of a kind that the journal does not have, number 0.
+  /// Sends an event of a kind that the journal does not have, with number 0.
   func test() async -> Verdict {
     let body = JSONWriter.object { $0.field("text", "Meshpost gateway \(store.gatewayID) says hello") }
     return await carry(
