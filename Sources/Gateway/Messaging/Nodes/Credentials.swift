@@ -7,7 +7,7 @@ import Glibc
 
 /// Passwords of repeaters, rooms and sensors: a file that only its owner can read, a line each: `KEY PASSWORD`.
 ///
-/// Never logged, never journaled. A file that others can read is refused until its mode is mended.
+/// They are never logged or journaled. A file that others can read is refused.
 public final class Credentials {
   public struct Failure: Error, CustomStringConvertible, Sendable {
     public let description: String
@@ -18,7 +18,7 @@ public final class Credentials {
 
   public init(location: String) { self.location = location }
 
-  /// All of them; none when there is no file.
+  /// All passwords; none if there is no file.
   public func read() throws(Failure) -> [PublicKey: Text] {
     let descriptor = open(location, O_RDONLY | O_CLOEXEC)
     guard descriptor >= 0 else {
@@ -42,7 +42,7 @@ public final class Credentials {
     return found
   }
 
-  /// Keeps a password; `nil` forgets it. The old file stays until the new one is whole and on disk.
+  /// Stores a password; `nil` deletes it. The old file stays until the new one is whole and on disk.
   public func set(_ password: Text?, for key: PublicKey) throws(Failure) {
     var all = try read()
     all[key] = password

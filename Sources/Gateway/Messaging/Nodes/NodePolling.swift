@@ -6,8 +6,8 @@ import EventLoop
 import Store
 import Timing
 
-/// What is done by the clock: nodes are polled, rooms are kept, the radio is advertised. Spread over time, one after another, with what the
-/// budget leaves: a question that does not fit, or is met with silence, is asked again at its next time.
+/// Polls nodes, keeps logins to rooms alive and advertises the radio, by the clock. The work is spread over time, one after another, within the air
+/// time that is left: a question that does not fit, or gets no answer, is asked again at its next time.
 public final class NodePolling {
   public struct Poll: Equatable, Sendable {
     public enum Kind: String, Sendable { case status, telemetry }
@@ -25,14 +25,14 @@ public final class NodePolling {
 
   public struct Settings: Equatable, Sendable {
     public var polls: [Poll] = []
-    /// Rooms with a stored password hear from us so often; zero: never.
+    /// The interval of signs of life to rooms with a stored password; zero: none.
     public var roomInterval: Duration = .seconds(3600)
     public var advert = SelfAdvert.Settings()
 
     public init() {}
   }
 
-  /// How a poll went, for `status`.
+  /// The result of a poll, for `status`.
   public struct Report: Sendable {
     public var poll: Poll
     public var lastSuccess: Int64?
@@ -48,10 +48,10 @@ public final class NodePolling {
   /// A task for each poll and each room, while the link is up.
   private var tasks: [LoopTask] = []
   private var isUp = false
-  /// When a room last heard from us: a link that comes and goes is no reason to log in again.
+  /// When a room last heard from us: a new link alone needs no new login.
   private var keptAt: [PublicKey: MonotonicTime] = [:]
 
-  /// Rooms are logged in to within so long after the sync.
+  /// Logins to rooms are spread over this time after the sync.
   private static let roomSpread: Duration = .seconds(20)
 
   public init(_ messenger: Messenger, _ service: NodeService, _ settings: Settings) {
@@ -81,11 +81,11 @@ public final class NodePolling {
     for room in rooms() { begin { () throws(CancellationError) in try await self.keep(room) } }
   }
 
-  /// Until the link is down.
+  /// Begins work that ends when the link is down.
   private func begin(_ work: @escaping () async throws(CancellationError) -> Void) {
     let task = messenger.loop.begin {
       do throws(CancellationError) { try await work() } catch {
-        // The link is down, or the settings have changed: that is how it ends.
+        // The link is down, or the settings have changed.
       }
     }
     tasks.append(task)
@@ -116,7 +116,7 @@ public final class NodePolling {
 
   private func poll(_ place: Int) async throws(CancellationError) {
     let poll = reports[place].poll
-    // Anywhere in its interval, so that polls do not come in a bunch.
+    // At a random time of the interval, so that polls do not come together.
     try await sleep(for: part(of: poll.every, 0...1))
     while true {
       let next = messenger.loop.now + part(of: poll.every, 0.9...1.1)
@@ -127,7 +127,7 @@ public final class NodePolling {
     }
   }
 
-  /// `nil`: it has answered.
+  /// Asks the node; `nil`: it has answered.
   private func ask(_ poll: Poll) async -> Refusal? {
     do throws(Refusal) {
       let contact = try Addressing(messenger.store).contact(poll.node)
@@ -153,10 +153,10 @@ public final class NodePolling {
     }
   }
 
-  /// Nodes that are polled, or whose password is stored. `nil`: nobody knows whose that is.
+  /// Nodes that are polled, or whose password is stored; `nil`: the passwords cannot be read.
   public var needed: Set<PublicKey>? {
     do {
-      // `try?`: a poll of a node that nobody knows.
+      // `try?`: no known node has this name.
       let polled = reports.compactMap { try? Addressing(messenger.store).contact($0.poll.node).contact.key }
       return Set(try service.credentials.read().keys).union(polled)
     } catch {
@@ -183,7 +183,7 @@ public final class NodePolling {
     }
   }
 
-  /// Logs in, which makes the room send what it has; later on a sign of life keeps it sending.
+  /// Logs in, so that the room sends its posts; signs of life then keep it sending.
   private func keep(_ room: StoredContact) async throws(CancellationError) {
     let key = room.contact.key
     var wait = part(of: Self.roomSpread, 0.1...1)
@@ -203,7 +203,7 @@ public final class NodePolling {
         keptAt[key] = messenger.loop.now
       }
       isLoggedIn = refusal == nil
-      // Without signs of life a room that did not let us in is still tried again.
+      // After a failed login there is another, even without signs of life.
       guard !isLoggedIn || settings.roomInterval > .zero else { return }
       wait = part(of: settings.roomInterval > .zero ? settings.roomInterval : .seconds(3600), 0.9...1.1)
     }

@@ -3,7 +3,7 @@
 import Companion
 import JSON
 
-/// What another node can be asked.
+/// A question to another node.
 public enum NodeQuestion: Equatable, Sendable {
   case login(password: Text)
   case status
@@ -14,10 +14,10 @@ public enum NodeQuestion: Equatable, Sendable {
   /// The whole round trip, and bytes per hop as 1 << n.
   case trace(path: [UInt8], flags: UInt8)
   case cli(Text)
-  /// Tells a room that we are still there. Nothing answers that a client could see.
+  /// A sign of life to a room. A client does not see its answer.
   case keepAlive
 
-  /// Servers answer these only to those that they know.
+  /// Whether servers answer it only to nodes that they know.
   public var needsLogin: Bool {
     switch self {
     case .status, .telemetry, .neighbours, .cli, .keepAlive: true
@@ -25,10 +25,10 @@ public enum NodeQuestion: Equatable, Sendable {
     }
   }
 
-  /// Commands on a node's CLI may do anything: they are not repeated by themselves.
+  /// Commands on a node's CLI may do anything: the gateway does not repeat them.
   var mayRepeat: Bool { if case .cli = self { false } else { true } }
 
-  /// Bytes of each neighbour's key that are asked for: 11 entries fit into an answer.
+  /// The requested bytes of each neighbour's key, with which 11 entries fit into an answer.
   static let neighbourKeyBytes = 6
   static let neighboursOfAnswer: UInt8 = 11
 
@@ -52,7 +52,7 @@ public enum NodeQuestion: Equatable, Sendable {
     }
   }
 
-  /// Bytes on the air, about.
+  /// The approximate bytes on the air.
   func length(path: Int) -> Int {
     switch self {
     case .login(let password): PacketLength.request(password.bytes.count, path: path, isLogin: true)
@@ -64,7 +64,7 @@ public enum NodeQuestion: Equatable, Sendable {
   }
 }
 
-/// What a node answered.
+/// A node's answer.
 public enum NodeAnswer: Equatable, Sendable {
   case login(LoginSuccess)
   case status(NodeStatus)
@@ -73,7 +73,7 @@ public enum NodeAnswer: Equatable, Sendable {
   case path(DiscoveredPath)
   case trace(TraceData)
   case cli(Text)
-  /// The radio sent it; nothing more is to be heard.
+  /// The radio sent the question, which has no visible answer.
   case sent
 }
 
@@ -87,11 +87,11 @@ extension NodeQuestion {
       if contact.type == .room, login.permissions == 0, let acl = login.acl, acl & 3 == 0 { login.permissions = 2 }
       return .login(login)
     case (.status, .statusResponse(prefix, let data)):
-      // `try?`: too short for a status: a late answer to something else (docs/protocol/observed.md).
+      // `try?`: a push too short for a status is a late answer to something else (docs/protocol/observed.md).
       return (try? NodeStatus(decoding: data, of: contact.type)).map { .status($0) }
     case (.telemetry, .telemetryResponse(prefix, let data)): return .telemetry(Telemetry(decoding: data))
     case (.neighbours, .binaryResponse(tag, let data)):
-      // `try?`: what is no list of neighbours is no answer.
+      // `try?`: a push without a list of neighbours is no answer.
       return (try? Neighbours(decoding: data, keyBytes: Self.neighbourKeyBytes)).map { .neighbours($0) }
     case (.path, .pathDiscoveryResponse(let found)) where found.prefix == prefix: return .path(found)
     case (.trace, .traceData(let trace)) where AckCode(value: trace.tag.byteSwapped) == tag: return .trace(trace)
@@ -178,7 +178,7 @@ extension NodeAnswer {
         json.arrayField("values") { json in for value in reading.values { json.value(value) } }
       }
     }
-    // Padding after it says nothing.
+    // Padding is left out.
     if telemetry.rest.contains(where: { $0 != 0 }) { json.field("unread_hex", Hex.string(telemetry.rest)) }
   }
 }

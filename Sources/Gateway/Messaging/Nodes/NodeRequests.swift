@@ -9,21 +9,21 @@ import Sync
 /// Questions to other nodes, one at a time: the radio forgets the first when it gets a second
 /// (docs/protocol/companion.md § 9.8).
 ///
-/// Silence is the only error that servers know. Bound: 32 wait, the most urgent first; further ones are refused.
+/// Silence is the only error that servers report. At most 32 questions wait, the most urgent first; further ones are refused.
 public final class NodeRequests {
   static let bound = 32
-  /// The suggested time-out is for an idle mesh.
+  /// A factor for the suggested time-out, which is for an idle mesh.
   private static let patience = 1.25
   private static let shortest: Duration = .seconds(4)
   public static let longest: Duration = .seconds(60)
   /// A reply of the CLI leaves up to a second after the command arrived (docs/protocol/telemetry.md § 7).
   private static let cliExtra: Duration = .seconds(2)
 
-  /// What is asked now. An answer can come in the same read as the radio's reply, whose tag it carries, before the task that asks runs again.
+  /// The present question. Its answer can arrive in the same read as the radio's reply, whose tag it carries, before the task that asks runs again.
   private final class Asked {
     let question: NodeQuestion
     let contact: Contact
-    /// The question as it was given to the radio.
+    /// The command that the radio was given.
     var handed: RadioQuestion?
     let answer = Promise<Result<NodeAnswer, Refusal>>()
 
@@ -32,13 +32,13 @@ public final class NodeRequests {
       self.contact = contact
     }
 
-    /// What the answer carries; `nil`: the radio has not taken the question.
+    /// The answer's tag; `nil`: the radio has not taken the question.
     var tag: AckCode? {
       if case .replied(.sent(let sent)) = handed?.answer?.outcome { sent.ackOrTag } else { nil }
     }
   }
 
-  /// The time from when the link is up until it is lost: who waited through its end is not asked on the next link.
+  /// The lifetime of a link: a question that waited through its end is not asked on the next link.
   private final class LinkLife {
     var isOver = false
   }
@@ -62,17 +62,17 @@ public final class NodeRequests {
   private let messenger: Messenger
   private let turns = LoopSemaphore<DeliveryPriority>(bound: bound)
   private var link = LinkLife()
-  /// The last question, also after its caller has gone: the air time for the answer is spent, and it may still come.
+  /// The last question, even after its caller has gone: its air time is spent, and the answer may still come.
   private var asked: Asked?
   private weak var shared: SharedTurn?
-  /// A server takes a command with the time of the last one for its repetition.
+  /// The time of the last command: a server takes another one with the same time for a repetition.
   private var lastTime: UInt32 = 0
 
   public init(_ messenger: Messenger) { self.messenger = messenger }
 
   private var connection: RadioConnection { messenger.synchronizer.connection }
 
-  /// Questions that wait for their turn, and whether one is being asked; for tests, as is a shorter patience.
+  /// For tests: the number of waiting questions, whether one is being asked, and a shorter patience.
   var waiting: Int { turns.waiting }
   var isAsking: Bool { turns.isTaken }
   var longestWait = longest
@@ -105,7 +105,7 @@ public final class NodeRequests {
     throw .linkDown
   }
 
-  /// Waits for the turn of a program that shares the radio and asks another node something itself.
+  /// Waits for a turn, for a program that shares the radio and itself asks another node.
   public func share() async throws(Refusal) -> SharedTurn {
     try await enter(.interactive)
     let turn = SharedTurn(turns)
@@ -115,7 +115,7 @@ public final class NodeRequests {
 
   // MARK: What the radio says
 
-  /// The link is gone: nothing of what was asked or waits can be answered.
+  /// The link is lost: neither the present question nor a waiting one can be answered.
   public func linkLost() {
     link.isOver = true
     link = LinkLife()
@@ -131,7 +131,7 @@ public final class NodeRequests {
       return asked.answer.keep(.failure(.radio("\(contact.name.string) refuses the password")))
     }
     guard let answer = asked.question.answer(in: push, from: contact, tag: tag) else { return }
-    // Here, and not where it was asked for: nobody may wait for it any more.
+    // Here, and not in `ask`, whose caller may have gone.
     messenger.nodes?.took(answer, contact)
     asked.answer.keep(.success(answer))
   }
@@ -190,7 +190,7 @@ public final class NodeRequests {
     return connection.identity.map { Int64(Airtime.milliseconds(bytes: bytes, $0.info.radio).rounded(.up)) } ?? 0
   }
 
-  /// How long an answer may take: what the radio suggests, and a little.
+  /// How long an answer may take: a little longer than the radio suggests.
   public static func patience(_ sent: Sent, atMost longest: Duration = longest) -> Duration {
     min(max(shortest, .milliseconds(Int64(Double(sent.suggestedTimeout) * patience))), longest)
   }

@@ -8,23 +8,23 @@ import Store
 import Sync
 import Timing
 
-/// Asks nodes, logging in where a password is stored and it is needed, and stores their answers.
+/// Asks nodes, logs in first if that is needed and a password is stored, and stores the answers.
 public final class NodeService {
   private let messenger: Messenger
   public let requests: NodeRequests
   public let credentials: Credentials
   private let log: Log
-  /// Who let us in since this program started: a login costs air time, and is remembered by the server.
+  /// Nodes that let us in since this program started. A login costs air time, and the server remembers it.
   private var loggedIn: Set<PublicKey> = []
-  /// Rooms that let us in since this program started, and ignore what we post.
+  /// Rooms that let us in since this program started, but ignore our posts.
   private var readOnly: Set<PublicKey> = []
 
-  /// Whether a room lets us read and ignores what we post, as far as is known.
+  /// Whether a room lets us read, but ignores our posts, as far as is known.
   func isReadOnly(_ room: PublicKey) -> Bool { readOnly.contains(room) }
 
   /// Another radio is attached: no node knows it yet.
   public func radioReplaced() { (loggedIn, readOnly) = ([], []) }
-  /// When a path was last asked for: not more than once an hour each.
+  /// When a path was last requested: at most once an hour for each.
   private var pathsAsked: [PublicKey: MonotonicTime] = [:]
   private static let pathPause: Duration = .seconds(3600)
   private static let maxPathsAsked = 256
@@ -37,7 +37,7 @@ public final class NodeService {
     messenger.nodes = self
   }
 
-  /// Logs in first where that is needed and a password is stored.
+  /// Asks a node, after a login if that is needed and a password is stored.
   public func ask(
     _ question: NodeQuestion, of stored: StoredContact, _ priority: DeliveryPriority = .interactive
   ) async throws(Refusal) -> NodeAnswer {
@@ -51,7 +51,7 @@ public final class NodeService {
       do throws(Refusal) {
         return try await askOnce(question, contact, priority)
       } catch {
-        // It may have been reset, or have thrown us out: once more from the beginning.
+        // The server may have been reset, or may have forgotten us: log in again.
         guard case .silence = error, question.mayRepeat else { throw error }
         loggedIn.remove(contact.key)
       }
@@ -60,7 +60,7 @@ public final class NodeService {
     return try await askOnce(question, contact, priority)
   }
 
-  /// Who has left the radio's table to make room comes back.
+  /// Restores a node that was evicted from the radio's table.
   private func restore(_ stored: StoredContact) async throws(Refusal) {
     guard !stored.onRadio else { return }
     guard let keeper = messenger.keeper, await keeper.restore(stored) else {
@@ -83,8 +83,8 @@ public final class NodeService {
     try await requests.ask(question, of: contact, priority)
   }
 
-  /// Logs in with this password, and keeps it when it was right. A room that anybody may read lets in whoever comes with a wrong
-  /// password, too, to read only: then it is kept only if it is empty, or `keepsReadOnly`.
+  /// Logs in with this password, and stores it if it was right. A room that anybody may read also accepts a wrong password, for reading only: then
+  /// the password is stored only if it is empty, or with `keepsReadOnly`.
   public func logIn(
     _ stored: StoredContact, password: Text?, keepsReadOnly: Bool = false
   ) async throws(Refusal) -> NodeAnswer {
@@ -127,7 +127,7 @@ public final class NodeService {
 
   // MARK: What answers mean
 
-  /// Stores a node's answer, also if no caller waits for it.
+  /// Stores a node's answer, even if no caller waits for it.
   func took(_ answer: NodeAnswer, _ contact: Contact) {
     switch answer {
     case .login(let login):
@@ -140,7 +140,7 @@ public final class NodeService {
     }
     switch answer {
     case .login, .path, .neighbours: noteHeard(contact)
-    // Readings and a CLI's words are kept, and it with them; a trace tells of nodes by one byte, which is no identity.
+    // Storing readings or a CLI's reply notes this, too; a trace names nodes by one byte, which is no identity.
     case .status, .telemetry, .cli, .trace, .sent: break
     }
   }
@@ -185,13 +185,13 @@ public final class NodeService {
     }
   }
 
-  /// A flood arrived and brought no path back.
+  /// A flood arrived without bringing a path back: asks for the path.
   func discoverPath(_ key: PublicKey) {
     let now = messenger.loop.now
     pathsAsked = pathsAsked.filter { now - $0.value < Self.pathPause }
     guard pathsAsked[key] == nil, pathsAsked.count < Self.maxPathsAsked,
       let stored = messenger.store.ifReadable({ try messenger.store.contact(key) }), stored.onRadio
-    else { return }  // `try?`: a path is a convenience
+    else { return }  // without the store there is no path: it is a convenience
     pathsAsked[key] = now
     // It ends with the answer, its timeout, or the link.
     messenger.tasks.begin {

@@ -2,8 +2,8 @@
 
 import Store
 
-/// The times that messages carry. Each gets another one: with equal times two equal texts would share their
-/// acknowledgement, and a room would take the second for a repetition of the first.
+/// Gives each message a time of its own: two equal texts with equal times would share their acknowledgement, and a room would take the second for a
+/// repetition.
 struct SenderClock {
   private var last: UInt32
   private var lastInRooms: UInt32
@@ -20,7 +20,7 @@ struct SenderClock {
   /// A last time that is this far ahead of a trusted clock, in seconds, was wrong and is ignored.
   private static let tolerance: Int64 = 86_400
 
-  /// Seconds since 1970. `radio`: the radio's clock; without a synchronised clock of ours the later one is likelier right.
+  /// Seconds since 1970. `radio`: the radio's clock; if our clock is not synchronised, the later one is more likely right.
   mutating func next(_ now: Moment, radio: UInt32?) -> UInt32 {
     let ours = now.milliseconds / 1000
     var time = now.trusted ? ours : max(ours, Int64(radio ?? 0))
@@ -29,9 +29,8 @@ struct SenderClock {
     return last
   }
 
-  /// A room compares with the last time it saw from us, that of a login or request too, and those are the radio's: a
-  /// post before it is ignored, and after a post that was ahead of it every request would be
-  /// (docs/protocol/companion.md § 9.8).
+  /// A room compares with the last time that it saw from us. Logins and requests carry the radio's time: the room ignores a post before it, and after
+  /// a post ahead of it would ignore every request (docs/protocol/companion.md § 9.8).
   mutating func nextInRoom(_ now: Moment, radio: UInt32?) -> UInt32 {
     let clock = radio.map { $0 &+ 1 } ?? UInt32(clamping: now.milliseconds / 1000)
     lastInRooms = max(clock, lastInRooms &+ 1)

@@ -6,8 +6,8 @@ import Store
 import Sync
 import Timing
 
-/// Keeps room in the radio's contact table: the node heard longest ago is evicted, kept in the store, and restored when a message is sent
-/// to it or it is asked something. Favourites, and nodes that this gateway needs, are never evicted.
+/// Keeps room in the radio's contact table: it evicts the node that was heard longest ago, keeps it in the store, and restores it for a message or
+/// question to it. It never evicts favourites and nodes that this gateway needs.
 public final class ContactEviction {
   public struct Settings: Equatable, Sendable {
     /// Whether contacts are removed from a full radio.
@@ -22,15 +22,15 @@ public final class ContactEviction {
     public init() {}
   }
 
-  /// What came in a burst is looked at once.
+  /// A burst of new contacts is one look at the table.
   private static let pause: Duration = .seconds(5)
   /// Contacts that are removed at once; more follow after a pause.
   private static let step = 10
-  /// Where the table is full although nobody is that old, so much is enough: who is not in it cannot write to us either.
+  /// The minimum age if the table is full and no node is old enough: a node outside of the table cannot write to us.
   private static let leastAge: Duration = .seconds(3600)
 
   public var settings: Settings { didSet { if settings != oldValue { look() } } }
-  /// Nodes that are needed here: polled, listened for, logged in to. `nil`: nobody knows, and nobody leaves.
+  /// Nodes that the gateway polls, watches or logs in to. `nil`: they are unknown, and no node is evicted.
   public var needed: () -> Set<PublicKey>? = { [] }
   private let table: RadioTable
   private let synchronizer: Synchronizer
@@ -52,7 +52,7 @@ public final class ContactEviction {
     self.log = log
   }
 
-  /// The table may have become fuller.
+  /// Makes room if the table has become too full.
   public func look() {
     guard settings.evicts, task == nil else { return }
     task = loop.begin { [weak self, loop] in
@@ -64,7 +64,7 @@ public final class ContactEviction {
     }
   }
 
-  /// True: some have left, and more may have to.
+  /// True: nodes were evicted, and more may have to be.
   private func makeRoom() async -> Bool {
     guard settings.evicts, synchronizer.knowsAllContacts,
       let most = synchronizer.connection.identity?.device?.maxContacts, most > settings.keepFree
@@ -106,7 +106,7 @@ public final class ContactEviction {
     )
   }
 
-  /// What is to leave is on disk before it leaves: whoever is gone from the radio is restored when written to, whenever this program ends.
+  /// Writes the evictions to disk first: so a message always restores a node that is gone from the radio, whenever this program ends.
   private func evict(_ leaving: [StoredContact]) async -> Bool {
     let leaving = leaving.map(\.contact)
     do throws(StoreError) {
@@ -122,7 +122,7 @@ public final class ContactEviction {
         try await table.remove(contact.key)
       } catch {
         log.info("\(contact.name.string) could not be evicted: \(error)")
-        // Of the one that was asked for it is not known; the others are where they were.
+        // The radio may have removed this one; it still has the others.
         let staying = leaving[(place + 1)...]
         store.post("who was not evicted") { store throws(SQLiteError) in
           for contact in staying { try store.setEvicted(contact.key, false) }
@@ -138,7 +138,7 @@ public final class ContactEviction {
 
   /// Restores an evicted node. `false`: it was not evicted, or cannot be restored.
   func restore(_ stored: StoredContact) async -> Bool {
-    // A store that cannot be read refuses what follows.
+    // An unreadable store refuses the next step, too.
     guard store.ifReadable({ try store.isEvicted(stored.contact.key) }) == true else { return false }
     do throws(Refusal) {
       try await table.add(stored.contact)
@@ -152,7 +152,7 @@ public final class ContactEviction {
         try store.setEvicted(stored.contact.key, false)
       }
     } catch {
-      // The radio has it, and the next sync says so to the store.
+      // The radio has it, and the next sync updates the store.
       log.warning("cannot record that \(stored.contact.name.string) was restored: \(error)")
     }
     look()

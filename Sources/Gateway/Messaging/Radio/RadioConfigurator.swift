@@ -7,17 +7,17 @@ import MeshCrypto
 import RadioSession
 import Sync
 
-/// What the radio is and how it is set; and changes to that.
+/// Reads and changes the radio's settings and identity.
 public final class RadioConfigurator {
-  /// What the radio answered, as far as its firmware knows the question.
+  /// The radio's answers, as far as its firmware knows the questions.
   public struct Facts: Equatable, Sendable {
     public var identity: RadioIdentity
     public var tuning: Tuning?
     public var autoAdd: AutoAdd?
     public var battery: Battery?
-    /// The region that floods go to.
+    /// The default region of floods.
     public var floodScope: FloodScope?
-    /// The firmware has such a thing: 1.15 and later.
+    /// The firmware has a default region: 1.15 and later.
     public var knowsFloodScope = false
     public var core: Stats.Core?
     public var radio: Stats.Radio?
@@ -61,12 +61,12 @@ public final class RadioConfigurator {
     }
   }
 
-  /// Sets one after the other, and stops at the first that the radio refuses. Returns how the radio is set then.
+  /// Applies one setting after the other, and stops at the first that the radio refuses. Returns the radio's settings afterwards.
   public func apply(_ settings: [RadioSetting]) async throws(Refusal) -> Facts {
     let facts = try await read()
     for (count, setting) in settings.enumerated() {
       if case .floodScope(let scope) = setting, !facts.knowsFloodScope {
-        // An older radio floods into no region by itself: there is nothing to take back.
+        // An older radio has no default region: there is nothing to remove.
         if scope == nil { continue }
         throw .radio("this firmware has no default region: flood-scope needs 1.15")
       }
@@ -90,7 +90,7 @@ public final class RadioConfigurator {
 
   // MARK: The private key
 
-  /// 64 bytes; only for somebody who asked for it in so many words.
+  /// Returns 64 bytes. Only for an operator who has asked for the private key explicitly.
   public func exportPrivateKey() async throws(Refusal) -> [UInt8] {
     let outcome = await connection.ask(.exportPrivateKey, .interactive)
     switch outcome {
@@ -101,9 +101,9 @@ public final class RadioConfigurator {
     }
   }
 
-  /// The radio becomes this node. Returns when it was met as that.
+  /// Gives the radio another identity. Returns when the radio has reported it.
   public func importPrivateKey(_ key: [UInt8]) async throws(Refusal) {
-    // Asked for first: it can be met in the same read that brings the answer.
+    // Before the command: one read can bring both the answer and the new identity.
     let met = connection.meeting
     let outcome = await connection.ask(.importPrivateKey(key), .interactive)
     guard case .replied(.ok) = outcome else { throw .radio("the private key \(Self.words(outcome))") }
@@ -112,7 +112,7 @@ public final class RadioConfigurator {
 }
 
 extension RadioSetting {
-  /// Settings that share a command keep what is not changed.
+  /// Settings that share a command keep their values unless they are changed.
   func command(_ facts: RadioConfigurator.Facts) -> Command {
     let info = facts.identity.info
     let device = facts.identity.device
@@ -191,7 +191,8 @@ extension RadioConfigurator.Facts {
     json.objectField("stats") { writeStats(to: &$0) }
   }
 
-  /// By the names under which they are set. `withKeys`: for a backup, also the key of a region that does not follow from its name.
+  /// Writes the settings under the names by which operators set them. `withKeys`: for a backup, also the key of a region that does not follow from
+  /// its name.
   public func writeSettings(to json: inout JSONWriter, withKeys: Bool = false) {
     let info = identity.info
     json.field("name", info.name.string)

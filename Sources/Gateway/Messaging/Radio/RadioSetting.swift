@@ -18,11 +18,11 @@ public enum RadioSetting: Equatable, Sendable {
   case autoAdd(kinds: Set<String>?, overwrites: Bool?, maxHops: UInt8?)
   case other(Other)
   case pathHashBytes(UInt8)
-  /// Into which region goes what the radio floods; `nil`: into none.
+  /// The default region of floods; `nil`: none.
   case floodScope(FloodScope?)
   case pin(UInt32)
 
-  /// What goes out in one command; `nil` leaves it as it is.
+  /// Settings that share one command; `nil` leaves a value unchanged.
   public struct Other: Equatable, Sendable {
     /// 0 deny, 1 contacts, 2 all.
     public var telemetry: UInt8?
@@ -32,7 +32,7 @@ public enum RadioSetting: Equatable, Sendable {
     public var multiAcks: UInt8?
   }
 
-  /// What can be set, each with what is allowed.
+  /// All settings, with their allowed values.
   public static let known: [(name: String, allowed: String)] = [
     ("name", "1 to 31 bytes, no colon before a space"),
     ("position", "LATITUDE,LONGITUDE in degrees, such as 47.3769,8.5417; 0,0: none"),
@@ -52,7 +52,7 @@ public enum RadioSetting: Equatable, Sendable {
     ("pin", "six digits, or 0; takes effect at the radio's next start"),
   ]
 
-  /// From an object with these names; values are strings or numbers.
+  /// Reads an object with these names; values are strings or numbers.
   public static func read(_ body: JSONValue, present: SelfInfo) throws(Refusal) -> [RadioSetting] {
     let fields = body.fields ?? []
     guard !fields.isEmpty else { throw .invalid("no setting given; \(list)") }
@@ -72,7 +72,7 @@ public enum RadioSetting: Equatable, Sendable {
 
   private static let scopeNames = ["flood-scope", "flood-scope-key"]
 
-  /// Both names at once; `nil`: neither is there.
+  /// Reads both names together; `nil`: neither is there.
   private static func floodScope(_ fields: [(String, JSONValue)]) throws(Refusal) -> FloodScope?? {
     func given(_ name: String) -> String? { fields.last { $0.0 == name }.map { words($0.1) } }
     let key = try given("flood-scope-key").map { hex throws(Refusal) in try SharedLink.secret(hex) }
@@ -100,7 +100,7 @@ public enum RadioSetting: Equatable, Sendable {
   private static func words(_ value: JSONValue) -> String { value.string ?? value.text }
 }
 
-/// Gathers settings; parameters of the radio go out in one command.
+/// Collects settings; the parameters of the radio share one command.
 private struct Reader {
   var radio: RadioParameters
   private let maxPower: Int8

@@ -6,7 +6,7 @@ import RadioSession
 import Store
 import Sync
 
-/// Changes to the radio's own tables: contacts, paths, channels. The store follows what the radio then says.
+/// Changes the radio's own tables: contacts, paths, channels. The store follows the radio's reports.
 public final class RadioTable {
   private let synchronizer: Synchronizer
   private let store: Store
@@ -42,7 +42,7 @@ public final class RadioTable {
 
   // MARK: Contacts
 
-  /// Adds a node, or changes what the radio has of it. The answer is believed, and the record fetched: it is what the radio made of it.
+  /// Adds a node, or changes its record in the radio, and then fetches the record as the radio has it.
   public func add(_ contact: Contact) async throws(Refusal) {
     guard !contact.key.isZero, !contact.key.prefix.isZero else { throw .invalid("a key must not be all zeros") }
     var whole = contact
@@ -64,8 +64,8 @@ public final class RadioTable {
     return "meshcore://\(Hex.string(card))"
   }
 
-  /// Takes a link in: a card is given to the radio as if heard, so that its position and clock count. A radio that
-  /// does not add it by itself (manual mode, an older advert) is told to.
+  /// Imports a link. The radio gets a card as if it had heard it, so that its position and clock count. If the radio does not add the node by itself
+  /// (manual mode, an older advert), this adds it.
   public func importLink(_ link: SharedLink) async throws(Refusal) -> PublicKey {
     switch link {
     case .channel: throw .invalid("this is a channel's link: use meshpost channel add")
@@ -139,7 +139,7 @@ public final class RadioTable {
     try await Refusal.translating { () async throws(StoreError) in try await synchronizer.changed(channel) }
   }
 
-  /// Returns what is in its slot now. Its region goes, too: it would count if the channel is joined again.
+  /// Empties the channel's slot, and returns it. The channel's region is deleted, too: it would count if the channel were joined again.
   public func remove(_ channel: Channel) async throws(Refusal) -> Channel {
     let empty = Channel(slot: channel.slot, name: "", secret: .zero)
     try await put(empty)
@@ -147,7 +147,7 @@ public final class RadioTable {
     return empty
   }
 
-  /// Where messages to this channel go from now on; `nil`: as the radio's default says. The radio does not keep that.
+  /// Sets the region of messages to this channel; `nil`: the radio's default. The store keeps it: the radio does not.
   public func setRegion(_ region: Region?, of channel: Channel) async throws(Refusal) {
     try await Refusal.translating { () async throws(StoreError) in
       try await store.save { store throws(SQLiteError) in

@@ -7,10 +7,10 @@ import RadioSession
 import Store
 import Timing
 
-/// Has the radio tell who it is: its signed advert, from which others take its key and name.
+/// Makes the radio send its signed advert, from which others learn its key and name.
 ///
-/// Companion firmware adverts only when it is told to. Who has not heard an advert cannot read what this radio sends, and
-/// cannot write to it. Source: docs/protocol/companion.md § 9.14; firmware `MyMesh.cpp`, `CMD_SEND_SELF_ADVERT`.
+/// Companion firmware sends an advert only on command. A node that has heard none cannot read this radio's messages, and cannot write to it. Source:
+/// docs/protocol/companion.md § 9.14; firmware `MyMesh.cpp`, `CMD_SEND_SELF_ADVERT`.
 public final class SelfAdvert {
   public struct Settings: Equatable, Sendable {
     /// Once, to direct neighbours, for a radio that this gateway has not advertised yet.
@@ -21,18 +21,18 @@ public final class SelfAdvert {
     public init() {}
   }
 
-  /// What `status` and the doctor tell.
+  /// A report for `status` and the doctor.
   public struct Report: Equatable, Sendable {
     /// Milliseconds since 1970; `nil`: this gateway has not advertised this radio.
     public var at: Int64?
     public var isFlood: Bool
-    /// Name and position are still those that the advert told.
+    /// Name and position are still those in the advert.
     public var isCurrent: Bool
   }
 
-  /// After the sync a moment passes, so that gateways that get their power back together do not speak together.
+  /// Seconds after the sync, so that gateways whose power returns together do not send together.
   private static let spread: ClosedRange<Double> = 1...5
-  /// What the air-time budget or the radio refused is tried again after this.
+  /// The pause after a refusal by the air-time budget or the radio.
   private static let retry: Duration = .seconds(600)
 
   private let messenger: Messenger
@@ -70,7 +70,7 @@ public final class SelfAdvert {
       at: own?.at.milliseconds, isFlood: own?.isFlood ?? false, isCurrent: own?.content == Self.content(info))
   }
 
-  /// What an advert of this radio tells.
+  /// The content of this radio's advert.
   private static func content(_ info: SelfInfo) -> String {
     info.locationPolicy == 0 ? info.name.string : "\(info.latitude),\(info.longitude) \(info.name.string)"
   }
@@ -115,7 +115,7 @@ public final class SelfAdvert {
     }
   }
 
-  // MARK: By itself
+  // MARK: Automatic adverts
 
   func change(_ settings: Settings) {
     self.settings = settings
@@ -174,7 +174,7 @@ public final class SelfAdvert {
     return settings.every > .zero ? settings.every - age(of: record) : nil
   }
 
-  /// By a clock that cannot be compared, the advert of an earlier run is as old as this run.
+  /// Without comparable clocks, an advert of an earlier run is as old as this run.
   private func age(of record: AdvertRecord) -> Duration {
     if let madeAt { return messenger.loop.now - madeAt }
     let now = messenger.synchronizer.now

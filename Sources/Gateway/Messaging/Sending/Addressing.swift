@@ -6,14 +6,13 @@ import MeshCrypto
 import Store
 import UntrustedText
 
-/// Who is meant by what an operator typed.
+/// The node or channel that an operator's text names.
 public enum Addressee: Equatable, Sendable {
   case contact(StoredContact)
   case channel(Channel)
 }
 
-/// Finds nodes and channels by name, unique beginning, key, or a channel's digest. What is ambiguous is refused with the
-/// candidates.
+/// Finds nodes and channels by name, unique beginning, key, or a channel's digest. An ambiguous text is refused, with the candidates.
 public struct Addressing {
   private let store: Store
 
@@ -21,17 +20,16 @@ public struct Addressing {
 
   /// Candidates that are named in a refusal.
   private static let maxCandidates = 8
-  /// A beginning of a key has at least so many digits: shorter ones are more likely a name.
+  /// The fewest digits of a key's beginning: a shorter text is more likely a name.
   private static let fewestDigits = 4
-  /// So many are how messages name their sender: a node that takes them for its name is not meant.
+  /// The digits by which messages name their sender: they mean that node, not one that has them for its name.
   private static let digitsOfPrefix = 12
 
-  /// How well something fits; a better rank alone counts. A channel of the radio comes before a name from the air, which any node
-  /// may take.
+  /// How well a candidate fits: only the best rank counts. A channel of the radio ranks before a name from the air, which any node may take.
   private enum Rank: Int, Comparable {
     case key, keyPrefix, alias, channel, channelInAnyCase, name, nameInAnyCase, beginning, keyBeginning
 
-    /// The rank of a channel whose name fits so well.
+    /// The rank of a channel whose name fits like this.
     var ofChannel: Self {
       switch self {
       case .name: .channel
@@ -59,12 +57,12 @@ public struct Addressing {
     }
   }
 
-  /// What is looked for.
+  /// The kind to find.
   private enum Kind {
     case any, contact, channel
   }
 
-  /// A node or a channel.
+  /// Finds a node or a channel.
   public func find(_ text: String) throws(Refusal) -> Addressee { try find(text, .any) }
 
   private func find(_ text: String, _ kind: Kind) throws(Refusal) -> Addressee {
@@ -92,7 +90,7 @@ public struct Addressing {
   }
 
   private func choose(_ found: Found, _ text: String, _ kind: Kind) throws(Refusal) -> Addressee {
-    // Nodes that the radio does not keep are meant only when no other is.
+    // Nodes outside of the radio's table count only if no other fits.
     let reachable = found.fitting.filter { if case .contact(let stored) = $0 { stored.onRadio } else { true } }
     let fitting = reachable.isEmpty ? found.fitting : reachable
     guard let first = fitting.first else { throw try missing(text, kind) }
@@ -102,7 +100,7 @@ public struct Addressing {
     return first
   }
 
-  /// `#Public` and `Public` are two channels, and so are `#test` and `#Test`: a name that differs so little was meant, perhaps.
+  /// `#Public` and `Public` are two channels, and so are `#test` and `#Test`: the refusal names a channel that differs only so little.
   private func missing(_ text: String, _ kind: Kind) throws(Refusal) -> Refusal {
     let thing: Missing =
       switch kind {
@@ -121,7 +119,7 @@ public struct Addressing {
     return near.map { .otherChannel(text, known: $0) } ?? .notFound(thing)
   }
 
-  /// A node that the radio can send to. Channels are looked at only to say what is wrong.
+  /// Finds a node. It considers channels only to explain a refusal.
   public func contact(_ text: String) throws(Refusal) -> StoredContact {
     guard case .contact(let stored) = try find(text, asked: .contact) else {
       throw .invalid("\(text) is a channel; expected a node")
@@ -129,7 +127,7 @@ public struct Addressing {
     return stored
   }
 
-  /// A channel of the radio. Nodes are looked at only to say what is wrong.
+  /// Finds a channel of the radio. It considers nodes only to explain a refusal.
   public func channel(_ text: String) throws(Refusal) -> Channel {
     guard case .channel(let channel) = try find(text, asked: .channel) else {
       throw .invalid("\(text) is a node; expected a channel")
@@ -137,7 +135,7 @@ public struct Addressing {
     return channel
   }
 
-  /// What is of the kind that was asked for, else what is not.
+  /// Finds something of this kind or, without one, of any kind.
   private func find(_ text: String, asked kind: Kind) throws(Refusal) -> Addressee {
     do {
       return try find(text, kind)
@@ -156,7 +154,7 @@ public struct Addressing {
     let typed = text.lowercased()
     if !key.isEmpty, key == typed { return .key }
     if typed.utf8.count >= digitsOfPrefix, key.hasPrefix(typed) { return .keyPrefix }
-    // Two names that look the same (é, and e with an accent) are two nodes: the one whose bytes were typed is meant.
+    // Two names that look the same (é, and e with an accent) are two nodes: the typed bytes decide.
     if name.isExactly(text) { return .name }
     let lower = name.lowercased()
     if lower == typed { return .nameInAnyCase }
@@ -164,17 +162,17 @@ public struct Addressing {
     return typed.utf8.count >= fewestDigits && key.hasPrefix(typed) ? .keyBeginning : nil
   }
 
-  /// A name that was given here is better than one that comes over the air, which anybody may take.
+  /// A name that was given here ranks before one from the air, which anybody may take.
   private static func rank(ofAlias alias: String, _ text: String) -> Rank? {
     alias.isExactly(text) ? .alias : rank(alias, "", text)
   }
 
-  /// What nodes are called here, by their keys.
+  /// The names that nodes were given here, by their keys.
   private func aliases() throws(StoreError) -> [String: String] {
     var aliases: [String: String] = [:]
     try store.eachDocument("node/") { document in
       let parts = document.key.pieces(at: "/")
-      // `try?`: what is kept was JSON when it came.
+      // `try?`: the store has accepted only JSON.
       if parts.count == 3, parts[2] == "alias", let value = document.value.flatMap({ try? JSONValue(parsing: $0) }) {
         aliases[parts[1]] = value.string
       }
@@ -193,6 +191,6 @@ public struct Addressing {
 }
 
 extension String {
-  /// Without what people leave out or add: a `#`, and upper and lower case.
+  /// Without differences that people overlook: a `#`, and upper and lower case.
   fileprivate var bare: String { (begins(with: "#") ? String(unicodeScalars.dropFirst()) : self).lowercased() }
 }

@@ -7,14 +7,13 @@ import Timing
 
 /// Recognises repeaters that repeat an outgoing channel message: the only sign that it was received.
 ///
-/// The packet's payload is computed as the radio makes it; what the radio hears is compared by it. Nothing is looked at
-/// while no message waits for repeats.
+/// It computes the packet's payload as the radio does, and compares heard packets with it. It looks at none while no message waits for repeats.
 struct ChannelEchoes {
   private struct Expected {
     let id: Int64
     let payload: [UInt8]
     let until: MonotonicTime
-    /// The last repeater of each repeat, so that one is counted once.
+    /// The last repeater of each repeat, so that each counts once.
     var repeaters: Set<[UInt8]> = []
   }
 
@@ -23,7 +22,7 @@ struct ChannelEchoes {
 
   private var expected: [Expected] = []
 
-  /// False: the message is another packet than before.
+  /// False: the message's packet differs from the one before.
   mutating func expect(
     _ id: Int64, text: Text, time: UInt32, name: Text, secret: ChannelSecret, now: MonotonicTime
   ) -> Bool {
@@ -43,7 +42,7 @@ struct ChannelEchoes {
     expected.removeAll { $0.until <= now }
     guard let packet = try? Packet(decoding: bytes), packet.type == .groupText, packet.pathLength.hops > 0,
       let place = expected.firstIndex(where: { $0.payload == packet.payload })
-    else { return nil }  // `try?`: what is no packet repeats nothing
+    else { return nil }  // `try?`: bytes that are no packet repeat nothing
     let repeater = Array(packet.path.suffix(packet.pathLength.bytesPerHop))
     guard expected[place].repeaters.insert(repeater).inserted else { return nil }
     return expected[place].id

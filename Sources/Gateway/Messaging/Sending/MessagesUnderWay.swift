@@ -10,14 +10,13 @@ struct Attempt {
   let airtime: Int64
 }
 
-/// The radio was given a message.
+/// A message that the radio was given.
 struct HandedMessage {
   let id: Int64
   let question: RadioQuestion
 }
 
-/// Messages that are under way, each with the task that makes its attempts: at most as many as the machine lets wait for acknowledgements, and
-/// one.
+/// Messages under way, each with the task that makes its attempts: at most one more than the machine lets wait for acknowledgements.
 struct MessagesUnderWay {
   /// A message's attempts, as the machine allows them.
   private struct UnderWay {
@@ -26,7 +25,7 @@ struct MessagesUnderWay {
   }
 
   private var messages: [Int64: UnderWay] = [:]
-  /// What the radio was given, until the machine has its answer.
+  /// The message that the radio was given, until the machine has its answer.
   private(set) var handed: HandedMessage?
 
   var count: Int { messages.count }
@@ -39,10 +38,10 @@ struct MessagesUnderWay {
     _ = attempts.put(attempt)
   }
 
-  /// The message is over, or waits its turn again.
+  /// The message has ended, or waits for its turn again.
   mutating func end(_ id: Int64) { messages.removeValue(forKey: id)?.attempts.finish() }
 
-  /// What is under way is no longer this radio's, or not that of this program.
+  /// The messages under way belong to another radio, or the program ends.
   mutating func forget() {
     for message in messages.values { message.task.cancel() }
     (messages, handed) = ([:], nil)
@@ -50,7 +49,7 @@ struct MessagesUnderWay {
 
   mutating func gave(_ id: Int64, _ question: RadioQuestion) { handed = HandedMessage(id: id, question: question) }
 
-  /// What the radio says to the message it was given, once.
+  /// The radio's answer to the message that it was given, once.
   mutating func takeAnswer() -> (id: Int64, answer: RadioAnswer)? {
     guard let handed, let answer = handed.question.answer else { return nil }
     self.handed = nil

@@ -10,15 +10,14 @@ import Timing
 
 /// Store → radio: one durable queue for all outgoing messages.
 ///
-/// `DeliverySession` decides; this keeps its decisions on disk before they are carried out, hands messages to the radio
-/// and tells it what became of them. Each message that is under way is a task (`deliver`), each state is written where it is decided
-/// (`MessengerStates`), and `run` sees to what is due in time.
+/// `DeliverySession` decides; `Messenger` writes an attempt to disk before it makes it, hands messages to the radio, and reports the results. Each
+/// message under way is a task (`deliver`), each state is written where it is decided (`MessengerStates`), and `run` handles deadlines.
 public final class Messenger {
   public struct Settings: Sendable {
     public var delivery = DeliverySettings()
-    /// Messages that may wait; beyond it new ones are refused.
+    /// The most messages that may wait; further ones are refused.
     public var maxWaiting = 1000
-    /// A message of another place waits for so long: our radio may receive it itself meanwhile, and then it is not sent.
+    /// How long a message of another gateway waits: if our radio receives it itself meanwhile, it is not sent.
     public var exchangeHold: Duration = .seconds(10)
 
     public init() {}
@@ -28,7 +27,7 @@ public final class Messenger {
     public var waiting: Int
     public var inFlight: Int
     public var waitsForBudget: Bool
-    /// Milliseconds and messages of the last hour, and how many there may be.
+    /// Milliseconds and messages of the last hour, and their limits.
     public var airtime: (used: Int64, limit: Int64)
     public var messages: (used: Int, limit: Int)
     public var delivered: Int
@@ -51,10 +50,10 @@ public final class Messenger {
   /// When something is due: a deadline of the machine, or the end of what is held.
   private let alarm = Alarm()
   var isReady = false
-  /// When the first message expires that waits for another radio.
+  /// When the first message for another radio expires.
   var nextHeldEnd: MonotonicTime?
   private var budgetToldAt: MonotonicTime?
-  /// Messages that were taken in and are not on disk yet.
+  /// Accepted messages that are not on disk yet.
   var arriving = 0
   var counts = (delivered: 0, failed: 0, channel: 0)
 
@@ -101,7 +100,7 @@ public final class Messenger {
     }
   }
 
-  /// What was on the air within the last hour counts after a restart too, whatever became of the clock meanwhile.
+  /// The last hour's air time counts after a restart, too, even if the clock was set meanwhile.
   private static func readAirtime(
     _ store: Store, _ moment: Moment, _ now: MonotonicTime
   ) throws(StoreError) -> [AirtimeBudget.Use] {
@@ -134,7 +133,7 @@ public final class Messenger {
     }
   }
 
-  /// What is due next may be another thing now.
+  /// Sets the alarm to the next deadline, which may have changed.
   func arm() {
     if session.waitsForBudget, budgetToldAt.map({ loop.now - $0 >= AirtimeBudget.window }) ?? true {
       budgetToldAt = loop.now
@@ -144,7 +143,7 @@ public final class Messenger {
     alarm.set([session.deadline, nextHeldEnd].compactMap { $0 }.min())
   }
 
-  /// What had not ended when the program did.
+  /// Takes up the messages that had not ended when the program did.
   func resume() throws(StoreError) {
     var waiting: [OutgoingMessage] = []
     try store.eachLiveOutgoing { message in
@@ -168,13 +167,13 @@ public final class Messenger {
       delivered: counts.delivered, failed: counts.failed, sentOnChannels: counts.channel)
   }
 
-  /// How often in a row the radio had no room for a message that waits, and when it is tried again, in milliseconds since 1970.
+  /// How often in a row the radio had no room for a waiting message, and when it is tried again, in milliseconds since 1970.
   public func refusals(of id: Int64) -> (count: Int, next: Int64?)? {
     guard let (count, next) = session.refusals(of: id) else { return nil }
     return (count, next.map { synchronizer.now.milliseconds + max(.zero, $0 - loop.now).wholeNanoseconds / 1_000_000 })
   }
 
-  // MARK: What the radio does
+  // MARK: News of the radio
 
   /// The link or the sync changed.
   public func radioChanged() {
@@ -184,7 +183,7 @@ public final class Messenger {
       isReady = false
       return arm()
     }
-    // It may send with other parameters than a moment ago: what it puts on the air takes another time.
+    // Its parameters may have changed, and with them the air time of packets.
     session.radio = synchronizer.connection.identity?.info.radio
     guard !isReady, synchronizer.isServing, synchronizer.isAttached else { return }
     isReady = true
@@ -211,7 +210,7 @@ public final class Messenger {
     }
   }
 
-  /// Nobody in memory waits for it: a message that failed before a restart, or long ago, has arrived after all; or another program sent it.
+  /// The session does not know this code: a message that failed before a restart, or long ago, has arrived after all; or another program sent it.
   private func acknowledgedLate(_ code: AckCode, _ tripTime: UInt32) {
     let failed: OutgoingMessage?
     do {
@@ -223,23 +222,23 @@ public final class Messenger {
     carryOut(.delivered(id: failed.id, tripTime: tripTime))
   }
 
-  /// A contact's record came.
+  /// A contact's record has arrived.
   public func contactChanged(_ contact: Contact) {
     decide { $0.pathChanged(contact.key, bytes: contact.outPath?.bytes.count, now: $1) }
   }
 }
 
 extension Messenger {
-  /// A program that shares the radio had it advertise itself: through the mesh, or to direct neighbours.
+  /// A program that shares the radio has advertised it, through the mesh or to direct neighbours.
   public func noteAdvert(isFlood: Bool) { advert?.wasSent(isFlood: isFlood) }
 
   func isReadOnly(_ room: PublicKey) -> Bool { nodes?.isReadOnly(room) ?? false }
 
-  /// A program that shares the radio puts so many bytes on the air, if the hour's budget has room for them: a fifth of it is kept for those who
-  /// have signed in.
+  /// Reserves air time for a program that shares the radio, if the hour's budget has room. A fifth of the budget is kept for people who have signed
+  /// in.
   public func spendShared(bytes: Int) -> Bool { airtime(of: bytes).map { spend($0, .relayed) } ?? true }
 
-  /// The radio did not put them on the air.
+  /// Gives air time back: the radio did not send these bytes.
   public func giveBackShared(bytes: Int) {
     if bytes > 0, let airtime = airtime(of: bytes) { giveBack(airtime) }
   }
@@ -259,7 +258,7 @@ extension Messenger {
     return true
   }
 
-  /// Nothing went out of what was reserved.
+  /// Gives reserved air time back, of which nothing was used.
   func giveBack(_ airtime: Int64) {
     decide { $0.giveBack(airtime, now: $1) }
     store.post(when: .soon, "air time") { store throws(SQLiteError) in

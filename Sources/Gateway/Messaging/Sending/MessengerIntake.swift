@@ -7,16 +7,15 @@ import Sync
 import Timing
 import UntrustedText
 
-/// Accepting messages: finds the recipient, checks limits, and answers once the message is on disk.
+/// Accepts messages: finds the recipient, checks limits, and answers once the message is on disk.
 extension Messenger {
-  /// Takes a message in; returns when it is on disk. With a key that is known already nothing is added, and the message
-  /// there is returned.
+  /// Accepts a message, and returns once it is on disk. For a known key it adds nothing, and returns the existing message.
   public func send(_ request: SendRequest) async throws(Refusal) -> [OutgoingMessage] {
     do throws(Refusal) {
       return try await keep(request)
     } catch {
       // An evicted node is restored when a message is sent to it.
-      // `try?`: nobody of that name is what was said already.
+      // `try?`: without a node of this name, the refusal stands.
       guard case .notOnRadio = error, let keeper, let stored = try? Addressing(store).contact(request.to),
         !stored.onRadio, await keeper.restore(stored)
       else { throw error }
@@ -24,10 +23,9 @@ extension Messenger {
     return try await keep(request)
   }
 
-  /// Takes in what nobody waits for: it is refused at once, or goes into the transaction of this turn with all else that is
-  /// written there.
+  /// Accepts a message for which nobody waits: it is refused at once, or goes into this turn's transaction.
   public func post(_ request: SendRequest) throws(Refusal) {
-    // Known already: whatever has become of the recipient since.
+    // A known message needs no check, whatever has become of its recipient.
     guard try known(request.key).isEmpty else { return }
     let intake = try admit(request)
     let commit = store.write { store throws(SQLiteError) in try self.insert(intake) }
@@ -37,7 +35,7 @@ extension Messenger {
   private func keep(_ request: SendRequest) async throws(Refusal) -> [OutgoingMessage] {
     let known = try known(request.key)
     let intake = known.isEmpty ? try admit(request) : Intake([])
-    // What is known may be of this turn, and not on disk yet.
+    // A known message may be from this turn, and not on disk yet.
     guard known.isEmpty || arriving > 0 else { return known }
     do throws(StoreError) {
       try await store.save { store throws(SQLiteError) in try insert(intake) }
@@ -52,14 +50,14 @@ extension Messenger {
   /// Messages between their admission and the end of the commit.
   private final class Intake {
     let messages: [OutgoingMessage]
-    /// As the store has them, and those of them that were not there before.
+    /// The messages as stored, and the new ones among them.
     var kept: [OutgoingMessage] = []
     var fresh: [OutgoingMessage] = []
 
     init(_ messages: [OutgoingMessage]) { self.messages = messages }
   }
 
-  /// Composes, and reserves the room: messages that wait for their commit count towards the queue's bound.
+  /// Composes the messages, and reserves room: messages that wait for their commit count towards the queue's bound.
   private func admit(_ request: SendRequest) throws(Refusal) -> Intake {
     let messages = try compose(request)
     try reserve(messages.count, for: request.priority)
@@ -78,7 +76,7 @@ extension Messenger {
     }
   }
 
-  /// The commit has ended: what is on disk is sent.
+  /// The commit has ended: messages that are on disk are sent.
   private func settle(_ intake: Intake, _ failure: StoreError?) {
     arriving -= intake.messages.count
     guard failure == nil else { return }
@@ -96,8 +94,8 @@ extension Messenger {
     }
   }
 
-  /// Room in the queue for so many that wait for their commit: `arriving` counts them until then. What is relayed has half of it: the rest is for
-  /// who sends here.
+  /// Reserves room in the queue for messages that wait for their commit (`arriving`). Relayed messages get half of the queue: the rest is for people
+  /// who send here.
   func reserve(_ count: Int, for priority: DeliveryPriority = .interactive) throws(Refusal) {
     let waiting = session.pending + arriving
     guard waiting + count <= (priority == .relayed ? settings.maxWaiting / 2 : settings.maxWaiting) else {
@@ -168,7 +166,7 @@ extension Messenger {
     return message
   }
 
-  /// A reaction that we send is one like those that come.
+  /// Stores a reaction that we send like a received one.
   func noteReaction(_ message: OutgoingMessage) throws(SQLiteError) {
     let isChannel = message.kind == .channel
     guard let reaction = ReactionText(reading: message.text, inChannel: isChannel) else { return }
@@ -182,7 +180,7 @@ extension Messenger {
     var path: Int?
     if let key = message.recipient {
       destination = .node(key)
-      // Without its path the message counts as flooded, and the radio knows the path.
+      // If the path cannot be read, the message counts as flooded; the radio knows the path.
       path = (store.ifReadable { try store.contact(key) })?.contact.outPath?.bytes.count
     } else {
       destination = .channel(message.channel ?? "")
@@ -199,10 +197,10 @@ extension Messenger {
     decide { $0.add(item, path: path, now: $1) }
   }
 
-  /// What the radio is called; `nil`: it is not known.
+  /// The radio's name; `nil`: unknown.
   public var ownName: Text? { synchronizer.connection.identity?.info.name }
 
-  /// A clock that is set in between makes no message old.
+  /// When the message expires. Setting the clock makes no message old.
   func expiry(of message: OutgoingMessage) -> MonotonicTime {
     loop.now + max(.zero, .milliseconds(message.lifetime) - age(of: message))
   }
@@ -211,7 +209,7 @@ extension Messenger {
     .milliseconds(max(0, store.elapsed(at: synchronizer.now) - max(0, message.createdElapsed)))
   }
 
-  /// Another round for a message that failed.
+  /// Begins a failed message again.
   public func retry(key: String) async throws(Refusal) -> OutgoingMessage {
     var message = try find(key)
     guard message.radio == store.radio else { throw .invalid(held(message)) }
@@ -227,7 +225,7 @@ extension Messenger {
     defer { arriving -= 1 }
     let previous = unsaved[message.id]
     let commit = store.write { store throws(SQLiteError) in try store.updateOutgoing(message, at: message.created) }
-    // Who asks for the same in this turn finds it so.
+    // A second request in this turn must see the new state.
     unsaved[message.id] = Unsaved(message: message, commit: commit)
     if let failure = await commit.failure() {
       unsaved[message.id] = previous
@@ -238,7 +236,7 @@ extension Messenger {
     return message
   }
 
-  /// No further attempt. What is on the air already cannot be called back.
+  /// Ends the attempts of a message. A packet on the air cannot be called back.
   public func cancel(key: String) throws(Refusal) -> OutgoingMessage {
     let message = try find(key)
     if isHeld(message) { return end(held: message, .cancelled) }

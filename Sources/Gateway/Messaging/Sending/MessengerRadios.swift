@@ -6,10 +6,10 @@ import Store
 import Sync
 import Timing
 
-/// Radios are told apart: messages of one are held while another is attached, until it is back, or an operator lets the other one
+/// Keeps the messages of radios apart: those of one are held while another is attached, until the first is back, or an operator lets the other one
 /// send them, or cancels them.
 extension Messenger {
-  /// Another radio is attached. What the last one was to send stays on disk as it was.
+  /// Another radio is attached. Messages of the last one stay on disk as they are.
   public func radioReplaced() {
     isReady = false
     underWay.forget()
@@ -26,29 +26,29 @@ extension Messenger {
     }
   }
 
-  /// The radio that is there now, and was met as itself, is to send it.
+  /// Whether the attached radio is known, and is to send the message.
   func isOfThisRadio(_ message: OutgoingMessage) -> Bool {
     message.radio == store.radio && synchronizer.isAttached
   }
 
   func isHeld(_ message: OutgoingMessage) -> Bool { message.radio != store.radio && !message.hasEnded }
 
-  /// The reason why a message is held, for a refusal.
+  /// Says that a message is held, and for which radio.
   func held(_ message: OutgoingMessage) -> String {
     let radio = store.radio(message.radio)
     return
       "\(message.key) is held for another radio (\(radio.map { "\($0.name.string), \($0.mark)" } ?? "unknown"))"
   }
 
-  // MARK: What an operator decides
+  // MARK: Decisions of operators
 
-  /// What became of several messages: those with which it was done, and why not with the others.
+  /// The result for several messages: those that were changed, and the refusals of the others.
   public struct Outcome {
     public var done: [OutgoingMessage] = []
     public var refused: [(key: String, refusal: Refusal)] = []
   }
 
-  /// The radio that is attached sends it, as a message said now.
+  /// Lets the attached radio send the message, as if it were new.
   public func adopt(key: String) async throws(Refusal) -> OutgoingMessage {
     let outcome = try await adopt([key])
     if let refused = outcome.refused.first { throw refused.refusal }
@@ -56,7 +56,7 @@ extension Messenger {
     return message
   }
 
-  /// All that another radio was to send, in one transaction.
+  /// Adopts all messages of other radios, in one transaction.
   public func adoptHeld() async throws(Refusal) -> Outcome { try await adopt(heldKeys()) }
 
   private func adopt(_ keys: [String]) async throws(Refusal) -> Outcome {
@@ -84,7 +84,7 @@ extension Messenger {
     return outcome
   }
 
-  /// Nobody sends what another radio was to send.
+  /// Cancels all messages of other radios.
   public func cancelHeld() throws(Refusal) -> Outcome {
     var outcome = Outcome()
     for key in try heldKeys() {
@@ -101,7 +101,7 @@ extension Messenger {
     guard message.radio != store.radio else { throw .invalid("\(message.key) already belongs to this radio") }
     guard !message.hasEnded else { throw .invalid("\(message.key) has ended: \(message.state.rawValue)") }
     if let refusal = try unreachable(message) { throw refusal }
-    // This radio's name may leave less room than the one for which it was measured.
+    // This radio's name may leave less room than the name for which the text was measured.
     let limit = TextLimit.channel(ownName: ownName)
     guard message.kind != .channel || message.text.bytes.count <= limit else {
       throw .tooLong(over: message.text.bytes.count - limit, limit: limit)
@@ -114,7 +114,7 @@ extension Messenger {
     return fresh
   }
 
-  /// Why the radio that is attached cannot send it.
+  /// Why the attached radio cannot send the message; `nil`: it can.
   private func unreachable(_ message: OutgoingMessage) throws(Refusal) -> Refusal? {
     return try Refusal.translating { () throws(StoreError) in
       if let key = message.recipient {
@@ -138,7 +138,7 @@ extension Messenger {
     return keys
   }
 
-  /// No radio sends it.
+  /// Ends a held message: no radio sends it.
   @discardableResult
   func end(held message: OutgoingMessage, _ reason: DeliveryFailure) -> OutgoingMessage {
     var message = message
@@ -149,7 +149,7 @@ extension Messenger {
     return message
   }
 
-  /// What is held expires as everything does.
+  /// Ends held messages that have expired, and notes the next expiry.
   func expireHeld() {
     var (over, next): ([OutgoingMessage], MonotonicTime) = ([], .never)
     do {

@@ -10,7 +10,7 @@ import Sync
 import Timing
 import UntrustedText
 
-/// Why the radio was not given it.
+/// Why the radio was not given a message.
 private struct NotHandedOver: Error {
   let answer: DeliveryAnswer
 }
@@ -28,34 +28,33 @@ extension Messenger {
         guard !Task.isCancelled else { return }
         decide { $0.answered(id, error.answer, now: $1) }
       }
-      // Now its acknowledgement is waited for, or the time for another attempt: the machine says which, and when it has ended.
+      // The machine decides when another attempt is due, and when the message has ended.
     }
   }
 
   private func begin(_ id: Int64, _ attempts: Mailbox<Attempt>) -> LoopTask {
     loop.begin {
       do throws(CancellationError) { try await self.deliver(id, attempts) } catch {
-        // Another radio is attached, or the daemon ends: its row stays as it is.
+        // Another radio is attached, or the daemon ends: the message's row stays as it is.
       }
     }
   }
 
-  /// Ends the attempts of a message that is over, or that waits its turn again.
+  /// Ends the attempts of a message that has ended, or that waits for its turn again.
   private func endIfOver(_ id: Int64) {
     if !session.isUnderWay(id) { underWay.end(id) }
   }
 
   // MARK: Between the machine and the tasks
 
-  /// What has happened goes to the machine, and what it decides is carried out.
+  /// Reports an event to the machine, and carries out its decisions.
   func decide(_ event: (inout DeliverySession, MonotonicTime) -> [DeliveryAction]) {
     takeAnswer()
     for action in event(&session, loop.now) { carryOut(action) }
     arm()
   }
 
-  /// What the radio says to a message goes to the machine before what the radio said after it, be it in the same read: the task that waits for the
-  /// answer runs later.
+  /// Gives the machine the radio's answer before any later push, even of the same read: the task that waits for the answer runs later.
   func takeAnswer() {
     guard let (id, answer) = underWay.takeAnswer() else { return }
     if case .failed(.refused(.notFound)) = answer.outcome {
@@ -108,7 +107,7 @@ extension Messenger {
     }
   }
 
-  /// Why a post failed that a room ignores.
+  /// The reason of a failed post that the room ignores.
   static let readOnly = "read_only"
 
   func end(_ message: inout OutgoingMessage) {
@@ -116,17 +115,18 @@ extension Messenger {
     if message.kind == .channel, message.state == .sent { counts.channel += 1 }
   }
 
-  /// `unspent`: air time that was booked for its attempt, and not used.
+  /// `unspent`: air time that was booked for the attempt, but not used.
   private func change(_ id: Int64, unspent: Int64 = 0, _ change: (inout OutgoingMessage) -> Void) {
     guard var message = row(id) else { return }
-    // An attempt that was not kept has no air time on disk.
+    // An attempt that is not on disk has no air time there.
     let unspent = message.state == .sending ? unspent : 0
     change(&message)
     message.airtime = max(0, message.airtime - unspent)
     save(message, unspent: unspent)
   }
 
-  /// Between two attempts it stays `sent`; what was never sent is pending again, and so is what the radio has perhaps lost.
+  /// Between two attempts a message stays `sent`. One that was never sent is pending again, and so is a channel message, which the radio may have
+  /// lost.
   private func waits(_ id: Int64, _ unspent: Int64) {
     guard let row = row(id), row.state == .sending || row.state == .sent && row.kind == .channel else { return }
     change(id, unspent: unspent) { message in
@@ -137,7 +137,7 @@ extension Messenger {
 
   // MARK: An attempt
 
-  /// On disk that it is being sent, and how, before the radio gets it.
+  /// Writes the attempt to disk before the radio gets it.
   private func keep(_ attempt: Attempt, of id: Int64) async throws(NotHandedOver) -> (OutgoingMessage, number: UInt8) {
     // An acknowledgement of an earlier attempt can come at any time.
     guard session.isLive(id), var message = row(id), isOfThisRadio(message), !waitsForChannel(message),
@@ -152,9 +152,9 @@ extension Messenger {
     return (message, number)
   }
 
-  /// What the attempt needs to know after a crash: its number, the message's time, the acknowledgement it will have.
+  /// Sets everything that is needed after a crash: the attempt's number, the message's time, the expected acknowledgement.
   private func prepare(_ message: inout OutgoingMessage, _ attempt: UInt8, _ own: SelfInfo) -> UInt8 {
-    // It may have ended as sent, before its radio was started anew.
+    // A channel message may have ended as sent before the radio restarted.
     (message.state, message.endedAt) = (.sending, nil)
     let form = AttemptForm(attempt: attempt, bytes: message.text.bytes.count, hasTime: message.senderTime != nil)
     let known = form.needsTime ? nil : message.senderTime
@@ -172,7 +172,7 @@ extension Messenger {
     return inRoom ? senderClock.nextInRoom(now, radio: radio) : senderClock.next(now, radio: radio)
   }
 
-  /// Gives it to the radio, and returns when the machine has the radio's answer.
+  /// Gives the message to the radio, and returns when the machine has the radio's answer.
   private func hand(_ message: OutgoingMessage, _ number: UInt8, _ route: DeliveryRoute) async throws(NotHandedOver) {
     if message.kind == .channel { return try await handToChannel(message) }
     guard let key = message.recipient, let time = message.senderTime else { throw NotHandedOver(answer: .refused) }
@@ -180,17 +180,17 @@ extension Messenger {
       guard let reset = synchronizer.connection.submit(.resetPath(key), .interactive) else {
         throw NotHandedOver(answer: .notTried)
       }
-      // Whatever comes of it: if the path stays, the message goes along it once more.
+      // The result does not matter: if the path stays, the message goes along it once more.
       _ = await reset.outcome()
     }
     let text = OutgoingText(attempt: number, time: time, recipient: key.prefix, text: message.text)
     try await hand(.sendText(text), message)
   }
 
-  /// The radio has not said over this link whether its slot still is that channel: it stays here until it has.
+  /// Whether the message waits because the radio has not confirmed over this link that its slot still is this channel.
   public func waitsForChannel(_ message: OutgoingMessage) -> Bool {
     guard message.kind == .channel, !message.hasEnded, isOfThisRadio(message) else { return false }
-    // A store that cannot be read fails what follows.
+    // An unreadable store fails the next step, too.
     let found = store.ifReadable { try self.channels(message.channel) } ?? []
     return !found.isEmpty && found.allSatisfy { synchronizer.doubts($0.slot) }
   }
@@ -212,19 +212,19 @@ extension Messenger {
     }
     if waitsForChannel(message) { throw NotHandedOver(answer: .notTried) }
     guard let channel, let time = message.senderTime else { throw NotHandedOver(answer: .unknown) }
-    // The radio was given a longer name since: it would cut the text, silently.
+    // The radio may have a longer name now: it would cut the text without notice.
     guard message.text.bytes.count <= TextLimit.channel(ownName: ownName) else { throw NotHandedOver(answer: .refused) }
     if let name = ownName {
       let isSame = echoes.expect(
         message.id, text: message.text, time: time, name: name, secret: channel.secret, now: loop.now)
-      // The radio has another name since: everybody would read it twice.
+      // With another name of the radio, the packet is new: everybody would read the text twice.
       guard isSame || message.tries == 0 else { throw NotHandedOver(answer: .refused) }
     }
     let command = Command.sendChannelText(type: .plain, slot: channel.slot, time: time, text: message.text)
     if let region { try await hand(command, in: region, message) } else { try await hand(command, message) }
   }
 
-  /// Of a message of another place: the radio may have received it, too, and hold it behind a line that does not tell. So it is asked first.
+  /// The radio may have received another gateway's message itself, and still hold it: so its queue is read first.
   private func checkThatItIsNews(_ id: Int64) async throws(NotHandedOver) {
     guard let key = row(id)?.key, key.hasPrefix(RelayMark.sign) else { return }
     let identity = String(key.dropFirst(RelayMark.sign.count))
@@ -238,7 +238,7 @@ extension Messenger {
     }
   }
 
-  /// An answer that is lost takes five seconds; other messages wait for as long.
+  /// A lost answer takes five seconds, and other messages wait meanwhile.
   private static let longestRead: Duration = .seconds(10)
 
   private func hand(_ command: Command, _ message: OutgoingMessage) async throws(NotHandedOver) {
@@ -250,9 +250,8 @@ extension Messenger {
     takeAnswer()
   }
 
-  /// The radio has one scope for all that it floods: it is set for this one message, and taken back
-  /// (docs/protocol/companion.md § 9.7). Where it cannot be set nothing is sent: the message would go to people whom it
-  /// is not for.
+  /// The radio has one scope for everything that it floods: it is set for this one message, and taken back (docs/protocol/companion.md § 9.7). If it
+  /// cannot be set, nothing is sent: the message would reach people for whom it is not.
   private func hand(_ command: Command, in region: Region, _ message: OutgoingMessage) async throws(NotHandedOver) {
     let group: [RadioSession.Submission] = [
       .init(.setFloodScopeKey(region.scopeOverride)), .init(command, needsSuccess: true),
@@ -265,11 +264,11 @@ extension Messenger {
     if case .failed(.refused) = await asked[0].outcome() { sayThatRegionsAreUnknown(region) }
     _ = await asked[1].outcome()
     takeAnswer()
-    // What follows is not sent until the radio is back in its default region: the session sees to that.
+    // The session sends nothing else until the radio is back in its default region.
     if case .failed = await asked[2].outcome() { sayIfScopeIsStuck() }
   }
 
-  /// Much can have happened since its turn came.
+  /// Whether the message may still be sent: much can have happened since its turn came.
   private func mayGo(_ message: OutgoingMessage) -> Bool {
     !Task.isCancelled && session.isLive(message.id) && isOfThisRadio(message)
   }
@@ -280,7 +279,7 @@ extension Messenger {
     )
   }
 
-  /// What somebody else has set no longer counts: the radio's own default does.
+  /// Sets the radio's own default again, whatever another program has set.
   func resetScope() {
     guard let version = synchronizer.connection.identity?.device?.protocolVersion, version >= Self.firstWithScopes
     else { return }

@@ -6,10 +6,10 @@ import MeshCrypto
 import Store
 import Sync
 
-/// What programs say that share the radio: they hand it to the radio themselves, and it is kept as ours.
+/// Keeps the messages of programs that share the radio, and that give them to the radio themselves.
 extension Messenger {
-  /// A program that shares the radio has sent a message: the radio took it. It is kept as one of ours, with that program as its origin; to repeat
-  /// it is that program's affair.
+  /// A program that shares the radio has sent a message, and the radio took it. It is stored as ours, with the program as its origin; repetitions are
+  /// the program's affair.
   public func noteShared(_ message: SharedMessage, from client: String) {
     let moment = synchronizer.now
     var row = OutgoingMessage(
@@ -32,7 +32,7 @@ extension Messenger {
     }
     (row.state, row.senderTime, row.endedAt, row.tries) = (.sent, message.time, moment.milliseconds, 1)
     (row.floods, row.codes) = (message.isFlood ? 1 : 0, message.code.map { [$0] } ?? [])
-    // A repetition carries the same time: it is the same message.
+    // A repetition has the same time: it is the same message.
     let place = (row.recipient?.bytes ?? []) + Array((row.channel ?? "").utf8)
     let time = withUnsafeBytes(of: message.time.bigEndian) { Array($0) }
     let sender = store.radioKey?.bytes ?? []
@@ -60,7 +60,7 @@ public struct SharedMessage: Equatable, Sendable {
   public var text: Text
   /// Seconds since 1970, by the program's clock.
   public var time: UInt32
-  /// What acknowledges it; `nil` on a channel.
+  /// The code of its acknowledgement; `nil` on a channel.
   public var code: AckCode?
   public var isFlood: Bool
 

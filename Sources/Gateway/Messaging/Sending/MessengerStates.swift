@@ -3,12 +3,12 @@
 import Store
 import Sync
 
-/// The states of messages on disk. Each is written where it is decided, in that order; one that the disk does not take is kept here and
-/// written until it does. Meanwhile nothing new is handed to the radio.
+/// Writes the states of messages to disk, each where it is decided, and in that order. A state that the disk refuses stays in memory, and is written
+/// again until the disk takes it; meanwhile the radio gets nothing new.
 extension Messenger {
   private static let retryInterval: Duration = .seconds(2)
 
-  /// The newest state of a row: what the disk has not taken yet goes before what it has.
+  /// The newest state of a row: in memory if the disk does not have it yet.
   func row(_ id: Int64) -> OutgoingMessage? {
     if let row = unsaved[id] { return row.message }
     do {
@@ -19,7 +19,7 @@ extension Messenger {
     }
   }
 
-  /// Stores a state, retrying until it succeeds. Await the commit where the next step needs it on disk.
+  /// Stores a state, and retries until that succeeds. Await the commit if the next step needs it on disk.
   @discardableResult
   func save(_ message: OutgoingMessage, airtime: Int64? = nil, unspent: Int64 = 0) -> Commit {
     let moment = synchronizer.now
@@ -32,7 +32,7 @@ extension Messenger {
     return commit
   }
 
-  /// Until the disk has all of them.
+  /// Writes states until the disk has all of them.
   private func keepStates() async {
     defer { unsaved.taskEnded() }
     while let commit = unsaved.next {

@@ -2,15 +2,15 @@
 
 import UntrustedText
 
-/// What was asked for and is not there: each kind of thing in words of its own.
+/// A requested thing that does not exist, with words for each kind.
 public enum Missing: Equatable, Sendable, CustomStringConvertible {
   case node(String)
   case channel(String)
-  /// Either would have done.
+  /// A node or a channel.
   case addressee(String)
   /// A received message, by its number.
   case message(Int64)
-  /// One of ours, by its id.
+  /// An outgoing message, by its id.
   case outgoing(String)
   case conversation(String)
   case radio(String)

@@ -9,14 +9,14 @@ public struct SendRequest: Equatable, Sendable {
   /// A name, a unique beginning of one, a key or its beginning, `#channel`, or a channel's name.
   public var to: String
   public var text: Text
-  /// Makes it idempotent: the same key twice is one message. Made up when missing.
+  /// Makes the request idempotent: the same key twice is one message. Without one, a key is generated.
   public var key: String?
-  /// After so long it is no longer sent; at least a second.
+  /// After this time the message is no longer sent; at least a second.
   public var lifetime: Duration
   public var priority: DeliveryPriority
-  /// Who sends: turns are taken between origins.
+  /// The sender: origins take turns.
   public var origin: String
-  /// Cut a text that is too long into numbered parts.
+  /// Cuts a text that is too long into numbered parts.
   public var splits: Bool
 
   public static let defaultLifetime: Duration = .seconds(24 * 3600)
@@ -36,14 +36,14 @@ public struct SendRequest: Equatable, Sendable {
   }
 }
 
-/// Why something is not even tried.
+/// Why a request was refused, or failed.
 public enum Refusal: Error, Equatable, Sendable, CustomStringConvertible {
   case notFound(Missing)
-  /// A channel that the radio does not have, where it has one that is called nearly so.
+  /// The radio does not have this channel, but one with a similar name.
   case otherChannel(String, known: String)
-  /// Several fit: which is meant?
+  /// Several nodes or channels fit.
   case ambiguous(String, candidates: [String])
-  /// Known, but the radio does not have it in its table.
+  /// A known node that is not in the radio's table.
   case notOnRadio(String)
   /// `over`: bytes beyond the limit.
   case tooLong(over: Int, limit: Int)
@@ -51,14 +51,14 @@ public enum Refusal: Error, Equatable, Sendable, CustomStringConvertible {
   /// The outgoing queue, or the air time, is used up for now.
   case full(String)
   case linkDown
-  /// This room lets us read, and ignores what we post.
+  /// This room lets us read, but ignores our posts.
   case readOnly(String)
   case store(StoreError)
-  /// The radio said no.
+  /// The radio refused.
   case radio(String)
-  /// A node did not answer; on the mesh that is the only sign of a mistake.
+  /// A node did not answer; on the mesh that is the only sign of an error.
   case silence(String)
-  /// Nobody waits for it any more.
+  /// Nobody waits for the result any more.
   case cancelled
 
   public var description: String {
@@ -80,7 +80,7 @@ public enum Refusal: Error, Equatable, Sendable, CustomStringConvertible {
     }
   }
 
-  /// What `work` returns; where the store fails, that is the refusal.
+  /// The result of `work`; a failure of the store becomes a refusal.
   public static func translating<Value>(_ work: () throws(StoreError) -> Value) throws(Refusal) -> Value {
     do { return try work() } catch { throw .store(error) }
   }
@@ -110,13 +110,13 @@ public enum Refusal: Error, Equatable, Sendable, CustomStringConvertible {
   }
 }
 
-/// How many bytes a text may have, and cutting it.
+/// The limits of texts in bytes, and the division of longer ones.
 public enum TextLimit {
   /// The firmware takes 160; radios with frames of 172 bytes hand over 156 of them (docs/protocol/companion.md § 6).
   public static let direct = 156
   /// A room cuts posts there (docs/protocol/app-conventions.md § 4).
   public static let room = 150
-  /// With the name that the radio puts in front, and `": "`; beyond it the radio cuts silently.
+  /// With the name that the radio puts in front, and `": "`; the radio cuts a longer text without notice.
   public static let channelWithName = 160
 
   public static func channel(ownName: Text?) -> Int { channelWithName - (ownName?.bytes.count ?? 31) - 2 }
@@ -124,8 +124,7 @@ public enum TextLimit {
   /// Maximum number of parts, to protect the mesh's air time.
   public static let maxParts = 9
 
-  /// `[1/3] …` in at most `limit` bytes each, cut at blanks where there are any near, never inside a character.
-  /// `nil`: more than `maxParts`.
+  /// `[1/3] …` in at most `limit` bytes each, cut at a blank if one is near, never inside a character. `nil`: more than `maxParts`.
   public static func split(_ text: Text, limit: Int) -> [Text]? {
     guard text.bytes.count > limit else { return [text] }
     let room = limit - "[1/9] ".utf8.count
@@ -143,7 +142,7 @@ public enum TextLimit {
 
   private static func cut(_ bytes: ArraySlice<UInt8>, _ room: Int) -> Int {
     var end = bytes.startIndex + room
-    // Not in the middle of a UTF-8 sequence, unless it is none.
+    // Not inside a UTF-8 sequence, if it is one.
     for _ in 0..<3 where end > bytes.startIndex && bytes[end] & 0xC0 == 0x80 { end -= 1 }
     let blank = bytes[..<end].lastIndex(of: 0x20)
     if let blank, blank > bytes.startIndex + room / 2 { return blank }

@@ -4,13 +4,13 @@ import Companion
 import MeshCrypto
 import UntrustedText
 
-/// What people hand around: links and cards (docs/protocol/app-conventions.md § 7).
+/// Links and cards that people share (docs/protocol/app-conventions.md § 7).
 public enum SharedLink: Equatable, Sendable {
   /// A signed advert packet, as a radio exports it.
   case card([UInt8], Advert)
   /// Unsigned: a key with a name.
   case contact(PublicKey, name: Text, type: NodeType)
-  /// `region`: where messages to it are to go, if the link says.
+  /// `region`: for messages to the channel, if the link names one.
   case channel(name: Text, ChannelSecret, region: Region?)
 
   private static let scheme = "meshcore://"
@@ -72,7 +72,7 @@ public enum SharedLink: Equatable, Sendable {
     return secret
   }
 
-  /// The signature is looked at: a card that was altered is refused.
+  /// Checks the signature: an altered card is refused.
   private static func card(_ hex: String) throws(Refusal) -> SharedLink {
     guard let bytes = Hex.bytes(hex), let packet = try? Packet(decoding: bytes),
       case .advert(let advert)? = try? packet.content(), !advert.key.isZero

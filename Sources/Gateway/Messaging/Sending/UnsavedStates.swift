@@ -9,7 +9,7 @@ struct Unsaved {
   let commit: Commit
 }
 
-/// The newest states of messages that are not on disk yet, and the task that sees to them.
+/// The newest states of messages that are not on disk yet, and the task that writes them.
 struct UnsavedStates {
   private var states: [Int64: Unsaved] = [:]
   private var task: LoopTask?
@@ -20,7 +20,7 @@ struct UnsavedStates {
     set { states[id] = newValue }
   }
 
-  /// `begin`: begins the task that awaits them, until `next` gives it none.
+  /// `begin`: begins the task that awaits their commits until `next` is `nil`.
   mutating func note(_ message: OutgoingMessage, in commit: Commit, _ begin: () -> LoopTask) {
     states[message.id] = Unsaved(message: message, commit: commit)
     if task == nil { task = begin() }
@@ -31,27 +31,27 @@ struct UnsavedStates {
 
   mutating func taskEnded() { task = nil }
 
-  /// They are on disk.
+  /// The states of this commit are on disk.
   mutating func stored(_ commit: Commit) { states = states.filter { $0.value.commit !== commit } }
 
-  /// What the disk has not taken, and nobody has written since.
+  /// States that the disk has refused, and that nobody has written since.
   var refused: [OutgoingMessage] {
     states.values.filter { $0.commit.state != .open && !$0.commit.isDurable }.map(\.message)
   }
 
-  /// True: the disk took them before.
+  /// True: the disk took states until now.
   mutating func failed() -> Bool {
     defer { isFailureLogged = true }
     return !isFailureLogged
   }
 
-  /// True: the disk takes them again.
+  /// True: the disk takes states again.
   mutating func recovered() -> Bool {
     defer { isFailureLogged = false }
     return isFailureLogged
   }
 
-  /// They are another database's.
+  /// The states belong to another database.
   mutating func forget() { states = [:] }
 
   func stop() { task?.cancel() }
