@@ -234,7 +234,7 @@ extension HubAPI {
     let roles = Shape.oneOf(HubPerson.Role.allCases.map(\.rawValue))
     return [
       HubRoute(
-        method: .get, path: "/v1/people", deed: .administer, summary: "Who may use the pages.",
+        method: .get, path: "/v1/people", deed: .administer, summary: "Lists the people who may use the pages.",
         answers: [
           200: .object([
             (
@@ -254,7 +254,7 @@ extension HubAPI {
         method: .delete, path: "/v1/people/{name}", deed: .administer, summary: "Removes somebody.",
         answers: [200: Self.ok], refusals: [404, 409], handler: { try await removePerson($0) }),
       HubRoute(
-        method: .get, path: "/v1/tokens", deed: .administer, summary: "Which tokens there are.",
+        method: .get, path: "/v1/tokens", deed: .administer, summary: "Lists the tokens.",
         answers: [
           200: .object([
             (

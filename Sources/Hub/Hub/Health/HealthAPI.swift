@@ -88,7 +88,7 @@ extension HubAPI {
     }
     text.counter("meshpost_hub_batches_out_of_order_total", "Batches behind a gap.", counts.outOfOrder)
     text.counter(
-      "meshpost_hub_batches_conflicting_total", "Batches with an event whose number stands for another one here.",
+      "meshpost_hub_batches_conflicting_total", "Batches with an event under a number that another event has here.",
       counts.conflicts)
     text.counter("meshpost_hub_batches_refused_total", "Batches that cannot be taken.", counts.refusedBatches)
     text.metric("meshpost_hub_busy_total", .counter, "Answers that say to come again later.") {

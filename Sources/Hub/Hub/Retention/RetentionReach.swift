@@ -43,7 +43,7 @@ public struct HeldRetention: Equatable, Sendable {
 
   public var message: String {
     "[retention] would delete \(rows)\(rows >= Int64(Self.mostCounted) ? " rows and more" : " rows") at once, of "
-      + "\(Self.day(first)) to \(Self.day(last)): far more than its last runs. They wait for a word"
+      + "\(Self.day(first)) to \(Self.day(last)): far more than its last runs. They are kept until an operator confirms"
   }
 
   /// `2026-11-25`

@@ -90,7 +90,7 @@ final class ReaderTurns: Sendable {
     }
   }
 
-  private static let isGone = HubDatabaseError(kind: .unavailable, message: "who asked is gone")
+  private static let isGone = HubDatabaseError(kind: .unavailable, message: "the client has disconnected")
 
   private func ended(_ holder: String, _ store: HubStore) {
     state.withLock { state in

@@ -217,9 +217,9 @@ final class BrokerConsumer {
           end = words
           return
         case .failed(let words):
-          if !isTold { say(.error, "what comes cannot be stored: \(words); nothing is acknowledged") }
+          if !isTold { say(.error, "received batches cannot be stored: \(words); nothing is acknowledged") }
           isTold = true
-          tell("what comes cannot be stored")
+          tell("received batches cannot be stored")
           try await loop.sleep(for: pause.next())
           continue
         }
