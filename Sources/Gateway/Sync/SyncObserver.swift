@@ -2,15 +2,15 @@
 
 import Companion
 
-/// Follows what the radio says and how far the sync is. Each call comes at once, on the loop, in the order in which it happened.
+/// Follows the radio's data and the state of the sync. Each call comes at once, on the loop, in the order of the events.
 public protocol SyncObserver: AnyObject {
-  /// The link came or went.
+  /// The link is up, or is lost.
   func linkChanged()
-  /// `Synchronizer.state` is another one.
+  /// `Synchronizer.state` has changed.
   func syncChanged()
-  /// A push frame came. The sync has already handled it.
+  /// A push frame has arrived. The sync has already handled it.
   func heard(_ push: Push, in frame: [UInt8])
-  /// A contact's record came, new or not.
+  /// A contact's record has arrived, new or not.
   func contactCame(_ contact: Contact)
   /// A message is on disk for the first time.
   func messageStored(_ message: QueuedMessage)

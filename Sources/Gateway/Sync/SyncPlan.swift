@@ -2,9 +2,9 @@
 
 import Timing
 
-/// Which parts of the sync are to be done, and when one that failed is tried again. Pure.
+/// Decides which parts of the sync are due, and when a failed one is tried again. Pure.
 ///
-/// Each part stands for itself: a radio that does not list its contacts can still hand over messages, and send them.
+/// The parts are independent: a radio that does not list its contacts can still hand over messages, and send them.
 struct SyncPlan {
   /// In their order.
   enum Part: Int, CaseIterable {
@@ -33,12 +33,12 @@ struct SyncPlan {
 
   private var standings = Part.allCases.map { _ in Standing(backoff: Backoff(first: first, limit: limit)) }
 
-  /// Each part was tried since the sync began: messages can be sent, even where the radio did not tell all.
+  /// Each part was tried since the sync began: messages can be sent, even if the radio did not tell all.
   private(set) var wasTried = false
 
   mutating func triedAll() { wasTried = true }
 
-  /// Everything is to be done again. What could be sent before still can.
+  /// Plans all parts again. Messages can still be sent if they could be before.
   mutating func startOver() {
     let before = wasTried
     self = SyncPlan()
@@ -84,7 +84,7 @@ struct SyncPlan {
     return isNews
   }
 
-  /// The first part that failed, and in words what is the matter with all of them.
+  /// The first failed part, and an explanation of all failures.
   var failure: (part: Part, message: String)? {
     let failed = Part.allCases.filter { standings[$0.rawValue].failure != nil }
     guard let first = failed.first else { return nil }

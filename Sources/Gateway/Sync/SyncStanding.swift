@@ -4,7 +4,7 @@ import EventLoop
 import Store
 import Timing
 
-/// How the sync stands, and what keeps it from going on. Pure.
+/// The state of the sync, and its obstacles. Pure.
 struct SyncStanding {
   /// A failed sync is tried again after this, growing.
   private static let retryFirst: Duration = .seconds(2)
@@ -54,7 +54,7 @@ struct SyncStanding {
   mutating func handsOver() { withheld = nil }
 }
 
-/// What becomes of the task that syncs.
+/// The life of the task that syncs.
 enum SyncLife {
   case down
   /// While the link is up, and until another replaces it.

@@ -3,7 +3,7 @@
 import Store
 import Timing
 
-/// How far the gateway is with the radio: what `status` and `sync` show.
+/// The state of the sync with the radio, for `status` and `sync`.
 public enum SyncState: Equatable, Sendable {
   public enum Phase: String, Sendable { case handshake, time, contacts, channels, messages }
 
@@ -42,7 +42,7 @@ public struct Withheld: Equatable, Sendable {
   /// When that began.
   public let since: MonotonicTime
 
-  /// What it means.
+  /// The consequence, for people.
   public var words: String { "\(why): nothing more is received from it" }
 }
 
@@ -65,7 +65,7 @@ struct SyncFailure: Error, Equatable {
   }
 }
 
-/// What happened so far; never reset while the daemon runs.
+/// Counts since the daemon's start; never reset.
 public struct SyncCounters: Equatable, Sendable {
   public var connections = 0
   public var messagesStored = 0

@@ -62,7 +62,7 @@ extension Synchronizer {
     return outcome
   }
 
-  /// Keeps what a slot was set to from here.
+  /// Stores a channel that was set from here.
   public func changed(_ channel: Channel) async throws(StoreError) {
     slots.told.insert(channel.slot)
     do throws(StoreError) {
@@ -70,7 +70,7 @@ extension Synchronizer {
       // Whoever exchanges channels looks which there are.
       observer?.syncChanged()
     } catch {
-      // The radio has it: a sync, later, says so to the store.
+      // The radio has it: a later sync updates the store.
       failed(SyncFailure(error))
       throw error
     }

@@ -4,7 +4,7 @@ import Companion
 import RadioSession
 import Timing
 
-/// What the radio has said of its clock and of its start. Pure.
+/// The radio's reports on its clock and its start. Pure.
 struct RadioClock {
   private var read: (time: UInt32, at: MonotonicTime)?
   /// The latest moment at which the radio may have started, as it has said over this link.
@@ -60,7 +60,7 @@ extension Synchronizer {
     return ours > Int64(time) + 1
   }
 
-  /// 1 November 2026, before which this was not written, and 1 January 2100.
+  /// 1 November 2026, the earliest possible time of this program, and 1 January 2100.
   private static let earliestPlausible: Int64 = 1_793_491_200
   private static let latestPlausible: Int64 = 4_102_444_800
 }

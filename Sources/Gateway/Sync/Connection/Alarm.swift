@@ -3,9 +3,9 @@
 import EventLoop
 import Timing
 
-/// When a task is to look at something; that may change while it waits.
+/// The time at which a task acts; it may change while the task waits.
 public final class Alarm {
-  /// `nil`: at no time.
+  /// `nil`: never.
   public private(set) var time: MonotonicTime?
   private let changed = Waiter()
 
@@ -17,6 +17,6 @@ public final class Alarm {
     changed.resume()
   }
 
-  /// Returns when the time has come, or is another one.
+  /// Returns when the time has come, or has changed.
   public func wait(on loop: EventLoop) async throws(CancellationError) { try await changed.wait(until: time, on: loop) }
 }

@@ -4,7 +4,7 @@ import EventLoop
 import Timing
 import Transport
 
-/// When the link is tried again, and what of that the way has to do with which it was lost. Pure.
+/// Decides when the link is tried again, depending on how it was lost. Pure.
 struct LinkAttempts {
   /// After a link was up for this long, the next failure restarts the back-off.
   private static let goodLink: Duration = .seconds(60)
@@ -45,15 +45,15 @@ struct LinkAttempts {
   }
 }
 
-/// What the log has of the link: each state once, however often it is entered for the same reason, and few where changes come too often.
+/// Limits the log's lines about the link: each state once, however often it is entered for the same reason, and few if changes come too often.
 struct LinkNews {
   private var failure: String?
   private var flaps = FlapLimit()
 
-  /// Changes come too often to be told one by one.
+  /// Changes come too often for a line each.
   var isFlapping: Bool { flaps.isQuiet }
 
-  /// True: it was down for another reason before, or up.
+  /// True: the link was up before, or down for another reason.
   mutating func isNews(_ error: LinkError) -> Bool {
     defer { failure = "\(error)" }
     return failure != "\(error)"

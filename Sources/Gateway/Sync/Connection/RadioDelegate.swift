@@ -3,12 +3,12 @@
 import Companion
 import RadioSession
 
-/// Keeps what the radio says. Each call comes where the frame is decoded, in the radio's order: what is kept there does not depend on
-/// whoever asked for it, and is lost to no cancelled task.
+/// Stores the radio's data. Each call comes where the frame is decoded, in the radio's order: so storing does not depend on the task that asked, and
+/// a cancelled task loses nothing.
 protocol RadioDelegate: AnyObject {
   /// The handshake is done.
   func met(_ radio: RadioIdentity)
-  /// The link is gone, or the radio has become another node.
+  /// The link is lost, or the radio has become another node.
   func lost()
   func connectionChanged()
   /// `wasAsked`: it answers a command of ours, else it is late, or another client's.
@@ -19,7 +19,7 @@ protocol RadioDelegate: AnyObject {
   func heard(_ push: Push, in frame: [UInt8])
 }
 
-/// Looks on at what passes over a link.
+/// Observes the frames on a link.
 public protocol FrameTap: AnyObject {
   func passed(_ frame: [UInt8], _ direction: FrameDirection)
 }

@@ -3,10 +3,10 @@
 import Companion
 import RadioSession
 
-/// What became of a command.
+/// The result of a command.
 public struct RadioAnswer: Sendable {
   public let outcome: RadioSession.Outcome
-  /// The frame that said so; empty where the radio said nothing.
+  /// The frame of the answer; empty if there was none.
   public let frame: [UInt8]
 
   /// Answer of a command that was not accepted because the link was lost.
@@ -30,7 +30,7 @@ public final class RadioQuestion {
     self.done = done
   }
 
-  /// What became of it. A cancellation does not end it: the radio answers all the same, and what it says then is kept.
+  /// The result. A cancellation does not end the wait: the radio answers all the same, and its answer is stored.
   public func outcome() async -> RadioSession.Outcome {
     while true {
       if let answer { return answer.outcome }
