@@ -73,7 +73,7 @@ import Transport
         location: location, group: nil)
       loop.afterTurn { [store, weak api] in
         store.commit()
-        if store.takeNews().hasGrown { api?.somethingIsNew() }
+        if store.transactions.takeNews().hasGrown { api?.somethingIsNew() }
       }
     }
 

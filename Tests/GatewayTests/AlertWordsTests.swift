@@ -214,7 +214,7 @@ import Timing
     let before = store.lastSeq
     for free in (0..<47).reversed() {
       alerts.hear(subject, .bad(text: "only \(free) MiB are free", value: Double(free)))
-      #expect(!store.hasUncommitted)
+      #expect(!store.transactions.hasUncommitted)
     }
     #expect(try store.alerts(openOnly: true, limit: 10).contains { $0.text == "only 0 MiB are free" && $0.value == 0 })
     #expect(store.lastSeq == before)

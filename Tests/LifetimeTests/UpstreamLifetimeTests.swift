@@ -155,7 +155,7 @@ import Timing
     let relay = try Relay([], store: store, on: loop, log: Log(level: .error, sink: { _, _ in }))
     loop.afterTurn { [weak relay] in
       store.commit()
-      if store.takeNews().hasGrown { relay?.start() }
+      if store.transactions.takeNews().hasGrown { relay?.start() }
     }
     let server = try Whim(on: loop, seed: 2)
     loop.turn(wait: false)

@@ -20,7 +20,7 @@ import VirtualRadio
       try store.append(.packet, at: Moment(milliseconds: 1, trusted: true), body: Array("{}".utf8))
     }
     bench.loop.turn(wait: false)
-    #expect(bench.store.hasUncommitted)
+    #expect(bench.store.transactions.hasUncommitted)
     bench.ether.loss = 1
     let kept = try bench.result("an answer to send") { () async throws(Refusal) in
       _ = try await bench.messenger.send(SendRequest(to: "r1", text: "x", key: "k"))

@@ -94,7 +94,7 @@ private final class MeteredHub: Carrier {
     upstream.account?.zone = { _ in 0 }
     loop.afterTurn { [store, weak upstream] in
       store.commit()
-      if store.takeNews().hasGrown { upstream?.wake() }
+      if store.transactions.takeNews().hasGrown { upstream?.wake() }
     }
     upstream.wake()
     return upstream

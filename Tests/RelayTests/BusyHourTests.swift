@@ -57,7 +57,7 @@ private final class Hour {
     loop.afterTurn { [weak self] in
       guard let self else { return }
       store.commit()
-      let news = store.takeNews()
+      let news = store.transactions.takeNews()
       if let pause = news.pause {
         timer?.cancel()
         timer = loop.schedule(after: pause) { [store] in store.commitGathered() }
@@ -139,7 +139,7 @@ private final class Hour {
     desk.host = host
     hour.write(.packet, .heard)
     hour.loop.turn(wait: false)
-    #expect(hour.store.hasUncommitted)
+    #expect(hour.store.transactions.hasUncommitted)
     var found: Int64?
     hour.loop.begin {
       _ = await desk.take(Array(#"{"id":"a","command":"send"}"#.utf8))

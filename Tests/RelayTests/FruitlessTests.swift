@@ -54,7 +54,7 @@ private final class TroubledHub: Carrier {
       log: Log(level: .info, sink: { _, line in lines.append(line) }))
     loop.afterTurn { [store, weak upstream] in
       store.commit()
-      if store.takeNews().hasGrown { upstream?.wake() }
+      if store.transactions.takeNews().hasGrown { upstream?.wake() }
     }
     upstream.wake()
     store.write { store throws(SQLiteError) in
@@ -88,7 +88,7 @@ private final class TroubledHub: Carrier {
       carrier: hub, store: store, on: loop, log: Log(level: .error, sink: { _, _ in }))
     loop.afterTurn { [store, weak upstream] in
       store.commit()
-      if store.takeNews().hasGrown { upstream?.wake() }
+      if store.transactions.takeNews().hasGrown { upstream?.wake() }
     }
     func append(_ kind: EventKind) {
       store.write { store throws(SQLiteError) in
@@ -159,7 +159,7 @@ private final class TroubledHub: Carrier {
       log: Log(level: .info, sink: { _, line in lines.append(line) }))
     loop.afterTurn { [store, weak upstream] in
       store.commit()
-      if store.takeNews().hasGrown { upstream?.wake() }
+      if store.transactions.takeNews().hasGrown { upstream?.wake() }
     }
     hub.portion = 1
     store.write { store throws(SQLiteError) in

@@ -41,7 +41,7 @@ private final class LongOutage {
     try store.keepOnlyCursors(of: ["hub0", "hub1"])
     loop.afterTurn { [unowned self] in
       store.commit()
-      if store.takeNews().hasGrown { for upstream in upstreams { upstream.wake() } }
+      if store.transactions.takeNews().hasGrown { for upstream in upstreams { upstream.wake() } }
     }
   }
 

@@ -62,7 +62,7 @@ final class Bench {
     try store.keepOnlyCursors(of: ["hub"])
     loop.afterTurn { [unowned self] in
       store.commit()
-      if store.takeNews().hasGrown { upstream.wake() }
+      if store.transactions.takeNews().hasGrown { upstream.wake() }
     }
   }
 

@@ -44,7 +44,7 @@ import Timing
         store: store, on: loop, log: Log(level: .warning, sink: { [unowned self] _, line in lines.append(line) }))
       loop.afterTurn { [unowned self] in
         store.commit()
-        if store.takeNews().hasGrown { upstream.wake() }
+        if store.transactions.takeNews().hasGrown { upstream.wake() }
       }
     }
 

@@ -59,7 +59,7 @@ private final class Hook {
     try store.keepOnlyCursors(of: ["hook"])
     loop.afterTurn { [unowned self] in
       store.commit()
-      if store.takeNews().hasGrown { upstream.wake() }
+      if store.transactions.takeNews().hasGrown { upstream.wake() }
     }
   }
 

@@ -18,12 +18,12 @@ import Testing
     }
     post("a small thing", bytes: 2)
     try store.commitNow()
-    #expect(store.takeNews() == Store.News(hasGrown: true))
+    #expect(store.transactions.takeNews() == Store.News(hasGrown: true))
     #expect(store.lastSeq == 1 && losses.isEmpty)
     func postSome() {
       for what in ["this", "that", "this"] { post(what, bytes: 4000) }
       store.commit()
-      if let loss = store.takeNews().loss { losses.append(loss) }
+      if let loss = store.transactions.takeNews().loss { losses.append(loss) }
     }
     while losses.isEmpty { postSome() }
     #expect(losses.count == 1 && losses[0].contains("this, that."), "\(losses)")
@@ -37,14 +37,14 @@ import Testing
     let scratch = Scratch()
     let store = try Store(Store.Settings(location: scratch.location("s.db")))
     #expect(store.ifReadable { try store.heldCount() } == 0)
-    #expect(store.takeNews().loss == nil)
+    #expect(store.transactions.takeNews().loss == nil)
     for _ in 0..<3 { #expect(store.ifReadable { () throws -> Int? in throw StoreError.unavailable("torn") } == nil) }
-    #expect(store.takeNews().loss == "a read failed: the disk is read-only or failing (torn)")
+    #expect(store.transactions.takeNews().loss == "a read failed: the disk is read-only or failing (torn)")
     for number in 0..<100 {
       store.ifReadable { () throws -> Int? in throw StoreError.other("no. \(number)") }
     }
-    #expect(store.takeNews().loss?.contains("no. 14") == true)
+    #expect(store.transactions.takeNews().loss?.contains("no. 14") == true)
     store.ifReadable { () throws -> Int? in throw StoreError.other("another") }
-    #expect(store.takeNews().loss == nil)
+    #expect(store.transactions.takeNews().loss == nil)
   }
 }

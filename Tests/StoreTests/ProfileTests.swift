@@ -27,7 +27,7 @@ import Testing
 
     func commit() {
       store.commit()
-      if let pause = store.takeNews().pause { pauses.append(pause) }
+      if let pause = store.transactions.takeNews().pause { pauses.append(pause) }
     }
 
     init(_ profile: StoreProfile) throws {
@@ -60,8 +60,8 @@ import Testing
 
   @Test func `what goes along costs no commit, is the last of its name, and is on disk with the next one`() throws {
     let shelf = try Shelf(.durable)
-    shelf.store.writeAlong("a") { store throws(SQLiteError) in try store.setCursor(of: "a", to: 1) }
-    shelf.store.writeAlong("a") { store throws(SQLiteError) in try store.setCursor(of: "a", to: 2) }
+    shelf.store.transactions.writeAlong("a") { store throws(SQLiteError) in try store.setCursor(of: "a", to: 1) }
+    shelf.store.transactions.writeAlong("a") { store throws(SQLiteError) in try store.setCursor(of: "a", to: 2) }
     shelf.store.commit(everything: true)
     #expect(try shelf.store.cursor(of: "a") == ByLane(all: 0), "nothing else was written")
     shelf.append("x", .now)
@@ -69,12 +69,12 @@ import Testing
     // In the midst of a transaction that is kept open for what may wait, too.
     shelf.append("y", .heard)
     shelf.commit()
-    shelf.store.writeAlong("a") { store throws(SQLiteError) in try store.setCursor(of: "a", to: 3) }
+    shelf.store.transactions.writeAlong("a") { store throws(SQLiteError) in try store.setCursor(of: "a", to: 3) }
     #expect(try shelf.store.cursor(of: "a") == ByLane(all: 2))
     shelf.append("z", .now)
     shelf.commit()
     #expect(try shelf.store.cursor(of: "a") == ByLane(all: 3))
-    shelf.store.writeAlong("a") { store throws(SQLiteError) in try store.setCursor(of: "a", to: 4) }
+    shelf.store.transactions.writeAlong("a") { store throws(SQLiteError) in try store.setCursor(of: "a", to: 4) }
     shelf.store.settle()
     #expect(try shelf.store.cursor(of: "a") == ByLane(all: 4))
     #expect(shelf.told == ["x", "y", "z"])
@@ -82,7 +82,7 @@ import Testing
 
   @Test func `what went along with a transaction that failed goes along with the next`() throws {
     let shelf = try Shelf(.durable)
-    shelf.store.writeAlong("a") { store throws(SQLiteError) in try store.setCursor(of: "a", to: 1) }
+    shelf.store.transactions.writeAlong("a") { store throws(SQLiteError) in try store.setCursor(of: "a", to: 1) }
     shelf.store.write { _ throws(SQLiteError) in throw SQLiteError(code: 13, message: "full") }
     shelf.commit()
     #expect(try shelf.store.cursor(of: "a") == ByLane(all: 0))
@@ -160,10 +160,10 @@ import Testing
     let shelf = try Shelf(profile)
     shelf.append("a", .heard)
     shelf.commit()
-    shelf.store.write(when: .heard) { store throws(SQLiteError) in store.hasten(.soon) }
+    shelf.store.write(when: .heard) { store throws(SQLiteError) in store.transactions.hasten(.soon) }
     shelf.commit()
     #expect(try shelf.onDisk() == (profile == .durable ? 1 : 0))
-    #expect(shelf.store.hasUncommitted == (profile != .durable))
+    #expect(shelf.store.transactions.hasUncommitted == (profile != .durable))
   }
 
   @Test func `so many wait at most`() throws {

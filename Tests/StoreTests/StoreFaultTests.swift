@@ -75,11 +75,11 @@ import Testing
       let store = try Store(Store.Settings(location: location, maxSize: 200 * 1024))
       while fill(store) == nil { #expect(store.lastSeq < 1000) }
       guard case .full? = fill(store) else {
-        Issue.record("\(String(describing: store.failure))")
+        Issue.record("\(String(describing: store.transactions.failure))")
         return
       }
       written = store.lastSeq
-      #expect(store.failure != nil)
+      #expect(store.transactions.failure != nil)
       // The cursor and the trimming still work: the queue is not wedged.
       store.write { store throws(SQLiteError) in try store.setCursor(of: "hub", to: written) }
       store.commit()
@@ -88,7 +88,7 @@ import Testing
     let store = try Store(Store.Settings(location: location, maxSize: 1 << 30))
     #expect(store.lastSeq == written)
     #expect(fill(store) == nil)
-    #expect(store.failure == nil)
+    #expect(store.transactions.failure == nil)
   }
 
   @Test func `a schema of a newer version is refused`() throws {
@@ -114,7 +114,7 @@ import Testing
     // What was still to be written fails with it, and says so once more.
     #expect(isFound())
     _ = try store.replaceDamaged()
-    #expect(!store.isDamaged && store.failure == nil && store.epoch != epoch)
+    #expect(!store.isDamaged && store.transactions.failure == nil && store.epoch != epoch)
     store.write { store throws(SQLiteError) in try store.setCursor(of: "hub", to: 1) }
     store.commit()
     #expect(!store.isDamaged)

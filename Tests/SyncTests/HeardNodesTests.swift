@@ -32,15 +32,15 @@ import Timing
     pair.sync()
     pair.letsWait = true
     hear(1, pair)
-    #expect(try !pair.store.hasUncommitted && isKept(1, pair))
+    #expect(try !pair.store.transactions.hasUncommitted && isKept(1, pair))
     hear(1, pair)
-    #expect(pair.store.hasUncommitted, "it will be heard again")
+    #expect(pair.store.transactions.hasUncommitted, "it will be heard again")
     for number in 2...9 { hear(UInt8(number), pair) }
-    #expect(try pair.store.hasUncommitted && !isKept(2, pair), "so many new ones at once are invented")
+    #expect(try pair.store.transactions.hasUncommitted && !isKept(2, pair), "so many new ones at once are invented")
     let end = pair.loop.now + .seconds(31)
     pair.run(until: { pair.loop.now >= end }, "half a minute")
     hear(10, pair)
-    #expect(try !pair.store.hasUncommitted && (1...10).allSatisfy { try isKept($0, pair) })
+    #expect(try !pair.store.transactions.hasUncommitted && (1...10).allSatisfy { try isKept($0, pair) })
   }
 
   @Test func `a message is on disk before the next is asked for, with what waited before it`() throws {
@@ -49,7 +49,7 @@ import Timing
     pair.letsWait = true
     hear(1, pair)
     hear(1, pair)
-    #expect(pair.store.hasUncommitted)
+    #expect(pair.store.transactions.hasUncommitted)
     var kept: [Int64] = []
     pair.link.onCommand = { [unowned pair] command in
       guard case .syncNextMessage = command, pair.link.messagesDelivered > kept.count else { return }

@@ -46,7 +46,7 @@ final class Pair: SyncObserver {
     synchronizer.observer = self
     loop.afterTurn { [store, weak self] in
       store.commit()
-      if store.takeNews().pause != nil, self?.letsWait != true { store.commit(everything: true) }
+      if store.transactions.takeNews().pause != nil, self?.letsWait != true { store.commit(everything: true) }
     }
   }
 

@@ -194,8 +194,8 @@ public final class Daemon {
   /// The end of a turn: its writes are on disk or have failed; forwarding and clients that follow are woken.
   private func endTurn() {
     store.commit(everything: connection.link.isFilling)
-    if !synchronizer.hasMessageInHand, !store.hasUncommitted { connection.settle() }
-    let news = store.takeNews()
+    if !synchronizer.hasMessageInHand, !store.transactions.hasUncommitted { connection.settle() }
+    let news = store.transactions.takeNews()
     if let loss = news.loss { log.warning(loss) }
     if let pause = news.pause { commitLater(pause) }
     if news.hasGrown {
@@ -204,10 +204,10 @@ public final class Daemon {
       maintenance.somethingWasStored()
       alerts.somethingWasStored()
       readBacklog()
-    } else if store.failure != nil {
+    } else if store.transactions.failure != nil {
       alerts.storeFailed()
     }
-    if news.isDamaged { damage.resume() }
+    if store.isDamaged { damage.resume() }
   }
 
   func readBacklog() {
@@ -241,7 +241,7 @@ public final class Daemon {
       case .waiting(let error): "radio down: \(error)"
       case .connecting, .handshaking: "looking for the radio"
       }
-    return store.failure.map { "\(radio); \($0)" } ?? radio
+    return store.transactions.failure.map { "\(radio); \($0)" } ?? radio
   }
 
   /// Publishes the state at most every few seconds: each costs bytes on the uplink.

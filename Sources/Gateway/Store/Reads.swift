@@ -13,8 +13,29 @@ extension Store {
     do {
       return try read()
     } catch {
-      noteUnreadable(error)
+      let failure = (error as? SQLiteError).map(StoreError.init) ?? error as? StoreError
+      noteDamage(failure)
+      let words = failure.map { "\($0)" } ?? "\(error)"
+      if unreadable.count < Self.maxUnreadable, unreadable.insert(words).inserted {
+        transactions.tell("a read failed: \(words)")
+      }
       return nil
+    }
+  }
+
+  /// Different failures of `ifReadable` that a store logs.
+  private static let maxUnreadable = 16
+
+  /// A read can find damage as well as a write, and may be the only one to do so.
+  func noteDamage(_ failure: StoreError?) { if case .corrupt = failure { isDamaged = true } }
+
+  func translating<Result>(_ work: () throws(SQLiteError) -> Result) throws(StoreError) -> Result {
+    do {
+      return try work()
+    } catch {
+      let failure = StoreError(error)
+      noteDamage(failure)
+      throw failure
     }
   }
 

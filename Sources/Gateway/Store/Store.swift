@@ -55,23 +55,9 @@ public final class Store {
   public var maxBytes: Int64 { settings.maxSize }
   private(set) var database: Database
   private let lock: StoreLock
-  /// The open transaction, and the number of its writes.
-  private var current = Commit()
-  private var writes = 0
-  /// Deferred writes, by name, for the next transaction and for the current one.
-  private var alongside: [String: Work] = [:]
-  private var taken: [String: Work] = [:]
-  /// Whether a write needs a commit at the end of this turn.
-  private var isUrgent = false
-  /// Whether a later commit is scheduled, and when the last such commit was.
-  private var isPromised = false
-  private var gathered: MonotonicTime?
-  private var doomed: StoreError?
-  private var news = News()
-  /// Names of the posted writes in this transaction.
-  private var posted: [String] = []
-  private var toldLoss: StoreError?
-  private var unreadable: Set<String> = []
+  /// Writes on their way to the disk.
+  public let transactions: Transactions
+  var unreadable: Set<String> = []
   var journalState = JournalState()
   /// For each upstream, how far each lane is in transit: events up to there may arrive although they were deleted.
   public var underWay: [[UInt8]: () -> ByLane<Int64>?] = [:]
@@ -117,20 +103,19 @@ public final class Store {
   /// Why the database is considered an older copy of itself, in words. Starts a new epoch.
   public internal(set) var putBack: String?
   /// The database was found to be damaged, and is not replaced yet.
-  public private(set) var isDamaged = false
+  public internal(set) var isDamaged = false
   /// The open file, whatever file has its name by now.
   private var openFile: StoreFiles.Number?
   var ownFile: OwnFile?
   /// Whether the database was removed, moved or replaced: then everything that is stored is lost when the gateway ends.
   public var isElsewhere: Bool { StoreFiles.number(of: location) != openFile }
-  /// Why the last write failed; `nil` if it succeeded.
-  public private(set) var failure: StoreError?
 
   /// Opens or creates the store. A damaged file is renamed to `….corrupt-TIME` and a new one created. `replaced`: a
   /// backup was just restored.
   public init(_ settings: Settings, clocks: any Clocks, replaced: Replaced? = nil) throws(StoreError) {
     self.settings = settings
     self.clocks = clocks
+    transactions = Transactions(profile: settings.profile)
     lock = try StoreLock(location: settings.location)
     let trouble = StoreFiles.logTrouble(settings.location)
     if trouble == .databaseIsGone { setAside = try Self.moveAside(settings.location, "corrupt", clocks) }
@@ -150,14 +135,15 @@ public final class Store {
       database = try Self.open(settings)
       try load()
     }
-    (isDamaged, news, openFile) = (false, News(), StoreFiles.number(of: settings.location))
+    (isDamaged, openFile) = (false, StoreFiles.number(of: settings.location))
     // So that the transactions after the damage are not found again, or reported as lost after a power cut.
     try checkpoint()
     try beginBehindLoss(log: savedLog, replaced)
   }
 
   private func load() throws(StoreError) {
-    (alongside, taken, identities, documentCount, alertWords) = ([:], [:], nil, nil, [:])
+    transactions.forgetDeferred()
+    (identities, documentCount, alertWords) = (nil, nil, [:])
     try loadIdentity()
     journalState = try translating { () throws(SQLiteError) in try JournalState(database) }
     steadyClock = try loadElapsed()
@@ -203,198 +189,12 @@ public final class Store {
     database = try Self.open(settings)
     try load()
     setAside = target
-    (failure, isDamaged, openFile) = (nil, false, StoreFiles.number(of: settings.location))
+    (isDamaged, openFile) = (false, StoreFiles.number(of: settings.location))
     ownFile = nil
     noteOwnFile()
     // Written before anything else, even if the disk does not accept it yet.
-    writeAlong("loss") { store throws(SQLiteError) in try store.tell(store.loss) }
+    transactions.writeAlong("loss") { store throws(SQLiteError) in try store.tell(store.loss) }
     settle()
     return target
-  }
-
-  // MARK: Transactions
-
-  /// Does `work` at once, in this turn's transaction. The outcome is known at the end of the turn.
-  ///
-  /// A failure rolls back the whole turn: every write in it gets the error.
-  @discardableResult
-  public func write(when: When = .now, _ work: Work) -> Commit {
-    writes += 1
-    hasten(when)
-    guard doomed == nil else { return current }
-    do {
-      try begin()
-      try work(self)
-    } catch {
-      doomed = StoreError(error)
-    }
-    return current
-  }
-
-  /// Within a `write`: it must be on disk this soon, even if `write` was called with less urgency.
-  public func hasten(_ when: When) { if settings.profile.isUrgent(when) { isUrgent = true } }
-
-  /// As `write`, but returns when the transaction is on disk.
-  public func save(when: When = .now, _ work: Work) async throws(StoreError) {
-    try await write(when: when, work).durable()
-  }
-
-  /// As `write`, without a waiting caller: a failure is reported in `News`. `what`: the write's name in the log.
-  public func post(when: When = .now, _ what: @autoclosure () -> String, _ work: Work) {
-    write(when: when, work)
-    if posted.count < Self.maxNamed { posted.append(what()) }
-  }
-
-  private func begin() throws(SQLiteError) {
-    if !database.isInTransaction { try database.run("BEGIN IMMEDIATE") }
-    try takeAlong()
-  }
-
-  /// Does deferred work before later writes, and at the end: a transaction may have been open for a minute.
-  private func takeAlong() throws(SQLiteError) {
-    let works = alongside
-    alongside = [:]
-    taken.merge(works) { _, newer in newer }
-    for work in works.values { try work(self) }
-  }
-
-  /// Defers `work` to the end of the open or the next transaction, because it is not worth its own commit; a power cut
-  /// before that loses it. Of several with the same `name` only the last is done. `settle` does all of them.
-  public func writeAlong(_ name: String, _ work: @escaping Work) { alongside[name] = work }
-
-  /// Does all deferred work and commits it.
-  public func settle() {
-    if !alongside.isEmpty { write { _ in } }
-    commit(everything: true)
-  }
-
-  /// Whether there are writes that are not on disk yet.
-  public var hasUncommitted: Bool { writes > 0 }
-
-  /// Results of commits, for the owner of the store at the end of the turn.
-  public struct News: Equatable, Sendable {
-    /// New data is on disk: upstreams should check.
-    public var hasGrown = false
-    /// Data that was not stored or not read, and why. A write that keeps failing is reported once, until a write
-    /// succeeds again.
-    public var loss: String?
-    /// The database was found to be damaged: call `replaceDamaged`.
-    public var isDamaged = false
-    /// Deferred writes may wait this long; then call `commitGathered`.
-    public var pause: Duration?
-  }
-
-  public func takeNews() -> News {
-    defer { news = News() }
-    return news
-  }
-
-  /// Ends a turn and commits its writes. Resumed writers may write more, which the next round of the turn commits.
-  ///
-  /// Deferred writes (`When`) stay in the open transaction until another write is committed or their time is over.
-  public func commit(everything: Bool = false) {
-    if everything { isUrgent = true }
-    for _ in 0..<Self.maxRounds where writes > 0 {
-      guard isUrgent || doomed != nil || writes >= Self.maxDeferred else { return promise() }
-      commitOnce()
-    }
-    isUrgent = false
-  }
-
-  /// Commits deferred writes whose time is over.
-  public func commitGathered() {
-    guard isPromised else { return }
-    gathered = clocks.now
-    commit(everything: true)
-  }
-
-  /// The greatest number of deferred writes.
-  private static let maxDeferred = 500
-
-  private func promise() {
-    guard !isPromised else { return }
-    isPromised = true
-    news.pause = settings.profile.pause(since: gathered.map { clocks.now - $0 })
-  }
-
-  /// Names in the log for one transaction.
-  private static let maxNamed = 8
-
-  private func tellLoss(_ failure: StoreError?) {
-    defer { posted = [] }
-    guard let failure else { return toldLoss = nil }
-    guard !posted.isEmpty, toldLoss != failure else { return }
-    toldLoss = failure
-    var names: [String] = []
-    for name in posted where !names.contains(name) { names.append(name) }
-    let loss = "not kept: \(names.joined(separator: ", ")). \(failure)"
-    news.loss = news.loss.map { "\($0); \(loss)" } ?? loss
-  }
-
-  /// Different failures of `ifReadable` that a store logs.
-  private static let maxUnreadable = 16
-
-  func noteUnreadable(_ error: any Error) {
-    let failure = (error as? SQLiteError).map(StoreError.init) ?? error as? StoreError
-    if case .corrupt = failure { noteDamage() }
-    noteUnreadable(failure.map { "\($0)" } ?? "\(error)")
-  }
-
-  /// A read can find damage as well as a write, and may be the only one to do so.
-  private func noteDamage() { (isDamaged, news.isDamaged) = (true, true) }
-
-  private func noteUnreadable(_ failure: String) {
-    guard unreadable.count < Self.maxUnreadable, unreadable.insert(failure).inserted else { return }
-    news.loss = [news.loss, "a read failed: \(failure)"].compactMap { $0 }.joined(separator: "; ")
-  }
-
-  /// The greatest number of rounds in a turn: more would mean that two parts of the program trigger each other.
-  private static let maxRounds = 64
-
-  private func commitOnce() {
-    (isUrgent, isPromised) = (false, false)
-    if doomed == nil, database.isInTransaction {
-      do {
-        try takeAlong()
-        try checkOwnFile()
-        try database.run("COMMIT")
-      } catch {
-        doomed = StoreError(error)
-      }
-    }
-    let (ended, failed) = (current, doomed)
-    (current, writes, doomed) = (Commit(), 0, nil)
-    failure = failed
-    if let failed {
-      // Fails if SQLite has already rolled back by itself (disk full, I/O error), which is fine.
-      if database.isInTransaction { try? database.execute("ROLLBACK") }
-      journalState.undo()
-      (identities, documentCount) = (nil, nil)
-      alongside.merge(taken) { newer, _ in newer }
-      if case .corrupt = failed { noteDamage() }
-    } else {
-      journalState.keep()
-      news.hasGrown = true
-      noteOwnFile()
-    }
-    taken = [:]
-    tellLoss(failed)
-    ended.end(failed)
-  }
-
-  /// Commits at once, for the few places that need the outcome immediately.
-  public func commitNow() throws(StoreError) {
-    commit(everything: true)
-    if let failure { throw failure }
-  }
-
-  func translating<Result>(_ work: () throws(SQLiteError) -> Result) throws(StoreError) -> Result {
-    do {
-      return try work()
-    } catch {
-      let failure = StoreError(error)
-      if case .corrupt = failure { noteDamage() }
-      throw failure
-    }
   }
 }

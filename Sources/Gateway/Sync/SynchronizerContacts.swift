@@ -135,7 +135,7 @@ extension Synchronizer {
       when: isHeard ? .heard : .soon,
       { store throws(SQLiteError) in
         let change = try store.upsert(contact, onRadio: onRadio, heard: isHeard, at: moment.milliseconds)
-        if isHeard, change == .added, contacts.meets(at: loop.now) { store.hasten(.soon) }
+        if isHeard, change == .added, contacts.meets(at: loop.now) { store.transactions.hasten(.soon) }
         if sign == .path { try store.noteHeard(contact.key.prefix, at: moment.milliseconds) }
         if isHeard { try store.noteClock(of: contact.key, advert: contact.lastAdvert, at: moment) }
         guard isHeard || change != .unchanged, let stored = try store.readForEvent(contact.key) else { return }

@@ -58,7 +58,7 @@ final class Schedule {
     try start()
     loop.afterTurn { [unowned self] in
       store.commit()
-      let news = store.takeNews()
+      let news = store.transactions.takeNews()
       if news.hasGrown { upstream?.wake() }
       if let pause = news.pause {
         loop.schedule(after: pause) { [weak self, weak store = self.store] in

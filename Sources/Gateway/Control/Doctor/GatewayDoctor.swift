@@ -229,7 +229,9 @@ struct GatewayDoctor {
   private func store() -> [Finding] {
     let store = dependencies.store
     var findings: [Finding] = []
-    if let failure = store.failure { findings.append(Finding("store", .failed, "\(failure)", failure.remedy)) }
+    if let failure = store.transactions.failure {
+      findings.append(Finding("store", .failed, "\(failure)", failure.remedy))
+    }
     if store.isElsewhere {
       findings.append(Finding("store", .failed, Store.elsewhere.words, Store.elsewhere.remedy))
     }

@@ -109,7 +109,7 @@ struct MetricsReport {
 
   private func store(_ text: inout PrometheusText) throws(StoreError) {
     let store = dependencies.store
-    text.gauge("meshpost_store_up", "1: the last write succeeded.", store.failure == nil ? 1 : 0)
+    text.gauge("meshpost_store_up", "1: the last write succeeded.", store.transactions.failure == nil ? 1 : 0)
     text.gauge("meshpost_store_messages", "Messages kept.", try store.messageCount())
     let (all, onRadio) = (try store.contactCount(onRadio: false), try store.contactCount(onRadio: true))
     text.gauge("meshpost_store_contacts", "Nodes known.", all)

@@ -102,7 +102,7 @@ struct StatusReport {
     json.field("name", dependencies.connection.identity?.info.name.string)
     json.field("sync", dependencies.synchronizer.state.name)
     json.field("clock_trusted", dependencies.loop.wallClock.isSynchronised)
-    json.field("store_error", dependencies.store.failure?.description)
+    json.field("store_error", dependencies.store.transactions.failure?.description)
     json.field("battery_mv", dependencies.operations.powerReport.shownMillivolts)
     // If a hub knows of open alerts and this is 0, it has missed their end.
     json.field(
@@ -243,8 +243,8 @@ struct StatusReport {
       json.field("given_up_at", givenUp?.at)
       json.field("set_aside", store.setAside)
       json.field("loss", store.loss?.description)
-      json.field("error", store.failure?.description ?? (store.isElsewhere ? Store.elsewhere.words : nil))
-      json.field("remedy", store.failure?.remedy ?? (store.isElsewhere ? Store.elsewhere.remedy : nil))
+      json.field("error", store.transactions.failure?.description ?? (store.isElsewhere ? Store.elsewhere.words : nil))
+      json.field("remedy", store.transactions.failure?.remedy ?? (store.isElsewhere ? Store.elsewhere.remedy : nil))
     }
   }
 

@@ -12,7 +12,7 @@ enum DiskReading {
 
   /// `leastFree`: bytes that are to be free; 0: any number is enough.
   static func read(_ store: Store, leastFree: Int64) -> AlertReading {
-    if let failure = store.failure { return .bad(text: "nothing can be written: \(failure)") }
+    if let failure = store.transactions.failure { return .bad(text: "nothing can be written: \(failure)") }
     let readings = [space(store.location, leastFree), database(store)]
     if let bad = readings.first(where: { if case .bad = $0 { true } else { false } }) { return bad }
     return readings.contains(.between) ? .between : .well

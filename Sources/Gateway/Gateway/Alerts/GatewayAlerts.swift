@@ -194,7 +194,7 @@ final class GatewayAlerts {
   private func upstreamsChanged() {
     readUpstreams()
     if store.deadLetterChanges != deadLetterChanges { readDeadLetters() }
-    if store.failure == nil, board.isOpen(AlertSubject(.diskFull)) { readDisk() }
+    if store.transactions.failure == nil, board.isOpen(AlertSubject(.diskFull)) { readDisk() }
     arm()
   }
 

@@ -84,7 +84,7 @@ struct SilentNodes {
       let age = silence.heard(key).map { Int64((loop.now - $0).inSeconds * 1000) } ?? 0
       return Store.HeardNode(key: key.bytes, elapsed: max(0, elapsed - age), lastHeard: lastHeard(key))
     }
-    store.writeAlong("heard_nodes") { store throws(SQLiteError) in try store.setHeardNodes(nodes) }
+    store.transactions.writeAlong("heard_nodes") { store throws(SQLiteError) in try store.setHeardNodes(nodes) }
   }
 
   // MARK: Who is listened for

@@ -199,7 +199,7 @@ extension Upstream {
     let (seqs, told, tooOld) = (journal.taken, journal.told, journal.tooOld.all)
     guard seqs != journal.cursor else { return }
     if carrier.serverKeepsCount {
-      store.writeAlong("cursor:\(name)") { [name] store throws(SQLiteError) in
+      store.transactions.writeAlong("cursor:\(name)") { [name] store throws(SQLiteError) in
         try store.setCursor(of: name, to: seqs, told: told, tooOld: tooOld)
       }
       for lane in Lane.allCases { journal.lanes[lane].cursor = seqs[lane] }

@@ -160,7 +160,7 @@ extension Store {
   public func keepAlertWords() {
     guard hasNewAlertWords else { return }
     hasNewAlertWords = false
-    writeAlong("what alerts say") { store throws(SQLiteError) in
+    transactions.writeAlong("what alerts say") { store throws(SQLiteError) in
       let open = try store.openAlertRows()
       for alert in open {
         try store.database.run(

@@ -62,7 +62,7 @@ extension Store {
     let uptime = uptime ?? clocks.sinceBoot
     steadyClock.look(trustedWall: now.trusted ? now.milliseconds : nil, uptime: uptime)
     let (elapsed, wall) = (steadyClock.elapsed, steadyClock.wall)
-    writeAlong("elapsed") { store throws(SQLiteError) in
+    transactions.writeAlong("elapsed") { store throws(SQLiteError) in
       try store.setMeta("elapsed", .integer(elapsed))
       try store.setMeta("elapsed_wall", .optional(wall))
       try store.setMeta("elapsed_uptime", .integer(uptime))

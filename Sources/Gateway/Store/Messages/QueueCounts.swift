@@ -55,7 +55,7 @@ extension Store {
   /// Stores the counts with the next transaction, usually that of the message: they cost no flush of their own.
   public func keep(_ counts: QueueCounts, ofQueue radio: PublicKey) {
     let name = Self.name(ofQueue: radio)
-    writeAlong(name) { store throws(SQLiteError) in
+    transactions.writeAlong(name) { store throws(SQLiteError) in
       if counts == QueueCounts() {
         try store.database.run("DELETE FROM meta WHERE name = ?", .text(name))
       } else {

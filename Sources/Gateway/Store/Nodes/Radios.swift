@@ -97,7 +97,9 @@ extension Store {
     if known != nil { radio.sinceMessage = newest }
     keep(radio)
     radioState.present = radio.id
-    writeAlong("radio") { [id = radio.id] store throws(SQLiteError) in try store.setMeta("radio", .integer(id)) }
+    transactions.writeAlong("radio") { [id = radio.id] store throws(SQLiteError) in
+      try store.setMeta("radio", .integer(id))
+    }
     return !isFirst
   }
 
@@ -110,7 +112,7 @@ extension Store {
 
   private func keep(_ radio: KnownRadio) {
     radioState.set(radio)
-    writeAlong("radio \(radio.id)") { store throws(SQLiteError) in try store.write(radio) }
+    transactions.writeAlong("radio \(radio.id)") { store throws(SQLiteError) in try store.write(radio) }
   }
 
   private func write(_ radio: KnownRadio) throws(SQLiteError) {

@@ -90,7 +90,7 @@ final class Inbox {
   /// The radio may be asked for its next message: what came is on disk, or waits for company there.
   var hasRoom: Bool {
     guard !entries.isEmpty, gathers else { return entries.isEmpty }
-    return store.failure == nil && entries.count < Self.maxGathered
+    return store.transactions.failure == nil && entries.count < Self.maxGathered
       && entries.allSatisfy { $0.commit != nil }
   }
 
