@@ -62,6 +62,8 @@ final class MQTTCarrier: MeteredCarrier {
   var carrying = 0
   var lastTurn: Turn?
   private let tls: TLSContext?
+  /// The broker's commands that wait for their answers: until `close`. The broker then sends those again.
+  private let commandTasks: LoopTasks
   weak var radio: (any RadioAccess)?
   weak var commands: (any CommandTaker)?
 
@@ -71,6 +73,7 @@ final class MQTTCarrier: MeteredCarrier {
     self.store = store
     self.loop = loop
     clock = loop.wallClock
+    commandTasks = LoopTasks(on: loop)
     client = MQTTClient(
       host: settings.host, port: settings.port, path: settings.path, tls: tls, proxy: settings.proxy,
       version: settings.version, meter: meter, on: loop)
@@ -108,7 +111,7 @@ final class MQTTCarrier: MeteredCarrier {
   private func commanded(_ message: MQTTMessage, _ acknowledge: @escaping () -> Void) {
     // A retained one would be carried out again at each connection.
     guard let topic = commandTopic, message.topic.isExactly(topic), !message.retain else { return acknowledge() }
-    loop.begin { [weak self] in
+    commandTasks.begin { [weak self] in
       guard let answer = await self?.commands?.take(message.payload), let self else { return }
       acknowledge()
       let topic = message.responseTopic ?? message.topic + "/result"
@@ -249,6 +252,7 @@ final class MQTTCarrier: MeteredCarrier {
   }
 
   func close() {
+    commandTasks.cancel()
     // An end in order is no reason for the last will.
     if client.isUp {
       _ = client.publish(observer?.status("offline", nil, at: clock.milliseconds) ?? status("offline"))

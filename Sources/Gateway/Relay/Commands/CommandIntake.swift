@@ -65,8 +65,11 @@ final class CommandIntake: CommandTaker {
   private var (limitLines, unreadLines, unansweredLines) = (Ration.hourly, Ration.hourly, Ration.hourly)
   /// Commands since the start that were refused without an event: unreadable, or too many.
   private(set) var refused: Int64 = 0
-  /// Commands under way, and who else waits for their answer.
+  /// Commands under way, and the promises of those who wait for their answers.
   private var running: [Text: [Promise<[UInt8]?>]] = [:]
+  /// The tasks of `running`. The end of the upstream does not cancel them: a command without its answer on disk would run twice. Each holds the
+  /// intake, and ends with the commit of its answer.
+  private let tasks: LoopTasks
   /// The last number of the queue that was begun.
   private var begun: Int64 = 0
   /// While something waits in the queue.
@@ -77,6 +80,7 @@ final class CommandIntake: CommandTaker {
     self.upstream = upstream
     self.store = store
     self.loop = loop
+    tasks = LoopTasks(on: loop)
     clock = loop.wallClock
     self.log = log
   }
@@ -161,7 +165,7 @@ final class CommandIntake: CommandTaker {
     let (id, answer) = (Text(command.id), Promise<[UInt8]?>())
     if running[id] == nil {
       running[id] = [answer]
-      loop.begin {
+      tasks.begin {
         let bytes = await self.end(command, await self.carryOut(command))
         for waiting in self.running.removeValue(forKey: id) ?? [] { waiting.keep(bytes) }
       }
