@@ -8,11 +8,14 @@ import Store
 import Timing
 import UntrustedText
 
-/// How a link is opened, and what is done where none gets through.
+/// Opens a live link, or goes on by HTTP where none gets through.
 extension HubConnection {
-  func greet() async -> Greeting {
+  func greet() async -> Greeting { await greet(takesBack: false) }
+
+  /// `takesBack`: the hub gives this link the place of the one that it has.
+  private func greet(takesBack: Bool) async -> Greeting {
     closeLink()
-    guard settings.isLive, liveAgainAt.map({ loop.now >= $0 }) ?? true else { return await greetByHTTP() }
+    guard settings.isLive, retry.isDue(at: loop.now) else { return await greetByHTTP() }
     var headers = HTTPHeaders()
     headers.add("User-Agent", "meshpostd")
     if let file = settings.server.tokenFile {
@@ -21,26 +24,23 @@ extension HubConnection {
       }
       headers.add("Authorization", "Bearer \(token)")
     }
-    // Without it the hub gives this link the place of whichever there is.
-    if !takesLinkBack { headers.add(Self.upstreamField, "\(store.epoch)/\(PercentCoding.encode(settings.name))") }
-    let socket = WebSocket(
-      WebSocket.Settings(
-        host: endpoint.host, port: endpoint.port, target: "\(path)/link", headers: headers,
-        subprotocol: Self.subprotocol, compression: Self.compression, proxy: settings.server.proxy), tls: tls,
-      meter: meter,
-      on: loop)
-    defer { if case .live = way {} else { closedBytes &+= socket.bytesSent } }
+    if !takesBack { headers.add(Self.upstreamField, "\(store.epoch)/\(PercentCoding.encode(settings.name))") }
+    let socket = address.socket(headers, proxy: settings.server.proxy, meter: meter, on: loop)
+    defer { if case .live = route {} else { memory.bytesSent &+= socket.bytesSent } }
     do throws(WebSocketFailure) {
       try await socket.open()
     } catch {
-      return await notOpened(error)
+      return await notOpened(error, takesBack: takesBack)
     }
     socket.send(text: hello())
     do {
-      let welcome = try await loop.whileMoving(Self.patience, Self.moved(on: socket)) {
+      let welcome = try await loop.whileMoving(HubLink.patience, HubLink.moved(on: socket)) {
         try await self.welcome(on: socket)
       }
-      opened(socket, welcome)
+      retry.opened()
+      route = .live(
+        HubLink(
+          socket, window: welcome.window, memory: memory, requests: requests, place: place, on: loop, log: log))
       return .has(welcome.acknowledged, welcome.digests)
     } catch {
       socket.close()
@@ -48,17 +48,30 @@ extension HubConnection {
     }
   }
 
-  /// Which upstream of the gateway asks for a link, and in the answer which one has it.
+  /// The upstream of the gateway that asks for a link, and in the answer the one that has it.
   private static let upstreamField = "Meshpost-Upstream"
+  /// Messages that a hub may send before the welcome; it has none to send.
+  private static let maxBeforeWelcome = 64
 
-  struct Nonsense: Error {
-    let message: String
+  /// The beginning of a link. Source: docs/hub-protocol.md.
+  private func hello() -> [UInt8] {
+    JSONWriter.object { json in
+      json.field("type", "hello")
+      json.field("protocol", 2)
+      json.field("gateway", store.gatewayID)
+      json.field("epoch", store.epoch)
+      json.field("version", settings.version)
+      json.field("keep_alive_s", settings.keepAlive)
+      json.field("brief", true)
+      json.field("conflicts", true)
+    }
   }
 
   private static func verdict(of error: any Error) -> Verdict {
     switch error {
     case let failure as WebSocketFailure: .retry(reason: failure.description, after: nil)
-    case let nonsense as Nonsense: .retry(reason: WebSocketFailure.closed(nonsense.message).description, after: nil)
+    case let nonsense as HubLink.Nonsense:
+      .retry(reason: WebSocketFailure.closed(nonsense.message).description, after: nil)
     case is TimedOut: .retry(reason: WebSocketFailure.closed("no welcome in time").description, after: nil)
     default: .retry(reason: WebSocketFailure.cancelled.description, after: nil)
     }
@@ -69,33 +82,18 @@ extension HubConnection {
   private func welcome(on socket: WebSocket) async throws -> Welcome {
     for _ in 0..<Self.maxBeforeWelcome {
       guard case .message(let bytes) = try await socket.next() else { continue }
-      let message = try Self.message(bytes)
+      let message = try HubLink.message(bytes)
       guard message["type"]?.string == "welcome" else { continue }
       // Without a valid position nothing is sent: not even from the beginning.
       guard let acknowledged = HubOverHTTP.acknowledged(message) else {
-        throw Nonsense(message: "an invalid welcome")
+        throw HubLink.Nonsense(message: "an invalid welcome")
       }
       return (acknowledged, HubOverHTTP.digests(message), Int(min(max(message["window"]?.integer ?? 1, 1), 16)))
     }
-    throw Nonsense(message: "no welcome, but much else")
+    throw HubLink.Nonsense(message: "no welcome, but much else")
   }
 
-  static func message(_ bytes: [UInt8]) throws(Nonsense) -> JSONValue {
-    // `try?`: what is no JSON ends the link; there is nothing to tell it by.
-    guard let message = try? JSONValue(parsing: bytes), message["type"]?.string != nil || message.count != nil else {
-      throw Nonsense(message: "the hub sent an invalid message")
-    }
-    return message
-  }
-
-  private func opened(_ socket: WebSocket, _ welcome: Welcome) {
-    way = .live(socket)
-    (liveAgainAt, hasToldFallBack, linkTrouble) = (nil, false, nil)
-    hubWindow = welcome.window
-    lastHeard = loop.now
-  }
-
-  private func notOpened(_ failure: WebSocketFailure) async -> Greeting {
+  private func notOpened(_ failure: WebSocketFailure, takesBack: Bool) async -> Greeting {
     switch failure {
     case .notUpgraded(let response) where [401, 403].contains(response.status):
       // A refused link is final. Of a handshake only the head is read, so the hub is asked by HTTP why.
@@ -106,50 +104,45 @@ extension HubConnection {
     case .notUpgraded(let response) where response.status == 409 && response.headers[Self.upstreamField] != nil:
       let name = response.headers[Self.upstreamField].flatMap { PercentCoding.decode($0) } ?? "?"
       let holder = Visible.excerpt(name)
-      // What cannot be read now is believed.
-      if !takesLinkBack, store.ifReadable({ try store.hasUpstream(name) }) == false {
+      // A store that cannot be read now says nothing against it.
+      if !takesBack, store.ifReadable({ try store.hasUpstream(name) }) == false {
         return await takeLinkBack(from: holder)
       }
-      linkTrouble = "this hub has a live link of this gateway already, by the upstream \(holder)"
+      retry.trouble = "this hub has a live link of this gateway already, by the upstream \(holder)"
       return await greetByHTTP(after: failure)
     case .notUpgraded, .blocked:
-      linkTrouble = nil
+      retry.trouble = nil
       // A server is there, and no WebSocket gets to it.
       return await greetByHTTP(after: failure)
     case .unreachable, .closed, .cancelled: return .failed(.retry(reason: failure.description, after: nil))
     }
   }
 
-  /// Whoever has the link comes as an upstream that this gateway never had: another one has its id, or somebody has its token. The hub sees then that two take
+  /// The link belongs to an upstream that this gateway never had: another gateway has the same id, or somebody has its token. The hub then sees that two take
   /// it from each other, and raises an alert.
   private func takeLinkBack(from holder: String) async -> Greeting {
-    if rivalLines.take(at: loop.now) {
+    if retry.foundRival(now: loop.now) {
       log.warning(
         "\(place): somebody else has this gateway's live link, as the upstream \(holder), which it does not have: another gateway has the same id, "
           + "or somebody has its token. Taking the link back (logged at most once an hour). See docs/hub.md, \"One identity, two histories\""
       )
     }
-    takesLinkBack = true
-    defer { takesLinkBack = false }
-    return await greet()
+    return await greet(takesBack: true)
   }
 
-  /// The same by HTTP. `failure`: of the link.
+  /// The same by HTTP. `failure`: the reason why there is no link.
   private func greetByHTTP(after failure: WebSocketFailure? = nil) async -> Greeting {
     let greeting = await http.greet()
     guard case .has = greeting else {
-      // It was not the WebSocket that did not get through.
-      liveAgainAt = nil
+      retry.nothingWorks()
       return greeting
     }
-    way = .http
+    route = .http
     guard let failure else { return greeting }
-    if !hasToldFallBack {
+    if retry.fellBack(now: loop.now) {
       log.notice(
-        "\(place): no live link (\(linkTrouble ?? "\(failure)")): using plain HTTP; the link is retried periodically")
+        "\(place): no live link (\(retry.trouble ?? "\(failure)")): using plain HTTP; the link is retried periodically")
     }
-    hasToldFallBack = true
-    liveAgainAt = loop.now + Self.retryLive
     return greeting
   }
 }

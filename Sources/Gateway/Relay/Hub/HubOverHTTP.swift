@@ -61,6 +61,8 @@ final class HubOverHTTP {
 
   /// Serialises requests on the connection for questions.
   private let turn = LoopSemaphore<Int>(bound: 32)
+  /// States that are being sent: until `close`.
+  private let publications: LoopTasks
   /// Why nothing can be asked or told just now, until an operator mends it; batches fail for the same reason when there are any.
   private(set) var trouble: String?
 
@@ -72,6 +74,7 @@ final class HubOverHTTP {
     path = "\(server.path)/v1/gateways/\(PercentCoding.encode(store.gatewayID))"
     self.store = store
     self.loop = loop
+    publications = LoopTasks(on: loop)
   }
 
   var certificateExpiry: Int64? { server.certificateExpiry }
@@ -258,10 +261,16 @@ final class HubOverHTTP {
     return answer
   }
 
-  /// A state that does not arrive is followed by a newer one.
-  func publish(_ state: (name: String, body: [UInt8])) async {
-    // `try?`: `trouble` says what is in the way.
-    _ = try? await send(HTTPRequest("PUT", "\(path)/state/\(state.name)", body: state.body))
+  /// States that do not arrive are followed by newer ones.
+  func publish(_ states: [(name: String, body: [UInt8])]) {
+    guard !states.isEmpty else { return }
+    publications.begin { [weak self] in
+      for state in states {
+        guard let self, !Task.isCancelled else { return }
+        // `try?`: `trouble` has the reason.
+        _ = try? await self.send(HTTPRequest("PUT", "\(self.path)/state/\(state.name)", body: state.body))
+      }
+    }
   }
 
   private func send(_ request: HTTPRequest) async throws(BucketSync.Trouble) -> JSONValue? {
@@ -282,6 +291,7 @@ final class HubOverHTTP {
   }
 
   func close() {
+    publications.cancel()
     server.close()
     queryConnection.close()
   }

@@ -12,8 +12,8 @@ final class StoppedCarrier: Carrier {
   let bytesSent: UInt64 = 0
   private var reason: String
   private let build: () throws -> any Carrier
-  /// The newest state under each name, for the hub once it can be built.
-  private var states: [(name: String, body: [UInt8])] = []
+  /// For the hub, once its carrier can be built.
+  private var states = UntoldStates()
 
   init(_ settings: UpstreamSettings, reason: String, build: @escaping () throws -> any Carrier) {
     kind = settings.kindName
@@ -28,7 +28,7 @@ final class StoppedCarrier: Carrier {
     do {
       let carrier = try build()
       carrier.radio = radio
-      for state in states { carrier.setState(state.name, state.body) }
+      for state in states.states { carrier.setState(state.name, state.body) }
       return carrier
     } catch {
       reason = "\(error)"
@@ -36,11 +36,7 @@ final class StoppedCarrier: Carrier {
     }
   }
 
-  func setState(_ name: String, _ body: [UInt8]) {
-    states.removeAll { $0.name == name }
-    states.append((name, body))
-    if states.count > HubConnection.maxStates { states.removeFirst() }
-  }
+  func setState(_ name: String, _ body: [UInt8]) { states.set(name, body) }
 
   func greet() async -> Greeting { .failed(.stopped(reason: reason)) }
   func carry(_ batch: Batch) async -> Verdict { .stopped(reason: reason) }

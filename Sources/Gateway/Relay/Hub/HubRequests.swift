@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+
+import EventLoop
+import JSON
+
+/// The requests of a hub: passes its commands on, and answers over the link that the request came by.
+final class HubRequests {
+  /// Bytes of a request's id. Answers begin with it.
+  private static let maxID = 64
+
+  weak var commands: (any CommandTaker)?
+  /// Each waits for the answer to a command, which `CommandIntake` carries out to its end in any case. They outlive links, and end with the
+  /// connection (`cancel`).
+  private let tasks: LoopTasks
+  /// Requests without an answer, of all links.
+  private(set) var underWay = 0
+  let ended = Waiter()
+
+  init(on loop: EventLoop) { tasks = LoopTasks(on: loop) }
+
+  func requested(_ message: JSONValue, over link: HubLink) {
+    guard let id = message["id"]?.string, id.utf8.count <= Self.maxID else { return }
+    // Every answer costs the line, so a hub gets only so many a minute.
+    guard commands?.mayAnswer(atLeast: 60) ?? true else { return }
+    guard message["method"]?.string == "command" else {
+      return link.respond(Self.response(id, [], code: "unknown_method"))
+    }
+    var request = JSONWriter()
+    request.value(message["params"] ?? .null)
+    underWay += 1
+    tasks.begin { [weak self, weak link] in
+      defer {
+        self?.underWay -= 1
+        self?.ended.resume()
+      }
+      let answer = await self?.commands?.take(request.bytes)
+      link?.respond(Self.response(id, answer ?? [], code: answer == nil ? "store" : "invalid"))
+    }
+  }
+
+  /// `answer`: an object with `ok`; empty: the request failed with `code`.
+  private static func response(_ id: String, _ answer: [UInt8], code: String) -> [UInt8] {
+    // `try?`: the answer is our own JSON, or empty.
+    let fields = (try? JSONValue(parsing: answer))?.fields ?? [("ok", .bool(false)), ("code", .string(code))]
+    var json = JSONWriter()
+    json.value(.object([("type", .string("response")), ("id", .string(id))] + fields.filter { $0.0 != "id" }))
+    return json.bytes
+  }
+
+  func cancel() { tasks.cancel() }
+}

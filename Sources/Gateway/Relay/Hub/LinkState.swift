@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MIT
+
+import Store
+import Timing
+
+/// The batches of a live link that have no answer yet, in order. Pure.
+struct BatchesInFlight {
+  private var waiting: [(number: Int, lane: Lane?, last: Int64)] = []
+  /// Batches that the hub has taken.
+  private(set) var taken: UInt64 = 0
+
+  /// The only batch that the hub may answer now.
+  var first: (number: Int, lane: Lane?, last: Int64)? { waiting.first }
+
+  mutating func sent(_ number: Int, lane: Lane?, last: Int64) { waiting.append((number, lane, last)) }
+
+  /// The hub has answered the first batch. One that it does not take makes those behind it void.
+  mutating func answered(_ verdict: Verdict) {
+    let first = waiting.removeFirst()
+    switch verdict {
+    case .acknowledged: taken &+= 1
+    case .refused: waiting.removeAll { $0.lane == first.lane }
+    case .retry, .busy, .hungUp, .diverged, .stopped: waiting = []
+    }
+  }
+}
+
+/// When a live link needs a ping, and what the answer shows about the path. Pure.
+struct LinkPulse {
+  private(set) var silences: KeepAlive
+  private var lastHeard: MonotonicTime
+  /// A ping is due at once.
+  private var isProbed = false
+  /// The silence before a ping that has no answer yet.
+  private var pingedAfter: Duration?
+
+  /// The link is open.
+  init(_ silences: KeepAlive, now: MonotonicTime) { (self.silences, lastHeard) = (silences, now) }
+
+  var isPinged: Bool { pingedAfter != nil }
+  var due: MonotonicTime { isProbed ? lastHeard : lastHeard + silences.interval }
+
+  mutating func probe() { isProbed = true }
+
+  mutating func pinged(now: MonotonicTime) { (isProbed, pingedAfter) = (false, now - lastHeard) }
+
+  /// Anything answers a ping. True: one was answered.
+  mutating func heard(now: MonotonicTime) -> Bool {
+    lastHeard = now
+    guard isPinged else { return false }
+    pingedAfter = nil
+    silences.answered(now: now)
+    return true
+  }
+
+  /// Further facts about the end of the link; `nil`: none.
+  mutating func unanswered(now: MonotonicTime) -> String? {
+    guard let silence = pingedAfter, silences.unanswered(after: silence, now: now) else { return nil }
+    return "a silence of \(Int(silence.inSeconds)) s ended the link; \(silences)"
+  }
+}
+
+/// Limits what the hub sends unasked, over all links, to the speed of a metered line: 1 MiB at once, and 8 KiB a second. The rest waits at the hub. Pure.
+struct UnaskedTraffic {
+  /// Bytes that each message or ping counts besides its content: the frame, and the work on it.
+  private static let frameCost = 32
+  private var bytes = Ration(most: 1 << 20, oneIn: .microseconds(122))
+  private var lines = Ration.hourly
+
+  /// The pause before the next read; `nil`: none. `isTold`: the log tells of it.
+  mutating func pause(after count: Int, now: MonotonicTime) -> (duration: Duration, isTold: Bool)? {
+    let pause = bytes.wait(for: Int64(count + Self.frameCost), at: now)
+    return pause > .zero ? (pause, lines.take(at: now)) : nil
+  }
+}
+
+/// Decides when to try a live link again after one did not get through. Pure.
+struct LinkRetry {
+  private static let pause: Duration = .seconds(900)
+  /// `nil`: at once.
+  private(set) var at: MonotonicTime?
+  /// Why there is no live link, if an operator can do something about it.
+  var trouble: String?
+  /// The log has told that there is no live link.
+  private var isTold = false
+  private var rivalLines = Ration.hourly
+
+  func isDue(at now: MonotonicTime) -> Bool { at.map { now >= $0 } ?? true }
+
+  mutating func opened() { (at, trouble, isTold) = (nil, nil, false) }
+  /// HTTP fails too, so the WebSocket was not the problem.
+  mutating func nothingWorks() { at = nil }
+  mutating func tryNow(_ now: MonotonicTime) { at = now }
+
+  /// Only HTTP works. True: the log tells of it.
+  mutating func fellBack(now: MonotonicTime) -> Bool {
+    defer { (at, isTold) = (now + Self.pause, true) }
+    return !isTold
+  }
+
+  /// A gateway with the same id has the link. True: the log tells of it.
+  mutating func foundRival(now: MonotonicTime) -> Bool { rivalLines.take(at: now) }
+}
+
+/// The newest state of each name that the hub has not been told yet. Pure.
+struct UntoldStates {
+  private static let most = 16
+  private(set) var states: [(name: String, body: [UInt8])] = []
+
+  mutating func set(_ name: String, _ body: [UInt8]) {
+    states.removeAll { $0.name == name }
+    states.append((name, body))
+    if states.count > Self.most { states.removeFirst() }
+  }
+
+  mutating func takeAll() -> [(name: String, body: [UInt8])] {
+    defer { states = [] }
+    return states
+  }
+}
