@@ -205,8 +205,8 @@ let trials: [Target] = [
   tests(
     "GatewayTests",
     [
-      "Alerts", "Companion", "EventLoop", "Gateway", "HTTP", "JSON", "ProxyTunnel", "Relay", "SQLite", "Store",
-      "TestSupport", "Timing", "Transport", "VirtualRadio",
+      "Alerts", "Companion", "EventLoop", "Gateway", "HTTP", "JSON", "MeshCrypto", "ProxyTunnel", "Relay", "SQLite",
+      "Store", "TestSupport", "Timing", "Transport", "VirtualRadio",
     ]),
 ]
 

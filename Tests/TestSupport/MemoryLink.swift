@@ -7,7 +7,7 @@ import VirtualRadio
 
 /// Carries frames to a virtual radio and back, and can be cut after so many of them.
 public final class MemoryLink: Link {
-  private let radio: VirtualRadio
+  private var radio: VirtualRadio
   private let loop: EventLoop
   private var decoder = SerialDecoder(.toRadio)
   /// Counts connections: what was under way when one was cut is lost.
@@ -31,6 +31,12 @@ public final class MemoryLink: Link {
   public var losesReply: (Reply) -> Bool = { _ in false }
   /// These come twice.
   public var doublesReply: (Reply) -> Bool = { _ in false }
+  /// Nothing comes or goes.
+  public var isSilent = false
+  /// The radio's next frame breaks off in the middle.
+  public var halvesNext = false
+  /// The radio's next reply is one to another question.
+  public var falsifiesNext = false
   /// Frames from the radio are given on when this is false again.
   public var isHeldUp = false {
     didSet { if !isHeldUp { for frame in heldUp { carry(frame) } } }
@@ -50,11 +56,27 @@ public final class MemoryLink: Link {
   public init(_ radio: VirtualRadio, on loop: EventLoop) {
     self.radio = radio
     self.loop = loop
+    listen()
+  }
+
+  private func listen() {
     radio.output = { [weak self] frame in
       guard let self else { return }
       if self.isHeldUp { self.heldUp.append(frame) } else { self.carry(frame) }
     }
   }
+
+  /// Another radio is put in the place of the one that is there.
+  public func plug(_ other: VirtualRadio) {
+    radio.output = nil
+    isPresent = false
+    radio = other
+    listen()
+    isPresent = true
+  }
+
+  /// Bytes that no radio says.
+  public func say(_ bytes: [UInt8]) { if isOpen { onEvent(.bytes(bytes)) } }
 
   /// The gateway is dead: nothing comes or goes any more.
   public func leave() {
@@ -65,13 +87,20 @@ public final class MemoryLink: Link {
 
   /// In two pieces, as a serial line may.
   private func carry(_ frame: [UInt8]) {
-    var times = 1
+    guard !isSilent else { return }
+    var (frame, times) = (frame, 1)
+    if falsifiesNext, let code = frame.first, code < 0x80 {
+      falsifiesNext = false
+      frame = Reply.battery(Battery(millivolts: 1)).encode()
+    }
     // `try?`: what cannot be read is no reply, and comes once.
     if case .reply(let reply)? = try? RadioFrame(decoding: frame) {
       times = losesReply(reply) ? 0 : doublesReply(reply) ? 2 : 1
     }
-    let (connection, bytes) = (present, SerialFraming.wrap(frame, .fromRadio))
-    for _ in 0..<times { loop.later { [weak self] in self?.deliver(frame, bytes, connection) } }
+    let (connection, whole) = (present, SerialFraming.wrap(frame, .fromRadio))
+    let bytes = halvesNext ? Array(whole.prefix(whole.count / 2)) : whole
+    halvesNext = false
+    for _ in 0..<times { loop.later { [weak self, frame] in self?.deliver(frame, bytes, connection) } }
   }
 
   private func deliver(_ frame: [UInt8], _ bytes: [UInt8], _ connection: Int) {
@@ -100,7 +129,7 @@ public final class MemoryLink: Link {
   public func close() { (isOpen, whenBack) = (false, {}) }
 
   public func send(_ bytes: [UInt8]) {
-    guard isOpen else { return }
+    guard isOpen, !isSilent else { return }
     decoder.append(bytes, now: loop.now)
     while let frame = decoder.next(now: loop.now) {
       if let command = try? Command(decoding: frame) {

@@ -4,6 +4,7 @@ import EventLoop
 import Foundation
 import HTTP
 import JSON
+import MeshCrypto
 import TestSupport
 import Timing
 import VirtualRadio
@@ -23,9 +24,9 @@ final class Rig {
 
   let machine = InventedMachine()
   let loop: EventLoop
-  /// r0, the gateway's, and r1.
+  /// r0, the gateway's, r1, and as many as a test wants.
   let mesh: VirtualMesh
-  let radio: VirtualRadio
+  let radios: [VirtualRadio]
   private(set) var link: MemoryLink
   private(set) var daemon: Daemon?
   /// The network has changed.
@@ -39,23 +40,36 @@ final class Rig {
   private var servers: [String: ScriptedServer] = [:]
   private var signals = SignalQueue()
   private var isServing = false
+  /// Which radio is at the link.
+  private var plugged = 0
   /// Each gateway has a folder of its own, with what the one before has left on disk.
   private var generation = 0
   private var configuration: (extra: String, store: String) = ("", "")
+  /// What becomes of the configuration before it is written.
+  var edit: (String) -> String = { $0 }
 
-  /// `isKnown`: the radios have heard each other.
-  init(seed: UInt64 = 1, isKnown: Bool = true, _ change: (inout VirtualRadioSettings) -> Void = { _ in }) throws {
+  /// `isKnown`: the radios have heard each other. `regions`: those that the repeaters carry. `isFar`: the radios hear each other only by
+  /// repeaters. `change`: the settings of r0.
+  init(
+    seed: UInt64 = 1, isKnown: Bool = true, nodes: Int = 2, repeaters: Int = 0, regions: [String] = ["*"],
+    isFar: Bool = false, airtime: Double = 0.1, _ change: (inout VirtualRadioSettings) -> Void = { _ in }
+  ) throws {
     self.seed = seed
     loop = EventLoop(on: machine)
-    mesh = VirtualMesh(on: loop, seed: seed, airtimeFactor: 0.1) { _ in }
-    var settings = VirtualRadioSettings(
-      name: "r0", seed: seed &* 1000, queueCapacity: 256, clock: UInt32(loop.wallClock.seconds))
-    settings.age = .seconds(3600)
-    change(&settings)
-    radio = mesh.add(settings)
-    radio.isClientConnected = true
-    mesh.add(VirtualRadioSettings(name: "r1", seed: seed &* 1000 &+ 1, clock: UInt32(loop.wallClock.seconds)))
-    link = MemoryLink(radio, on: loop)
+    mesh = VirtualMesh(
+      on: loop, seed: seed, airtimeFactor: airtime, repeaters: repeaters, regions: regions.compactMap { Region($0) },
+      isFar: isFar
+    ) { _ in }
+    let clock = UInt32(loop.wallClock.seconds)
+    radios = (0..<nodes).map { [mesh] number in
+      var settings = VirtualRadioSettings(
+        name: "r\(number)", seed: seed &* 1000 &+ UInt64(number), queueCapacity: 256, clock: clock)
+      settings.age = .seconds(3600)
+      if number == 0 { change(&settings) }
+      return mesh.add(settings)
+    }
+    radios[0].isClientConnected = true
+    link = MemoryLink(radios[0], on: loop)
     try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
     _ = scratch.write("token", "a-token-for-the-tests\n")
     guard isKnown else { return }
@@ -66,6 +80,9 @@ final class Rig {
 
   deinit { if daemon != nil { end() } }
 
+  /// The gateway's own, r0.
+  var radio: VirtualRadio { radios[0] }
+
   // MARK: The gateway
 
   /// Writes the configuration: `extra` are further tables, `store` keys of `[store]`.
@@ -73,20 +90,22 @@ final class Rig {
     configuration = (extra, store)
     _ = scratch.write(
       "gw.toml",
-      """
-      [radio]
-      link = "tcp:127.0.0.1:1"
-      [store]
-      location = "\(folder)/gw.db"
-      \(store)
-      [control]
-      socket = "\(socket)"
-      [[upstream]]
-      name = "hub"
-      url = "http://127.0.0.1:1"
-      token_file = "\(scratch.location("token"))"
-      \(extra)
-      """)
+      edit(
+        """
+        [radio]
+        link = "tcp:127.0.0.1:1"
+        [store]
+        location = "\(folder)/gw.db"
+        \(store)
+        [control]
+        socket = "\(socket)"
+        [[upstream]]
+        name = "hub"
+        url = "http://127.0.0.1:1"
+        token_file = "\(scratch.location("token"))"
+        \(extra)
+
+        """))
   }
 
   func start() throws {
@@ -108,14 +127,18 @@ final class Rig {
   /// Starts it, and returns when it has read its radio.
   func startSynced() throws {
     try start()
-    try until("synced") { self.daemon?.synchronizer.state == .synced }
+    try untilSynced()
   }
+
+  func untilSynced() throws { try until("synced") { self.daemon?.synchronizer.state == .synced } }
 
   private var surroundings: Surroundings {
     var surroundings = Surroundings()
     surroundings.link = { [link] _, _, _, _ in link }
-    surroundings.carriers = Carriers { [unowned self] settings, store, loop, _ in
-      self.server(settings.name, settings.kindName).line(store, on: loop)
+    surroundings.carriers = Carriers { [unowned self] settings, store, loop, log in
+      // There is no server where the settings could not be read.
+      if case .unreadable = settings.kind { return try Carriers.toServers.carrier(settings, store, loop, log) }
+      return self.server(settings.name, settings.kindName).line(store, on: loop)
     }
     surroundings.network = { [unowned self] _, changed in
       self.networkChanges = changed
@@ -146,13 +169,13 @@ final class Rig {
   /// It is gone at once: what it has not committed is lost, and nobody hears that it ends.
   func kill() {
     succeed()
-    let wasPresent = link.isPresent
+    let (wasPresent, plugged) = (link.isPresent, self.plugged)
     link.leave()
     for server in servers.values { server.forgetLines() }
     signals.put(SIGKILL)
     for _ in 0..<10_000 where isServing { loop.turn(wait: true) }
     daemon = nil
-    link = MemoryLink(radio, on: loop)
+    link = MemoryLink(radios[plugged], on: loop)
     link.isPresent = wasPresent
     story.append("killed")
   }
@@ -180,7 +203,18 @@ final class Rig {
     for name in try! files.contentsOfDirectory(atPath: from) {
       if ["ctl", "gw.db.lock", "gw.db-shm"].contains(name) { continue }
       try! files.copyItem(atPath: "\(from)/\(name)", toPath: "\(folder)/\(name)")
+      // The configuration that worked last names its store.
+      guard name == "gw.db.configuration" else { continue }
+      let kept = try! String(contentsOfFile: "\(from)/\(name)", encoding: .utf8)
+      _ = write(storeFile(name), kept.replacing(from, with: folder))
     }
+  }
+
+  /// Another radio stands at the gateway's port.
+  func plug(_ number: Int) {
+    (radios[plugged].isClientConnected, radios[number].isClientConnected) = (false, true)
+    plugged = number
+    link.plug(radios[number])
   }
 
   /// A write that fails takes what the turn writes after it along, as on a full disk.
@@ -251,6 +285,36 @@ final class Rig {
     }
     while answer == nil { loop.turn(wait: true) }
     return try answer!.get()
+  }
+
+  /// The status of an answer to a request with a body, and what it says.
+  func post(_ target: String, _ body: String = "") throws -> (status: Int, json: JSONValue) {
+    let answer = try ask("POST", target, body)
+    return (answer.status, try JSONValue(parsing: answer.body))
+  }
+
+  /// A message is to be sent; the answer's status. `more`: further fields.
+  @discardableResult
+  func send(_ recipient: String, _ text: String, id: String? = nil, _ more: String = "") throws -> Int {
+    let key = id.map { #","id":"\#($0)""# } ?? ""
+    return try post("/v1/send", #"{"to":"\#(recipient)","text":"\#(text)"\#(key)\#(more)}"#).status
+  }
+
+  /// What the gateway has sent, or is to send, for all of its radios.
+  func outgoing() throws -> [JSONValue] { try rows("/v1/outgoing?radio=all&upstreams=1") }
+  func outgoing(_ id: String) throws -> JSONValue? { try outgoing().last { $0["id"]?.string == id } }
+
+  func until(_ id: String, is state: String) throws {
+    try until("\(id) to be \(state)") { try outgoing(id)?["state"]?.string == state }
+  }
+
+  /// Texts of messages, by a query of `/v1/messages`.
+  func texts(_ query: String = "direction=both") throws -> [String] {
+    try rows("/v1/messages?\(query)").compactMap { $0["text"]?.string }
+  }
+
+  func doctor() throws -> [String] {
+    try json("/v1/doctor")["findings"]?.array?.map { $0.text } ?? []
   }
 
   func json(_ target: String) throws -> JSONValue { try JSONValue(parsing: ask("GET", target).body) }

@@ -45,6 +45,14 @@ final class ScriptedServer {
   /// Events that it refuses for good.
   var refuses: (Event) -> Bool = { _ in false }
   private(set) var events: [Event] = []
+  /// Events over which it ends the connection, each time they come.
+  var hangsUpOver: (Event) -> Bool = { _ in false }
+  /// How often it has ended the connection over a batch.
+  fileprivate(set) var hangUps = 0
+  /// What it has for gateways, by bucket: bodies in JSON with their ids, the first of which has number 1.
+  private var buckets: [String: [(id: String, at: Int64, body: String)]] = [:]
+  /// Buckets of which a gateway has asked.
+  private(set) var asked: Set<String> = []
   /// How often a gateway has asked what it has.
   private(set) var greetings = 0
   private var acknowledged: [String: ByLane<Int64?>] = [:]
@@ -69,6 +77,12 @@ final class ScriptedServer {
     return String(decoding: answer, as: UTF8.self)
   }
 
+  /// It has something for the gateway, by its clock at this time.
+  func put(_ body: String, in bucket: String, id: String, at: Int64) {
+    buckets[bucket, default: []].append((id, at, body))
+    for line in lines { line.updates?.hasNew(bucket, Int64(buckets[bucket]?.count ?? 0)) }
+  }
+
   /// It loses its database.
   func forget() {
     (events, acknowledged) = ([], [:])
@@ -91,6 +105,28 @@ final class ScriptedServer {
 
   // MARK: For its lines
 
+  /// Source: docs/hub-protocol.md.
+  fileprivate func answer(_ question: UpdatesQuestion) -> String {
+    switch question {
+    case .state(let names, _):
+      asked.formUnion(names)
+      let states = names.map { name in
+        let updates = buckets[name] ?? []
+        return #"{"bucket":"\#(name)","seq":\#(updates.count),"at":\#(updates.last?.at ?? 0)}"#
+      }
+      return "{\"buckets\":[\(states.joined(separator: ","))]}"
+    case .page(let bucket, let from, _, let limit, _):
+      let all = buckets[bucket] ?? []
+      let news = all.enumerated().dropFirst(Int(from.seq)).prefix(limit).map { number, update in
+        #"{"seq":\#(number + 1),"at":\#(update.at),"id":"\#(update.id)","body":\#(update.body)}"#
+      }
+      return """
+        {"first":1,"last":\(all.count),"last_at":\(all.last?.at ?? 0),"more":\(Int(from.seq) + news.count < all.count),\
+        "updates":[\(news.joined(separator: ","))]}
+        """
+    }
+  }
+
   fileprivate func greeted(_ epoch: String) -> Greeting {
     switch mood {
     case .unreachable: return .failed(.retry(reason: "no connection", after: nil))
@@ -111,6 +147,7 @@ final class ScriptedServer {
       // `try?`: no event has another body than JSON, and a test would see it.
       Event(seq: $0.seq, epoch: epoch, kind: $0.kind, body: (try? JSONValue(parsing: $0.body)) ?? .null)
     }
+    if came.contains(where: hangsUpOver) { return .hungUp(reason: "it hung up") }
     if let bad = came.first(where: refuses) { return .refused(status: 422, reason: "not \(bad.seq)") }
     for event in came where !events.contains(where: { $0.seq == event.seq && $0.epoch == epoch }) {
       events.append(event)
@@ -123,7 +160,7 @@ final class ScriptedServer {
 }
 
 /// A gateway's connection to a scripted server.
-private final class ServerLine: Carrier {
+private final class ServerLine: Carrier, UpdatesSource {
   private static let latency: Duration = .milliseconds(50)
 
   private let server: ScriptedServer
@@ -134,6 +171,7 @@ private final class ServerLine: Carrier {
   private var underWay = 0
   var isDead = false
   weak var commands: (any CommandTaker)?
+  weak var updates: (any UpdatesListener)?
   private(set) var bytesSent: UInt64 = 0
 
   init(_ server: ScriptedServer, _ store: Store, on loop: EventLoop) {
@@ -145,6 +183,7 @@ private final class ServerLine: Carrier {
   let place = "in this process"
   var window: Int { kind == "hub" ? 4 : 1 }
   var keepsConnection: Bool { kind != "webhook" }
+  var updatesSource: (any UpdatesSource)? { kind == "hub" ? self : nil }
 
   func greet() async -> Greeting {
     // `try?`, as below: who is cancelled has no use for the answer.
@@ -156,7 +195,18 @@ private final class ServerLine: Carrier {
     return greeting
   }
 
-  func hold() async throws(CancellationError) -> ConnectionEnd { try await ended.value() }
+  func hold() async throws(CancellationError) -> ConnectionEnd {
+    updates?.reachable(true)
+    defer { updates?.reachable(false) }
+    return try await ended.value()
+  }
+
+  func ask(_ question: UpdatesQuestion) async throws(BucketSync.Trouble) -> JSONValue? {
+    try? await loop.sleep(for: Self.latency)
+    guard isUp, !isDead, server.mood != .standsStill else { return nil }
+    // `try?`: it is JSON as far as a test has written JSON.
+    return try? JSONValue(parsing: Array(server.answer(question).utf8))
+  }
 
   func carry(_ batch: Batch) async -> Verdict {
     guard isUp, !isDead else { return .retry(reason: "no connection", after: nil) }
@@ -170,10 +220,16 @@ private final class ServerLine: Carrier {
     }
     guard isUp, !isDead, line === ended, !Task.isCancelled else { return .hungUp(reason: "the connection ended") }
     if server.mood == .hangsUp {
+      server.hangUps += 1
       end()
       return .hungUp(reason: "it hung up")
     }
     let verdict = server.take(batch, store.epoch)
+    if case .hungUp = verdict {
+      server.hangUps += 1
+      end()
+      return verdict
+    }
     if server.mood == .losesAnswers {
       end()
       return .hungUp(reason: "it hung up before it answered")
