@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import JSON
+import MeshCrypto
+import Testing
+import Timing
+
+/// The gateway is killed at each step of a send, which the radio knows.
+@Suite struct SendCrashTests {
+  enum Step: String, CaseIterable, CustomTestStringConvertible {
+    case handed = "the radio has the command, nothing is on the air"
+    case beforeSent = "on the air, before SENT; its ack is lost"
+    case beforeSentAckLater = "on the air, before SENT; its ack comes after the restart"
+    case afterSent = "after SENT; its ack is lost"
+    case afterSentAckLater = "after SENT; its ack comes after the restart"
+    case withAck = "as the ack comes"
+    case secondAttempt = "at the second attempt, before SENT"
+    case delivered = "after it was delivered"
+    case failed = "after it had failed"
+    case failedAckLater = "after it had failed; an ack comes after the restart"
+    case accepted = "as it was taken in; the sender repeats it"
+
+    var testDescription: String { rawValue }
+    var isAckLater: Bool { self == .beforeSentAckLater || self == .afterSentAckLater || self == .failedAckLater }
+    var end: String { self == .failed ? "failed" : "delivered" }
+
+    /// How often it may be on the air, all told.
+    var transmissions: ClosedRange<Int> {
+      switch self {
+      case .beforeSentAckLater, .afterSentAckLater, .delivered, .handed: 1...1
+      case .beforeSent, .afterSent, .failed, .failedAckLater: 2...2
+      case .withAck, .accepted: 1...2
+      case .secondAttempt: 3...3
+      }
+    }
+  }
+
+  @Test(arguments: Step.allCases) func `killed at each step of a send, the state ends right`(_ step: Step) throws {
+    let rig = try Rig()
+    var sent: [OutgoingText] = []
+    func listen() { rig.link.onCommand = { if case .sendText(let text) = $0 { sent.append(text) } } }
+    try rig.startSynced()
+    listen()
+    // It floods, as to somebody who was never written to.
+    #expect(try rig.post("/v1/contacts/path", #"{"contact":"r1","reset":true}"#).status == 200)
+    func send() throws { #expect(try rig.send("r1", "hello", id: "one") == 202) }
+
+    switch step {
+    case .handed:
+      rig.link.swallows = { if case .sendText = $0 { true } else { false } }
+      try send()
+      try rig.until("the command") { !sent.isEmpty }
+      sent = []
+    case .beforeSent, .beforeSentAckLater, .secondAttempt:
+      rig.air("loss 1")
+      try send()
+      if step == .secondAttempt { try rig.until("SENT") { try rig.outgoing("one")?["state"]?.string == "sent" } }
+      let count = sent.count
+      rig.link.losesReply = { if case .sent = $0 { true } else { false } }
+      try rig.until("the command") { sent.count > count || step != .secondAttempt && count == 1 }
+    case .afterSent, .afterSentAckLater:
+      rig.air("loss 1")
+      try send()
+      try rig.until("one", is: "sent")
+    case .withAck:
+      try send()
+      try rig.until("SENT") { try rig.outgoing("one")?["state"]?.string == "sent" }
+      rig.link.isHeldUp = true
+      rig.pass(.seconds(2))
+      rig.link.isHeldUp = false
+      rig.loop.turn(wait: false)
+    case .delivered:
+      try send()
+      try rig.until("one", is: "delivered")
+    case .failed, .failedAckLater:
+      rig.air("loss 1")
+      try send()
+      try rig.until("one", is: "failed")
+    case .accepted: try send()
+    }
+    rig.kill()
+    if step != .failed, step != .failedAckLater { rig.air("loss 0") }
+    listen()
+    try rig.startSynced()
+    if step == .accepted { try send() }
+    if step.isAckLater {
+      let text = try #require(sent.last)
+      let code = AckCode.expected(time: text.time, attempt: text.attempt, text: text.text, sender: rig.radio.key)
+      rig.link.say(SerialFraming.wrap(Push.sendConfirmed(ack: code, tripTime: 321).encode(), .fromRadio))
+    }
+    try rig.until("one", is: step.end)
+    rig.pass(.seconds(600))
+    #expect(try rig.outgoing("one")?["state"]?.string == step.end)
+
+    #expect(step.transmissions.contains(sent.count), "\(sent)")
+    #expect(Set(sent.map(\.attempt)).count == sent.count, "an attempt's number is used once")
+    // By time and text the recipient's client knows it for one message.
+    #expect(Set(sent.map { "\($0.time) \($0.text.string)" }).count == 1, "\(sent)")
+    // Each state is journaled, and the last one is the end.
+    let states = try rig.rows("/v1/journal?limit=1000").filter { $0["kind"]?.string == "outgoing" }
+      .compactMap { $0["body"]?["state"]?.string }
+    #expect(states.first == "pending" && states.last == step.end, "\(states)")
+    #expect(states.count { $0 == "delivered" } <= 1, "\(states)")
+  }
+}
