@@ -27,23 +27,5 @@ extension WholeProgramTests {
       print("hub away for 10,000 events: resident \(before) KiB before, \(during) while away, \(after) after")
       #expect(max(during, after) - before < 6 * 1024, "KiB")
     }
-
-    @Test func `a radio that misbehaves is waited out, without a restart`() throws {
-      let rig = try Rig()
-      try rig.startRadio(["--contacts", "5"])
-      try rig.startGateway()
-      try rig.waitForSync()
-      let faults = ["garbage r0 500", "half r0", "wrong r0", "silence r0 3", "unplug r0 1", "reboot r0"]
-      for (number, fault) in faults.enumerated() {
-        rig.radio?.write(fault)
-        // The wrong reply answers the sync's first question: a message that came out wrong would be lost for good.
-        if fault.hasPrefix("wrong") { _ = rig.control("POST", "/v1/sync") }
-        rig.radio?.write("at 4 dm r1 r0 after \(number)")
-        try untilTrue("the message after \(fault): \(rig.gateway?.lines.suffix(5) ?? [])") {
-          try rig.meshpost("messages", "--limit", "100").lines.contains { $0.hasSuffix("after \(number)") }
-        }
-      }
-      try rig.waitForSync()
-    }
   }
 }
