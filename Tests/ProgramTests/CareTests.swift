@@ -114,58 +114,6 @@ extension WholeProgramTests {
     }
 
     @Test
-    func `a contact table that is nearly full: the oldest give way, are kept here, and come back when written to`()
-      throws
-    {
-      let rig = try Rig()
-      try rig.startRadio(["--max-contacts", "40", "--contacts", "35"])
-      rig.writeGatewayConfiguration(
-        extra: "[contacts]\nevict = true\nmin_age_days = 0\nkeep_free = 15\ntypes = [\"repeater\", \"chat\"]")
-      try rig.startGateway()
-      try rig.waitForSync()
-      func onRadio() throws -> Int64 { try rig.status()?["store"]?["contacts_on_radio"]?.integer ?? 0 }
-      let all = try rig.status()?["store"]?["contacts"]?.integer ?? 0
-      try untilTrue("room to be made: \(rig.gateway?.lines ?? [])") { try onRadio() == 25 }
-      #expect(try rig.radioStats()["contacts"]?.integer == 25)
-      #expect(try rig.status()?["store"]?["contacts"]?.integer == all, "all are known still")
-      try rig.gateway?.line(with: "to make room")
-      let left = try rig.meshpost("contacts", "--json").lines.map { try JSONValue(parsing: $0) }
-        .first { $0["on_radio"]?.bool == false && $0["type"]?.string == "chat" }
-      let name = left?["name"]?.string ?? "none"
-      let sent = try rig.meshpost("send", name, "are you there?")
-      #expect(sent.code == 0, "\(name): \(sent.lines)")
-      try untilTrue("it to be back") { try rig.meshpost("contacts", "--on-radio").lines.contains { $0.contains(name) } }
-      try untilTrue("room again") { try onRadio() == 25 }
-      #expect(
-        try rig.meshpost("contacts", "--on-radio").lines.contains { $0.contains(name) }, "who was written to stays")
-    }
-
-    @Test func `nodes that this gateway needs stay; one that was evicted comes back when it is asked`() throws {
-      let rig = try Rig()
-      try rig.startRadio(["--max-contacts", "40", "--contacts", "30", "--nodes", "4"])
-      let names = ["r1", "r2", "r3"]
-      rig.writeGatewayConfiguration(extra: "[contacts]\nevict = false")
-      try rig.startGateway()
-      try rig.waitForSync()
-      try untilTrue("all to be known") { try rig.status()?["store"]?["contacts_on_radio"]?.integer == 33 }
-      #expect(try rig.meshpost("node", "tag", "r1", "watch").code == 0)
-      rig.gateway?.send(SIGTERM)
-      _ = try rig.gateway?.ended()
-      rig.writeGatewayConfiguration(
-        extra: "[contacts]\nmin_age_days = 0\nkeep_free = 38\n[[poll]]\nnode = \"r2\"\nevery_min = 10000")
-      try rig.startGateway()
-      try untilTrue("all others to leave: \(try rig.meshpost("contacts", "--on-radio").lines)") {
-        try rig.status()?["store"]?["contacts_on_radio"]?.integer == 3
-      }
-      let left = try rig.meshpost("contacts", "--on-radio").lines.joined(separator: "\n")
-      #expect(
-        names.map { left.contains($0) } == [true, true, false] && left.contains("Node 0 "), "a favourite; \(left)")
-      let asked = try rig.meshpost("node", "telemetry", "r3")
-      #expect(
-        asked.lines.joined().contains("r3 does not answer"), "it was asked, and denies what it is asked: \(asked)")
-    }
-
-    @Test
     func `a store's backup is made under traffic, is sound, and comes back with a new epoch; upstream misses nothing`()
       throws
     {

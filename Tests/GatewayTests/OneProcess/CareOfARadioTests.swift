@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT
+
+import JSON
+import Testing
+import Timing
+
+/// The radio's settings, and its table of contacts.
+@Suite struct CareOfARadioTests {
+  @Test func `the radio is set, all or nothing, and says what it is then`() throws {
+    let rig = try Rig()
+    try rig.startSynced()
+    func settings() throws -> JSONValue? { try rig.json("/v1/radio")["settings"] }
+    let set = try rig.post(
+      "/v1/radio/set",
+      #"{"name":"Hilltop","position":"47.3769,8.5417","preset":"hungary","power":14,"airtime-factor":2,"auto-add":"repeater,room","overwrite":"on","telemetry":"contacts","multi-acks":1,"auto-add-hops":3}"#
+    )
+    #expect(set.status == 200, "\(set)")
+    let now = try settings()
+    #expect(now?["name"]?.string == "Hilltop" && now?["position"]?.string == "47.3769,8.5417")
+    #expect(now?["frequency"]?.number == 869.618 && now?["sf"]?.integer == 7 && now?["cr"]?.integer == 5)
+    #expect(now?["path-hash-bytes"]?.integer == 2, "the preset's")
+    #expect(now?["power"]?.integer == 14 && now?["airtime-factor"]?.number == 2)
+    #expect(now?["auto-add"]?.string == "repeater,room" && now?["overwrite"]?.string == "on")
+    #expect(now?["telemetry"]?.string == "contacts" && now?["multi-acks"]?.integer == 1, "one command sets both")
+    #expect(try rig.json("/v1/radio")["stats"]?["presets"]?.array?.contains(.string("Hungary")) == true)
+    #expect(try rig.status()["radio"]?["identity"]?["name"]?.string == "Hilltop", "the gateway knows, too")
+    try rig.until("the hub to know") {
+      rig.hub.events.contains { $0.kind == "radio" && $0.body["name"]?.string == "Hilltop" }
+    }
+    for wrong in [
+      #""sf":13"#, #""power":50"#, #""name":"""#, #""colour":"blue""#, #""preset":"eu""#, #""position":"91,0""#,
+      #""pin":12345"#, #""repeat":"yes""#,
+    ] {
+      let name = wrong.contains("name") ? "" : #""name":"Other","#
+      let answer = try rig.post("/v1/radio/set", "{\(name)\(wrong)}")
+      #expect(answer.status != 200 && answer.json["error"]?.string?.isEmpty == false, "\(wrong)")
+    }
+    #expect(try settings()?["name"]?.string == "Hilltop", "nothing was sent")
+    let presets = try rig.json("/v1/radio/presets")
+    #expect(presets["settings"]?.array?.contains { $0["name"]?.string == "preset" } == true)
+    #expect(presets["presets"]?.array?.contains { $0["name"]?.string == "EU/UK (Narrow)" } == true)
+  }
+
+  private func onRadio(_ rig: Rig) throws -> [String] {
+    try rig.rows("/v1/contacts?on_radio=1").compactMap { $0["name"]?.string }
+  }
+
+  @Test
+  func `a contact table that is nearly full: the oldest give way, are kept here, and come back when written to`() throws
+  {
+    let rig = try Rig { ($0.maxContacts, $0.contacts) = (40, 35) }
+    rig.configure("[contacts]\nevict = true\nmin_age_days = 0\nkeep_free = 15\ntypes = [\"repeater\", \"chat\"]")
+    try rig.startSynced()
+    let all = try rig.status()["store"]?["contacts"]?.integer ?? 0
+    try rig.until("room to be made") { try onRadio(rig).count == 25 }
+    #expect(try rig.status()["store"]?["contacts"]?.integer == all, "all are known still")
+    #expect(rig.hasSaid("to make room"))
+    let left = try #require(
+      try rig.rows("/v1/contacts").first { $0["on_radio"]?.bool == false && $0["type"]?.string == "chat" })
+    let (key, name) = (try #require(left["key"]?.string), try #require(left["name"]?.string))
+    #expect(try rig.send(key, "are you there?") == 202)
+    try rig.until("it to be back") { try onRadio(rig).contains(name) }
+    try rig.until("room again") { try onRadio(rig).count == 25 }
+    #expect(try onRadio(rig).contains(name), "who was written to stays")
+  }
+
+  @Test func `nodes that this gateway needs stay; one that was evicted comes back when it is asked`() throws {
+    let rig = try Rig(nodes: 4) { ($0.maxContacts, $0.contacts) = (40, 30) }
+    rig.configure("[contacts]\nevict = false")
+    try rig.startSynced()
+    try rig.until("all to be known") { try onRadio(rig).count == 33 }
+    #expect(try rig.post("/v1/node/tags", #"{"node":"r1","value":["watch"]}"#).status == 200)
+    rig.end()
+    rig.configure("[contacts]\nmin_age_days = 0\nkeep_free = 38\n[[poll]]\nnode = \"r2\"\nevery_min = 10000")
+    try rig.start()
+    try rig.until("all others to leave") { try onRadio(rig).count == 3 }
+    let left = try onRadio(rig)
+    #expect(left.contains("r1") && left.contains("r2") && !left.contains("r3"), "\(left)")
+    #expect(left.contains { $0.hasPrefix("Node 0") }, "a favourite; \(left)")
+    let asked = try rig.post("/v1/node/telemetry", #"{"node":"r3"}"#)
+    #expect(
+      asked.status == 504 && asked.json["error"]?.string?.contains("r3 does not answer") == true,
+      "it was asked, and denies what it is asked: \(asked)")
+  }
+}
