@@ -123,49 +123,5 @@ extension WholeProgramTests {
       }
       #expect(try kinds(rig) == seen, "nothing was sent")
     }
-
-    @Test func `what waited while the hub was away is folded, over a restart, and messages are not`() throws {
-      let rig = try Rig()
-      try rig.startRadio(["--nodes", "4", "--airtime", "0", "--queue", "20000"])
-      try rig.startGateway()
-      try rig.waitForSync()
-      for round in 0..<40 {
-        if round == 20 {
-          try untilTrue("twenty messages") { try rig.status()?["store"]?["messages"]?.integer == 20 }
-          try end(rig)
-          try rig.startGateway()
-          try rig.waitForSync()
-        }
-        for node in 1...3 { rig.radio?.write("advert r\(node)") }
-        rig.radio?.write("chan r1 0 number \(round)")
-        // The time of an advert has seconds.
-        usleep(300_000)
-      }
-      try untilTrue("forty messages") { try rig.status()?["store"]?["messages"]?.integer == 40 }
-      let waiting = Int(try hub(rig)?["lanes"]?["nodes"]?["pending"]?.integer ?? 0)
-      #expect(waiting > 20)
-      try rig.startHub()
-      _ = rig.control("POST", "/v1/outbox/resume")
-      try untilTrue("everything at the hub") { try hub(rig)?["pending"]?.integer == 0 }
-      // The radio may still have had some to tell of when the hub came.
-      let adverts = try rig.meshpost("journal", "--limit", "1000", "--json").lines
-        .map { try JSONValue(parsing: Array($0.utf8)) }.filter { $0["kind"]?.string == "advert" }
-      #expect(adverts.count > 20, "\(adverts.count)")
-      let events = try rig.hubRows("events")
-      #expect(Rig.isInOrder(events))
-      #expect(try rig.hubTexts() == (0..<40).map { "number \($0)" })
-      #expect(
-        !events.contains {
-          $0["kind"]?.string != "advert" && $0["kind"]?.string != "contact" && $0["body"]?["folded"] != nil
-        })
-      let here = events.filter { $0["kind"]?.string == "advert" }
-      var newest: [String: Int64] = [:]
-      for advert in adverts { newest[advert["body"]?["key"]?.string ?? ""] = advert["seq"]?.integer }
-      let seqs = Set(here.compactMap { $0["seq"]?.integer })
-      #expect(newest.count == 3 && newest.values.allSatisfy(seqs.contains), "\(newest)")
-      #expect(here.count < adverts.count / 2, "\(here.count) of \(adverts.count)")
-      let folded = here.reduce(0) { $0 + ($1["body"]?["folded"]?.integer ?? 0) }
-      #expect(Int(folded) + here.count == adverts.count, "\(folded) told, \(here.count) of \(adverts.count)")
-    }
   }
 }
