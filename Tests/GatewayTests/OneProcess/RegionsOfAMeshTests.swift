@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT
+
+import JSON
+import Testing
+import Timing
+
+/// Meshes whose repeaters pass on what is sent to a region, and nothing else.
+@Suite struct RegionsOfAMeshTests {
+  private func say(_ text: String, _ rig: Rig) throws {
+    try rig.send("Public", text, id: text)
+    try rig.until(text, is: "sent")
+    rig.pass(.seconds(30))
+  }
+
+  private func region(_ name: String?, _ rig: Rig) throws -> JSONValue {
+    let region = name.map { #","region":"\#($0)""# } ?? ""
+    let answer = try rig.post("/v1/channels/region", #"{"channel":"Public"\#(region)}"#)
+    #expect(answer.status == 200, "\(answer)")
+    return answer.json
+  }
+
+  @Test func `what goes to a region gets past repeaters that refuse what goes to none`() throws {
+    let rig = try Rig(isKnown: false, repeaters: 1, regions: ["ottawa", "gatineau"], isFar: true)
+    try rig.startSynced()
+    /// How many messages have reached r1, which hears us by the repeater alone.
+    var reached: Int { rig.radios[1].queuedMessages }
+    try say("nobody hears this", rig)
+    let set = try rig.post("/v1/radio/set", ##"{"flood-scope":"#ottawa"}"##)
+    #expect(set.json["settings"]?["flood-scope"]?.string == "ottawa", "\(set)")
+    try say("by the radio's default", rig)
+    #expect(reached == 1)
+    #expect(try rig.post("/v1/radio/set", #"{"flood-scope":"none"}"#).status == 200)
+    #expect(try region("gatineau", rig)["region"]?.string == "gatineau")
+    try say("by the channel's", rig)
+    #expect(reached == 2)
+    _ = try region(nil, rig)
+    try say("the one before is not in force any more", rig)
+    _ = try region("ottawa", rig)
+    try say("the last", rig)
+    #expect(reached == 3, "of five")
+    #expect(try rig.outgoing().count { $0["heard"]?.integer == 1 } == 3)
+  }
+
+  @Test func `firmware that cannot send to a region sends nothing, and the message says why it failed`() throws {
+    let rig = try Rig(isKnown: false) { $0.knowsRegions = false }
+    try rig.startSynced()
+    _ = try region("ottawa", rig)
+    try rig.send("Public", "for ottawa alone", id: "o")
+    try rig.until("o", is: "failed")
+    #expect(try rig.outgoing("o")?["reason"]?.string == "region_unknown")
+    _ = try region(nil, rig)
+    try say("for all", rig)
+    #expect(rig.radios[1].queuedMessages == 1, "of two")
+  }
+}
