@@ -70,4 +70,171 @@ import Timing
     try rig.until("both at the broker") { rig.server("broker", "mqtt").texts == ["before", "meanwhile"] }
     #expect(try rig.status()["removed_upstreams"]?.array?.isEmpty == true)
   }
+
+  /// The answer to a request that adds an upstream. `more`: further fields.
+  private func add(_ name: String, _ rig: Rig, _ more: String = "", url: String = "http://127.0.0.2:1") throws -> (
+    status: Int, json: JSONValue
+  ) {
+    try rig.post("/v1/upstreams/add", #"{"name":"\#(name)","kind":"hub","url":"\#(url)"\#(more)}"#)
+  }
+
+  @Test func `an upstream that is added in a gateway's first second keeps its first connection`() throws {
+    let rig = try Rig()
+    rig.edit = { $0.components(separatedBy: "[[upstream]]")[0] }
+    try rig.start()
+    // Before the gateway has told its first state.
+    let added = try add("hub", rig, #","from":"start","files":{"token_file":"a-token-for-the-tests"}"#)
+    #expect(added.status == 200, "\(added)")
+    rig.air("chan r1 0 here")
+    try rig.until("the hub to have it") {
+      try rig.hub.texts == ["here"] && rig.upstream("hub")?["pending"]?.integer == 0
+    }
+    rig.pass(.seconds(60))
+    #expect(rig.hub.greetings == 1 && rig.hub.carriers == 1)
+  }
+
+  @Test(arguments: ["", "# nothing\n\n  # else\n"])
+  func `an emptied file removes no upstream, and one that is removed goes on where it stood when it is back`(
+    _ blank: String
+  ) throws {
+    let rig = try Rig()
+    try rig.startSynced()
+    try rig.until("the hub to be there") { rig.hub.greetings == 1 }
+    #expect(try rig.post("/v1/upstreams/pause?upstream=hub").status == 200)
+    rig.air("chan r1 0 before")
+    func pending() throws -> Int64 { try rig.upstream("hub")?["pending"]?.integer ?? 0 }
+    try rig.until("it to wait") { try pending() > 0 }
+    rig.edit = { _ in blank }
+    rig.reload("")
+    try rig.until("it to be refused") { rig.hasSaid("it is empty, which would remove hub") }
+    #expect(try rig.upstream("hub") != nil)
+    #expect(try rig.doctor().contains { $0.contains("it is empty") })
+
+    let waiting = try pending()
+    rig.edit = { $0.components(separatedBy: "[[upstream]]")[0] }
+    rig.reload("")
+    try rig.until("it to be removed") {
+      rig.hasSaid("hub: removed, with \(waiting) events that it had not received")
+    }
+    // What happens meanwhile waits, too.
+    let removed = try rig.status()["removed_upstreams"]?.array?.first
+    #expect(removed?["name"]?.string == "hub" && removed?["pending"]?.integer ?? 0 >= waiting, "\(removed ?? .null)")
+    #expect(try rig.doctor().contains { $0.contains("events wait for it") })
+    rig.air("chan r1 0 meanwhile")
+    rig.kill()
+    try rig.startSynced()
+    rig.edit = { $0 }
+    rig.reload("")
+    try rig.until("it to be there") { try rig.upstream("hub") != nil }
+    #expect(try rig.post("/v1/upstreams/resume?upstream=hub").status == 200)
+    try rig.until("both at the hub") { rig.hub.texts == ["before", "meanwhile"] }
+    #expect(try rig.status()["removed_upstreams"]?.array?.isEmpty == true)
+  }
+
+  @Test func `a gateway starts with bad files, says which, and mends itself`() throws {
+    let rig = try Rig()
+    let pem = rig.write("ca.pem", "this is no PEM\n")
+    rig.configure(
+      "[[upstream]]\nname = \"vault\"\nkind = \"mqtt\"\nurl = \"mqtts://127.0.0.1:1\"\nca_file = \"\(pem)\"")
+    try rig.startSynced()
+    rig.server("vault", "mqtt").mood = .unreachable
+    rig.air("chan r1 0 although one is bad")
+    try rig.until("the message to arrive") { rig.hub.texts == ["although one is bad"] }
+    #expect(try isStopped(rig, "vault", because: "no certificates in PEM"))
+    let test = try rig.post("/v1/upstreams/test?upstream=vault")
+    #expect(test.status == 504 && test.json["error"]?.string?.contains("no certificates in PEM") == true, "\(test)")
+
+    // Somebody's real authorities; nobody is there, which is another trouble.
+    _ = rig.write("ca.pem", try String(contentsOfFile: "/etc/ssl/certs/ca-certificates.crt", encoding: .utf8))
+    #expect(try rig.post("/v1/outbox/resume").status == 200)
+    try rig.until("it to try") { try rig.upstream("vault")?["state"]?.string == "waiting" }
+  }
+
+  @Test func `what cannot work is not added, and costs the others nothing`() throws {
+    let rig = try Rig()
+    try rig.startSynced()
+    try rig.until("the hub to be there") { rig.hub.greetings == 1 }
+    let bad = try add("second", rig, #","files":{"ca_file":"this is no PEM\n"}"#, url: "https://127.0.0.1:1")
+    #expect(bad.status == 400 && bad.json["error"]?.string?.contains("no certificates in PEM") == true, "\(bad)")
+    let folder = rig.location(rig.storeFile("gw.db.upstreams"))
+    #expect(try FileManager.default.contentsOfDirectory(atPath: folder) == ["files"])
+    #expect(try FileManager.default.contentsOfDirectory(atPath: folder + "/files").isEmpty)
+    #expect(try rig.upstream("second") == nil)
+
+    let good = try add("second", rig)
+    #expect(good.status == 200, "\(good)")
+    #expect(try rig.post("/v1/upstreams/remove?upstream=second").status == 200)
+    rig.pass(.seconds(60))
+    #expect(rig.hub.carriers == 1 && rig.hub.greetings == 1, "the hub was not connected anew")
+  }
+
+  @Test func `an added upstream whose file is damaged keeps its place, and nothing else suffers`() throws {
+    let rig = try Rig()
+    try rig.startSynced()
+    rig.server("second", "hub").mood = .unreachable
+    #expect(try add("second", rig).status == 200)
+    rig.air("chan r1 0 one")
+    try rig.until("it to be pending") { (try rig.upstream("second")?["pending"]?.integer ?? 0) > 0 }
+    try rig.until("the hub to have it") { rig.hub.texts == ["one"] }
+    let pending = try rig.upstream("second")?["pending"]?.integer
+    rig.kill()
+    _ = rig.write(rig.storeFile("gw.db.upstreams/second.toml"), "\u{0}\u{0}\u{0}")
+    try rig.startSynced()
+    try rig.until("it to be stopped") { try isStopped(rig, "second", because: "second.toml") }
+    #expect((try rig.upstream("second")?["pending"]?.integer ?? 0) >= pending ?? 1)
+    rig.air("chan r1 0 two")
+    try rig.until("the hub to go on") { rig.hub.texts == ["one", "two"] }
+    #expect(try rig.post("/v1/upstreams/remove?upstream=second").status == 200)
+  }
+
+  @Test func `an upstream that is added has no file of the gateway's but its own`() throws {
+    let rig = try Rig()
+    try rig.startSynced()
+    let (token, folder) = (rig.location("token"), rig.location(rig.storeFile("gw.db.upstreams/files")))
+    try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+    try FileManager.default.createSymbolicLink(atPath: "\(folder)/link", withDestinationPath: token)
+    for file in [token, "/etc/shadow", "hub.token", "\(folder)/../../token", "\(folder)/link", "/dev/watchdog", ""] {
+      for key in ["token_file", "secret_file", "password_file", "ca_file", "cert_file", "key_file"] {
+        let answer = try add("spy", rig, #","\#(key)":"\#(file)""#)
+        #expect(answer.status == 400, "\(key) \(file)")
+        #expect(answer.json["error"]?.string?.contains("is not in \(folder)") == true, "\(key) \(answer)")
+      }
+    }
+    #expect(try rig.upstream("spy") == nil)
+
+    // Sent along it is kept for the daemon alone, and goes when the upstream goes.
+    #expect(try add("own", rig, #","link":"http","files":{"token_file":"its-own-token"}"#).status == 200)
+    let kept = "\(folder)/own.token_file"
+    let mode = try FileManager.default.attributesOfItem(atPath: kept)[.posixPermissions] as? Int
+    #expect(mode == 0o600)
+    #expect(try String(contentsOfFile: kept, encoding: .utf8).hasPrefix("its-own-token"))
+    try rig.until("it to be there") { rig.server("own", "hub").greetings == 1 }
+    #expect(try rig.post("/v1/upstreams/remove?upstream=own").status == 200)
+    #expect(!FileManager.default.fileExists(atPath: kept))
+  }
+
+  @Test func `an upstream is added while it runs, from the start, and stays until it is removed`() throws {
+    let rig = try Rig()
+    try rig.startSynced()
+    rig.air("chan r1 0 before it was added")
+    try rig.until("the message") { rig.hub.texts.count == 1 }
+    let token = #","files":{"token_file":"a-token-for-the-tests"}"#
+    let bad = try add("late", rig, url: "gopher://x")
+    #expect(bad.status == 400 && bad.json["error"]?.string?.contains("http://HOST") == true, "\(bad)")
+    #expect(try add("hub", rig).status == 400, "there is one")
+    let rival = try add("late", rig, token, url: "http://127.0.0.1:1")
+    #expect(rival.status == 400 && rival.json["error"]?.string?.contains("has a link to this hub") == true, "\(rival)")
+    let more = #","from":"start","kinds":["message"],"link":"http""#
+    #expect(try add("late", rig, token + more).status == 200)
+    try rig.until("it to have all") { rig.server("late", "hub").texts == ["before it was added"] }
+    #expect(rig.server("late", "hub").events.allSatisfy { $0.kind == "message" })
+    rig.kill()
+    try rig.start()
+    #expect(try rig.upstream("late") != nil, "it is kept")
+    let refused = try rig.post("/v1/upstreams/remove?upstream=hub")
+    #expect(refused.status == 400 && refused.json["error"]?.string?.contains("gw.toml") == true, "\(refused)")
+    #expect(try rig.post("/v1/upstreams/remove?upstream=late").status == 200)
+    #expect(try rig.upstream("late") == nil)
+    #expect(try rig.post("/v1/upstreams/remove?upstream=late").status == 404)
+  }
 }
