@@ -104,4 +104,18 @@ import Timing
     #expect(try store(rig, "given_up") == lost(rig))
     #expect(try store(rig, "oldest_seq") == lost(rig) + 1)
   }
+
+  @Test func `a synchronised clock that jumps by 100 days gives up nothing`() throws {
+    let rig = away(try Rig { $0.queueCapacity = 1000 })
+    try rig.startSynced()
+    try inject(51, rig)
+    for ahead: Int64 in [100, 0, -100, 5000] {
+      set(rig, ahead: ahead)
+      try inject(1, rig)
+      rig.end()
+      try rig.startSynced()
+      #expect(try store(rig, "oldest_seq") == 1, "\(ahead) days ahead")
+      #expect(try lost(rig) == 0 && !rig.hasSaid("given up"))
+    }
+  }
 }
