@@ -2,8 +2,7 @@
 """hangup.py TARGET_PORT WORD: a server that hangs up whenever it is sent WORD, for tests.
 
 It stands in front of a real one and passes everything else on: plain HTTP, MQTT, and WebSockets, whose frames it unmasks and unpacks to
-look into. Bodies of HTTP it unpacks, too. Prints the port that it listens on, and a line each time it hangs up. A line on its standard input, `all` or `word`,
-has it hang up on whatever is sent after the greeting, or on WORD alone again.
+look into. Bodies of HTTP it unpacks, too. Prints the port that it listens on, and a line each time it hangs up.
 """
 import asyncio
 import pathlib
@@ -12,7 +11,6 @@ import sys
 import zlib
 
 WORD = sys.argv[2].encode()
-mode = "word"
 posted = {}
 
 
@@ -88,14 +86,10 @@ class Watcher:
         return self.unpacker.decompress(payload + b"\0\0\xff\xff")
 
 
-def is_event(payload):
-    return b'"seq"' in payload or b"POST " in payload
-
-
 async def pump(reader, writer, watcher=None):
     while piece := await reader.read(65536):
         for payload in watcher.payloads(piece) if watcher else []:
-            if WORD in payload or (mode == "all" and is_event(payload)):
+            if WORD in payload:
                 print("hung up", flush=True)
                 return
         writer.write(piece)
@@ -118,17 +112,8 @@ async def connection(reader, writer):
     far_writer.close()
 
 
-def told():
-    global mode
-    if line := sys.stdin.readline().strip():
-        mode = line
-    else:
-        asyncio.get_running_loop().remove_reader(sys.stdin)
-
-
 async def main():
     server = await asyncio.start_server(connection, "127.0.0.1", 0)
-    asyncio.get_running_loop().add_reader(sys.stdin, told)
     print("port", server.sockets[0].getsockname()[1], flush=True)
     await server.serve_forever()
 

@@ -124,30 +124,6 @@ extension WholeProgramTests {
       }
     }
 
-    @Test(arguments: Kind.allCases) func `a server that hangs up on everything gets everything when it is well again`(
-      _ kind: Kind
-    ) throws {
-      let rig = try Rig()
-      let server = try Server(kind, rig, word: "poison")
-      try rig.startRadio(["--queue", "1000"])
-      try rig.startGateway()
-      try rig.waitForSync()
-      rig.radio?.write("chan r1 0 before")
-      try untilTrue("the first", server) {
-        try rig.status()?["store"]?["messages"]?.integer == 1 && self.number(rig, "pending") == 0
-      }
-      // From now on nothing that is sent after a greeting passes.
-      server.front.write("all")
-      rig.radio?.write("chan r1 0 one")
-      rig.radio?.write("chan r1 0 two")
-      try untilTrue("it to hang up often", server) { server.hangUps > 30 }
-      #expect(try number(rig, "dead_letters") == 0)
-      server.front.write("word")
-      try untilTrue("the rest", server) { try self.number(rig, "pending") == 0 }
-      #expect(try number(rig, "dead_letters") == 0)
-      if kind == .live || kind == .http { #expect(Set(try rig.hubTexts()) == ["before", "one", "two"]) }
-    }
-
     @Test func `a name that no broker takes in a topic does not stop an upstream`() throws {
       let rig = try Rig()
       let server = try Server(.mqtt, rig, word: "nothing of the sort")
