@@ -167,35 +167,6 @@ extension WholeProgramTests {
       try rig.meshpost("sent", "--json").lines.compactMap { try JSONValue(parsing: $0)["text"]?.string }
     }
 
-    @Test func `a gateway with a token has another radio say so much a minute, and hides nobody else`() throws {
-      let (hub, valley) = (try Rig(), try Rig())
-      try hub.startHub()
-      try gateway(valley, hub)
-      try untilTrue("it to have the channel's bucket") {
-        try valley.meshpost("sync", "--json").lines.joined().contains("channel/")
-      }
-      let now = Int64(Date().timeIntervalSince1970 * 1000)
-      func post(_ name: String, _ texts: [String], behind seq: Int = 0) {
-        let events = texts.enumerated().map { number, text in
-          """
-          {"seq":\(seq + number + 1),"at":\(now),"trusted":true,"kind":"message","body":{"kind":"channel",\
-          "channel":"1155f1870f917786","channel_name":"Public","sender_name":"x","sender_time":\(now / 1000),\
-          "text":"\(text)"}}
-          """
-        }
-        let body = "{\"epoch\":\"e\",\"lane\":\"messages\",\"events\":[\(events.joined(separator: ","))]}"
-        #expect(hub.askHub("POST", "/v1/gateways/\(name)/events", body: body)?.status == 200)
-      }
-      post("forger", (1...48).map { "forged \($0)" })
-      post("forger", ["heard by both"], behind: 48)
-      post("honest", ["an honest word", "heard by both"])
-      try untilTrue("the honest words: \(try outgoing(valley))") {
-        try outgoing(valley).filter { $0.hasPrefix("⇄x@honest: ") }.count == 2
-      }
-      #expect(try outgoing(valley).count == 14, "two minutes' worth of the forger's, and the others")
-      #expect(valley.gateway?.lines.contains { $0.contains("1 of gateway forger's messages not sent") } == true)
-    }
-
     @Test func `a gateway whose card was put back does not send again what others have heard`() throws {
       let (hill, valley) = (try Rig(), try Rig())
       try hill.startHub()

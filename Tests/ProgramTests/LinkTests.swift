@@ -68,49 +68,6 @@ extension WholeProgramTests {
       #expect(journaled.allSatisfy { $0["body"]?["upstream"]?.string == "hub" })
     }
 
-    /// The hub's events of sent messages, and bytes for each message, after some were delivered.
-    private func cost(_ extra: String) throws -> (events: [JSONValue], bytes: Int64) {
-      let rig = try start(extra)
-      func bytes() throws -> Int64 { try rig.status()?["upstreams"]?.array?.first?["bytes_sent"]?.integer ?? 0 }
-      func send(_ number: Int) throws {
-        let sent = try rig.meshpost("send", "r1", "what message \(number) says", "--id", "m\(number)", "--wait")
-        #expect(sent.code == 0)
-        try waitForLink(rig, "live")
-      }
-      try send(0)
-      let (before, count) = (try bytes(), 10)
-      for number in 1...count { try send(number) }
-      let events = try rig.hubRows("events").filter { $0["kind"]?.string == "outgoing" }
-      return (events, (try bytes() - before) / Int64(count))
-    }
-
-    @Test func `a hub gets one event of a sent message, with its text and its end, and more where that is asked for`()
-      throws
-    {
-      let (ended, all) = (try cost(""), try cost(#"outgoing = "all""#))
-      let bodies = ended.events.compactMap { $0["body"] }
-      #expect(bodies.compactMap { $0["id"]?.string } == (0...10).map { "m\($0)" }, "\(bodies)")
-      #expect(bodies.allSatisfy { $0["state"]?.string == "delivered" && $0["text"] != nil && $0["recipient"] != nil })
-      #expect(all.events.count >= 40, "pending, sending, sent and delivered: \(all.events.count)")
-      print("a sent message, live: \(all.bytes) bytes with every state, \(ended.bytes) with its end alone")
-      #expect(ended.bytes < all.bytes * 2 / 3)
-    }
-
-    @Test func `what was queued is refused by a gateway that does not allow it, as soon as it is linked`() throws {
-      let rig = try start("allow = []")
-      rig.gateway?.kill9()
-      try untilTrue("the hub to notice") { try command(rig, #"{"command":"status"}"#).status == 503 }
-      #expect(try command(rig, #"{"id":"c1","command":"send","to":"Public","text":"x"}"#, wait: 0).status == 202)
-      try rig.startGateway()
-      let id = rig.gatewayID ?? ""
-      try untilTrue("the command's end") {
-        let answer = rig.askHub("GET", "/v1/gateways/\(id)/commands/c1?wait_s=5")
-        return try JSONValue(parsing: answer?.body ?? [])["state"]?.string == "refused"
-      }
-      let ended = try command(rig, #"{"id":"c1","command":"send","to":"Public","text":"x"}"#)
-      #expect(ended.json["answer"]?["code"]?.string == "not_allowed", "\(ended)")
-    }
-
     @Test func `of two upstreams that lead to one hub one has the link, and the other says so and goes without`() throws
     {
       let rig = try Rig()
