@@ -116,7 +116,7 @@ final class Rig {
       GatewayConfiguration(startingWith: file), file: file, on: loop, manager: nil, in: surroundings)
     (self.daemon, signals, isServing) = (daemon, SignalQueue(), true)
     loop.begin { [signals] in
-      try? await daemon.serve(signals)  // `try?`: nobody cancels it
+      _ = try? await daemon.serve(signals)  // `try?`: nobody cancels it
       self.isServing = false
     }
     loop.turn(wait: false)
