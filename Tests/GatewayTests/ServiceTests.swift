@@ -17,10 +17,11 @@ import Testing
       }
     }
     let short = Service("short") { () throws(CancellationError) in try await loop.sleep(for: .seconds(1)) }
-    let running = RunningServices([lasting("first"), short, lasting("last")], on: loop) { early.append($0) }
-    while early.isEmpty { loop.turn(wait: true) }
-    #expect(early == ["short"] && ended.isEmpty)
+    let thrown = Service("thrown") { () throws(CancellationError) in throw CancellationError() }
+    let running = RunningServices([lasting("first"), short, thrown, lasting("last")], on: loop) { early.append($0) }
+    while early.count < 2 { loop.turn(wait: true) }
+    #expect(early == ["thrown", "short"] && ended.isEmpty)
     loop.run { await running.end() }
-    #expect(early == ["short"] && ended == ["last", "end of last", "first", "end of first"])
+    #expect(early == ["thrown", "short"] && ended == ["last", "end of last", "first", "end of first"])
   }
 }

@@ -25,12 +25,9 @@ final class RunningServices {
   init(_ services: [Service], on loop: EventLoop, endedEarly: @escaping (_ name: String) -> Void) {
     running = services.map { service in
       let task = loop.begin {
-        do throws(CancellationError) {
-          try await service.run()
-          endedEarly(service.name)
-        } catch {
-          // `end` has cancelled it.
-        }
+        // `try?`: an error is an end, too. Only `end` cancels this task.
+        try? await service.run()
+        if !Task.isCancelled { endedEarly(service.name) }
       }
       return (service, task)
     }
