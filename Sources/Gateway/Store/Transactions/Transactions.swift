@@ -108,8 +108,8 @@ public final class Transactions {
     return news
   }
 
-  /// Another database takes the place of this one, to which the deferred work belongs.
-  func forgetDeferred() { (deferred, taken) = ([:], [:]) }
+  /// Another database takes the place of this one, to which the deferred work and the last failure belong.
+  func forgetDeferred() { (deferred, taken, failure) = ([:], [:], nil) }
 
   /// The greatest number of deferred writes.
   private static let maxDeferred = 500

@@ -29,7 +29,6 @@ public final class RadioConnection {
   private var session = RadioSession()
   private var attempts = LinkAttempts()
   private var news = LinkNews()
-  private var task: LoopTask?
   /// Of the current attempt: how long to leave the radio to another program if it fails.
   private var attempt = Promise<Duration?>()
   /// When to look at the session and the decoder.
