@@ -19,46 +19,31 @@ import Transport
 /// The gateway: all of its parts on one event loop.
 public final class Daemon {
   public static let version = Release.version
-  /// Memory is given back so long after a burst.
-  private static let quietPeriod: Duration = .seconds(2)
   /// The message that the radio is handing over gets so long before the end.
   static let shutdownGrace: Duration = .seconds(3)
 
-  let file: String
-  var configuration: GatewayConfiguration
-  /// What it began with: what is read at the start only is still as here.
-  let started: GatewayConfiguration
+  var inUse: ConfigurationInUse
   let loop: EventLoop
   let log: Log
   let surroundings: Surroundings
   let store: Store
-  let connection: RadioConnection
   let synchronizer: Synchronizer
   let messaging: MessagingParts
-  let remote: RemoteCommands
   let exchange: ChannelExchange
   let signer: RadioSigner
   let proxy: CompanionProxy
   private(set) lazy var pages = LocalPages(
     WebSecrets(store: configuration.store.location), api: { [unowned self] in control }, on: loop, log: log)
-  let taps: TapAPI
-  let counts = PacketCounts()
-  var wantsPackets = false
-  /// Settings without effect that the log has told of.
-  var toldIdle: [IdleSetting] = []
-  private var commitTimer: LoopTimer?
-  /// What status and upstreams show of the gateway.
-  let stateChange = StateChange()
-  var lastState: [UInt8] = []
-  /// The database was found to be damaged.
-  let damage = Waiter()
+  let packets: PacketFeed
   let relay: Relay
   var control: ControlAPI?
   let maintenance: StoreMaintenance
-  let notifier: ServiceNotifier?
+  let publisher: StatePublisher
   let power: PowerWatch
   let alerts: GatewayAlerts
-  var backlog = ShownBacklog()
+
+  var configuration: GatewayConfiguration { inUse.current }
+  var connection: RadioConnection { synchronizer.connection }
 
   /// Why the daemon cannot start, with the exit code of `sysexits.h`.
   public struct StartError: Error {
@@ -73,13 +58,10 @@ public final class Daemon {
     _ configuration: GatewayConfiguration, file: String, on loop: EventLoop = EventLoop(),
     manager: ServiceManager? = .ofThisProcess(), in surroundings: Surroundings = Surroundings()
   ) throws(StartError) {
-    self.configuration = configuration
-    started = configuration
-    self.file = file
+    inUse = ConfigurationInUse(configuration, of: file)
     self.loop = loop
     self.surroundings = surroundings
     log = Log(level: configuration.logLevel, clock: loop.wallClock, sink: surroundings.log)
-    taps = TapAPI(clock: loop.wallClock)
     do {
       store = try Self.writableStore(configuration.store, on: loop)
     } catch {
@@ -90,17 +72,16 @@ public final class Daemon {
     maintenance = StoreMaintenance(store, journalMaxSize: configuration.store.journalMaxSize, on: loop, log: log)
     let link = surroundings.link(configuration, manager, loop, log)
     manager?.dropInherited()
-    connection = RadioConnection(link, key: configuration.radioKey, on: loop, log: log)
+    let connection = RadioConnection(link, key: configuration.radioKey, on: loop, log: log)
     synchronizer = Synchronizer(connection, store: store, settings: configuration.sync, on: loop, log: log)
-    power = PowerWatch(
-      synchronizer, store, limit: configuration.lowBattery, changes: stateChange, on: loop)
-    notifier = manager.map { [synchronizer, loop, log] in ServiceNotifier($0, synchronizer, on: loop, log: log) }
+    packets = PacketFeed(synchronizer, store, clock: loop.wallClock)
+    let changes = StateChange()
+    power = PowerWatch(synchronizer, store, limit: configuration.lowBattery, changes: changes, on: loop)
     do {
       messaging = try Self.makeMessaging(configuration.messaging, store, synchronizer, loop, log)
     } catch {
       throw StartError(message: "\(error). \(error.remedy)", code: EX_CANTCREAT)
     }
-    remote = RemoteCommands(messaging.messenger, synchronizer)
     signer = RadioSigner(connection)
     proxy = CompanionProxy(
       CompanionProxy.Gateway(
@@ -112,8 +93,9 @@ public final class Daemon {
     } catch {
       throw StartError(message: "\(error). \(error.remedy)", code: EX_CANTCREAT)
     }
-    alerts = GatewayAlerts(configuration.alerts, store, relay, changes: stateChange, on: loop, log: log)
-    alerts.contactTable = { [connection, store] in
+    alerts = GatewayAlerts(configuration.alerts, store, relay, changes: changes, on: loop, log: log)
+    publisher = StatePublisher(changes, synchronizer, store, relay, manager: manager, on: loop, log: log)
+    alerts.contactTable = { [store] in
       guard let most = connection.identity?.device?.maxContacts, most > 0 else { return nil }
       return store.ifReadable { try store.contactCount(onRadio: true) }.map { (Int($0), most) }
     }
@@ -127,8 +109,8 @@ public final class Daemon {
         ControlAPI.Dependencies(
           version: Self.version, configurationFile: file, loop: loop, log: log, store: store,
           synchronizer: synchronizer,
-          messaging: messaging, bluetooth: configuration.bluetooth, proxy: proxy, relay: relay, taps: taps,
-          counts: counts, operations: DaemonOperations(self, maintenance, power)),
+          messaging: messaging, bluetooth: configuration.bluetooth, proxy: proxy, relay: relay, taps: packets.taps,
+          counts: packets.counts, operations: DaemonOperations(self, maintenance, power)),
         location: configuration.controlSocket, group: configuration.controlGroup,
         metricsPort: configuration.metricsPort)
     } catch {
@@ -169,8 +151,8 @@ public final class Daemon {
     synchronizer.observer = self
     relay.radio = signer
     relay.host = self
-    relay.acknowledged = { [weak self] in self?.readBacklog() }
-    connection.tap = taps
+    relay.acknowledged = { [weak self] in self?.publisher.readBacklog() }
+    connection.tap = packets.taps
     settingsChanged()
     announce()
     // No part is repaired by being begun again: the service manager starts all of the gateway anew.
@@ -180,10 +162,10 @@ public final class Daemon {
       signals.put(SIGTERM)
     }
     try await loop.nextTurn()
-    notifier?.ready(summary)
+    publisher.notifier?.ready(publisher.summary)
     keepConfiguration()
     while try await signals.next() == SIGHUP { reload() }
-    notifier?.ending()
+    publisher.notifier?.ending()
     log.notice("ending")
     await running.end()
     // What was cancelled has ended, too.
@@ -197,21 +179,17 @@ public final class Daemon {
     if !synchronizer.hasMessageInHand, !store.transactions.hasUncommitted { connection.settle() }
     let news = store.transactions.takeNews()
     if let loss = news.loss { log.warning(loss) }
-    if let pause = news.pause { commitLater(pause) }
+    if let pause = news.pause { maintenance.commit(after: pause) }
     if news.hasGrown {
       relay.start()
       control?.somethingIsNew()
       maintenance.somethingWasStored()
       alerts.somethingWasStored()
-      readBacklog()
+      publisher.readBacklog()
     } else if store.transactions.failure != nil {
       alerts.storeFailed()
     }
-    if store.isDamaged { damage.resume() }
-  }
-
-  func readBacklog() {
-    if backlog.read(relay.mostPending, now: loop.now) { stateChange.note() }
+    if store.isDamaged { maintenance.foundDamage() }
   }
 
   private func announce() {
@@ -225,33 +203,5 @@ public final class Daemon {
     let servers = configuration.upstreams.count { if case .hook = $0.kind { false } else { true } }
     log.notice("meshpostd \(Self.version), gateway \(store.gatewayID), \(servers) upstreams")
     if servers == 0 { log.warning("no upstream is configured: everything stays in the store") }
-  }
-
-  /// One timer for all that waits: the one before was for what something else has taken along.
-  private func commitLater(_ pause: Duration) {
-    commitTimer?.cancel()
-    commitTimer = loop.schedule(after: pause) { [store] in store.commitGathered() }
-  }
-
-  /// One line for `systemctl status`.
-  var summary: String {
-    let radio =
-      switch connection.state {
-      case .up: "radio up, \(synchronizer.state.name)"
-      case .waiting(let error): "radio down: \(error)"
-      case .connecting, .handshaking: "looking for the radio"
-      }
-    return store.transactions.failure.map { "\(radio); \($0)" } ?? radio
-  }
-
-  /// Publishes the state at most every few seconds: each costs bytes on the uplink.
-  func publishStates() async throws(CancellationError) {
-    while true {
-      try await stateChange.next(after: Self.quietPeriod, on: loop)
-      notifier?.changed(summary)
-      guard let state = control?.stateJSON(), state != lastState else { continue }
-      lastState = state
-      relay.setState("gateway", state)
-    }
   }
 }

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 
 import Companion
-import JSON
-import Store
 import Sync
 
 /// What the radio says reaches those who send, ask, forward and share it.
@@ -28,7 +26,7 @@ extension Daemon: SyncObserver {
       alerts.nodeWasNotAdded()
       messaging.keeper.look()
     }
-    if case .logRxData(let snr, let rssi, let packet) = push { heard(packet, snr, rssi) }
+    if case .logRxData(let snr, let rssi, let packet) = push { packets.heard(packet, snr, rssi) }
   }
 
   public func contactCame(_ contact: Contact) {
@@ -54,13 +52,13 @@ extension Daemon: SyncObserver {
     relay.radioWasRead()
     power.radioIsIdle()
     alerts.radioIsIdle()
-    readBacklog()
+    publisher.readBacklog()
   }
 
   private func radioChanged() {
-    stateChange.note()
+    publisher.changes.note()
     alerts.radio(
-      isUp: connection.state == .up, isScopeStuck: connection.isScopeStuck, message: summary)
+      isUp: connection.state == .up, isScopeStuck: connection.isScopeStuck, message: publisher.summary)
     alerts.messages(synchronizer.withheld, isKnown: connection.state == .up && synchronizer.isServing)
     messaging.messenger.radioChanged()
     if connection.state != .up {
@@ -68,24 +66,6 @@ extension Daemon: SyncObserver {
       messaging.routine.linkDown()
     } else if synchronizer.isServing {
       messaging.routine.linkUp()
-    }
-  }
-
-  /// Packets are journaled only while an upstream wants them: they are many.
-  private func heard(_ packet: [UInt8], _ snr: SNR, _ rssi: Int8) {
-    counts.heard(snr, rssi)
-    taps.heard(packet, snr, rssi, connection.identity?.info.radio)
-    guard wantsPackets else { return }
-    let moment = synchronizer.now
-    let body = JSONWriter.object { json in
-      // What comes before the radio has said who it is waited in the port for the one before.
-      json.field("radio", store.markInEvent(of: connection.identity?.info.key))
-      json.field("raw", Hex.string(packet))
-      json.field("snr", snr.decibels)
-      json.field("rssi", rssi)
-    }
-    store.post(when: .heard, "a packet") { store throws(SQLiteError) in
-      try store.append(.packet, at: moment, body: body)
     }
   }
 }

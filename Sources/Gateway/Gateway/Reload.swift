@@ -10,13 +10,13 @@ import UntrustedText
 extension Daemon {
   /// Takes what the file says now, and says which of its settings wait for the next start.
   func reload() {
-    notifier?.reloading()
-    defer { notifier?.reloaded() }
+    publisher.notifier?.reloading()
+    defer { publisher.notifier?.reloaded() }
     let fresh: GatewayConfiguration
     do {
-      fresh = try GatewayConfiguration(file: file, inPlaceOf: configuration)
+      fresh = try inUse.read()
     } catch {
-      configuration.refusal = error.description
+      inUse.current.refusal = error.description
       tellRefusal()
       alerts.configuration(configuration.refusal)
       return
@@ -26,7 +26,7 @@ extension Daemon {
     messaging.routine.change(fresh.messaging.routine)
     power.change(limit: fresh.lowBattery)
     messaging.keeper.settings = fresh.messaging.keeper
-    let waiting = started.waiting(in: fresh)
+    let waiting = inUse.waiting(in: fresh)
     // What takes effect later may not work.
     defer { if waiting.isEmpty { keepConfiguration() } }
     do {
@@ -68,13 +68,11 @@ extension Daemon {
   /// Each is logged once, and again when it has come back. The check of the file has told of what needs no radio.
   func tellIdleSettings() {
     guard synchronizer.isServing, synchronizer.state.isSettled else { return }
-    let idle = idleSettings.filter { !$0.name.isEmpty }
-    for one in idle where !toldIdle.contains(where: { $0.isAbout(one) }) { log.warning(one.words) }
-    toldIdle = idle
+    for one in inUse.newlyIdle(in: idleSettings.filter { !$0.name.isEmpty }) { log.warning(one.words) }
   }
 
   func keepConfiguration() {
-    do throws(SystemError) { try configuration.keep(of: file) } catch {
+    do throws(SystemError) { try inUse.keep() } catch {
       log.warning("the configuration was not kept for the next start: \(error)")
     }
   }
@@ -82,10 +80,9 @@ extension Daemon {
   /// Upstreams with unchanged settings keep running. When it throws, nothing has changed.
   func change(to fresh: GatewayConfiguration) throws(StoreError) {
     let added = try relay.change(to: fresh.upstreams)
-    configuration = fresh
+    inUse.current = fresh
     settingsChanged()
-    // Before the first state there is none to tell.
-    if !lastState.isEmpty { for upstream in added { upstream.setState("gateway", lastState) } }
+    publisher.tell(added)
     relay.start()
   }
 }

@@ -55,7 +55,9 @@ extension Daemon {
         try await self.replaceDamagedStores()
       },
       lasting("forwarding", begin: relay.start, end: relay.stop),
-      Service("publishing the state") { () throws(CancellationError) in try await self.publishStates() },
+      Service("publishing the state") { () throws(CancellationError) in
+        try await self.publisher.run { self.control?.stateJSON() }
+      },
       Service("watching the network") { () throws(CancellationError) in
         let watch = self.surroundings.network(self.loop) { [weak self] in self?.networkChanged() }
         defer { withExtendedLifetime(watch) {} }
@@ -92,7 +94,7 @@ extension Daemon {
       alerts.storeIsLost("\(loss)")
     }
     alerts.radio(
-      isUp: connection.state == .up, isScopeStuck: connection.isScopeStuck, message: summary)
+      isUp: connection.state == .up, isScopeStuck: connection.isScopeStuck, message: publisher.summary)
   }
 
   private func networkChanged() {

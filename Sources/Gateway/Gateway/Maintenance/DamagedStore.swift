@@ -10,7 +10,7 @@ extension Daemon {
   func replaceDamagedStores() async throws(CancellationError) {
     while true {
       // What fails while the next one is made ready must not take its place again.
-      while !store.isDamaged { try await damage.wait() }
+      try await maintenance.untilDamaged()
       proxy.stop("the database was replaced")
       relay.stop()
       while !replaceDamagedStore() { try await loop.sleep(for: Self.replacementInterval) }

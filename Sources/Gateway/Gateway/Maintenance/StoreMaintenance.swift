@@ -26,6 +26,8 @@ final class StoreMaintenance {
   private var isIndexing = false
   private var isWaitingForCalm = false
   private var isMemoryDue = false
+  private var commitTimer: LoopTimer?
+  private let damage = Waiter()
   /// Since it was last idle.
   private var commits = 0
   /// Events of this sweep that were deleted before every upstream had them.
@@ -67,6 +69,21 @@ final class StoreMaintenance {
     guard commits >= Self.burst, !isWaitingForCalm else { return }
     isWaitingForCalm = true
     tasks.begin { await self.tidyWhenCalm() }
+  }
+
+  // MARK: The end of a turn
+
+  /// Commits what waits. One timer for all of it: an earlier one was for writes that another commit has taken along.
+  func commit(after pause: Duration) {
+    commitTimer?.cancel()
+    commitTimer = loop.schedule(after: pause) { [store] in store.commitGathered() }
+  }
+
+  func foundDamage() { damage.resume() }
+
+  /// Returns when the database is known to be damaged.
+  func untilDamaged() async throws(CancellationError) {
+    while !store.isDamaged { try await damage.wait() }
   }
 
   // MARK: Memory

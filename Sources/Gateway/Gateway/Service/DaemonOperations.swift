@@ -24,22 +24,20 @@ final class DaemonOperations: GatewayOperations {
   func memoryWasUsed() { maintenance.memoryWasUsed() }
   var powerReport: PowerReport { power.report }
   var alertRules: [(name: String, sentence: String)] { daemon.alerts.rules.map { ($0.rule.rawValue, $0.sentence) } }
-  var shownBacklog: Int64 { daemon.backlog.events }
+  var shownBacklog: Int64 { daemon.publisher.backlog.events }
   var configurationRefusal: String? { daemon.configuration.refusal }
   var overrides: [SettingOverride] {
     SettingsDocuments(daemon.configuration, daemon.store, daemon.log).overrides
   }
   var idleSettings: [String] { daemon.idleSettings.map(\.words) }
-  var settingsForNextStart: [String] { daemon.started.waiting(in: daemon.configuration) }
-  var openFiles: [(words: String, remedy: String)] { daemon.configuration.openFiles(of: daemon.file) }
+  var settingsForNextStart: [String] { daemon.inUse.waiting(in: daemon.configuration) }
+  var openFiles: [(words: String, remedy: String)] { daemon.configuration.openFiles(of: daemon.inUse.file) }
   var webReport: WebReport? { daemon.pages.report }
 
   func configurationMistakes() -> [String] {
     do throws(GatewayConfiguration.Failure) {
       // What upstreams and hooks lack, they say themselves.
-      return try GatewayConfiguration(file: daemon.file, inPlaceOf: daemon.configuration).lacks.filter {
-        $0.contains(": radio.")
-      }
+      return try daemon.inUse.read().lacks.filter { $0.contains(": radio.") }
     } catch {
       return error.description.lines
     }

@@ -38,7 +38,7 @@ extension Daemon {
       throw .notFound(.upstream(name, known: configuration.upstreams.map(\.name)))
     }
     guard UpstreamFolder(store: configuration.store.location).remove(name) else {
-      throw .invalid("\"\(name)\" is defined in \(file): remove it there, then run `systemctl reload meshpost`")
+      throw .invalid("\"\(name)\" is defined in \(inUse.file): remove it there, then run `systemctl reload meshpost`")
     }
     var fresh = configuration
     fresh.upstreams.removeAll { $0.name.isExactly(name) }

@@ -10,13 +10,12 @@ import Store
 import Sync
 
 /// What servers upstream may have the gateway do, as far as the configuration allows it.
-final class RemoteCommands {
+struct RemoteCommands {
   private let messenger: Messenger
   private let synchronizer: Synchronizer
 
   init(_ messenger: Messenger, _ synchronizer: Synchronizer) {
-    self.messenger = messenger
-    self.synchronizer = synchronizer
+    (self.messenger, self.synchronizer) = (messenger, synchronizer)
   }
 
   /// `status`: what the command of that name answers.

@@ -5,7 +5,8 @@ import Relay
 /// What servers ask of the gateway, and send it.
 extension Daemon: RelayHost {
   public func carryOut(_ command: RemoteCommand) async -> CommandAnswer {
-    await remote.carryOut(command, status: control?.stateJSON() ?? Array("{}".utf8))
+    await RemoteCommands(messaging.messenger, synchronizer).carryOut(
+      command, status: control?.stateJSON() ?? Array("{}".utf8))
   }
 
   public var isReadyForCommands: Bool { synchronizer.hasSyncedOnce }
@@ -17,7 +18,7 @@ extension Daemon: RelayHost {
 
   /// Upstreams were rebuilt, or may have been.
   func settingsChanged() {
-    wantsPackets = relay.wantsPackets
+    packets.isWanted = relay.wantsPackets
     documentsChanged()
   }
 

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import Control
+import JSON
+import Store
+import Sync
+import Timing
+
+/// The packets that the radio hears: counted, shown to clients that follow them, and journaled while an upstream wants them.
+final class PacketFeed {
+  let taps: TapAPI
+  let counts = PacketCounts()
+  /// An upstream takes packets. They are many, so without one they are not journaled.
+  var isWanted = false
+  private let synchronizer: Synchronizer
+  private let store: Store
+
+  init(_ synchronizer: Synchronizer, _ store: Store, clock: WallClock) {
+    taps = TapAPI(clock: clock)
+    (self.synchronizer, self.store) = (synchronizer, store)
+  }
+
+  func heard(_ packet: [UInt8], _ snr: SNR, _ rssi: Int8) {
+    let radio = synchronizer.connection.identity?.info
+    counts.heard(snr, rssi)
+    taps.heard(packet, snr, rssi, radio?.radio)
+    guard isWanted else { return }
+    let moment = synchronizer.now
+    let body = JSONWriter.object { json in
+      // A radio that has not named itself yet: its serial port may still hold bytes of the radio before it.
+      json.field("radio", store.markInEvent(of: radio?.key))
+      json.field("raw", Hex.string(packet))
+      json.field("snr", snr.decibels)
+      json.field("rssi", rssi)
+    }
+    store.post(when: .heard, "a packet") { store throws(SQLiteError) in
+      try store.append(.packet, at: moment, body: body)
+    }
+  }
+}
