@@ -40,7 +40,7 @@ import Testing
     let watch = SupplyWatch(on: loop, root: Scratch().folder.path())
     watch.look()
     var hasEnded = false
-    loop.begin {
+    _ = loop.begin {
       // `try?`: nobody cancels it.
       hasEnded = (try? await watch.change(from: false)) == .some(nil)
     }

@@ -105,7 +105,7 @@ final class Bench: SyncObserver {
     _ what: String, of work: @escaping () async throws(Refusal) -> Value
   ) throws -> Result<Value, Refusal> {
     var result: Result<Value, Refusal>?
-    loop.begin { do throws(Refusal) { result = .success(try await work()) } catch { result = .failure(error) } }
+    _ = loop.begin { do throws(Refusal) { result = .success(try await work()) } catch { result = .failure(error) } }
     try run(what) { result != nil }
     return try #require(result)
   }

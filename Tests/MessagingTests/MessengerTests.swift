@@ -45,7 +45,7 @@ import VirtualRadio
     // Taken in, and swapped before the turn's end has it on disk.
     var result: Result<[OutgoingMessage], Refusal>?
     bench.loop.later {
-      bench.loop.begin {
+      _ = bench.loop.begin {
         do throws(Refusal) {
           result = .success(try await bench.messenger.send(SendRequest(to: "Public", text: "to all", key: "c")))
         } catch {
@@ -263,7 +263,7 @@ import VirtualRadio
     var (taken, refused) = (0, 0)
     bench.loop.later { [messenger = bench.messenger] in
       for number in 0..<40 {
-        bench.loop.begin {
+        _ = bench.loop.begin {
           do throws(Refusal) {
             taken += try await messenger.send(SendRequest(to: "Public", text: Text("burst \(number)"))).count
           } catch {
@@ -430,7 +430,7 @@ import VirtualRadio
     var parameters = try #require(bench.messenger.session.radio)
     parameters.spreadingFactor = 12
     bench.own.received(Command.setRadioParameters(parameters, clientRepeat: nil).encode())
-    bench.loop.begin { [synchronizer = bench.synchronizer] in await synchronizer.refreshIdentity() }
+    _ = bench.loop.begin { [synchronizer = bench.synchronizer] in await synchronizer.refreshIdentity() }
     try bench.run("its new ones") { bench.messenger.session.radio == parameters }
   }
 }

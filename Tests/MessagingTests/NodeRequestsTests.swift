@@ -95,7 +95,7 @@ import Testing
     #expect(fixture.requests.waiting == 0)
     var order: [String] = []
     for (name, priority) in [("first", DeliveryPriority.bulk), ("bulk", .bulk), ("person", .interactive)] {
-      fixture.bench.loop.begin {
+      _ = fixture.bench.loop.begin {
         // `try?`: what is asked last has no answer.
         _ = try? await fixture.requests.ask(.keepAlive, of: fixture.node, priority)
         order.append(name)
@@ -108,7 +108,7 @@ import Testing
   @Test func `a program that shares the radio has its turn, and loses it with the link`() throws {
     let fixture = try Fixture()
     var turn: NodeRequests.SharedTurn?
-    fixture.bench.loop.begin {
+    _ = fixture.bench.loop.begin {
       // `try?`: without a turn the test fails below.
       turn = try? await fixture.requests.share()
     }
@@ -120,7 +120,7 @@ import Testing
     turn?.leave()
     try fixture.bench.run("the question") { fixture.endings == ["answered": 1] }
     question.cancel()
-    fixture.bench.loop.begin { turn = try? await fixture.requests.share() }  // `try?`: as above
+    _ = fixture.bench.loop.begin { turn = try? await fixture.requests.share() }  // `try?`: as above
     fixture.bench.loop.turn(wait: false)
     fixture.requests.linkLost()
     #expect(!fixture.requests.isAsking)

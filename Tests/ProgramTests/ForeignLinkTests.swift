@@ -48,7 +48,7 @@ import Timing
     }
     var got: [String] = []
     var failure: WebSocketFailure?
-    loop.begin {
+    _ = loop.begin {
       do throws(WebSocketFailure) {
         try await socket.open()
         for text in sent { socket.send(text: Array(text.utf8)) }
@@ -102,7 +102,7 @@ import Timing
     let other = try TLSContext(authorities: scratch.location("server.pem"))
     var answers: [(words: String, isResumed: Bool, bytes: UInt64)] = []
     var failure: (any Error)?
-    loop.begin {
+    _ = loop.begin {
       do {
         for context in [tls, tls, tls, other] {
           let socket = try await loop.connect(host: "localhost", port: port, through: nil, timeout: .seconds(20))

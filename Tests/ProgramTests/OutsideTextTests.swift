@@ -128,7 +128,7 @@ import UntrustedText
       let tls = try TLSContext(authorities: scratch.location("server.pem"))
       let client = HTTPClient(.tcp(host: host, port: port, tls: true), tls: tls, on: loop)
       var answer: Result<HTTPResponse, HTTPFailure>?
-      loop.begin {
+      _ = loop.begin {
         answer = await Result { () async throws(HTTPFailure) in
           try await client.send(HTTPRequest("GET", "/server.pem"), timeout: .seconds(20))
         }

@@ -138,7 +138,7 @@ final class Rig {
     let loop = EventLoop()
     let client = HTTPClient(endpoint, on: loop)
     var response: HTTPResponse?
-    loop.begin {
+    _ = loop.begin {
       // `try?`: there is no answer.
       response = try? await client.send(request, timeout: .seconds(20))
       loop.stop()

@@ -54,7 +54,7 @@ import Testing
       WebSocket.Settings(host: "localhost", port: port, target: "/"), tls: tls, on: loop)
     var texts: [String] = []
     var failure: WebSocketFailure?
-    loop.begin {
+    _ = loop.begin {
       do throws(WebSocketFailure) {
         try await socket.open()
         while true {

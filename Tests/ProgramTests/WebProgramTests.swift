@@ -57,7 +57,7 @@ class Browser {
     var request = HTTPRequest("GET", "/v1/live", headers: ["Cookie": cookie ?? ""])
     if let id { request.headers.add("Last-Event-ID", id) }
     var text = ""
-    loop.begin {
+    _ = loop.begin {
       // `try?`: it is ended from here.
       _ = try? await client.send(request, timeout: .seconds(60)) { piece in
         text += String(decoding: piece, as: UTF8.self)

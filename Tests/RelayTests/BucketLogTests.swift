@@ -178,7 +178,7 @@ private final class EndlessSource: UpdatesSource {
           seq: seq, at: 1, id: "\(seq)", body: Array(#"{"key":"node/\#(key)/note","value":"x","updated_at":1}"#.utf8))
       }
       let position = CatchUp.Position(seq: seq)
-      loop.begin {
+      _ = loop.begin {
         // `try?`: `pages` tells.
         guard (try? await sync.apply(CatchUp.Outcome(updates: updates, position: position), "documents")) != nil else {
           return

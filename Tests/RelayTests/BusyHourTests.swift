@@ -141,7 +141,7 @@ private final class Hour {
     hour.loop.turn(wait: false)
     #expect(hour.store.transactions.hasUncommitted)
     var found: Int64?
-    hour.loop.begin {
+    _ = hour.loop.begin {
       _ = await desk.take(Array(#"{"id":"a","command":"send"}"#.utf8))
       // `try?`: then nothing is found.
       found = try? hour.remains().lastSeq

@@ -32,7 +32,7 @@ import Timing
   @Test func `a program that prints without end is ended, and its event is refused`() throws {
     let hook = try hook("yes", timeout: .seconds(600), log: Log(level: .error, sink: { _, _ in }))
     var verdict: Verdict?
-    loop.begin { verdict = await hook.test() }
+    _ = loop.begin { verdict = await hook.test() }
     #expect(turn(loop) { verdict != nil })
     #expect(verdict == .refused(status: 0, reason: "it said more than 1 MiB and was ended"))
   }
@@ -42,7 +42,7 @@ import Timing
     let log = Log(level: .warning, sink: { _, line in lines.append(line) })
     let hook = try hook("cat >/dev/null\necho hello", timeout: .seconds(10), log: log)
     var taken = 0
-    loop.begin {
+    _ = loop.begin {
       for seq in 1...3 {
         let body = Array(#"{"kind":"direct","sender":"0102030405060708","text":"hi"}"#.utf8)
         let event = JournalEvent(seq: Int64(seq), at: 1, trusted: true, kind: "message", body: body)

@@ -43,7 +43,7 @@ private final class SlowHost: RelayHost {
         json.field("id", id)
         json.field("command", "send")
       }
-      loop.begin {
+      _ = loop.begin {
         answers.append((await desk.take(command)).map { String(decoding: $0, as: UTF8.self) } ?? "none")
       }
     }

@@ -71,7 +71,7 @@ import Testing
     var answers: [String] = []
     let junk = ["{}", "x", #"{"id":"a","ok":false,"code":"invalid"}"#, #"{"kind":"command","body":{}}"#, "{}", "{}"]
     for text in junk + [#"{"id":"a","command":"send"}"#] {
-      loop.begin {
+      _ = loop.begin {
         answers.append((await desk.take(Array(text.utf8))).map { String(decoding: $0, as: UTF8.self) } ?? "none")
       }
     }

@@ -166,7 +166,7 @@ import VirtualRadio
       pair.synchronizer.heard(.messageWaiting, in: [])
       pair.run(until: { pair.radio.queuedMessages == 2 }, "handed over")
       var isDone = false
-      pair.loop.begin {
+      _ = pair.loop.begin {
         await pair.synchronizer.finish(within: answers ? .seconds(60) : .milliseconds(50))
         isDone = true
       }

@@ -140,7 +140,7 @@ import Timing
         }
       } else {
         var isDone = false
-        pair.loop.begin {
+        _ = pair.loop.begin {
           await pair.synchronizer.finish(within: .seconds(60))
           isDone = true
         }
@@ -233,7 +233,7 @@ import Timing
       let pair = try Pair(on: InventedMachine(), in: scratch)
       loseOne(pair) { true }
       var isDone = false
-      pair.loop.begin {
+      _ = pair.loop.begin {
         await pair.synchronizer.finish(within: .seconds(1))
         isDone = true
       }
@@ -284,7 +284,7 @@ import Timing
     pair.radio.output?(Push.messageWaiting.encode())
     pair.run(until: { told() + (pair.synchronizer.losses.untold?.atLeast ?? 0) == 201 }, "one more")
     var isDone = false
-    pair.loop.begin {
+    _ = pair.loop.begin {
       await pair.synchronizer.finish(within: .seconds(1))
       isDone = true
     }

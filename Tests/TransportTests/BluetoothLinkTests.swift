@@ -43,7 +43,7 @@ private final class FakeBlueZ {
       bus.export(path, interface) { [unowned self] call throws(BusError) in try answer(call) }
     }
     bus.open()
-    loop.begin { [self] in
+    _ = loop.begin { [self] in
       // `try?`: the test's wait for the link fails then.
       while !bus.isUp { try? await loop.sleep(for: .milliseconds(1)) }
       _ = try? await bus.call(
@@ -103,7 +103,7 @@ private final class FakeBlueZ {
   }
 
   private func askForPasskey(_ agent: String) {
-    loop.begin { [self] in
+    _ = loop.begin { [self] in
       let call = BusMessage.call(
         agent, "/org/meshpost/agent", BlueZ.agent, "RequestPasskey", [.objectPath(Self.device)])
       passkey = try? await bus.call(call).body.first  // `try?`: nil fails the test
@@ -278,7 +278,7 @@ private final class FakeBlueZ {
     let tools = BluetoothTools(on: loop, log: log, bus: daemon.address)
     var (found, trouble): ([DeviceFacts], BluetoothTrouble?) = ([], nil)
     var isOver = false
-    loop.begin {
+    _ = loop.begin {
       do {
         found = try await tools.scan(adapter: nil, seconds: 1)
         try await tools.forget(address: "c0:ff:ee:00:00:01", adapter: "hci0")

@@ -78,7 +78,7 @@ import VirtualRadio
 
   private func look(_ search: SerialSearch, _ devices: [String], key: String? = nil) -> Result<String, LinkError>? {
     var found: Result<String, LinkError>?
-    loop.begin { [loop] in
+    _ = loop.begin { [loop] in
       defer { loop.stop() }
       do {
         found = .success(try await search.look(devices, key: key, baud: LinkAddress.defaultBaud))

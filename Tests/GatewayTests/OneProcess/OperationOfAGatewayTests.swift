@@ -77,7 +77,7 @@ import Timing
     var answers = 0
     for number in 1...3 {
       for broker in brokers {
-        rig.loop.begin {
+        _ = rig.loop.begin {
           _ = await broker.ask(#"{"id":"c\#(number)","command":"send","to":"Public","text":"word \#(number)"}"#)
           answers += 1
         }

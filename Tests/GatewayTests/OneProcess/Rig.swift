@@ -74,7 +74,7 @@ final class Rig {
     _ = scratch.write("token", "a-token-for-the-tests\n")
     guard isKnown else { return }
     // `try?`: nobody cancels it.
-    loop.begin { [mesh] in try? await mesh.advertiseAll() }
+    _ = loop.begin { [mesh] in try? await mesh.advertiseAll() }
     pass(.seconds(1))
   }
 
@@ -115,7 +115,7 @@ final class Rig {
     let daemon = try Daemon(
       GatewayConfiguration(startingWith: file), file: file, on: loop, manager: nil, in: surroundings)
     (self.daemon, signals, isServing) = (daemon, SignalQueue(), true)
-    loop.begin { [signals] in
+    _ = loop.begin { [signals] in
       _ = try? await daemon.serve(signals)  // `try?`: nobody cancels it
       self.isServing = false
     }
@@ -275,7 +275,7 @@ final class Rig {
     let client = HTTPClient(.unix(location: socket), on: loop)
     defer { client.close() }
     var answer: Result<HTTPResponse, HTTPFailure>?
-    loop.begin {
+    _ = loop.begin {
       do throws(HTTPFailure) {
         answer = .success(
           try await client.send(HTTPRequest(method, target, body: Array(body.utf8)), timeout: .seconds(60)))

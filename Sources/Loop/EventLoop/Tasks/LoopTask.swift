@@ -26,7 +26,6 @@ extension EventLoop {
   /// The task may use anything that the loop's thread owns, like a callback: none of it is `Sendable`, and none has to
   /// be. The caller keeps the task: one that nobody keeps cannot be ended. Functions that it awaits run on the caller's executor (`NonisolatedNonsendingByDefault`). `Task { }` and
   /// `Task.sleep` would start the runtime's thread pool and are not used. Decision 0014.
-  @discardableResult
   public func begin(_ work: @escaping () async -> Void) -> LoopTask {
     let (work, loop) = (Confined(work), Confined(self))
     taskCount += 1

@@ -60,7 +60,7 @@ import Testing
 
   /// Takes what a listener gets, until the bus is closed.
   private func begin(_ listener: BusListener, _ take: @escaping (BusListener.Event) -> Void) {
-    loop.begin {
+    _ = loop.begin {
       // `try?`: nobody cancels it.
       while let event = try? await listener.next() { take(event) }
     }

@@ -94,7 +94,7 @@ import Testing
 
   @Test func `what cannot be started says so`() {
     let outcome = Outcome()
-    loop.begin { [loop] in
+    _ = loop.begin { [loop] in
       do {
         _ = try await ChildProcess.run(
           ["/nowhere"], environment: [:], input: [], limit: .seconds(1), maxOutput: 1, on: loop)

@@ -45,7 +45,7 @@ import Timing
     let (ours, theirs) = try pair()
     let stream = SocketStream(ours, on: loop)
     var bytes = 0
-    loop.begin {
+    _ = loop.begin {
       // It is closed at the end.
       while let piece = try? await stream.read() {
         bytes += piece.count
@@ -113,7 +113,7 @@ import Timing
     let stream = SocketStream(ours, on: loop)
     var (bytes, isGone) = (0, false)
     let mayRead = Waiter()
-    loop.begin {
+    _ = loop.begin {
       do throws(StreamEnd) {
         bytes += try await stream.read().count
         // `try?`: nobody cancels it.

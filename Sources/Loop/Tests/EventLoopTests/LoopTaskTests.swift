@@ -14,7 +14,7 @@ import Timing
   @Test func `a task runs in the turns of its loop, and sleeps there`() {
     let (loop, notes) = (EventLoop(), Notes())
     let began = loop.now
-    loop.begin {
+    _ = loop.begin {
       notes.lines.append("began")
       do {
         try await loop.sleep(for: .milliseconds(20))
@@ -52,7 +52,7 @@ import Timing
     let (loop, notes, waiter) = (EventLoop(), Notes(), Waiter())
     waiter.resume()
     waiter.resume()
-    loop.begin {
+    _ = loop.begin {
       for number in 1...2 {
         do { try await waiter.wait() } catch { return notes.lines.append("cancelled") }
         notes.lines.append("\(number)")
@@ -69,11 +69,11 @@ import Timing
   @Test func `tasks that wake one another are done before the turn ends`() {
     let (loop, notes, waiter) = (EventLoop(), Notes(), Waiter())
     loop.afterTurn { notes.lines.append("commit") }
-    loop.begin {
+    _ = loop.begin {
       do { try await waiter.wait() } catch { return }
       notes.lines.append("second")
     }
-    loop.begin {
+    _ = loop.begin {
       notes.lines.append("first")
       waiter.resume()
     }
@@ -148,7 +148,7 @@ import Timing
     let (early, late, never) = (Promise<Int>(), Promise<Int>(), Promise<Int>())
     early.keep(1)
     early.keep(2)
-    loop.begin {
+    _ = loop.begin {
       do {
         notes.lines.append("\(try await early.value())")
         notes.lines.append("\(try await late.value())")
@@ -167,7 +167,7 @@ import Timing
   @Test func `a mailbox is bounded, in order, and ends`() {
     let (loop, notes, mailbox) = (EventLoop(), Notes(), Mailbox<Int>(bound: 2))
     #expect(mailbox.put(1) && mailbox.put(2) && !mailbox.put(3))
-    loop.begin {
+    _ = loop.begin {
       do {
         while let next = try await mailbox.next() { notes.lines.append("\(next)") }
         notes.lines.append("end")
@@ -219,11 +219,11 @@ import Timing
   @Test func `a task that is cancelled as it is let in does not keep the others out`() {
     let (loop, notes, semaphore) = (EventLoop(), Notes(), LoopSemaphore<Int>(bound: 3))
     let end = Promise<Void>()
-    loop.begin { try? await semaphore.with(0) { try await end.value() } }  // `try?`: it is never cancelled
+    _ = loop.begin { try? await semaphore.with(0) { try await end.value() } }  // `try?`: it is never cancelled
     loop.turn(wait: false)
     // `try?`: that is what is tried.
     let gone = loop.begin { try? await semaphore.with(0) { notes.lines.append("gone") } }
-    loop.begin { try? await semaphore.with(0) { notes.lines.append("next") } }  // `try?`: it is never cancelled
+    _ = loop.begin { try? await semaphore.with(0) { notes.lines.append("next") } }  // `try?`: it is never cancelled
     loop.turn(wait: false)
     semaphore.leave()
     gone.cancel()
@@ -233,7 +233,7 @@ import Timing
 
   @Test func `the first that ends a race ends all, and none outlives it`() {
     let (loop, notes) = (EventLoop(), Notes())
-    loop.begin {
+    _ = loop.begin {
       do {
         try await loop.race(
           {
@@ -254,7 +254,7 @@ import Timing
 
   @Test func `what takes too long is cancelled and has ended`() {
     let (loop, notes) = (EventLoop(), Notes())
-    loop.begin {
+    _ = loop.begin {
       do {
         notes.lines.append("\(try await loop.withTimeout(.seconds(60)) { 7 })")
         try await loop.withTimeout(.milliseconds(1)) {
@@ -277,7 +277,7 @@ import Timing
     let loop = EventLoop(on: machine)
     let (began, wall) = (loop.now, loop.wallClock.milliseconds)
     var hours = 0
-    loop.begin {
+    _ = loop.begin {
       // `try?`: nobody cancels it.
       while hours < 24, (try? await loop.sleep(for: .seconds(3600))) != nil { hours += 1 }
       loop.stop()
@@ -296,7 +296,7 @@ import Timing
     let (loop, waiter) = (EventLoop(), Waiter())
     var ends: [String] = []
     let tasks = (0..<3).map { number in
-      loop.begin {
+      _ = loop.begin {
         do throws(CancellationError) {
           try await waiter.wait()
           ends.append("\(number) resumed")

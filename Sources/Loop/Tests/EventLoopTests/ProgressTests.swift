@@ -11,7 +11,7 @@ import Timing
     let begin = loop.now
     var (moved, ended) = (UInt64(0), Int?.none)
     for time in moves { loop.schedule(after: .milliseconds(time)) { moved += bytes } }
-    loop.begin {
+    _ = loop.begin {
       do {
         try await loop.whileMoving(.milliseconds(patience), { moved }) { try await loop.sleep(for: .seconds(3)) }
       } catch {

@@ -10,7 +10,7 @@ import Testing
     HTTPResponse, HTTPFailure
   >? {
     var result: Result<HTTPResponse, HTTPFailure>?
-    loop.begin {
+    _ = loop.begin {
       result = await Result { () async throws(HTTPFailure) in
         try await client.send(HTTPRequest("GET", target), timeout: .seconds(60))
       }
@@ -82,7 +82,7 @@ import Testing
     func stream() -> Result<HTTPResponse, HTTPFailure>? {
       let client = HTTPClient(.tcp(host: "127.0.0.1", port: server.port, tls: false), on: loop)
       var result: Result<HTTPResponse, HTTPFailure>?
-      loop.begin {
+      _ = loop.begin {
         result = await Result { () async throws(HTTPFailure) in
           try await client.send(HTTPRequest("GET", "/"), timeout: nil, onPiece: { pieces += $0.count })
         }

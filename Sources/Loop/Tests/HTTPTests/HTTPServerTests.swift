@@ -19,7 +19,7 @@ private final class RawClient {
   init(_ location: String, on loop: EventLoop) throws {
     signal(SIGPIPE, SIG_IGN)
     stream = SocketStream(try UnixSocket.connect(location), on: loop)
-    loop.begin { [weak self, stream] in
+    _ = loop.begin { [weak self, stream] in
       // It is over when the server has closed it.
       while let bytes = try? await stream.read() { self?.heard += String(decoding: bytes, as: UTF8.self) }
       self?.isClosed = true

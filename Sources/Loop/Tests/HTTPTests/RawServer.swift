@@ -38,7 +38,7 @@ final class RawServer {
     let stream = SocketStream(socket, on: loop)
     heard = []
     connections.append(stream)
-    loop.begin { [weak self] in
+    _ = loop.begin { [weak self] in
       // It is over when the client has gone, and when the test has.
       while let bytes = try? await stream.read() {
         guard let self else { return }

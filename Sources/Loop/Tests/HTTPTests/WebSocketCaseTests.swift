@@ -184,7 +184,7 @@ import Testing
       let socket = WebSocket(
         WebSocket.Settings(host: "127.0.0.1", port: server.port, target: "/", maxMessage: 65536), tls: nil, on: loop)
       var ends = 0
-      loop.begin {
+      _ = loop.begin {
         do {
           try await socket.open()
           while true { if case .message(let bytes) = try await socket.next() { socket.send(binary: bytes) } }
@@ -260,7 +260,7 @@ import Testing
       WebSocket.Settings(host: "127.0.0.1", port: server.port, target: "/", subprotocol: "meshpost.v1"), tls: nil,
       on: loop)
     var failure: WebSocketFailure?
-    loop.begin {
+    _ = loop.begin {
       do throws(WebSocketFailure) {
         try await socket.open()
         Issue.record("it opened")
@@ -287,7 +287,7 @@ import Testing
       let socket = WebSocket(
         WebSocket.Settings(host: "127.0.0.1", port: server.port, target: "/"), tls: nil, on: loop)
       var failure: WebSocketFailure?
-      loop.begin {
+      _ = loop.begin {
         do throws(WebSocketFailure) { try await socket.open() } catch { failure = error }
         loop.stop()
       }

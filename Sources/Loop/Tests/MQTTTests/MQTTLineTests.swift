@@ -12,7 +12,7 @@ import Timing
   private let loop = EventLoop()
 
   private func begin(_ client: MQTTClient, _ options: MQTTOptions = MQTTOptions(clientID: "c", keepAlive: 0)) throws {
-    client.loop.begin {
+    _ = client.loop.begin {
       // `try?`: how it ends is told by `end`.
       try? await client.connect(options)
       try? await client.run()
@@ -158,12 +158,12 @@ import Timing
     let client = client(broker)
     try begin(client)
     var answers: [Int] = []
-    loop.begin {
+    _ = loop.begin {
       for number in 0..<10 {
         // `try?`: nobody cancels it.
         try? await client.untilRoom()
         let answer = client.publish(MQTTMessage(topic: "t", payload: [UInt8(number)]), isFollowed: true)
-        self.loop.begin { if (try? await answer.value())??.isTaken == true { answers.append(number) } }
+        _ = self.loop.begin { if (try? await answer.value())??.isTaken == true { answers.append(number) } }
       }
       client.flush()
     }

@@ -227,7 +227,7 @@ final class ScriptedBroker {
   private func begin(
     _ client: MQTTClient, _ options: MQTTOptions, _ loop: EventLoop, failed: @escaping (MQTTFailure) -> Void = { _ in }
   ) {
-    loop.begin {
+    _ = loop.begin {
       do throws(MQTTFailure) {
         try await client.connect(options)
         try await client.run()
@@ -397,7 +397,7 @@ final class ScriptedBroker {
     ] {
       let answer = client.publish(message)
       // `try?`: nobody cancels it.
-      loop.begin { if let given = try? await answer.value() { answers.append(given) } }
+      _ = loop.begin { if let given = try? await answer.value() { answers.append(given) } }
     }
     try run(loop) { answers.count == 2 }
     #expect(Set(answers.map(\.message)) == ["invalid payload format: hi", "the packet is too large"])

@@ -45,7 +45,7 @@ final class LoopServer {
     self.port = port
     let acceptor = Acceptor(listener, name: "test", reserve: .serves, on: loop, log: Log(level: .error))
     self.acceptor = acceptor
-    loop.begin { [weak self] in
+    _ = loop.begin { [weak self] in
       // `try?`: it throws when the server is stopped, and only then.
       while let socket = try? await acceptor.accept() { self?.begin(socket, react) }
     }
