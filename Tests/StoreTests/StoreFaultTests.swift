@@ -53,7 +53,7 @@ import Testing
     try handle.write(contentsOf: Data(repeating: 0x55, count: 4096))
     try handle.close()
     let store = try Store(settings)
-    let kept = try #require(store.setAside)
+    let kept = try #require(store.provenance.setAside)
     #expect(FileManager.default.fileExists(atPath: kept))
     #expect(store.gatewayID == id, "it is still the same gateway")
     #expect(store.epoch != epoch)

@@ -160,7 +160,7 @@ import Testing
       guard what != nil else { continue }
       let had = store.lastSeq
       let saved = try store.replaceDamaged(unsent: 0)
-      #expect(saved.contains("corrupt") && store.hadBefore == had && had == 350)
+      #expect(saved.contains("corrupt") && store.provenance.loss?.last == had && had == 350)
       try hear(1)
       #expect(!store.isDamaged && store.lastSeq == 1)
     }
@@ -234,8 +234,11 @@ import Testing
       let store = try Store(settings)
       let messages = try store.messageCount()
       #expect(messages < 60, "at \(place)")
-      let words = try #require(store.lostFromLog, "at \(place): \(60 - messages) of 60 are gone without a word")
-      #expect(store.epoch != epoch && store.epochFirst == store.lastSeq && store.loss?.cause == .log, "at \(place)")
+      let words = try #require(
+        store.provenance.lostFromLog, "at \(place): \(60 - messages) of 60 are gone without a word")
+      #expect(
+        store.epoch != epoch && store.identity.epochFirst == store.lastSeq && store.provenance.loss?.cause == .log,
+        "at \(place)")
       let kept = try #require(words.split(separator: " ").last.map(String.init))
       #expect(try Data(contentsOf: URL(filePath: kept)) == log, "the log is kept as it was")
       #expect(try mode(kept) == 0o600)
@@ -261,14 +264,14 @@ import Testing
     store = nil
     let image = try Data(contentsOf: URL(filePath: settings.location))
     store = try Store(settings)
-    #expect(store?.epoch == epoch && store?.putBack == nil, "it is as it was")
+    #expect(store?.epoch == epoch && store?.provenance.putBack == nil, "it is as it was")
     try hear(3, #require(store))
     store = nil
     try image.write(to: URL(filePath: settings.location))
     try? FileManager.default.removeItem(atPath: settings.location + "-wal")  // `try?`: there may be none
     store = try Store(settings)
-    #expect(store?.epoch != epoch && store?.epochFirst == 6 && store?.epochBefore(of: 5) == epoch)
-    #expect(store?.putBack?.contains("ends with event 5, and there was an event 8") == true)
+    #expect(store?.epoch != epoch && store?.identity.epochFirst == 6 && store?.identity.epochBefore(of: 5) == epoch)
+    #expect(store?.provenance.putBack?.contains("ends with event 5, and there was an event 8") == true)
     try hear(1, #require(store))
     let renewed = try #require(store?.epoch)
     store = nil
@@ -282,7 +285,7 @@ import Testing
     try damaged.write(to: URL(filePath: settings.location + "-wal"))
     var store: Store? = try Store(settings)
     let epoch = try #require(store?.epoch)
-    #expect(store?.lostFromLog != nil)
+    #expect(store?.provenance.lostFromLog != nil)
     // As after a kill: the log is not folded in.
     for name in ["gw.db", "gw.db-wal"] {
       try FileManager.default.copyItem(atPath: scratch.location(name), toPath: scratch.location("copy-" + name))
@@ -293,7 +296,7 @@ import Testing
       try FileManager.default.moveItem(atPath: scratch.location("copy-" + name), toPath: scratch.location(name))
     }
     let again = try Store(settings)
-    #expect(again.lostFromLog == nil && again.epoch == epoch)
+    #expect(again.provenance.lostFromLog == nil && again.epoch == epoch)
   }
 
   @Test func `what a power cut leaves of the last transaction is no damage`() throws {
@@ -312,7 +315,7 @@ import Testing
         try database.write(to: URL(filePath: settings.location))
         try torn.write(to: URL(filePath: settings.location + "-wal"))
         let store = try Store(settings)
-        #expect(store.lostFromLog == nil && store.setAside == nil, "at \(place - last)")
+        #expect(store.provenance.lostFromLog == nil && store.provenance.setAside == nil, "at \(place - last)")
         #expect(try store.epoch == epoch && store.messageCount() >= 5, "at \(place - last)")
       }
     }
@@ -328,7 +331,7 @@ import Testing
         try Data().write(to: URL(filePath: settings.location))
       }
       let store = try Store(settings)
-      let kept = try #require(store.setAside, "nothing is said")
+      let kept = try #require(store.provenance.setAside, "nothing is said")
       #expect(try Data(contentsOf: URL(filePath: kept + "-wal")) == log)
       #expect(store.epoch != epoch)
       withExtendedLifetime(scratch) {}
@@ -337,7 +340,7 @@ import Testing
 
   @Test func `a database that is gone beside the mark of another is missed, once`() throws {
     let shop = try Shop()
-    #expect(shop.store.loss == nil, "a first start")
+    #expect(shop.store.provenance.loss == nil, "a first start")
     try shop.append(7)
     try shop.store.markProgress()
     let settings = shop.store.settings
@@ -350,8 +353,10 @@ import Testing
           atPath: settings.location + suffix, toPath: copy.location("gw.db") + suffix)
       }
       var store: Store? = try Store(Store.Settings(location: copy.location("gw.db")))
-      #expect(store?.loss?.cause == .removed && store?.loss?.description.contains("there had been 7 events") == true)
-      #expect(store?.putBack == nil && store?.setAside == nil)
+      #expect(
+        store?.provenance.loss?.cause == .removed
+          && store?.provenance.loss?.description.contains("there had been 7 events") == true)
+      #expect(store?.provenance.putBack == nil && store?.provenance.setAside == nil)
       store = nil
       #expect(try Store(Store.Settings(location: copy.location("gw.db"))).loss == nil)
     }

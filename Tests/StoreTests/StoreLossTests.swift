@@ -53,15 +53,16 @@ import Testing
       #expect(told.count == 1 && store.lastSeq == 1 && store.epoch != epoch)
       #expect(told.first?["reason"]?.string == "damaged" && told.first?["epoch"]?.string == epoch)
       #expect(told.first?["last"]?.integer == 7 && told.first?["at_most"] == nil)
-      #expect(told.first?["saved"]?.string == store.setAside)
+      #expect(told.first?["saved"]?.string == store.provenance.setAside)
       for upstream in ["hub", "web"] {
         #expect(try store.openCursor(of: upstream, fromStart: false) == (ByLane(all: 0), 0), "\(upstream)")
       }
-      let words = try #require(store.loss).description
-      #expect(words.contains(store.setAside ?? "?") && words.contains("nobody knows how many events"), "\(words)")
+      let words = try #require(store.provenance.loss).description
+      #expect(
+        words.contains(store.provenance.setAside ?? "?") && words.contains("nobody knows how many events"), "\(words)")
     }
     let again = try Store(settings)
-    #expect(again.loss == nil && again.lastSeq == 1)
+    #expect(again.provenance.loss == nil && again.lastSeq == 1)
   }
 
   private func remove() {
@@ -117,7 +118,7 @@ import Testing
     #expect(told.map { $0["reason"]?.string } == (wasInStep ? [] : ["conflict"]))
     #expect(
       told.first?["epoch"]?.string == (wasInStep ? nil : epoch) && (wasInStep || told.first?["last"]?.integer == 9))
-    #expect((store.loss == nil) == wasInStep)
+    #expect((store.provenance.loss == nil) == wasInStep)
   }
 
   /// `isNew`: as after a kill between the new database and what it has to tell.
@@ -135,10 +136,10 @@ import Testing
       let told = try gaps(store)
       #expect(told.map { $0["reason"]?.string } == ["replaced"] && told.first?["epoch"]?.string == epoch)
       #expect(told.first?["last"]?.integer == 7)
-      #expect(store.lastSeq == (isNew ? 1 : 4) && store.epochFirst == store.lastSeq)
+      #expect(store.lastSeq == (isNew ? 1 : 4) && store.identity.epochFirst == store.lastSeq)
     }
     let again = try Store(settings)
-    #expect(again.loss == nil && again.epoch == begun)
+    #expect(again.provenance.loss == nil && again.epoch == begun)
   }
 
   @Test func `an epoch that was renewed twice since the mark is no other database`() throws {
@@ -148,7 +149,7 @@ import Testing
       try store.renewEpoch()
       try store.renewEpoch()
     }
-    #expect(try Store(settings).loss == nil)
+    #expect(try Store(settings).provenance.loss == nil)
   }
 
   @Test(arguments: [12, 0, nil]) func `a database that is damaged in use is told with what upstreams lack`(
@@ -159,7 +160,7 @@ import Testing
     _ = try store.replaceDamaged(unsent: unsent)
     let told = try gaps(store)
     #expect(told.count == (unsent == 0 ? 0 : 1))
-    #expect(told.first?["at_most"]?.integer == (unsent == 0 ? nil : unsent) && store.loss?.last == 70)
+    #expect(told.first?["at_most"]?.integer == (unsent == 0 ? nil : unsent) && store.provenance.loss?.last == 70)
   }
 
   @Test(arguments: [5, 0]) func `what a restored backup lacks is told with how much it is at most`(_ more: Int) throws {
@@ -176,6 +177,6 @@ import Testing
     let store = try Store(settings, replaced: replaced)
     let told = try gaps(store)
     #expect(told.map { $0["at_most"]?.integer } == (more == 0 ? [] : [5]))
-    #expect(store.epoch != epoch && store.epochFirst == 8 && store.epochBefore(of: 7) == epoch)
+    #expect(store.epoch != epoch && store.identity.epochFirst == 8 && store.identity.epochBefore(of: 7) == epoch)
   }
 }

@@ -195,9 +195,9 @@ public final class Daemon {
   private func announce() {
     for lack in configuration.lacks { log.warning(lack) }
     tellRefusal()
-    if let words = store.lostFromLog ?? store.putBack {
+    if let words = store.provenance.lostFromLog ?? store.provenance.putBack {
       log.error("\(words). Began a new epoch. What is missing and was not sent is lost; a gap tells upstreams")
-    } else if let loss = store.loss {
+    } else if let loss = store.provenance.loss {
       log.error("\(loss)\(loss.cause == .removed ? ". \(Self.goneRemedy)" : "")")
     }
     let servers = configuration.upstreams.count { if case .hook = $0.kind { false } else { true } }

@@ -88,9 +88,9 @@ extension Daemon {
   private func beginAlerts() {
     alerts.begin()
     alerts.configuration(configuration.refusal)
-    if let words = store.putBack {
+    if let words = store.provenance.putBack {
       alerts.historiesMet(words)
-    } else if let loss = store.loss {
+    } else if let loss = store.provenance.loss {
       alerts.storeIsLost("\(loss)")
     }
     alerts.radio(

@@ -3,11 +3,15 @@
 import SQLite
 
 /// Single values, by name.
+extension Database {
+  func meta(_ name: String) throws(SQLiteError) -> SQLiteValue? {
+    try value("SELECT value FROM meta WHERE name = ?", .text(name))
+  }
+}
+
 extension Store {
   func meta(_ name: String) throws(StoreError) -> SQLiteValue? {
-    try translating { () throws(SQLiteError) in
-      try database.value("SELECT value FROM meta WHERE name = ?", .text(name))
-    }
+    try translating { () throws(SQLiteError) in try database.meta(name) }
   }
 
   func setMeta(_ name: String, _ value: SQLiteValue) throws(SQLiteError) {

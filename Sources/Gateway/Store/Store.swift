@@ -81,27 +81,8 @@ public final class Store {
   /// Grows whenever the number of dead letters may have changed.
   public internal(set) var deadLetterChanges: UInt64 = 0
 
-  /// The gateway's id: 16 hex digits, created once, kept when the database is recreated.
-  public internal(set) var gatewayID = ""
-  /// Created with the database, and replaced when the database is recreated or restored; with it, each seq is unique.
-  public internal(set) var epoch = ""
-  /// The first seq that belongs to this epoch.
-  public internal(set) var epochFirst: Int64 = 1
-  var epochBefore: String?
-  /// Whether the database was empty when it was opened.
-  var isNew = false
-  /// When this epoch began, in milliseconds since 1970; 0: unknown. A newer copy may have had earlier epochs that are
-  /// not known here.
-  public internal(set) var epochBegan: Int64 = 0
-  /// Where a damaged database was saved at opening; `nil` if it was intact.
-  public private(set) var setAside: String?
-  /// Events of the previous database that are lost; `nil`: no loss is known.
-  public internal(set) var loss: StoreLoss?
-  /// The loss since the database was last open, in words: transactions of its log, or everything since it was copied;
-  /// `nil`: nothing. Starts a new epoch.
-  public private(set) var lostFromLog: String?
-  /// Why the database is considered an older copy of itself, in words. Starts a new epoch.
-  public internal(set) var putBack: String?
+  public internal(set) var identity: StoreIdentity
+  public internal(set) var provenance: StoreProvenance
   /// The database was found to be damaged, and is not replaced yet.
   public internal(set) var isDamaged = false
   /// The open file, whatever file has its name by now.
@@ -117,40 +98,38 @@ public final class Store {
     self.clocks = clocks
     transactions = Transactions(profile: settings.profile)
     lock = try StoreLock(location: settings.location)
-    let trouble = StoreFiles.logTrouble(settings.location)
-    if trouble == .databaseIsGone { setAside = try Self.moveAside(settings.location, "corrupt", clocks) }
-    var savedLog: String?
-    if case .breaksOff(let lost) = trouble {
-      let kept = Self.freeName(settings.location, "corrupt", clocks) + "-wal"
-      try StoreFiles.copy(settings.location + "-wal", to: kept)
-      lostFromLog = "the store's log is damaged: \(lost) transactions or more are lost. It was saved as \(kept)"
-      savedLog = kept
-    }
+    provenance = try StoreProvenance(beforeOpening: settings.location, clocks)
     do {
-      database = try Self.open(settings)
+      (database, identity) = try Self.open(settings, clocks)
       try load()
     } catch {
       guard case .corrupt = error else { throw error }
-      setAside = try Self.moveAside(settings.location, "corrupt", clocks)
-      database = try Self.open(settings)
+      provenance.setAside = try Self.moveAside(settings.location, "corrupt", clocks)
+      (database, identity) = try Self.open(settings, clocks)
       try load()
     }
     (isDamaged, openFile) = (false, StoreFiles.number(of: settings.location))
     // So that the transactions after the damage are not found again, or reported as lost after a power cut.
     try checkpoint()
-    try beginBehindLoss(log: savedLog, replaced)
+    try beginBehindLoss(replaced)
   }
 
   private func load() throws(StoreError) {
     transactions.forgetDeferred()
     (identities, documentCount, alertWords) = (nil, nil, [:])
-    try loadIdentity()
     journalState = try translating { () throws(SQLiteError) in try JournalState(database) }
     steadyClock = try loadElapsed()
     journalState.times = try loadTimes()
     radioState = try translating { () throws(SQLiteError) in try readRadios() }
     try translating { () throws(SQLiteError) in try loadMessageEvents() }
     try translating { () throws(SQLiteError) in try placeOutgoing() }
+  }
+
+  private static func open(
+    _ settings: Settings, _ clocks: any Clocks
+  ) throws(StoreError) -> (Database, StoreIdentity) {
+    let database = try open(settings)
+    return (database, try StoreIdentity(of: database, settings, now: trustedNow(clocks)))
   }
 
   /// Exclusive: then the index of the write-ahead log is in memory, not in a file whose pages the kernel would write to
@@ -185,15 +164,15 @@ public final class Store {
   /// damaged one was saved. `unsent`: no upstream lacked more than this many events; `nil`: unknown.
   public func replaceDamaged(unsent: Int64? = nil) throws(StoreError) -> String {
     let target = try Self.moveAside(settings.location, "corrupt", clocks)
-    loss = StoreLoss(cause: .damaged, epoch: epoch, last: lastSeq, atMost: unsent, saved: target)
-    database = try Self.open(settings)
+    let lost = StoreLoss(cause: .damaged, epoch: epoch, last: lastSeq, atMost: unsent, saved: target)
+    (database, identity) = try Self.open(settings, clocks)
     try load()
-    setAside = target
+    (provenance.loss, provenance.setAside) = (lost, target)
     (isDamaged, openFile) = (false, StoreFiles.number(of: settings.location))
     ownFile = nil
     noteOwnFile()
     // Written before anything else, even if the disk does not accept it yet.
-    transactions.writeAlong("loss") { store throws(SQLiteError) in try store.tell(store.loss) }
+    transactions.writeAlong("loss") { store throws(SQLiteError) in try store.tell(lost) }
     settle()
     return target
   }

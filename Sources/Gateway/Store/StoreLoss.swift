@@ -81,19 +81,40 @@ extension Store.Replaced {
   }
 }
 
-extension Store {
-  /// The least number of events that the previous database had; `nil`: unknown.
-  public var hadBefore: Int64? { loss?.last }
+/// Whether the database is the one of the last run, and complete: found when it is opened, and when it is replaced.
+public struct StoreProvenance: Equatable, Sendable {
+  /// Where a damaged database was saved; `nil` if it was intact.
+  public internal(set) var setAside: String?
+  /// Events of the previous database that are lost; `nil`: no loss is known.
+  public internal(set) var loss: StoreLoss?
+  /// The lost transactions of the database's log, in words; `nil`: none. Starts a new epoch.
+  public private(set) var lostFromLog: String?
+  /// Where the damaged log was saved.
+  fileprivate var savedLog: String?
+  /// Why the database is considered an older copy of itself, in words. Starts a new epoch.
+  public internal(set) var putBack: String?
 
-  /// When the store is opened: the first event after the loss reports it, and no lost number is used again.
-  func beginBehindLoss(log savedLog: String?, _ replaced: Replaced?) throws(StoreError) {
-    putBack = olderThanMark
-    if let replaced {
-      loss = replaced.loss(epoch: mark?.epoch, last: mark?.seq)
-    } else {
-      loss = try foundLoss(savedLog)
+  /// Saves the files that SQLite would delete, or read only in part.
+  init(beforeOpening location: String, _ clocks: any Clocks) throws(StoreError) {
+    switch StoreFiles.logTrouble(location) {
+    case .databaseIsGone: setAside = try Store.moveAside(location, "corrupt", clocks)
+    case .breaksOff(let lost):
+      let kept = Store.freeName(location, "corrupt", clocks) + "-wal"
+      try StoreFiles.copy(location + "-wal", to: kept)
+      lostFromLog = "the store's log is damaged: \(lost) transactions or more are lost. It was saved as \(kept)"
+      savedLog = kept
+    case nil: break
     }
-    if !isNew, loss != nil || putBack != nil {
+  }
+}
+
+extension Store {
+  /// When the store is opened: the first event after the loss reports it, and no lost number is used again.
+  func beginBehindLoss(_ replaced: Replaced?) throws(StoreError) {
+    provenance.putBack = olderThanMark
+    let loss = if let replaced { replaced.loss(epoch: mark?.epoch, last: mark?.seq) } else { try foundLoss() }
+    provenance.loss = loss
+    if !identity.isNew, loss != nil || provenance.putBack != nil {
       try renewEpoch(telling: loss)
     } else if let loss {
       write { store throws(SQLiteError) in try store.tell(loss) }
@@ -108,20 +129,22 @@ extension Store {
   /// A copy that is older than the mark beside it is noticed at the start; a newer copy is only noticed here. Whether
   /// anything is lost with it is unknown: upstreams are told the first time in a run.
   public func renewEpoch(afterConflict last: Int64?, wasInStep: Bool) throws(StoreError) -> StoreLoss? {
-    let isPerhapsCopy = !isNew && loss == nil && !wasInStep
+    let isPerhapsCopy = !identity.isNew && provenance.loss == nil && !wasInStep
     let found = isPerhapsCopy ? StoreLoss(cause: .conflict, epoch: epoch, last: last) : nil
     try renewEpoch(telling: found)
-    loss = loss ?? found
+    provenance.loss = provenance.loss ?? found
     return found
   }
 
   /// If several checks find the same loss, the most specific one counts.
-  private func foundLoss(_ savedLog: String?) throws(StoreError) -> StoreLoss? {
-    if setAside != nil { return StoreLoss(cause: .damaged, epoch: mark?.epoch, last: mark?.seq, saved: setAside) }
-    if isNew { return mark.map { StoreLoss(cause: .removed, epoch: $0.epoch, last: $0.seq) } }
+  private func foundLoss() throws(StoreError) -> StoreLoss? {
+    if let saved = provenance.setAside {
+      return StoreLoss(cause: .damaged, epoch: mark?.epoch, last: mark?.seq, saved: saved)
+    }
+    if identity.isNew { return mark.map { StoreLoss(cause: .removed, epoch: $0.epoch, last: $0.seq) } }
     let known = mark.flatMap { $0.epoch == epoch ? $0.seq : nil }
-    if let savedLog { return StoreLoss(cause: .log, epoch: epoch, last: known, saved: savedLog) }
-    if putBack != nil { return StoreLoss(cause: .older, epoch: epoch, last: known) }
+    if let savedLog = provenance.savedLog { return StoreLoss(cause: .log, epoch: epoch, last: known, saved: savedLog) }
+    if provenance.putBack != nil { return StoreLoss(cause: .older, epoch: epoch, last: known) }
     return try replacedMark().map { StoreLoss(cause: .replaced, epoch: $0.epoch, last: $0.seq) }
   }
 
@@ -132,7 +155,7 @@ extension Store {
   /// unknown.
   func replacedMark() throws(StoreError) -> (epoch: String, seq: Int64)? {
     guard let mark else { return nil }
-    let known: [String?] = [epoch, epochBefore, try meta(Self.toldEpoch)?.text]
+    let known: [String?] = [epoch, identity.epochBefore, try meta(Self.toldEpoch)?.text]
     return known.contains(mark.epoch) ? nil : (mark.epoch, mark.seq)
   }
 
@@ -162,7 +185,7 @@ extension Store {
   }
 
   private func untoldHere() throws(SQLiteError) -> [StoreLoss] {
-    let kept = try database.value("SELECT value FROM meta WHERE name = ?", .text(Self.untoldLosses))?.text ?? ""
+    let kept = try database.meta(Self.untoldLosses)?.text ?? ""
     let marks = kept.split(separator: ",")
     guard let told = marks.first.flatMap({ Int64($0) }) else { return [] }
     guard try slowestCursor().map({ $0.messages < told }) ?? true else { return [] }

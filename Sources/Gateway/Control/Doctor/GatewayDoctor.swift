@@ -235,7 +235,7 @@ struct GatewayDoctor {
     if store.isElsewhere {
       findings.append(Finding("store", .failed, Store.elsewhere.words, Store.elsewhere.remedy))
     }
-    if let loss = store.loss {
+    if let loss = store.provenance.loss {
       findings.append(
         Finding(
           "store", .warning, "\(loss)",

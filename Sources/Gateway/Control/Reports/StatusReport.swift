@@ -241,8 +241,8 @@ struct StatusReport {
       json.field("unindexed", unindexed)
       json.field("given_up", givenUp?.events)
       json.field("given_up_at", givenUp?.at)
-      json.field("set_aside", store.setAside)
-      json.field("loss", store.loss?.description)
+      json.field("set_aside", store.provenance.setAside)
+      json.field("loss", store.provenance.loss?.description)
       json.field("error", store.transactions.failure?.description ?? (store.isElsewhere ? Store.elsewhere.words : nil))
       json.field("remedy", store.transactions.failure?.remedy ?? (store.isElsewhere ? Store.elsewhere.remedy : nil))
     }

@@ -36,7 +36,7 @@ extension Daemon {
   ) throws(StoreError) -> String {
     let store = try Store(configuration.store, clocks: clocks, replaced: replaced)
     // Else it is new since the store was opened, and its first event tells what is lost.
-    if store.loss == nil { try store.renewEpoch() }
+    if store.provenance.loss == nil { try store.renewEpoch() }
     return "epoch \(store.epoch), \(store.lastSeq) events"
   }
 }

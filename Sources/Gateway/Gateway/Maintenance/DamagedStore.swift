@@ -29,7 +29,7 @@ extension Daemon {
       try change(to: configuration)
       proxy.listen(configuration.proxies)
       synchronizer.restart(fully: true)
-      alerts.storeReplaced(location, had: store.hadBefore, unsent: unsent)
+      alerts.storeReplaced(location, had: store.provenance.loss?.last, unsent: unsent)
       return true
     } catch {
       log.error("\(error). \(error.remedy) Retrying in a minute")

@@ -121,9 +121,9 @@ final class ChannelExchange {
 
   /// Who has put an older copy of the database back does not know what was sent since that was made. The age alone keeps out what is older.
   private func mayBeOnAir(_ update: ChannelUpdate) -> Bool {
-    let (since, overflow) = clock.milliseconds.subtractingReportingOverflow(store.epochBegan)
+    let (since, overflow) = clock.milliseconds.subtractingReportingOverflow(store.identity.epochBegan)
     guard clock.isSynchronised, !overflow, since >= 0, .milliseconds(since) < settings.longestAge else { return false }
-    return update.at < store.epochBegan
+    return update.at < store.identity.epochBegan
   }
 
   private func mayHaveSent(_ gateway: String) -> Bool {

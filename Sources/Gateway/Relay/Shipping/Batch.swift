@@ -107,7 +107,8 @@ struct Batch {
       json.field("lane", lane?.rawValue)
       // Readers of a broker cannot check it: they do not count events.
       if !naming { json.field("after", after) }
-      json.field("before", events.first.flatMap { store.epochBefore(of: $0.seq) ?? (isAgain ? store.epoch : nil) })
+      json.field(
+        "before", events.first.flatMap { store.identity.epochBefore(of: $0.seq) ?? (isAgain ? store.epoch : nil) })
       json.arrayField("events") { json in
         for event in events {
           json.object { json in

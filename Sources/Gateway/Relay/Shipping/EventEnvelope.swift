@@ -9,7 +9,7 @@ enum EventEnvelope {
     JSONWriter.object { json in
       json.field("gateway", store.gatewayID)
       json.field("epoch", store.epoch)
-      json.field("before", store.epochBefore(of: event.seq))
+      json.field("before", store.identity.epochBefore(of: event.seq))
       json.field("seq", event.seq)
       json.field("at", event.at)
       json.field("trusted", event.trusted)

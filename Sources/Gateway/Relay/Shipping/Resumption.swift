@@ -108,14 +108,16 @@ extension JournalReader {
     var asked = ByLane<Int64?>(all: nil)
     let told = store.ifReadable { try store.told(name, beforeEpoch: true) }
     for lane in Lane.allCases where has[lane] == nil {
-      floors[lane] = min(lanesKnown ? lanes[lane].cursor : cursor.lowest, store.epochFirst - 1)
+      floors[lane] = min(lanesKnown ? lanes[lane].cursor : cursor.lowest, store.identity.epochFirst - 1)
       if lanesKnown, floors[lane] > beginning {
         // The journal may have deleted that event: then its stored number serves.
         let told = told.flatMap { (beginning + 1...floors[lane]).contains($0[lane]) ? $0[lane] : nil }
         asked[lane] = newestSent(lane, through: floors[lane]) ?? told
       }
     }
-    guard asked != ByLane(all: nil), let epoch = store.epochBefore(of: store.epochFirst - 1) else { return floors }
+    guard asked != ByLane(all: nil), let epoch = store.identity.epochBefore(of: store.identity.epochFirst - 1) else {
+      return floors
+    }
     switch await carrier.standing(of: epoch, through: asked) {
     case .failed(let verdict): throw verdict
     case .ready, .has(.whole, _): break

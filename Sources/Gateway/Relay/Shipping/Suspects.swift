@@ -83,7 +83,7 @@ extension JournalReader {
 
   private func lastEvent(before suspect: Int64, _ lane: Lane) throws(StoreError) -> JournalEvent? {
     // To a hub, an event of an earlier epoch would be new.
-    let first = max(beginning, store.epochFirst - 1, suspect - 1 - Int64(Self.maxBefore))
+    let first = max(beginning, store.identity.epochFirst - 1, suspect - 1 - Int64(Self.maxBefore))
     let taken = lanes[lane].taken
     guard first < taken else { return nil }
     let limits = Batch.Limits(events: Self.maxBefore, bytes: .max)

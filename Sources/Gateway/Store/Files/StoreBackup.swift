@@ -138,7 +138,7 @@ extension Store {
       guard verdict == "ok" else { throw SQLiteError(code: 11, message: verdict ?? "it cannot be read") }
       let version = try database.schemaVersion()
       guard (1...(Schema.migrations.last?.number ?? 0)).contains(version),
-        try database.value("SELECT value FROM meta WHERE name = 'epoch'") != nil
+        try database.meta("epoch") != nil
       else { throw SQLiteError(code: 1, message: "not a store of this program, or of a newer version") }
       // A store has no triggers: a foreign one would run with this program's rights.
       if let trigger = try database.value("SELECT name FROM sqlite_schema WHERE type = 'trigger' LIMIT 1")?.text {

@@ -107,7 +107,7 @@ struct JournalState {
 
   init(_ database: Database) throws(SQLiteError) {
     open.last = try database.value("SELECT max(seq) FROM journal")?.integer ?? 0
-    open.oldest = try database.value("SELECT value FROM meta WHERE name = 'journal_from'")?.integer ?? 1
+    open.oldest = try database.meta("journal_from")?.integer ?? 1
     var ends = open
     try database.each("SELECT kind, max(seq), count(*), sum(length(body)) FROM journal GROUP BY kind", []) {
       (row) throws(SQLiteError) in
@@ -117,11 +117,11 @@ struct JournalState {
       return true
     }
     for lane in Lane.allCases {
-      let deleted = try database.value("SELECT value FROM meta WHERE name = ?", .text(lane.deletedName))
+      let deleted = try database.meta(lane.deletedName)
       ends.deleted[lane] = deleted?.integer ?? oldest - 1
     }
-    beforeEvents = try database.value("SELECT value FROM meta WHERE name = 'before_events'")?.integer ?? 0
-    wholeEndsFrom = try database.value("SELECT value FROM meta WHERE name = 'whole_ends_from'")?.integer ?? 0
+    beforeEvents = try database.meta("before_events")?.integer ?? 0
+    wholeEndsFrom = try database.meta("whole_ends_from")?.integer ?? 0
     ends.lastMessage = try database.value("SELECT max(id) FROM messages")?.integer ?? 0
     open = ends
     durable = ends

@@ -322,14 +322,14 @@ extension Store {
     let other = try database.value(
       "SELECT 1 FROM cursors WHERE upstream <> ? AND removed IS NULL AND \(lane.cursorColumn) <= ? LIMIT 1",
       .text(upstream), .integer(seq))
-    guard other == nil, let all = try database.value("SELECT value FROM meta WHERE name = 'given_up'")?.integer else {
+    guard other == nil, let all = try database.meta("given_up")?.integer else {
       return
     }
     try setMeta("given_up", .integer(max(0, all - events)))
   }
 
   private func giveUp(_ count: Int64, at now: Int64) throws(SQLiteError) {
-    let before = try database.value("SELECT value FROM meta WHERE name = 'given_up'")?.integer ?? 0
+    let before = try database.meta("given_up")?.integer ?? 0
     try setMeta("given_up", .integer(before.addingReportingOverflow(count).partialValue))
     try setMeta("given_up_at", .integer(now))
   }

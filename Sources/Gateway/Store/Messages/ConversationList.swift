@@ -55,8 +55,8 @@ extension Store {
     let isAllSent = try listSent()
     // Messages from before the list existed count as read.
     if isFirstTime { try setMeta("conversations_from", .integer(try unindexed("messages", Self.listed).upTo)) }
-    let from = try database.value("SELECT value FROM meta WHERE name = 'conversations_from'")?.integer ?? 0
-    let upTo = try database.value("SELECT value FROM meta WHERE name = ?", .text(Self.listed))?.integer ?? 0
+    let from = try database.meta("conversations_from")?.integer ?? 0
+    let upTo = try database.meta(Self.listed)?.integer ?? 0
     if upTo <= from {
       try database.run(
         """
@@ -77,7 +77,7 @@ extension Store {
 
   private func listReceived() throws(SQLiteError) -> Bool {
     let (from, newest) = try unindexed("messages", Self.listed)
-    let first = try database.value("SELECT value FROM meta WHERE name = 'conversations_from'")?.integer
+    let first = try database.meta("conversations_from")?.integer
     // A step ends at the position after which messages count as unread.
     var upTo = min(newest, from + Self.listStep)
     if let first, from < first { upTo = min(upTo, first) }

@@ -43,7 +43,7 @@ struct RecentIdentities {
   static let step = 128
 
   init(_ database: Database) throws(SQLiteError) {
-    let entered = try database.value("SELECT value FROM meta WHERE name = 'identified'")?.integer ?? 0
+    let entered = try database.meta("identified")?.integer ?? 0
     greatest = try database.value("SELECT max(identity) FROM identities")?.blob.flatMap { MessageIdentity(bytes: $0) }
     var found: [(identity: MessageIdentity, id: Int64)] = []
     // Bounded, whatever a damaged number says.

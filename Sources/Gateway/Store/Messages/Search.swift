@@ -22,7 +22,7 @@ extension Store {
 
   /// The ids that an index lacks: above `from`, up to `upTo`.
   func unindexed(_ table: String, _ mark: String) throws(SQLiteError) -> (from: Int64, upTo: Int64) {
-    let known = try database.value("SELECT value FROM meta WHERE name = ?", .text(mark))?.integer ?? 0
+    let known = try database.meta(mark)?.integer ?? 0
     let first = try database.value("SELECT min(id) FROM \(table)")?.integer ?? 1
     let newest = try database.value("SELECT max(id) FROM \(table)")?.integer ?? 0
     let from = max(known, first - 1)
@@ -54,7 +54,7 @@ extension Store {
 
   /// Call it within a `write`, before the sent messages of this query are removed.
   func unindexOutgoing(_ leaving: String) throws(SQLiteError) {
-    let known = try database.value("SELECT value FROM meta WHERE name = ?", .text(Self.indexedSent))?.integer ?? 0
+    let known = try database.meta(Self.indexedSent)?.integer ?? 0
     try database.run(
       """
       INSERT INTO sent_words(sent_words, rowid, text)
@@ -64,7 +64,7 @@ extension Store {
 
   /// Call it within a `write`, before messages up to this id are removed.
   func unindexMessages(upTo id: Int64) throws(SQLiteError) {
-    let known = try database.value("SELECT value FROM meta WHERE name = ?", .text(Self.indexed))?.integer ?? 0
+    let known = try database.meta(Self.indexed)?.integer ?? 0
     try database.run(
       """
       INSERT INTO words(words, rowid, text, sender, place)

@@ -148,7 +148,7 @@ extension Store {
           lastSeen: row.integer(4), firstMessage: row.integer(5), lastMessage: row.integerIfAny(6),
           sinceMessage: row.integer(7), messages: row.integer(8)))
     }
-    state.present = try database.value("SELECT value FROM meta WHERE name = 'radio'")?.integer ?? 1
+    state.present = try database.meta("radio")?.integer ?? 1
     return state
   }
 
