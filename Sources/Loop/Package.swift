@@ -12,7 +12,10 @@ import PackageDescription
   let boundedTypeChecks: [SwiftSetting] = []
 #endif
 let strict: [SwiftSetting] =
-  [.treatAllWarnings(as: .error), .enableUpcomingFeature("NonisolatedNonsendingByDefault")] + boundedTypeChecks
+  [
+    .treatAllWarnings(as: .error), .enableUpcomingFeature("NonisolatedNonsendingByDefault"),
+    .unsafeFlags(["-Xfrontend", "-disable-implicit-string-processing-module-import"]),
+  ] + boundedTypeChecks
 
 func module(_ name: String, _ needs: [Target.Dependency] = [], in folder: String = "") -> Target {
   .target(name: name, dependencies: needs, path: folder + name, swiftSettings: strict)

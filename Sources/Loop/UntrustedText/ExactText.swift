@@ -15,6 +15,15 @@ extension StringProtocol {
   /// Whether the text ends with these bytes.
   public func ends(with other: some StringProtocol) -> Bool { utf8.reversed().starts(with: other.utf8.reversed()) }
 
+  /// Whether the text contains these bytes. `part` is short: each place of the text is compared with it.
+  public func mentions(_ part: some StringProtocol) -> Bool {
+    var rest = utf8[...]
+    repeat {
+      if rest.starts(with: part.utf8) { return true }
+    } while rest.popFirst() != nil
+    return false
+  }
+
   /// Whether the text contains this ASCII sign.
   public func has(_ sign: Unicode.Scalar) -> Bool { unicodeScalars.contains(sign) }
 

@@ -9,6 +9,7 @@ import Relay
 import Store
 import Sync
 import Transport
+import UntrustedText
 
 /// Checks for all common problems of a gateway, and reports each with its remedy.
 struct GatewayDoctor {
@@ -303,7 +304,7 @@ struct GatewayDoctor {
     if reason.hasPrefix("no address for") {
       return "Check the name, and DNS with `resolvectl query`."
     }
-    if reason.contains("certificate") {
+    if reason.mentions("certificate") {
       return "Check the certificate: `openssl s_client -connect HOST:PORT`; for a private authority, set ca_file."
     }
     return "Nothing is lost; the gateway retries automatically."

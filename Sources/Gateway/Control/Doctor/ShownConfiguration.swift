@@ -3,6 +3,7 @@
 import Alerts
 import JSON
 import TOML
+import UntrustedText
 
 /// A configuration for strangers: values of keys known to be harmless are shown, all others are hidden.
 ///
@@ -134,7 +135,7 @@ enum ShownConfiguration {
     case (.host, .string(let text)):
       // Without a scheme it is not a URL and may be a secret, except a proxy's `none`.
       if text.utf8.elementsEqual("none".utf8) { return quoted(text) }
-      return text.utf8.contains(UInt8(ascii: ":")) && text.contains("://") ? quoted(Redaction.line(text)) : nil
+      return text.utf8.contains(UInt8(ascii: ":")) && text.mentions("://") ? quoted(Redaction.line(text)) : nil
     case (.location, .string(let text)):
       return text.utf8.first == UInt8(ascii: "/") ? quoted(Redaction.line(text)) : nil
     case (.program, .array(let elements)):

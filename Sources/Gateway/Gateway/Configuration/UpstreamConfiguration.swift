@@ -7,6 +7,7 @@ import Release
 import ServiceManager
 import Store
 import TOML
+import UntrustedText
 
 /// `[[upstream]]`.
 enum UpstreamConfiguration {
@@ -281,7 +282,7 @@ enum UpstreamConfiguration {
     var template: BodyTemplate?
     do {
       template = try text.map { text throws(BodyTemplate.Failure) in
-        try BodyTemplate(text, isJSON: type.lowercased().contains("json"))
+        try BodyTemplate(text, isJSON: type.lowercased().mentions("json"))
       }
     } catch {
       table.note("template", error.description)

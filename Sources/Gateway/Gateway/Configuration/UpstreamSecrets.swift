@@ -4,6 +4,7 @@ import Glibc
 import JSON
 import Messaging
 import Store
+import UntrustedText
 
 /// Files of upstreams that were added at run time: tokens, passwords, certificates and keys, readable by the daemon only.
 ///
@@ -52,7 +53,7 @@ struct UpstreamSecrets {
     guard file.utf8.first == UInt8(ascii: "/") else { throw refusal }
     guard let real = Self.real(file) else {
       // Only for files in this folder: do not reveal whether other files exist.
-      guard file.utf8.starts(with: "\(location)/".utf8), !file.contains("..") else { throw refusal }
+      guard file.utf8.starts(with: "\(location)/".utf8), !file.mentions("..") else { throw refusal }
       throw .invalid("\(key): \(file): \(String(cString: strerror(errno)))")
     }
     guard let folder = Self.real(location), real.utf8.starts(with: "\(folder)/".utf8) else { throw refusal }

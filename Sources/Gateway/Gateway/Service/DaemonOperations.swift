@@ -37,7 +37,7 @@ final class DaemonOperations: GatewayOperations {
   func configurationMistakes() -> [String] {
     do throws(GatewayConfiguration.Failure) {
       // What upstreams and hooks lack, they say themselves.
-      return try daemon.inUse.read().lacks.filter { $0.contains(": radio.") }
+      return try daemon.inUse.read().lacks.filter { $0.mentions(": radio.") }
     } catch {
       return error.description.lines
     }

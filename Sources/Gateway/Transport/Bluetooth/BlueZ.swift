@@ -2,6 +2,7 @@
 
 import BluetoothSession
 import DBus
+import UntrustedText
 
 /// BlueZ's names, and its values as facts. Source: BlueZ, `doc/org.bluez.*.rst`.
 enum BlueZ {
@@ -49,7 +50,7 @@ enum BlueZ {
   }
 
   private static func failure(_ name: String, _ message: String) -> BluetoothFailure {
-    if message.contains("rfkill") { return .blocked }
+    if message.mentions("rfkill") { return .blocked }
     switch name {
     case "org.bluez.Error.InProgress": return .inProgress
     case "org.bluez.Error.AlreadyConnected", "org.bluez.Error.AlreadyExists": return .alreadyDone
@@ -57,7 +58,7 @@ enum BlueZ {
     case "org.bluez.Error.AuthenticationFailed", "org.bluez.Error.AuthenticationRejected",
       "org.bluez.Error.AuthenticationCanceled", "org.bluez.Error.AuthenticationTimeout":
       return .authentication
-    case "org.bluez.Error.NotPermitted" where message.contains("acquired"): return .inUse(message)
+    case "org.bluez.Error.NotPermitted" where message.mentions("acquired"): return .inUse(message)
     case "org.bluez.Error.NotAuthorized", "org.bluez.Error.NotPermitted": return .authentication
     case "org.bluez.Error.DoesNotExist", "org.freedesktop.DBus.Error.UnknownObject",
       "org.freedesktop.DBus.Error.UnknownMethod", "org.freedesktop.DBus.Error.UnknownInterface",
@@ -72,16 +73,16 @@ enum BlueZ {
 
   /// `org.bluez.Error.Failed` carries its meaning in its text.
   private static func failure(message: String, name: String) -> BluetoothFailure {
-    if message.contains("connection-abort") || message.contains("connection-canceled") || message.contains("abort") {
+    if message.mentions("connection-abort") || message.mentions("connection-canceled") || message.mentions("abort") {
       return .aborted(message)
     }
-    if message.contains("already-connected") { return .alreadyDone }
-    if message.contains("busy") || message.contains("in progress") { return .inProgress }
-    if message.contains("not-powered") || message.contains("Not Powered") { return .notReady }
+    if message.mentions("already-connected") { return .alreadyDone }
+    if message.mentions("busy") || message.mentions("in progress") { return .inProgress }
+    if message.mentions("not-powered") || message.mentions("Not Powered") { return .notReady }
     // ATT errors: insufficient authentication, authorization, encryption (key size): the bond is invalid.
-    for code in ["0x05", "0x08", "0x0c", "0x0f"] where message.contains("ATT error: \(code)") { return .authentication }
-    if message.contains("key-missing") || message.contains("PIN or Key Missing") { return .authentication }
-    if message.contains("ATT error: 0x01") { return .unknownObject }  // invalid handle: a stale cache
+    for code in ["0x05", "0x08", "0x0c", "0x0f"] where message.mentions("ATT error: \(code)") { return .authentication }
+    if message.mentions("key-missing") || message.mentions("PIN or Key Missing") { return .authentication }
+    if message.mentions("ATT error: 0x01") { return .unknownObject }  // invalid handle: a stale cache
     return .other(message.isEmpty ? name : message)
   }
 }

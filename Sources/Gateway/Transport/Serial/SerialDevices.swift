@@ -2,12 +2,13 @@
 
 import EventLoop
 import Glibc
+import UntrustedText
 
 /// Serial devices that may be radios.
 public enum SerialDevices {
   /// Native USB with a vendor id that MeshCore boards use.
   static func isKnownBoard(_ device: String) -> Bool {
-    guard device.contains("/dev/meshpost/"), let real = realpath(device, nil) else { return false }
+    guard device.mentions("/dev/meshpost/"), let real = realpath(device, nil) else { return false }
     defer { free(real) }
     return BoardKind(device: String(cString: real)) == .nativeUSB
   }
