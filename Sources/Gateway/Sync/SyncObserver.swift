@@ -2,7 +2,8 @@
 
 import Companion
 
-/// Follows the radio's data and the state of the sync. Each call comes at once, on the loop, in the order of the events.
+/// Follows the radio's data and the state of the sync. Each call happens at once, on the loop, in the order of the
+/// events.
 public protocol SyncObserver: AnyObject {
   /// The link is up, or is lost.
   func linkChanged()
@@ -14,9 +15,9 @@ public protocol SyncObserver: AnyObject {
   func contactCame(_ contact: Contact)
   /// A message is on disk for the first time.
   func messageStored(_ message: QueuedMessage)
-  /// The radio's queue was full, or answers of the radio are lost.
+  /// The radio lost messages, or may have.
   func messagesWereLost(_ loss: RadioQueue.Loss)
-  /// Another radio is attached than the last, or it has become another node: nothing that waits is for this one.
+  /// Another radio is attached, or the radio has become another node: waiting messages are not for this one.
   func radioReplaced()
   /// The radio was asked for messages, and has none.
   func radioIsIdle()

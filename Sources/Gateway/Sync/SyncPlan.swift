@@ -2,11 +2,11 @@
 
 import Timing
 
-/// Decides which parts of the sync are due, and when a failed one is tried again. Pure.
+/// Decides which parts of the sync are due, and when to retry a failed one. Pure.
 ///
-/// The parts are independent: a radio that does not list its contacts can still hand over messages, and send them.
+/// The parts are independent: a radio that does not list its contacts can still receive and send messages.
 struct SyncPlan {
-  /// In their order.
+  /// In the order of the sync.
   enum Part: Int, CaseIterable {
     case contacts, channels, messages
 
@@ -26,19 +26,20 @@ struct SyncPlan {
     var backoff: Backoff
   }
 
-  /// A failed part is tried again after this, growing.
+  /// The first pause before a retry; later ones are longer.
   private static let first: Duration = .seconds(2)
-  /// While the radio lists its contacts it hands over no messages, and a list that breaks off does so after five seconds.
+  /// Retries are rare because a radio hands over no messages while it lists its contacts, and an incomplete list costs
+  /// five seconds.
   private static let limit: Duration = .seconds(600)
 
   private var standings = Part.allCases.map { _ in Standing(backoff: Backoff(first: first, limit: limit)) }
 
-  /// Each part was tried since the sync began: messages can be sent, even if the radio did not tell all.
+  /// Each part was tried since the sync began: messages can be sent, even if a part failed.
   private(set) var wasTried = false
 
   mutating func triedAll() { wasTried = true }
 
-  /// Plans all parts again. Messages can still be sent if they could be before.
+  /// Plans all parts again. Sending stays allowed if it was allowed before.
   mutating func startOver() {
     let before = wasTried
     self = SyncPlan()
@@ -57,10 +58,10 @@ struct SyncPlan {
     standings.filter { !$0.isDone }.map { $0.nextTry ?? MonotonicTime(nanoseconds: 0) }.min()
   }
 
-  /// It has failed, and is tried again for what is left of it.
+  /// The last attempt failed; this one only does what is left.
   func isRetry(_ part: Part) -> Bool { standings[part.rawValue].failure != nil }
 
-  /// It is to be done again. One that has failed keeps the time of its next try, unless something speaks for trying `now`.
+  /// Plans the part again. A failed part keeps the time of its retry, unless `now`.
   mutating func needs(_ part: Part, now: Bool = false) {
     standings[part.rawValue].isDone = false
     if now { standings[part.rawValue].nextTry = nil }
@@ -73,7 +74,7 @@ struct SyncPlan {
     standings[part.rawValue].backoff.reset()
   }
 
-  /// True: that is news; it did not fail for the same reason before.
+  /// Returns whether this failure is news: the part did not fail for the same reason before.
   mutating func failed(
     _ part: Part, _ failure: SyncFailure, now: MonotonicTime, using random: inout some RandomNumberGenerator
   ) -> Bool {

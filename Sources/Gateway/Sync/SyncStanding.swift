@@ -4,31 +4,32 @@ import EventLoop
 import Store
 import Timing
 
-/// The state of the sync, and its obstacles. Pure.
+/// The state of the sync, and what it logged. Pure.
 struct SyncStanding {
-  /// A failed sync is tried again after this, growing.
+  /// The first pause before a retry; later ones are longer.
   private static let retryFirst: Duration = .seconds(2)
 
   private(set) var state: SyncState = .idle
   private(set) var lastSynced: Int64?
-  /// The radio does not hand over its messages, over one link or several. `nil`: it does, as far as it was asked.
+  /// Since when, and why, the radio does not hand over its messages, over one link or several; `nil`: it does, or was
+  /// not asked yet.
   private(set) var withheld: Withheld?
   /// The store had channels before the first sync.
   var knewChannels = false
   private var backoff = Backoff(first: retryFirst, limit: .seconds(60))
   private var failureLogged: String?
 
-  /// Before that nobody can say what the radio does not have.
+  /// False: nobody can say yet what the radio does not have.
   var hasSyncedOnce: Bool { lastSynced != nil || knewChannels }
 
-  /// False: it is in that state already.
+  /// Returns false if this is the state already.
   mutating func enter(_ next: SyncState) -> Bool {
     guard next != state else { return false }
     state = next
     return true
   }
 
-  /// Each trouble is logged once. True: this one was not the last.
+  /// Logs each failure once: returns true if the last one was another.
   mutating func isNews(_ failure: SyncFailure) -> Bool {
     defer { failureLogged = failure.message }
     return failureLogged != failure.message
@@ -36,7 +37,7 @@ struct SyncStanding {
 
   mutating func nextPause(using random: inout some RandomNumberGenerator) -> Duration { backoff.next(using: &random) }
 
-  /// A radio is there: what failed with the last link does not count.
+  /// A radio is connected: earlier failures do not lengthen the pause.
   mutating func connected() { backoff.reset() }
 
   /// Each part of the sync was tried.
@@ -57,21 +58,21 @@ struct SyncStanding {
 /// The life of the task that syncs.
 enum SyncLife {
   case down
-  /// While the link is up, and until another replaces it.
+  /// Runs while the link is up, until another task replaces it.
   case running(LoopTask)
-  /// None begins any more. The promise is kept when nothing is in hand: the daemon ends then.
+  /// No further task begins: the daemon ends. The promise is kept when no message is under way.
   case ending(Promise<Void>?)
 
   var isEnding: Bool { if case .ending = self { true } else { false } }
 
-  /// Its task ends.
+  /// Cancels the task.
   mutating func halt() {
     guard case .running(let task) = self else { return }
     task.cancel()
     self = .down
   }
 
-  /// Nothing is in hand any more.
+  /// No message is under way.
   func nothingIsInHand() { if case .ending(let end?) = self { end.keep(()) } }
 }
 
@@ -80,14 +81,14 @@ struct UnawaitedCommits {
   private var open: [Commit] = []
   private var task: LoopTask?
 
-  /// `begin`: begins the task that awaits them, one after the other, and `ended` each.
+  /// `begin` begins the task that awaits the transactions, one after the other; it calls `ended` for each.
   mutating func add(_ commit: Commit, _ begin: () -> LoopTask) {
     guard commit !== open.last else { return }
     open.append(commit)
     if task == nil { task = begin() }
   }
 
-  /// The one to await; `nil`: there is none, and the task ends.
+  /// The next transaction to await; `nil`: there is none, and the task ends.
   mutating func next() -> Commit? {
     if open.isEmpty { task = nil }
     return open.first

@@ -9,15 +9,15 @@ public enum SyncState: Equatable, Sendable {
 
   /// No link to the radio.
   case idle
-  /// `total` is 0 where it is not known.
+  /// `total` is 0 if it is unknown.
   case syncing(Phase, current: Int, total: Int)
   case synced
-  /// Why, and which part failed; `nil`: the store cannot be written. It is retried automatically.
+  /// The reason, and the part that failed; `nil`: the store failed. The sync retries automatically.
   case failed(String, Phase? = nil)
 
   public static let names = ["idle", "syncing", "synced", "failed"]
 
-  /// Nothing is being asked for: all is known, or will be tried again.
+  /// The sync requests nothing now: it is complete, or waits for a retry.
   public var isSettled: Bool {
     switch self {
     case .synced, .failed: true
@@ -35,18 +35,17 @@ public enum SyncState: Equatable, Sendable {
   }
 }
 
-/// Why a radio whose link is up does not hand over its messages, and since when.
+/// Why, and since when, a connected radio does not hand over its messages.
 public struct Withheld: Equatable, Sendable {
-  /// Why, as the sync has found it.
+  /// The reason.
   public let why: String
-  /// When that began.
   public let since: MonotonicTime
 
-  /// The consequence, for people.
+  /// A sentence for the operator.
   public var words: String { "\(why): nothing more is received from it" }
 }
 
-/// Why the sync does not continue; it is retried automatically.
+/// Why the sync does not continue; it retries automatically.
 struct SyncFailure: Error, Equatable {
   let message: String
   let remedy: String
@@ -70,7 +69,7 @@ public struct SyncCounters: Equatable, Sendable {
   public var connections = 0
   public var messagesStored = 0
   public var duplicates = 0
-  /// Messages on a slot that the radio says is empty: traffic under a key of zeros, not for us.
+  /// Messages on a slot that the radio reports as empty: traffic under a key of zeros, not for this radio.
   public var emptySlotMessages = 0
   public var adverts = 0
   public var contactsChanged = 0

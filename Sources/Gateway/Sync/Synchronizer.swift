@@ -6,20 +6,20 @@ import RadioSession
 import Store
 import Timing
 
-/// Radio → store. The order of every connection: time → contacts → channels → messages, then what the radio says by
-/// itself. Losing the link at any point leaves the store consistent; the next connection starts over.
+/// Radio → store. The sequence of a connection: time → contacts → channels → messages, then pushes. The store is
+/// consistent whenever the link is lost; the next connection starts over.
 ///
-/// `run` is that order. What the radio says is not kept there but where it is decoded (`RadioDelegate`): a task that is cancelled loses
-/// nothing of it.
+/// `run` is this sequence. It does not store the radio's data: `RadioDelegate` does that when a frame is decoded, so a
+/// cancelled task loses nothing.
 public final class Synchronizer {
   public struct Settings: Sendable {
-    /// Set the radio's clock from ours, when ours is synchronised.
+    /// Sets the radio's clock to the system's, if the system's is synchronised.
     public var setsTime: Bool
 
     public init(setsTime: Bool = true) { self.setsTime = setsTime }
   }
 
-  /// Messages are asked for now and then even unasked: it covers a lost push and proves that the link lives.
+  /// The gateway also asks for messages without a push: in case a push was lost, and to prove that the link works.
   static let pollInterval: Duration = .seconds(60)
 
   public let connection: RadioConnection
@@ -27,13 +27,13 @@ public final class Synchronizer {
   let loop: EventLoop
   let log: Log
   let inbox: Inbox
-  /// May be changed at any time: it counts from the next sync on.
+  /// A change takes effect with the next sync.
   public var settings: Settings
   public weak var observer: (any SyncObserver)?
 
-  /// `run`, and the daemon's end.
+  /// The task of `run`, or the daemon's end.
   var life = SyncLife.down
-  /// Resumed when something may have come that the task waits for; it looks then.
+  /// Resumed when the waiting task should check its conditions again.
   let woken = Waiter()
   var hints = MessageHints()
   var questions = MessageQuestions()
@@ -48,13 +48,14 @@ public final class Synchronizer {
 
   var clock: WallClock { loop.wallClock }
   var isCalled: Bool { hints.isCalled(at: loop.now) }
-  /// Each part of the sync was tried since it began: messages can be sent, even where the radio did not tell all.
+  /// Each part of the sync was tried since it began: messages can be sent, even if a part failed.
   public var isServing: Bool { plan.wasTried }
-  /// The radio does not hand over its messages, over one link or several. `nil`: it does, as far as it was asked.
+  /// Why, and since when, the radio does not hand over its messages, over one link or several; `nil`: it does, or was
+  /// not asked yet.
   public var withheld: Withheld? { standing.withheld }
   public var state: SyncState { standing.state }
   public var lastSynced: Int64? { standing.lastSynced }
-  /// Before that nobody can say what the radio does not have.
+  /// False: nobody can say yet what the radio does not have.
   public var hasSyncedOnce: Bool { standing.hasSyncedOnce }
 
   public init(_ connection: RadioConnection, store: Store, settings: Settings, on loop: EventLoop, log: Log) {
@@ -64,7 +65,7 @@ public final class Synchronizer {
     self.loop = loop
     self.log = log
     inbox = Inbox(connection, store, on: loop, log: log)
-    // What cannot be read is read with the first sync.
+    // If the store cannot be read, the first sync reads the channels.
     store.ifReadable { try store.eachChannel { _ in standing.knewChannels = true } }
     connection.delegate = self
     inbox.owner = self
@@ -76,10 +77,10 @@ public final class Synchronizer {
     if standing.enter(next) { observer?.syncChanged() }
   }
 
-  // MARK: Order of a connection
+  // MARK: Sequence of a connection
 
-  /// Everything in order, and again from the start after a failure of the store. A part that the radio fails is left out, and tried
-  /// again later. Cancelled when the link is lost.
+  /// Does all parts in order, and starts over after a failure of the store. A part that fails because of the radio is
+  /// skipped and retried later. The loss of the link cancels it.
   private func run(_ failure: SyncFailure?) async {
     var failure = failure
     while true {
@@ -97,7 +98,7 @@ public final class Synchronizer {
           try await rest()
         }
       } catch {
-        // Cancelled: another task has replaced this one, or the link is down.
+        // Cancelled: another task replaces this one, or the link is down.
         guard !Task.isCancelled, !(error is CancellationError) else { return }
         plan.startOver()
         failure = SyncFailure(error)
@@ -105,7 +106,7 @@ public final class Synchronizer {
     }
   }
 
-  /// Does a part if it is due. Throws what is not the radio's doing.
+  /// Does a part if it is due. Throws failures that are not the radio's.
   private func perform(_ part: SyncPlan.Part, _ work: () async throws -> Void) async throws {
     guard plan.isDue(part, now: loop.now) else { return }
     do {
@@ -123,7 +124,7 @@ public final class Synchronizer {
     }
   }
 
-  /// Until the radio says that it has a message, a minute is over, or a part is to be done.
+  /// Waits until the radio reports a message, a minute is over, or a part is due.
   private func rest() async throws(CancellationError) {
     let poll = loop.now + Self.pollInterval
     while !isCalled, loop.now < poll, plan.nextTry.map({ loop.now < $0 }) ?? true {
@@ -132,7 +133,8 @@ public final class Synchronizer {
     if isCalled || loop.now >= poll { plan.needs(.messages, now: true) }
   }
 
-  /// The store failed: until it is worth another try. Messages that the radio has meanwhile need not wait for that.
+  /// The store failed: waits for the next attempt, or until the disk takes messages again. Meanwhile it reads the
+  /// radio's messages if the inbox has room.
   private func pause(_ failure: SyncFailure) async throws {
     enter(failure)
     var random = SystemRandomNumberGenerator()
@@ -142,18 +144,18 @@ public final class Synchronizer {
       if isCalled, inbox.hasRoom { try await takeMessages() }
       try await wake(by: waitsForDisk ? nil : end)
     }
-    // Once more: the database may be another one.
+    // The database may be another one now.
     if let identity = connection.identity { try attach(identity) }
   }
 
-  /// Until something may have come, or the time has.
+  /// Returns when `woken` is resumed, or at this time.
   func wake(by time: MonotonicTime?) async throws(CancellationError) {
     let timer = time.map { loop.schedule(at: $0) { [woken] in woken.resume() } }
     defer { timer?.cancel() }
     try await woken.wait()
   }
 
-  /// Restarts `run`.
+  /// Begins `run` anew, and cancels the one before.
   func begin(after failure: SyncFailure? = nil) {
     guard !life.isEnding else { return }
     startOver()
@@ -166,29 +168,30 @@ public final class Synchronizer {
     plan = SyncPlan()
   }
 
-  /// Something did not work out beside `run`: from the start again, later, if the link is up.
+  /// A failure outside of `run`: starts over after a pause, if the link is up.
   func failed(_ failure: SyncFailure) {
-    // The loss of the link fails every question; that is logged where it is noticed. And a disk that refuses messages is trouble enough.
+    // A lost link fails every question, and `RadioConnection` logs it. If the disk refuses messages, the inbox reports
+    // that.
     guard connection.state == .up, inbox.failure == nil, state != .failed(failure.message) else { return }
     enter(failure)
     begin(after: failure)
   }
 
-  /// Each trouble is logged once.
+  /// Enters and logs the failure, once for each reason.
   func enter(_ failure: SyncFailure) {
     enter(.failed(failure.message))
     guard standing.isNews(failure) else { return }
     log.warning("sync: \(failure.message); retrying automatically. \(failure.remedy)")
   }
 
-  /// Everything again, as after a new connection; on an operator's request.
+  /// Does all parts again, as after a new connection; on an operator's request. `fully`: with a full contact list.
   public func restart(fully: Bool) {
     guard connection.state == .up, let identity = connection.identity else { return }
     if fully { contacts.doubt() }
     attachAndBegin(identity)
   }
 
-  /// Its tasks end, and none begins any more.
+  /// Ends all tasks for good; messages that the disk does not take now are lost.
   public func stop() {
     life.halt()
     if !life.isEnding { life = .ending(nil) }
@@ -198,12 +201,12 @@ public final class Synchronizer {
     if lost > 0 { log.error("stopping: \(lost) messages could not be written to disk and are lost") }
   }
 
-  // MARK: The radio that is there
+  // MARK: The attached radio
 
-  /// Before anything is kept that this radio says.
+  /// Called before any data of this radio is stored.
   private func attach(_ identity: RadioIdentity) throws(StoreError) {
     let isOther = try store.attach(identity.info.key, name: identity.info.name, at: clock.milliseconds)
-    // What it has in its table and channels is forgotten with the first contact list.
+    // Its predecessor's contacts and channels are removed from the store with the first contact list.
     guard isOther else { return }
     standing.handsOver()
     observer?.radioReplaced()
@@ -219,7 +222,7 @@ public final class Synchronizer {
     }
   }
 
-  /// What the store keeps and sends just now is that of the radio that is there.
+  /// The store writes and sends for the connected radio.
   public var isAttached: Bool { store.radioKey != nil && connection.identity?.info.key == store.radioKey }
 
   private func journal(_ identity: RadioIdentity) {
@@ -240,7 +243,7 @@ public final class Synchronizer {
     observer?.linkChanged()
   }
 
-  // MARK: What the parts of `run` use
+  // MARK: Used by the parts of `run`
 
   /// Throws if another task has replaced this one.
   func ask(_ command: Command) async throws(CancellationError) -> RadioSession.Outcome {
@@ -252,7 +255,7 @@ public final class Synchronizer {
 
   func note(_ outcome: RadioSession.Outcome) { if case .failed(.timedOut) = outcome { counters.timeouts += 1 } }
 
-  /// Writes without waiting. If it fails, the sync starts over once the disk is writable again.
+  /// Writes without waiting. If the commit fails, the sync starts over after a pause.
   func write(when: When = .now, _ work: (Store) throws(SQLiteError) -> Void) {
     let commit = store.write(when: when, work)
     unawaited.add(commit) {
@@ -281,7 +284,7 @@ public final class Synchronizer {
   }
 }
 
-// MARK: What the radio says
+// MARK: The radio's data
 
 extension Synchronizer: RadioDelegate {
   func met(_ radio: RadioIdentity) {
@@ -329,13 +332,13 @@ extension Synchronizer: RadioDelegate {
       fetch(key, .advert)
     case .pathUpdated(let key): fetch(key, .path)
     case .newAdvert(let contact):
-      // Heard, and **not** in the radio's table: manual mode, hop limit or a full table.
+      // A heard node that is **not** in the radio's table: manual mode, hop limit or a full table.
       counters.adverts += 1
       keep(contact, as: .advert, onRadio: false)
     case .contactDeleted(let key): overwritten(key)
-    // An alert tells of it.
+    // An alert reports it.
     case .contactsFull: log.debug("the radio's contact table is full: a node was not added")
-    default: break  // Acknowledgements and answers to requests belong to messaging; heard packets to the observer feed.
+    default: break  // Messaging handles acknowledgements and answers to requests; the packet feed has heard packets.
     }
     observer?.heard(push, in: frame)
   }

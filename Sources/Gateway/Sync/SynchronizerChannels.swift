@@ -4,34 +4,34 @@ import Companion
 import RadioSession
 import Store
 
-/// The slots that the radio has told over this link. One that has no answer may be another channel by now: somebody else has had the radio, or
-/// its storage is an older one.
+/// The slots that the radio has reported over this link. An unreported slot may have another channel by now: another
+/// program used the radio, or its flash is older.
 struct ToldSlots {
-  /// Before they were asked for, what the store has counts.
+  /// Until the channels were requested, the stored ones count.
   var wereAskedFor = false
   var told: Set<UInt8> = []
 }
 
 extension Synchronizer {
-  /// The radio did not say what is in the slot: what comes on it is of no known channel, and nothing is sent there.
+  /// The radio did not report this slot: its messages have no known channel, and the gateway sends nothing there.
   public func doubts(_ slot: UInt8) -> Bool { slots.wereAskedFor && !slots.told.contains(slot) }
 
-  /// The radio has nothing in a slot where the store has a channel.
+  /// The radio reports an empty slot where the store has a channel.
   public func radioDidNotKnowChannel() {
     plan.needs(.channels, now: true)
     woken.resume()
   }
 
-  /// A slot is asked for so many times.
+  /// Requests for one slot.
   private static let maxTries = 2
-  /// Where more slots than that are not told, the radio is not well.
+  /// If more slots than this have no answer, the part fails at once.
   private static let maxLeft = 2
 
-  /// Every slot that the radio has: empty ones lie between used ones. Radios too old to say how many are asked until
-  /// they refuse.
+  /// Requests every slot of the radio, because empty ones lie between used ones. Old radios that do not report their
+  /// number of slots are asked until they refuse.
   ///
-  /// A slot without an answer is asked for twice, and then left: one slot is not a reason to start over. It is asked for again later, and is in
-  /// doubt until then.
+  /// A slot without an answer is requested twice and then skipped: one slot is no reason to start over. It stays in
+  /// doubt until a retry succeeds.
   func syncChannels() async throws {
     defer { slots.wereAskedFor = true }
     let count = min(connection.identity?.device?.details.map { Int($0.channelSlots) } ?? 256, 256)
@@ -41,7 +41,7 @@ extension Synchronizer {
       enter(.syncing(.channels, current: slot, total: count < 256 ? count : 0))
       let outcome = try await askForChannel(UInt8(slot))
       if case .replied(.channelInfo) = outcome { continue }
-      // One that refuses ends them, unless one behind it was told.
+      // A refused slot is the end, unless the radio has reported a later one.
       if case .failed(.refused) = outcome, slots.told.allSatisfy({ $0 < slot }) {
         end = slot
         break
@@ -62,15 +62,15 @@ extension Synchronizer {
     return outcome
   }
 
-  /// Stores a channel that was set from here.
+  /// Stores a channel that the gateway has set in the radio.
   public func changed(_ channel: Channel) async throws(StoreError) {
     slots.told.insert(channel.slot)
     do throws(StoreError) {
       try await store.save { store throws(SQLiteError) in try self.keep(channel, in: store) }
-      // Whoever exchanges channels looks which there are.
+      // The exchange of channel messages follows the list of channels.
       observer?.syncChanged()
     } catch {
-      // The radio has it: a later sync updates the store.
+      // The radio has the channel: a later sync updates the store.
       failed(SyncFailure(error))
       throw error
     }

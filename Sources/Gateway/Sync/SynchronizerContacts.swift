@@ -6,7 +6,7 @@ import Store
 import Timing
 
 extension Synchronizer {
-  /// Fetches the contact list until one is complete and consistent.
+  /// Requests contact lists until one is complete and consistent.
   func syncContacts() async throws {
     guard let radio = connection.identity?.info.key else { return }
     var tries = 0
@@ -29,12 +29,13 @@ extension Synchronizer {
     }
   }
 
-  /// Milliseconds since 1970, or up to a second and the answer's way later: one list too many is cheap, a start that is overlooked is not.
-  /// So a radio that does not answer counts as started just now. `nil`: its firmware does not say.
+  /// The latest possible start of the radio, in milliseconds since 1970. It can be late by a second and the time of the
+  /// answer: an unnecessary list is cheap, an overlooked start is not. So a radio that does not answer counts as
+  /// started now. `nil`: the firmware does not report it.
   func whenRadioStarted() async throws(CancellationError) -> Int64? {
     guard let version = connection.identity?.device?.protocolVersion, version >= Self.firstWithStats else { return nil }
     var outcome = try await ask(.getStats(0))
-    // Once more: an answer is lost at times, and a refusal may be of something else.
+    // Asked twice: an answer can be lost, and a refusal can belong to another command.
     if case .replied(.stats) = outcome {} else { outcome = try await ask(.getStats(0)) }
     switch outcome {
     case .replied(.stats(.core(let core))):
@@ -48,7 +49,7 @@ extension Synchronizer {
   /// GET_STATS came with protocol version 8 (docs/protocol/companion.md § 11).
   private static let firstWithStats: UInt8 = 8
 
-  /// The radio does not have a contact that the store says it has: what else the store says of its table may be wrong, too.
+  /// The radio lacks a contact that the store says it has: other stored contacts may be wrong, too.
   public func radioDidNotKnow(_ key: PublicKey) {
     guard store.ifReadable({ try store.contact(key) })?.onRadio ?? true else { return }
     contacts.doubt()
@@ -56,7 +57,7 @@ extension Synchronizer {
     woken.resume()
   }
 
-  /// Another radio is attached: the previous radio's contacts are no longer on the radio.
+  /// Another radio is attached: stored contacts are no longer on the radio.
   private func forgetOtherRadio() {
     log.notice(
       "another radio is attached: its contacts and channels replace the previous radio's; messages are kept separately (meshpost radio list)"
@@ -73,29 +74,29 @@ extension Synchronizer {
     if let list = contacts.list(of: question) {
       list.sync.received(contact)
       if case .syncing(let phase, let current, _) = state, phase == .contacts {
-        // How many have changed is known at the end only.
+        // The number of changed contacts is known only at the end.
         enter(.syncing(.contacts, current: current + 1, total: list.sync.kind == .full ? Int(list.total) : 0))
       }
     }
-    // One that was named need not be asked for any more: the radio has told more since.
+    // A contact in the list need not be fetched: this record is newer than the push that named it.
     keep(contact, as: contacts.took(contact.key))
   }
 
-  /// The store has what the radio has: this connection's list is complete, and nothing that changed is on its way.
+  /// The store has all contacts of the radio: this connection's list is complete, and no fetch is waiting.
   public var knowsAllContacts: Bool {
     connection.state == .up && plan.isDone(.contacts) && contacts.fetches.pending.isEmpty && !contacts.fetches.needsList
   }
 
   // MARK: The end of a list
 
-  /// False: a full list is needed.
+  /// Stores the end of the list. Returns false if a full list is needed.
   private func accept(
     _ sync: ContactSync, _ outcome: RadioSession.Outcome, from radio: PublicKey
   ) async throws -> Bool {
     guard case .contacts(let total, let received, let lastModified) = outcome else {
       throw SyncFailure("the contact list ended early (\(Self.words(outcome)))")
     }
-    // What this turn brought must count before the totals are compared.
+    // Commits this turn's records before the totals are compared.
     try store.commitNow()
     let known = try store.contactCount(onRadio: true)
     if sync.kind == .full { counters.fullContactLists += 1 } else { counters.incrementalContactLists += 1 }
@@ -124,13 +125,13 @@ extension Synchronizer {
 
   // MARK: Single contacts
 
-  /// `sign`: why it came.
+  /// `sign`: why the record came.
   func keep(_ contact: Contact, as sign: ContactFetches.Sign, onRadio: Bool = true) {
     guard !contact.key.isZero else { return }
     if onRadio { observer?.contactCame(contact) }
     let moment = now
     let isHeard = sign == .advert
-    // The radio has it, and tells it again. Whoever asked a node for its path looks on.
+    // Losing this write is harmless: the radio has the contact, and reports it again.
     write(
       when: isHeard ? .heard : .soon,
       { store throws(SQLiteError) in
@@ -144,10 +145,10 @@ extension Synchronizer {
       })
   }
 
-  /// The radio no longer has it: it was removed from here.
+  /// The gateway removed the contact from the radio.
   public func forget(_ key: PublicKey) { remove(key, overwritten: false) }
 
-  /// The radio overwrote it to make room.
+  /// The radio overwrote the contact to make room.
   func overwritten(_ key: PublicKey) {
     contacts.changedMeanwhile()
     remove(key, overwritten: true)
@@ -155,7 +156,7 @@ extension Synchronizer {
 
   private func remove(_ key: PublicKey, overwritten: Bool) {
     let moment = now
-    // A full table overwrites one for each node that is new, and the next contact list shows who is gone.
+    // A full table overwrites a contact for each new node; if that write is lost, the next full list shows who is gone.
     write(
       when: overwritten ? .heard : .now,
       { store throws(SQLiteError) in

@@ -7,10 +7,11 @@ import Store
 import Timing
 
 extension Synchronizer {
-  /// Whatever the radio had for this gateway since the link came up is here, as far as it has told.
+  /// The gateway has every message that the radio had since the link came up, as far as the radio reports.
   public var hasReadQueue: Bool { inbox.queue.isRead }
 
-  /// Asks the radio for what it holds. True: it has said since that it has nothing, and what it had is on disk. False: not in that time.
+  /// Makes the gateway read the radio's queue. Returns true when the radio has reported an empty queue since the call
+  /// and all its messages are on disk; false if `limit` is over before.
   public func readQueue(within limit: Duration) async throws(CancellationError) -> Bool {
     let (before, end) = (questions.asked, loop.now + limit)
     hints.hinted()
@@ -25,12 +26,12 @@ extension Synchronizer {
   /// The radio has handed over a message that is not on disk yet.
   public var hasMessageInHand: Bool { !inbox.isEmpty }
 
-  /// Asks for one message after the other until the radio has none. The radio forgets a message once it has handed it over, so the next is
-  /// asked for when the last is on disk; where messages may wait for company, when it is in the transaction.
+  /// Requests messages until the radio has none. The radio forgets a message as it hands it over, so the next is
+  /// requested when the last is on disk, or is in the transaction if messages may wait for a later commit.
   func takeMessages() async throws {
     questions.takerCame()
     defer { questions.takerLeft() }
-    // What it has forgotten stands before what it has now.
+    // The report of lost messages comes before the new ones.
     if inbox.queue.dependsOnStart {
       radioClock.forgetStart()
       _ = try await whenRadioStarted()
@@ -39,13 +40,13 @@ extension Synchronizer {
     let known = counters.duplicates
     var taken = questions.taken
     repeat {
-      // One that comes while the radio is asked makes one more question follow.
+      // A push during a question causes one more question.
       hints.followed()
       taken = questions.taken
       repeat {
         while !inbox.hasRoom { try await wake(by: nil) }
         guard try await takeMessage() != nil else { break }
-        // No mesh repeats so many: the radio does not take them out of its queue, and nothing else would ever have its turn.
+        // No mesh repeats so many: the radio does not remove them from its queue, and this loop would never end.
         guard counters.duplicates - known < Self.mostRepeats else {
           hints.ignore(until: loop.now + Self.pollInterval)
           throw SyncFailure("the radio hands over the same messages again and again", remedy: "Restart the radio.")
@@ -54,10 +55,10 @@ extension Synchronizer {
     } while hints.isHinted && (questions.taken > taken || hints.mayFollow(at: loop.now))
   }
 
-  /// So many messages that are here already end a sync.
+  /// This many messages that are stored already end the part.
   private static let mostRepeats = 64
 
-  /// `nil`: the radio has none. Else it is in the inbox by now.
+  /// Requests one message, which is then in the inbox; `nil`: the radio has none.
   private func takeMessage() async throws -> QueuedMessage? {
     let asked = loop.now
     let number = questions.asks()
@@ -69,7 +70,7 @@ extension Synchronizer {
     case .replied(.noMoreMessages):
       if let loss = inbox.radioWasEmpty(askedAt: asked) { tell(loss) }
       questions.foundNothing(number)
-    // The radio has perhaps handed over a message, which it then no longer has.
+    // The radio may have handed over a message, which it then no longer has.
     case .failed(.timedOut), .failed(.linkLost): if question != nil { inbox.radioWasSilent() }
     default: break
     }
@@ -84,12 +85,12 @@ extension Synchronizer {
     }
   }
 
-  /// The radio dropped messages or has forgotten them, or may have. The event stands behind those that it did hand over.
+  /// Reports lost messages. The event comes after those of the messages that the radio handed over.
   private func tell(_ loss: RadioQueue.Loss) {
     if let loss = losses.add(loss, on: loop, { [weak self] in self?.tellWhatIsUntold() }) { tellNow(loss) }
   }
 
-  /// Also before the daemon ends.
+  /// Also called before the daemon ends.
   func tellWhatIsUntold() { if let loss = losses.takeUntold(at: loop.now) { tellNow(loss) } }
 
   private func tellNow(_ loss: RadioQueue.Loss) {
@@ -102,7 +103,7 @@ extension Synchronizer {
     observer?.messagesWereLost(loss)
   }
 
-  /// The daemon ends: what the radio is handing over just now is stored first, nothing more is asked for.
+  /// The daemon ends: waits up to `limit` for a message that the radio is handing over, and requests no more.
   public func finish(within limit: Duration) async {
     let end = Promise<Void>()
     life.halt()
@@ -110,7 +111,7 @@ extension Synchronizer {
     tellWhatIsUntold()
     store.commit(everything: true)
     endIfNothingIsInHand()
-    // `try?`: an end that is cancelled is an end.
+    // `try?`: a cancelled wait is an end, too.
     let isDone: Void? = (try? await end.value(within: limit, on: loop)) ?? nil
     if isDone == nil, inbox.isEmpty { log.info("stopping: the radio no longer answers") }
     stop()

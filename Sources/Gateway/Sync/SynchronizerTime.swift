@@ -7,10 +7,10 @@ import Timing
 /// The radio's reports on its clock and its start. Pure.
 struct RadioClock {
   private var read: (time: UInt32, at: MonotonicTime)?
-  /// The latest moment at which the radio may have started, as it has said over this link.
+  /// The latest possible start of the radio, according to its reports over this link.
   private(set) var started: MonotonicTime?
 
-  /// Seconds since 1970, when it was last read.
+  /// The radio's time in seconds since 1970, when it was last read.
   var lastRead: UInt32? { read?.time }
 
   func time(at now: MonotonicTime) -> UInt32? {
@@ -19,7 +19,7 @@ struct RadioClock {
 
   mutating func told(_ time: UInt32, now: MonotonicTime) { read = (time, now) }
 
-  /// It was set, right after it was read.
+  /// The gateway set the clock, directly after reading it.
   mutating func wasSet(to time: UInt32) { read?.time = time }
 
   mutating func runs(for uptime: Duration, now: MonotonicTime) { started = now + (.zero - uptime) }
@@ -27,12 +27,11 @@ struct RadioClock {
   mutating func forgetStart() { started = nil }
 }
 
-/// The radio's clock.
 extension Synchronizer {
-  /// The radio's clock as far as it is known, seconds since 1970.
+  /// The radio's estimated time now, in seconds since 1970; `nil`: it was not read.
   public var radioTime: UInt32? { radioClock.time(at: loop.now) }
 
-  /// The latest moment at which the radio may have started, as it has said over this link.
+  /// The latest possible start of the radio, according to its reports over this link.
   public var radioStarted: MonotonicTime? { radioClock.started }
 
   func syncTime() async throws {
@@ -48,8 +47,8 @@ extension Synchronizer {
     }
   }
 
-  /// Only forwards, only from a synchronised clock, never from one that is older than this program
-  /// (docs/protocol/companion.md § 9.2): a radio that was set into the future cannot be brought back.
+  /// Sets the clock only forwards, and only from a synchronised, plausible clock (docs/protocol/companion.md § 9.2): a
+  /// radio that was set into the future cannot be set back.
   private func maySet(_ time: UInt32, to ours: Int64) -> Bool {
     guard settings.setsTime, clock.isSynchronised, ours >= Self.earliestPlausible, ours <= Self.latestPlausible else {
       return false

@@ -5,7 +5,7 @@ import Timing
 
 /// The time at which a task acts; it may change while the task waits.
 public final class Alarm {
-  /// `nil`: never.
+  /// `nil`: the task does not act.
   public private(set) var time: MonotonicTime?
   private let changed = Waiter()
 
@@ -17,6 +17,6 @@ public final class Alarm {
     changed.resume()
   }
 
-  /// Returns when the time has come, or has changed.
+  /// Returns when the time has come, or when `set` has changed it.
   public func wait(on loop: EventLoop) async throws(CancellationError) { try await changed.wait(until: time, on: loop) }
 }

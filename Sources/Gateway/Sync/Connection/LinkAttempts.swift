@@ -4,21 +4,22 @@ import EventLoop
 import Timing
 import Transport
 
-/// Decides when the link is tried again, depending on how it was lost. Pure.
+/// Decides when the gateway opens a lost link again, depending on how it was lost. Pure.
 struct LinkAttempts {
   /// After a link was up for this long, the next failure restarts the back-off.
   private static let goodLink: Duration = .seconds(60)
 
   private var backoff = Backoff(first: .seconds(1), limit: .seconds(60))
   private var contest = LinkContest()
-  /// When the link came up; `nil`: it is down.
+  /// When the link came up; `nil` while it is down.
   private(set) var upSince: MonotonicTime?
   /// Next attempt while the link is down; `nil`: the link reports when it is up again.
   private(set) var next: MonotonicTime?
 
   mutating func linkUp(now: MonotonicTime) { upSince = now }
 
-  /// `wasMet`: the radio's handshake was done. Returns whether the link was lost to another program, and how long the radio is left to it.
+  /// `wasMet`: the radio's handshake was done. Returns the reason to show (`.takenAway` if another program took the
+  /// radio), and how long to leave the radio to that program.
   mutating func lost(
     _ failure: LinkError, wasMet: Bool, healsItself: Bool, now: MonotonicTime,
     using random: inout some RandomNumberGenerator
@@ -35,7 +36,7 @@ struct LinkAttempts {
     return (truce == nil ? failure : .takenAway(peer), truce)
   }
 
-  /// How long to wait now. `truce`: the radio is left to another program for so long.
+  /// Returns the pause before the next attempt. `truce`: for so long the radio is left to another program.
   mutating func wait(
     _ truce: Duration?, now: MonotonicTime, using random: inout some RandomNumberGenerator
   ) -> Duration {
@@ -45,15 +46,16 @@ struct LinkAttempts {
   }
 }
 
-/// Limits the log's lines about the link: each state once, however often it is entered for the same reason, and few if changes come too often.
+/// Limits log lines about the link: one for each state, even if it is entered repeatedly for the same reason, and few
+/// if the state changes often.
 struct LinkNews {
   private var failure: String?
   private var flaps = FlapLimit()
 
-  /// Changes come too often for a line each.
+  /// The state changes too often for a line each.
   var isFlapping: Bool { flaps.isQuiet }
 
-  /// True: the link was up before, or down for another reason.
+  /// Returns true if the link was up before, or down for another reason.
   mutating func isNews(_ error: LinkError) -> Bool {
     defer { failure = "\(error)" }
     return failure != "\(error)"

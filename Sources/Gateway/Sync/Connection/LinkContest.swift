@@ -2,22 +2,25 @@
 
 import Timing
 
-/// Notices that another program takes over the radio: a radio on TCP serves one client, the newest, and throws out the one before
-/// (docs/protocol/companion.md § 1.2). Two programs that both reconnect at once compete for ever, and neither receives
+/// Notices that another program takes the radio over: a radio on TCP serves only the newest client, and disconnects the
+/// client before (docs/protocol/companion.md § 1.2). If two programs both reconnect at once, neither ever receives
 /// anything.
 ///
-/// Once may be the radio's own doing. From the second time on the gateway leaves the radio to the other for a while, longer each
-/// time; when it has had the radio undisturbed for some minutes the contest is over. Pure.
+/// A restart of the radio closes one connection, too. So only from the second early loss on the gateway leaves the
+/// radio to the other program, longer each time. The contest is over when a connection has lasted for `undisturbed`.
+/// Pure.
 struct LinkContest: Sendable, Equatable {
-  /// Closed so soon after it was opened, it was taken; later than that, the radio has restarted.
+  /// If the radio closes a connection earlier than this, another program took the radio; later, the radio has
+  /// restarted.
   static let undisturbed: Duration = .seconds(300)
-  /// The least that the other has the radio for. The back-off comes on top of it.
+  /// The minimum time for the other program, in addition to the back-off.
   static let truce: Duration = .seconds(10)
 
   private var defeats = 0
   private var backoff = Backoff(first: .seconds(20), limit: .seconds(600))
 
-  /// The radio's side closed the connection, which was up for so long. `nil`: as any other loss. Else how long to leave it alone.
+  /// The radio's side closed the connection, which was up for `lifetime`. Returns how long to leave the radio alone;
+  /// `nil`: treat this as any other loss.
   mutating func closed(
     after lifetime: Duration, using random: inout some RandomNumberGenerator
   ) -> Duration? {
@@ -29,7 +32,7 @@ struct LinkContest: Sendable, Equatable {
     return defeats > 1 ? Self.truce + backoff.next(using: &random) : nil
   }
 
-  /// It was lost in another way: after long enough the contest is over.
+  /// The link was lost in another way.
   mutating func lost(after lifetime: Duration) { if lifetime >= Self.undisturbed { reset() } }
 
   private mutating func reset() {

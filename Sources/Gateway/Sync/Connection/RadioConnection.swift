@@ -6,20 +6,21 @@ import RadioSession
 import Timing
 import Transport
 
-/// Keeps the link to one radio up for ever: opens it, decodes its stream, carries out the session's actions, tries again
-/// with back-off. The only place where link, decoder and session meet.
+/// Keeps the link to one radio up: opens it, decodes its stream, carries out the session's actions, and opens a lost
+/// link again with back-off. The only place where link, decoder and session meet.
 ///
-/// `run` is the order of it. What comes over the link is dispatched at once, frame by frame, and waits for no task.
+/// `run` is this sequence. Each frame is dispatched as soon as it is decoded, without waiting for a task.
 public final class RadioConnection {
   public enum State: Equatable, Sendable {
     case connecting
     case handshaking
     case up
-    /// Down, and tried again at a time that the back-off chose.
+    /// Down; the back-off determines the next attempt.
     case waiting(LinkError)
   }
 
-  /// A silent radio is asked once a minute; three unanswered questions end the link.
+  /// A silent radio is queried once a minute, and three unanswered queries end the link. If nothing comes for this
+  /// long, those queries did not happen.
   private static let stallLimit: Duration = .seconds(300)
   public let link: any Link
   private let loop: EventLoop
@@ -29,25 +30,26 @@ public final class RadioConnection {
   private var session = RadioSession()
   private var attempts = LinkAttempts()
   private var news = LinkNews()
-  /// Of the current attempt: how long to leave the radio to another program if it fails.
+  /// Kept when the current attempt fails. Its value: how long to leave the radio to another program.
   private var attempt = Promise<Duration?>()
-  /// When to look at the session and the decoder.
+  /// The next time to check the session and the decoder.
   private let alarm = Alarm()
   private var questions: [UInt64: RadioQuestion] = [:]
-  /// Kept when the radio is met the next time, or cannot be. Take it before asking for what leads there.
+  /// Kept when the next handshake is done or has failed. Read this property before you cause the handshake: each
+  /// handshake has a new promise.
   public private(set) var meeting = Promise<Void>()
 
   public private(set) var state: State = .connecting
   public private(set) var identity: RadioIdentity?
-  /// When something last came from the radio.
+  /// When the radio last sent something.
   public private(set) var lastHeard: MonotonicTime?
   public private(set) var unreadableFrames = 0
 
   weak var delegate: (any RadioDelegate)?
-  /// An observer; usually none.
+  /// Observes all frames; usually `nil`.
   public weak var tap: (any FrameTap)?
 
-  /// `key`: beginning of the wanted radio's public key, in hex; another radio is not taken.
+  /// `key`: the beginning of the wanted radio's public key, in hex; other radios are refused.
   public init(_ link: any Link, key: String? = nil, on loop: EventLoop, log: Log) {
     self.link = link
     wantedKey = key
@@ -56,7 +58,7 @@ public final class RadioConnection {
     link.onEvent = { [weak self] event in self?.handle(event) }
   }
 
-  /// Keeps the link to the radio until it is cancelled; then the link is closed.
+  /// Keeps the link up until the task is cancelled; then closes the link.
   public func run() async throws(CancellationError) {
     defer {
       link.end()
@@ -69,7 +71,7 @@ public final class RadioConnection {
     }
   }
 
-  /// Opens the link, leaves it to what comes over it for as long as it lives, and waits before it is opened again.
+  /// Opens the link, waits until it fails, pauses, repeats.
   private func reopen() async throws(CancellationError) {
     while true {
       attempt = Promise()
@@ -81,38 +83,40 @@ public final class RadioConnection {
     }
   }
 
-  /// Waits so long, or until the link says that another attempt is worthwhile.
+  /// Returns after this time, or earlier if the link reports that another attempt is worthwhile.
   private func pause(_ wait: Duration) async throws(CancellationError) {
     let returned = Promise<Void>()
     link.watchForReturn { returned.keep(()) }
     _ = try await returned.value(within: wait, on: loop)
   }
 
-  /// Why nothing goes out, where the radio would send it into another region than its own.
+  /// Reason for sending nothing: the radio would transmit into another region than its own.
   public static let stuckScope = "the radio does not go back to its default region: power-cycle it"
   public var isScopeStuck: Bool { session.isScopeStuck }
   private var wasScopeStuck = false
 
   // MARK: Asking
 
-  /// Asks the radio, and returns what became of it; `.linkLost` also where the command was not taken.
+  /// Sends a command, and returns its result; `.linkLost` also if the command was not accepted.
   public func ask(_ command: Command, _ priority: CommandPriority) async -> RadioSession.Outcome {
     guard let question = submit(command, priority) else { return .failed(.linkLost) }
     return await question.outcome()
   }
 
-  /// Gives the radio a command, whose answer the question will have. `nil`: the link is down or 64 commands wait already.
+  /// Queues a command, and returns the question that will have its answer. `nil`: the link is down, or 64 commands wait
+  /// already.
   public func submit(_ command: Command, _ priority: CommandPriority) -> RadioQuestion? {
     submit(group: [.init(command)], priority)?.first
   }
 
-  /// Commands that go out one directly after the other. `nil`: as above.
+  /// Queues commands that are sent directly one after the other. `nil`: as above.
   public func submit(group: [RadioSession.Submission], _ priority: CommandPriority) -> [RadioQuestion]? {
     submit(group.map { RadioQuestion($0.command) }, group, priority)
   }
 
-  /// Commands of another program that shares the radio, which gets the radio's own frames where they are decoded: they stand in the order of
-  /// all else that the radio says. `part` is called with those of a contact list before its end. False: as above.
+  /// Queues commands of another program that shares the radio. `done` gets each answer with the radio's own frame when
+  /// it is decoded, so answers keep their order among everything that the radio sends. `part` gets the frames of a
+  /// contact list before its last. False: not accepted, as above.
   public func pass(
     _ group: [RadioSession.Submission], part: (([UInt8]) -> Void)? = nil,
     _ done: @escaping (Int, RadioAnswer) -> Void
@@ -134,8 +138,8 @@ public final class RadioConnection {
     return asked
   }
 
-  /// Why the connection makes no progress: up, and neither heard of nor given up; down, and not about to be tried again. That is never
-  /// the radio's doing. `nil`: it does.
+  /// A fault of this program that stops the connection: the link is up but no query notices the silence, or the link is
+  /// down and no attempt is planned. `nil`: there is none.
   public func stalledReason(now: MonotonicTime) -> String? {
     switch state {
     case .up:
@@ -151,10 +155,10 @@ public final class RadioConnection {
     }
   }
 
-  /// Everything received is on disk: the next process does not need it again.
+  /// The caller has stored everything received: the next process does not need it again.
   public func settle() { link.settled(pending: decoder.pending) }
 
-  // MARK: What comes
+  // MARK: Received data
 
   private func handle(_ event: LinkEvent) {
     switch event {
@@ -188,7 +192,7 @@ public final class RadioConnection {
     perform(session.received(frame, now: now), after: frame)
   }
 
-  /// `frame`: what has led to it.
+  /// `frame`: the frame that caused the actions.
   private func perform(_ actions: [RadioSession.Action], after frame: [UInt8] = []) {
     for action in actions {
       switch action {
@@ -208,7 +212,7 @@ public final class RadioConnection {
         delegate?.listed(contact, of: questions[id])
       case .completed(let id, let outcome):
         let command = completed(id, outcome, frame)
-        // What is left of the actions is of a session that is over.
+        // The remaining actions belong to the session that has ended.
         if command?.changesKey == true, case .replied(.ok) = outcome { return beginAnew() }
       case .push(let push): delegate?.heard(push, in: frame)
       case .unasked(let reply): delegate?.told(reply, wasAsked: false)
@@ -223,7 +227,7 @@ public final class RadioConnection {
     delegate?.connectionChanged()
   }
 
-  /// The radio's answer is stored before the caller gets it.
+  /// Lets the delegate store the radio's answer before the question gets it.
   private func completed(_ id: UInt64, _ outcome: RadioSession.Outcome, _ frame: [UInt8]) -> Command? {
     if case .replied(let reply) = outcome {
       switch reply {
@@ -237,7 +241,7 @@ public final class RadioConnection {
     return question?.command
   }
 
-  /// The radio is another node now: what waits for it was said as the last one, and fails as with a lost link.
+  /// The radio is another node now: waiting commands were meant for the previous one, and fail as if the link was lost.
   private func beginAnew() {
     guard state == .up else { return }
     log.notice("the radio has a different private key: reconnecting")
@@ -280,7 +284,7 @@ public final class RadioConnection {
 
   // MARK: The end of a link
 
-  /// Questions from now on fail at once. `healsItself`: the link reports when it is up again, and is not reopened.
+  /// Waiting and new questions fail at once. `healsItself`: the link reports when it is up again, and is not reopened.
   private func lost(_ failure: LinkError, healsItself: Bool = false) {
     let wasUp = state == .up
     var random = SystemRandomNumberGenerator()
@@ -294,7 +298,7 @@ public final class RadioConnection {
     if !healsItself { attempt.keep(truce) }
   }
 
-  /// Logs each state once, however often it is entered for the same reason.
+  /// Changes the state and logs it, once for each reason.
   private func change(_ next: State) {
     guard state != next else { return }
     state = next
@@ -313,10 +317,10 @@ public final class RadioConnection {
 
   private func tell(_ level: Log.Level, _ words: String) { news.tell(level, words, to: log, now: loop.now) }
 
-  /// Changes come too often to be told one by one.
+  /// The state changes too often for a log line each.
   public var isFlapping: Bool { news.isFlapping }
 
-  /// What waits for its time may be another now.
+  /// Moves the alarm to the earliest deadline.
   private func arm() {
     alarm.set([session.deadline, decoder.deadline].compactMap { $0 }.min())
   }

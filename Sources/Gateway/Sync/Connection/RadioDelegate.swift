@@ -3,17 +3,18 @@
 import Companion
 import RadioSession
 
-/// Stores the radio's data. Each call comes where the frame is decoded, in the radio's order: so storing does not depend on the task that asked, and
-/// a cancelled task loses nothing.
+/// Stores the radio's data. Each call happens when the frame is decoded, in the radio's order: storing does not depend
+/// on the task that asked, and a cancelled task loses nothing.
 protocol RadioDelegate: AnyObject {
   /// The handshake is done.
   func met(_ radio: RadioIdentity)
   /// The link is lost, or the radio has become another node.
   func lost()
   func connectionChanged()
-  /// `wasAsked`: it answers a command of ours, else it is late, or another client's.
+  /// `wasAsked`: the reply answers a command of ours; otherwise it is late, or belongs to another client.
   func told(_ reply: Reply, wasAsked: Bool)
-  /// A contact list begins, whoever asked for it. `total`: how many records the radio has, whatever it was asked for.
+  /// A contact list begins, whichever client asked for it. `total`: the number of all contacts in the radio, even if
+  /// only changed ones follow.
   func listBegan(_ total: UInt32, of question: RadioQuestion?)
   func listed(_ contact: Contact, of question: RadioQuestion?)
   func heard(_ push: Push, in frame: [UInt8])
@@ -25,6 +26,6 @@ public protocol FrameTap: AnyObject {
 }
 
 extension Command {
-  /// The radio has another public key after it.
+  /// The command gives the radio another public key.
   var changesKey: Bool { if case .importPrivateKey = self { true } else { false } }
 }

@@ -13,14 +13,15 @@ public struct RadioAnswer: Sendable {
   public static let linkLost = RadioAnswer(outcome: .failed(.linkLost), frame: [])
 }
 
-/// A command that the radio was given, or is to be. Every one is answered exactly once, also when the link is lost.
+/// A command that is queued for the radio or was sent to it. It gets exactly one answer, even if the link is lost.
 ///
-/// The answer is here as soon as it is decoded; a task that waits for it runs later in that turn, after what came in the same read.
+/// `answer` is set when the frame is decoded. A task that waits for it continues later in that turn, after everything
+/// that the same read brought.
 public final class RadioQuestion {
   public let command: Command
   public private(set) var answer: RadioAnswer?
   private var waiting: [CheckedContinuation<Void, Never>] = []
-  /// For a program that shares the radio: frames of a contact list before its end, and the answer's.
+  /// For a program that shares the radio: gets the frames of a contact list before the last one.
   let part: (([UInt8]) -> Void)?
   private let done: ((RadioAnswer) -> Void)?
 
@@ -30,7 +31,7 @@ public final class RadioQuestion {
     self.done = done
   }
 
-  /// The result. A cancellation does not end the wait: the radio answers all the same, and its answer is stored.
+  /// Returns the result. Cancellation does not end the wait: the radio still answers, and its answer is stored.
   public func outcome() async -> RadioSession.Outcome {
     while true {
       if let answer { return answer.outcome }

@@ -3,16 +3,16 @@
 import Companion
 import RadioSession
 
-/// Which contacts have to be fetched because a push named them: each once, however often it is named, and a bounded
-/// number; beyond that one contact list is asked for instead. Adverts come in bursts, and wait for the others.
+/// Contacts to fetch because a push named them: each once, and at most `bound`. At the bound, a contact list is
+/// requested instead. Contacts that only adverts named wait for the others, because adverts come in bursts.
 struct ContactFetches: Equatable {
   static let bound = 128
 
-  /// What named a contact: each tells more of it than the one before.
+  /// Why a contact is fetched; a later case includes the earlier ones.
   enum Sign: Int, Comparable {
-    /// The contact was changed from here.
+    /// The gateway changed the contact.
     case change
-    /// The node has answered, and a path came with the answer.
+    /// The node answered, and its answer brought a path.
     case path
     case advert
 
@@ -21,18 +21,18 @@ struct ContactFetches: Equatable {
 
   private(set) var pending: [PublicKey: Sign] = [:]
   private var changed: [PublicKey] = []
-  /// Named by adverts alone.
+  /// Contacts that only adverts named.
   private var advertised: [PublicKey] = []
   private(set) var needsList = false
 
-  /// The contact to ask for next: of the most urgent the one that was named first.
+  /// The next contact to fetch: the oldest of the most urgent ones.
   var next: PublicKey? { changed.first ?? advertised.first }
 
   mutating func named(_ key: PublicKey, by sign: Sign) {
     let known = pending[key]
     if known == nil, pending.count >= Self.bound {
       needsList = true
-      // A contact list does not tell each change that was made from here; of an advert it does.
+      // A contact list can stand in for an advert's fetch, but not for that of a contact that the gateway changed.
       guard sign != .advert, let last = advertised.popLast() else { return }
       pending[last] = nil
     }
@@ -45,7 +45,7 @@ struct ContactFetches: Equatable {
     }
   }
 
-  /// The contact came, or will not come: what had named it.
+  /// The fetch has ended. Returns its reason.
   @discardableResult
   mutating func took(_ key: PublicKey) -> Sign {
     guard let sign = pending.removeValue(forKey: key) else { return .change }
@@ -54,7 +54,7 @@ struct ContactFetches: Equatable {
     return sign
   }
 
-  /// True once, when names were left out.
+  /// Returns true once if names were left out, as soon as no fetch is waiting.
   mutating func takeNeedsList() -> Bool {
     defer { needsList = false }
     return needsList && pending.isEmpty
@@ -62,7 +62,7 @@ struct ContactFetches: Equatable {
 }
 
 extension Synchronizer {
-  /// Fetches the record of a contact that was changed from here.
+  /// Fetches the record of a contact that the gateway changed.
   public func refresh(_ key: PublicKey) { fetch(key, .change) }
 
   func fetch(_ key: PublicKey, _ sign: ContactFetches.Sign) {
@@ -70,10 +70,11 @@ extension Synchronizer {
     contacts.named(key, by: sign) { loop.begin { await self.fetchNamed() } }
   }
 
-  /// While messages are taken, one contact is asked for between so many of them: each costs a round trip.
+  /// While messages are read from the radio, one contact is fetched after this many messages: each fetch costs a round
+  /// trip.
   static let messagesPerFetch = 16
 
-  /// One after the other; each is kept where its answer is decoded. Where the link is lost nothing is left to ask for.
+  /// Fetches contacts one after the other; the delegate stores each. When the link is lost, the list is emptied.
   private func fetchNamed() async {
     while !contacts.fetches.pending.isEmpty {
       await untilCalm()
@@ -86,7 +87,7 @@ extension Synchronizer {
     woken.resume()
   }
 
-  /// Messages come first, and what the radio says of them.
+  /// Waits while messages are read from the radio, or until `messagesPerFetch` were read.
   private func untilCalm() async {
     let before = questions.taken
     while questions.areTaken || isCalled, !contacts.fetches.pending.isEmpty,
@@ -97,7 +98,7 @@ extension Synchronizer {
     }
   }
 
-  /// The link is lost, or the daemon ends: nothing is asked for any more.
+  /// The link is lost, or the daemon ends: drops all planned fetches and the radio's hint.
   func forgetNames() {
     contacts.forgetNames()
     hints.followed()

@@ -2,39 +2,41 @@
 
 import Companion
 
-/// What to ask of the radio's contact list, and what it means when it ends: pure.
+/// Decides which contact list to request, and what its end means. Pure.
 ///
-/// A full list the first time, after another radio or a clock that went back, when the radio was started since the last one or did not know a
-/// contact (what it had not written was gone then, and totals may fit all the same), when totals do not fit, and once a day;
-/// else what changed since the watermark, one second before it, because two changes may share a second
-/// (docs/protocol/companion.md § 9.1). A full list alone shows removed contacts, and only if it was complete.
+/// A full list is requested
+/// - the first time, for another radio, or if the radio's or our clock went back,
+/// - if the radio was started after the last full list: it may have lost unwritten changes, even if the totals match,
+/// - if totals do not match, and once a day.
+/// Otherwise, the changes since one second before the watermark are requested, because two changes may share a second
+/// (docs/protocol/companion.md § 9.1). Only a complete full list shows which contacts were removed.
 struct ContactSync {
   enum Kind: Equatable { case full, incremental(since: UInt32) }
 
   enum Verdict: Equatable {
-    /// Everything said is kept; `missing`: contacts not in the set are gone from the radio.
+    /// All records are stored. `removeMissing`: contacts not in the list are gone from the radio.
     case complete(watermark: UInt32, removeMissing: Bool)
-    /// The list does not fit what is known: a full one is needed.
+    /// The list contradicts the store: a full list is needed.
     case again
-    /// Frames were lost repeatedly: continue with what was received, remove nothing.
+    /// Several lists were incomplete: continue with the received records, remove nothing.
     case giveUp(watermark: UInt32)
   }
 
   /// Milliseconds between full lists.
   static let fullEvery: Int64 = 24 * 3600 * 1000
-  /// Tries at a full list whose count does not fit its total.
+  /// Attempts at a full list whose number of records does not match its total.
   static let maxTries = 3
 
   let kind: Kind
   private let previous: UInt32
   private let tries: Int
-  /// Keys of a full list, by which removed contacts are noticed; freed with the list.
+  /// Keys in a full list, for finding removed contacts; freed with the list.
   private(set) var seen: Set<PublicKey> = []
-  /// A node was added or removed meanwhile: the total of the start no longer counts.
+  /// A node was added or removed while the list came: its total is out of date.
   var changedMeanwhile = false
 
-  /// `radioClock` behind the watermark: the radio's clock was reset, and lastmods with it. `started`: when the radio was at the latest,
-  /// by the clock of `now`, if it is known.
+  /// A `radioClock` before the watermark means that the radio's clock was set back, and `lastmod` values with it.
+  /// `started`: the latest possible start of the radio, in milliseconds of the same clock as `now`; `nil`: unknown.
   init(
     known: (radio: PublicKey, lastModified: UInt32, fullAt: Int64)?, radio: PublicKey, radioClock: UInt32?,
     started: Int64? = nil, now: Int64, tries: Int = 0
@@ -63,7 +65,7 @@ struct ContactSync {
     if kind == .full { seen.insert(contact.key) }
   }
 
-  /// The list ended. `known` is how many contacts the store has on the radio now.
+  /// The list has ended. `known`: the number of contacts on the radio according to the store.
   func ended(total: UInt32, received: UInt32, lastModified: UInt32, known: Int64) -> Verdict {
     let watermark = max(previous, lastModified)
     switch kind {

@@ -4,29 +4,29 @@ import Companion
 import EventLoop
 import Timing
 
-/// A contact list being received. Records of an earlier, abandoned list do not count.
+/// A contact list that is being received. Records of an earlier, abandoned list do not count.
 final class ContactList {
   var sync: ContactSync
   var total: UInt32 = 0
-  /// What asks for it.
+  /// The command that requested it.
   var question: RadioQuestion?
 
   init(_ sync: ContactSync) { self.sync = sync }
 }
 
-/// What the radio is asked of its contacts: the list that is under way, and those that a push has named.
+/// Requests about the radio's contacts: the current list, and fetches of single contacts.
 struct RadioContacts {
-  /// A node that was heard for the first time is committed at once, but only one in so long.
+  /// At most one first advert in this interval is committed at once.
   private static let meetInterval: Duration = .seconds(30)
 
-  /// The contact list that is under way.
+  /// The list that is being received.
   private(set) var list: ContactList?
   private(set) var fetches = ContactFetches()
-  /// Asks for those that were named.
+  /// The task that fetches single contacts.
   private var fetching: LoopTask?
-  /// What the store says of the radio's table may be wrong: the next list is a full one.
+  /// The stored copy of the radio's table may be wrong: the next list is a full one.
   private(set) var areDoubted = false
-  /// When a node that was heard for the first time was committed at once.
+  /// The last time that a first advert was committed at once.
   private var met: MonotonicTime?
 
   // MARK: The list
@@ -34,7 +34,7 @@ struct RadioContacts {
   mutating func began(_ list: ContactList) { self.list = list }
   mutating func endList() { list = nil }
 
-  /// The list that is waited for, if this is what asked for it.
+  /// The current list, if this question requested it.
   func list(of question: RadioQuestion?) -> ContactList? {
     question != nil && list?.question === question ? list : nil
   }
@@ -44,15 +44,15 @@ struct RadioContacts {
 
   mutating func doubt() { areDoubted = true }
 
-  /// True: a full list is to be asked for.
+  /// Returns true if the next list must be a full one, and resets that.
   mutating func takeDoubt() -> Bool {
     defer { areDoubted = false }
     return areDoubted
   }
 
-  // MARK: Those that were named
+  // MARK: Single contacts
 
-  /// `begin`: begins the task that asks for them, until `fetched` says that it has ended.
+  /// `begin` begins the task that fetches contacts; `fetched` reports that it has ended.
   mutating func named(_ key: PublicKey, by sign: ContactFetches.Sign, _ begin: () -> LoopTask) {
     fetches.named(key, by: sign)
     if fetching == nil { fetching = begin() }
@@ -61,21 +61,21 @@ struct RadioContacts {
   @discardableResult
   mutating func took(_ key: PublicKey) -> ContactFetches.Sign { fetches.took(key) }
 
-  /// None is left to ask for. True: names were left out, and no list is under way that tells of them.
+  /// The task has fetched all. Returns true if names were left out and no list is under way that includes them.
   mutating func fetched() -> Bool {
     fetching = nil
     return fetches.takeNeedsList() && list == nil
   }
 
-  /// Nothing is asked for any more.
   mutating func forgetNames() { fetches = ContactFetches() }
 
   func stop() { fetching?.cancel() }
 
-  // MARK: Nodes that are new
+  // MARK: New nodes
 
-  /// A node was heard for the first time. The radio need not keep it, and it may not advertise itself again for half a day: that is worth a commit
-  /// of its own. But anybody can invent nodes: one in so long is.
+  /// Returns whether to commit a node's first advert at once. The radio may not keep the node, and the node may not
+  /// advertise again for half a day, so the advert is worth a commit. But anybody can invent nodes, so `meetInterval`
+  /// limits such commits.
   mutating func meets(at now: MonotonicTime) -> Bool {
     if let met, now - met < Self.meetInterval { return false }
     met = now

@@ -6,16 +6,16 @@ import RadioSession
 import Store
 import Timing
 
-/// Learns what became of messages in an `Inbox`.
+/// Learns the results of an `Inbox`.
 protocol InboxOwner: AnyObject {
   func stored(_ message: QueuedMessage, _ arrival: MessageArrival)
   /// Whether the stored channel of a slot may differ from the radio's.
   func doubts(_ slot: UInt8) -> Bool
   /// Called for a message on a channel slot that the radio reports as empty.
   func dropped(_ message: QueuedMessage)
-  /// The disk has refused messages; the inbox tries again.
+  /// The disk has refused a message; the inbox retries.
   func refused(_ failure: StoreError)
-  /// The inbox may have more room, or be empty.
+  /// The inbox may have more room, or is empty.
   func inboxChanged()
 }
 
@@ -33,7 +33,7 @@ final class Inbox {
 
   private enum State {
     case new
-    /// The radio is asked about its channel before it is kept.
+    /// The radio is asked about its channel before the message is written.
     case asked(LoopTask)
     case written(Commit)
     case refused
@@ -41,14 +41,14 @@ final class Inbox {
 
   private final class Entry {
     let message: QueuedMessage
-    /// The one that handed it over: another may be attached before the disk takes it.
+    /// The radio that handed it over: another one may be attached before the write succeeds.
     let radio: Int64
     var state = State.new
-    /// What the store has of its channel slot is what the radio has.
+    /// The stored channel of its slot is the radio's.
     var knowsSlot = true
     var arrival: MessageArrival?
 
-    /// The transaction it is in.
+    /// The transaction that contains it.
     var commit: Commit? { if case .written(let commit) = state { commit } else { nil } }
     var isRefused: Bool { if case .refused = state { true } else { false } }
 
@@ -66,12 +66,12 @@ final class Inbox {
   private var entries: [Entry] = []
   private var writing: LoopTask?
   private var retrying: LoopTask?
-  /// What is known of the radio's own queue, and whether the disk has some of that.
+  /// The count of waiting and lost messages in the radio, and whether the database has it.
   private(set) var queue = RadioQueue()
   private var isQueueKept = false
-  /// What it has handed over last.
+  /// The last received message.
   private var last: QueuedMessage?
-  /// Why the disk does not take what is here; `nil`: it does.
+  /// Why the disk refuses messages; `nil`: it accepts them.
   private(set) var failure: StoreError?
   weak var owner: (any InboxOwner)?
 
@@ -87,7 +87,7 @@ final class Inbox {
   /// Everything is on disk.
   var isEmpty: Bool { entries.allSatisfy { $0.commit?.state == .durable } }
 
-  /// The radio may be asked for its next message: what came is on disk, or waits for company there.
+  /// The radio may be asked for its next message: earlier ones are on disk, or in a transaction that gathers several.
   var hasRoom: Bool {
     guard !entries.isEmpty, gathers else { return entries.isEmpty }
     return store.transactions.failure == nil && entries.count < Self.maxGathered
@@ -96,12 +96,14 @@ final class Inbox {
 
   private var gathers: Bool { store.gathersMessages }
 
-  /// Takes what has just been decoded. On a slot that is in doubt, or (`wasAsked`) empty for all we know, the radio is asked before it is judged.
+  /// Takes a message that has just been decoded. If its channel slot is in doubt, or is empty according to the store
+  /// (`wasAsked`), the radio is asked about the slot before the message is stored or dropped.
   func take(_ message: QueuedMessage, wasAsked: Bool) {
-    // A line that brings an answer twice brings no message more, nor does a radio that hands one over again: no mesh has the same packet twice.
+    // A repeated message does not count: a line can bring an answer twice, and a radio can hand a message over again.
+    // No mesh has the same packet twice.
     if message != last { queue.took(wasAsked: wasAsked) }
     last = message
-    // A predecessor's may be many at once.
+    // Unasked messages can be many: a commit makes room.
     if gathers, entries.count >= Self.maxGathered { commit() }
     guard entries.count < Self.bound else {
       return log.error("an unsolicited message was lost: \(entries.count) are already waiting to be written")
@@ -117,11 +119,11 @@ final class Inbox {
   private func isInDoubt(_ slot: UInt8) -> Bool { owner?.doubts(slot) ?? false }
 
   private func isEmpty(_ slot: UInt8) -> Bool {
-    // A store that cannot be read fails the write that follows, and the message stays here.
+    // If the store cannot be read, the write that follows fails, and the message stays here.
     store.ifReadable { try store.channel(slot: slot) }?.isEmpty ?? true
   }
 
-  /// Ends with the radio's answer, or with the link.
+  /// Ends with the radio's answer, or when the link is lost.
   private func decide(_ entry: Entry, _ slot: UInt8) async {
     let outcome = await connection.ask(.getChannel(slot: slot), .sync)
     guard case .asked = entry.state else { return }
@@ -144,11 +146,11 @@ final class Inbox {
     }
     entry.state = .written(commit)
     if writing == nil { writing = loop.begin { await self.awaitDisk() } }
-    // After what is dispatched just now: a commit resumes many.
+    // Later in this turn, after the frames that are being dispatched: a commit resumes many tasks.
     if gathers, entries.count >= Self.maxGathered { loop.later { [store] in store.commit(everything: true) } }
   }
 
-  /// Until nothing waits for its commit any more.
+  /// Ends when no entry waits for a commit.
   private func awaitDisk() async {
     defer { writing = nil }
     while let commit = entries.lazy.compactMap(\.commit).first {
@@ -157,7 +159,7 @@ final class Inbox {
     }
   }
 
-  /// What is on disk leaves, in the order in which it came; what the disk refused stays.
+  /// Removes the entries that are on disk, in their order, and keeps those that the disk refused.
   private func settle() {
     for entry in entries {
       switch (entry.commit?.state, entry.arrival) {
@@ -179,7 +181,7 @@ final class Inbox {
   // MARK: The radio's queue
 
   func connected(to radio: PublicKey) {
-    // The queue of the one before is still there when that comes back.
+    // The previous radio still has its queue when it comes back.
     if queue.radio != radio { keepLack() }
     last = nil
     let kept = store.ifReadable { try store.queueCounts(of: radio) }
@@ -191,26 +193,26 @@ final class Inbox {
   func radioWasSilent() { if queue.wasSilent() { keepLack() } }
   func radioWasEmptyLate() { queue.answeredLate() }
 
-  /// Returns what it has forgotten.
+  /// Returns the messages that the radio lost with its restart.
   func radioWasStarted(at start: MonotonicTime?) -> RadioQueue.Loss? {
     let loss = queue.wasStarted(at: start, now: loop.now)
-    // With the event of it, which is told once.
+    // In the same transaction as the event, so that the loss is reported once.
     if loss != nil { keepQueue(isAsked: false) }
     return loss
   }
 
-  /// Returns what was lost before this.
+  /// Returns the losses before this answer.
   func radioWasEmpty(askedAt: MonotonicTime) -> RadioQueue.Loss? {
     let loss = queue.wasEmpty(askedAt: askedAt)
     guard isQueueKept, let radio = queue.radio else { return loss }
     isQueueKept = false
     store.keep(queue.counts, ofQueue: radio)
-    // It need not be on disk at once, but some time: what it told would be told again.
+    // Without this write, the next run would report the same loss again; it need not be committed at once.
     store.write(when: .heard) { _ in }
     return loss
   }
 
-  /// What is known to be there, or to be lost, outlives this link and this program.
+  /// Known waiting or lost messages outlive this link and this program.
   private func keepLack() {
     guard queue.radio != nil, !queue.isRead else { return }
     isQueueKept = true
@@ -218,8 +220,8 @@ final class Inbox {
     store.write(when: .heard) { _ in }
   }
 
-  /// With the message that is written just now: whoever starts after a power cut knows how many came before it, and that the next was
-  /// asked for.
+  /// In the transaction of the message: after a power cut, the next run knows how many came before it, and that the
+  /// next one was already requested.
   private func keepQueue() {
     guard queue.isWorthKeeping else { return }
     isQueueKept = true
@@ -249,7 +251,7 @@ final class Inbox {
     owner?.refused(failure)
   }
 
-  /// Until the disk takes all of them.
+  /// Ends when the disk has taken all messages.
   private func retry() async {
     defer { retrying = nil }
     while failure != nil {
@@ -260,7 +262,8 @@ final class Inbox {
     }
   }
 
-  /// The daemon ends: what is here is written now or lost. `isAsked`: the radio has not answered the last question. Returns how many are lost.
+  /// The daemon ends: writes the remaining messages. `isAsked`: the radio has not answered the last question. Returns
+  /// the number of messages that are lost.
   func close(isAsked: Bool) -> Int {
     retrying?.cancel()
     for entry in entries where entry.commit == nil {
@@ -268,7 +271,7 @@ final class Inbox {
       write(entry)
     }
     let mayBeLost = isAsked && queue.mayHaveMore
-    // A link that was not for long enough to read the queue says that nobody has.
+    // If the link was too short to read the queue, the stored counts show that it is unread.
     if mayBeLost || !queue.isRead { isQueueKept = true }
     keepQueue(isAsked: mayBeLost)
     store.settle()

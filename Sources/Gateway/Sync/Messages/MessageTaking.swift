@@ -3,28 +3,29 @@
 import EventLoop
 import Timing
 
-/// What the radio says of messages that wait in it, and how far its word counts. Pure.
+/// The radio's hints at waiting messages, and when to ignore them. Pure.
 struct MessageHints {
-  /// The radio has said that a message waits.
+  /// The radio has reported a waiting message.
   private(set) var isHinted = false
-  /// Until then its word counts for nothing: it handed over the same messages again and again, or hinted at none.
+  /// Until then hints are ignored: the radio handed over the same messages repeatedly, or its hints led to no message.
   private var deafUntil: MonotonicTime?
   private var fruitless = Ration(most: 64, oneIn: .milliseconds(200))
 
-  /// It is to be asked for a message.
+  /// The radio is to be asked for a message.
   func isCalled(at now: MonotonicTime) -> Bool { isHinted && deafUntil.map { now >= $0 } ?? true }
 
-  /// When its word counts again; `nil`: it has said nothing, or counts already.
+  /// When an ignored hint counts; `nil`: there is no hint, or hints are not ignored.
   var nextCall: MonotonicTime? { isHinted ? deafUntil : nil }
 
   mutating func hinted() { isHinted = true }
 
-  /// It is asked, or cannot be.
+  /// The radio is asked, or the link is lost.
   mutating func followed() { isHinted = false }
 
   mutating func ignore(until time: MonotonicTime) { deafUntil = time }
 
-  /// The radio has hinted at a message, and had none, or no answer: one that does so without end would keep us asking. False: not for a second.
+  /// A hint led to no message or no answer. Returns whether further hints count; if not, they are ignored for a second,
+  /// because endless false hints would cause endless questions.
   mutating func mayFollow(at now: MonotonicTime) -> Bool {
     if fruitless.take(at: now) { return true }
     let until = now + .seconds(1)
@@ -33,22 +34,22 @@ struct MessageHints {
   }
 }
 
-/// Questions for messages that the radio was asked, and what came of them.
+/// Counts the requests for messages and their results.
 struct MessageQuestions {
   private var open = 0
   private(set) var asked = 0
-  /// The number of the last question that found nothing.
+  /// The number of the last request without a message.
   private(set) var lastEmpty = 0
-  /// Tasks that take messages until the radio has no more: one; an earlier one waits for its last answer at most.
+  /// Tasks that read messages until the radio has no more: usually one; a replaced one only waits for its last answer.
   private var takers = 0
   private(set) var taken = 0
-  /// Resumed when the radio has no more messages, and when the disk has the last one.
+  /// Resumed when the radio has no more messages, and when the last one is on disk.
   let queueRead = Waiter()
-  /// Resumed when there may be time to ask for a contact.
+  /// Resumed when a contact may be fetched.
   let idle = Waiter()
 
   var areTaken: Bool { takers > 0 }
-  /// One has no answer yet.
+  /// A request has no answer yet.
   var isOpen: Bool { open > 0 }
 
   mutating func takerCame() { takers += 1 }
@@ -58,7 +59,7 @@ struct MessageQuestions {
     idle.resume()
   }
 
-  /// Returns its number.
+  /// Returns the request's number.
   mutating func asks() -> Int {
     open += 1
     asked += 1
@@ -78,18 +79,18 @@ struct MessageQuestions {
   }
 }
 
-/// Losses of messages: the first ones are told at once. A radio that tells of messages that it does not have would fill the journal, so what
-/// comes beyond is told together, later.
+/// Limits reports of lost messages: the first ones are reported at once, further ones together and later. Otherwise a
+/// radio that hints at messages without having them would fill the journal.
 struct LossReports {
   private static let interval: Duration = .seconds(60)
 
   private var ration = Ration(most: 16, oneIn: interval)
   private var later: (loss: RadioQueue.Loss, timer: LoopTimer)?
 
-  /// What is told later.
+  /// The losses to report later.
   var untold: RadioQueue.Loss? { later?.loss }
 
-  /// Returns what is to be told now. `tell`: called when the time for the rest has come.
+  /// Returns the loss to report now. `tell`: called when the delayed report is due.
   mutating func add(
     _ loss: RadioQueue.Loss, on loop: EventLoop, _ tell: @escaping () -> Void
   ) -> RadioQueue.Loss? {
@@ -102,7 +103,7 @@ struct LossReports {
     return nil
   }
 
-  /// It is told now.
+  /// Returns the delayed losses, and cancels their timer: the caller reports them now.
   mutating func takeUntold(at now: MonotonicTime) -> RadioQueue.Loss? {
     guard let (loss, timer) = later else { return nil }
     timer.cancel()

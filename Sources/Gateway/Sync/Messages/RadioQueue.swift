@@ -4,37 +4,41 @@ import Companion
 import Store
 import Timing
 
-/// What is known of the radio's message queue: how long messages waited in it, and whether it was full. Pure.
+/// Knowledge about the radio's message queue: how long messages waited in it, and how many it lost. Pure.
 ///
-/// The queue has no times in it. But what it hands over came after it was last said to be empty: by this radio, in the life of
-/// this program. Nor does it say what it dropped. But it hints at each message that comes while a client is connected, also at one that it
-/// drops; and of the sizes that firmware is built with, one is as many as have waited. These may be fetched over several links, and by several
-/// runs of this program: they are counted until the queue is empty.
+/// The queue has no times, but its messages came after the radio last reported it as empty during this run. The queue
+/// does not report dropped messages either. But the radio hints at each message that comes while a client is connected,
+/// even if it drops the message; and if the number of messages that waited is one of the firmware's queue sizes, the
+/// queue was full. Reading the queue can take several links and several runs of this program, so counts continue until
+/// the queue is empty.
 public struct RadioQueue {
-  /// A message that came at most so long ago came just now: two questions into an idle radio (`Synchronizer.pollInterval`).
+  /// A message that waited no longer than this counts as new: two intervals of questions to an idle radio
+  /// (`Synchronizer.pollInterval`).
   static let justNow: Duration = .seconds(120)
   /// OFFLINE_QUEUE_SIZE of all builds of the companion firmware.
   static let sizes = [16, 128, 256]
 
-  /// Messages that the radio dropped, or may have dropped.
+  /// Messages that the radio lost, or may have lost.
   public struct Loss: Equatable, Sendable, CustomStringConvertible {
-    /// So many were handed over.
+    /// The number of messages that the radio handed over.
     public var waited: Int
-    /// So many more came at least; `nil`: nobody knows whether any did.
+    /// The minimum number of lost messages; `nil`: unknown, may be none.
     public var atLeast: Int?
-    /// The queue was not full, but so many questions had no answer: the radio forgets a message as it hands it over.
+    /// The maximum number of lost messages: questions without an answer, while the queue was not full. The radio
+    /// forgets a message as it hands it over.
     public var atMost: Int?
-    /// The radio's start, before it had said that it has no more: what it held is gone, and nobody knows how much that was.
+    /// Set if the radio was (or may have been) restarted before its queue was empty: it lost the rest, an unknown
+    /// number of messages.
     public var start: Start?
 
-    /// Whether the radio was started anew.
+    /// Whether the radio was restarted.
     public enum Start: Sendable {
       case anew
-      /// Its firmware does not say.
+      /// The firmware does not report it.
       case unknown
     }
 
-    /// Both, told as one.
+    /// Both losses as one.
     static func + (one: Loss, other: Loss) -> Loss {
       func sum(_ one: Int?, _ other: Int?) -> Int? { one == nil && other == nil ? nil : (one ?? 0) + (other ?? 0) }
       let isBounded = one.isBounded && other.isBounded
@@ -76,31 +80,32 @@ public struct RadioQueue {
   }
 
   private(set) var radio: PublicKey?
-  /// When the radio was asked, and then said that it had none.
+  /// When the radio was asked and then reported an empty queue.
   private var emptyAt: MonotonicTime?
-  /// It has not been empty since the link came up: what it hands over may be from before.
+  /// The queue has not been empty since the link came up: messages may be from before.
   private var isBacklog = true
-  /// Since it was empty, over links and over runs of this program; and what of that was before this link.
+  /// Counts since the queue was last empty, across links and runs; `before`: those before this link.
   private(set) var counts = QueueCounts()
   private var before = QueueCounts()
-  /// When the reading of what waits began: as the link came up, or with the first hint.
+  /// When the reading of the queue began: when the link came up, or with the first hint.
   private var began: MonotonicTime?
   private var linkedAt: MonotonicTime?
-  /// An earlier link ended in that reading.
+  /// An earlier link ended during this reading.
   private var isCut = false
-  /// Whether the radio was started anew since then, it does not say.
+  /// The radio does not report whether it was restarted in this reading.
   private var isStartUnknown = false
-  /// Answers to questions of an earlier run, which came before it is known which radio this is: its port outlives the program.
+  /// Late answers to an earlier run's questions that came before the handshake: the serial port outlives the program.
   private var early = 0
-  /// The most that this radio is known to have held at once.
+  /// The most messages that this radio is known to have held at once.
   private var most = 0
 
-  /// Another radio's queue is another queue. `kept`: of an earlier run, or of the last time that this radio was attached.
+  /// The link is up. Each radio has its own queue. `kept`: the radio's counts from an earlier run or an earlier
+  /// attachment.
   mutating func connected(to radio: PublicKey, kept: QueueCounts? = nil, now: MonotonicTime) {
     if radio != self.radio {
       (emptyAt, most, counts, began) = (nil, 0, kept ?? QueueCounts(), kept?.began)
       (isCut, counts.began) = (began != nil, nil)
-      // That run was killed: whether the radio had handed over another one nobody knows.
+      // That run was killed during a question: the radio may have handed over a message.
       if counts.isAsked { counts.unanswered += 1 }
       (counts.isAsked, counts.unanswered, early) = (false, max(0, counts.unanswered - early), 0)
     } else if isRead {
@@ -112,16 +117,17 @@ public struct RadioQueue {
     (began, linkedAt, isBacklog, before, isStartUnknown) = (began ?? now, now, true, counts, false)
   }
 
-  /// Whether the radio has still what it had depends on when it was started.
+  /// Whether the radio can have lost messages by a restart.
   var dependsOnStart: Bool { isCut || isBacklog && counts.unanswered > 0 }
 
-  /// `start`: when that was at the latest; `nil`: it does not say. A radio that was started anew has forgotten what it had. Returns what was lost so.
+  /// `start`: the latest possible start of the radio; `nil`: it does not report it. Returns the messages that the radio
+  /// lost by a restart.
   mutating func wasStarted(at start: MonotonicTime?, now: MonotonicTime) -> Loss? {
     isStartUnknown = start == nil
     guard let start, let began, let linkedAt, start >= began else { return nil }
     let lacks = before.hints - counts.taken
     let loss = Loss(waited: counts.taken, atLeast: lacks > 0 ? lacks : nil, start: .anew)
-    // Before this link: what this one brought is of the new queue.
+    // If the restart was before this link, the messages of this link are in the new queue.
     let isBefore = start <= linkedAt
     counts =
       isBefore
@@ -131,13 +137,13 @@ public struct RadioQueue {
     return loss
   }
 
-  /// `wasAsked`: else it may be the late answer to a question that was given up.
+  /// A message came. If not `wasAsked`, it may be the late answer to a question that timed out.
   mutating func took(wasAsked: Bool = true) {
     counts.taken += 1
     if !wasAsked { answeredLate() }
   }
 
-  /// An answer came to a question that was given up, or that an earlier run had asked.
+  /// The answer came to a question that timed out, or to one of an earlier run.
   mutating func answeredLate() {
     if counts.unanswered > 0 { counts.unanswered -= 1 } else if radio == nil { early += 1 }
   }
@@ -147,34 +153,34 @@ public struct RadioQueue {
     began = began ?? now
   }
 
-  /// The radio was asked for a message, and its answer did not come: the message, if there was one, is gone. Each that came since the queue
-  /// was empty was hinted at. False: there was none.
+  /// A question had no answer: if the radio had a message, that message is lost. Returns false if there was none: after
+  /// an empty queue, the radio hints at each message.
   @discardableResult mutating func wasSilent() -> Bool {
     guard mayHaveMore else { return false }
     counts.unanswered += 1
     return true
   }
 
-  /// The next question may be answered with a message.
+  /// The next question may bring a message.
   var mayHaveMore: Bool { isBacklog || counts.hints > counts.taken + counts.unanswered }
 
-  /// Messages are known to be there, or to be lost.
+  /// Messages are known to be waiting, or to be lost.
   var lacksSome: Bool { counts.unanswered > 0 || counts.hints > counts.taken }
 
-  /// All that it has is here.
+  /// The gateway has read the whole queue.
   var isRead: Bool { !isBacklog && !lacksSome }
 
-  /// What the disk is to have of it. Without the beginning of a reading that is over.
+  /// The counts for the database, without the beginning of a reading that is complete.
   var kept: QueueCounts {
     var kept = counts
     kept.began = isRead ? nil : began
     return kept
   }
 
-  /// A message alone that came just now is not worth a place on the disk.
+  /// A single new message does not need stored counts.
   var isWorthKeeping: Bool { isBacklog || counts.taken > 1 }
 
-  /// Returns what was lost before this.
+  /// The radio reports an empty queue. Returns the losses before that.
   mutating func wasEmpty(askedAt: MonotonicTime) -> Loss? {
     let loss = loss
     most = max(most, held)
@@ -184,17 +190,18 @@ public struct RadioQueue {
     return loss
   }
 
-  /// So many waited together at least: what this link brought, without those that came meanwhile.
+  /// The minimum number of messages that waited together: those of this link, without those that came meanwhile.
   private var held: Int { max(0, counts.taken - before.taken - (counts.hints - before.hints)) }
 
   private var loss: Loss? {
     let (taken, hints) = (counts.taken, counts.hints)
-    // As far as hints tell, what was not handed over is still to come, or was; of what waited before there were none.
+    // Hints account for the messages after the backlog; only questions during the backlog can have lost unhinted ones.
     let missing = isBacklog ? counts.unanswered : 0
-    // It was full, or started anew, or the answers were lost: the firmware hints once at each.
+    // The radio hints once at each message. Missing ones were dropped by a full queue, or lost with a restart or an
+    // answer.
     if hints > taken { return Loss(waited: taken, atLeast: hints - taken) }
     if taken + missing >= Self.sizes[0] {
-      // Of those that came while it was emptied, or between two links, nobody knows whether they found room.
+      // Messages that came during the reading, or between two links, may or may not have found room.
       let waited = held...(taken + missing)
       if isBacklog, Self.sizes.contains(where: { waited.contains($0) && $0 >= most }) { return Loss(waited: taken) }
     }
@@ -202,7 +209,7 @@ public struct RadioQueue {
     return isStartUnknown ? Loss(waited: taken, start: .unknown) : Loss(waited: taken, atMost: missing)
   }
 
-  /// How long the message that is taken now waited in the radio.
+  /// How long the message that comes now waited in the radio.
   func wait(now: MonotonicTime) -> RadioWait {
     guard let emptyAt else { return .unknown }
     let longest = now - emptyAt
