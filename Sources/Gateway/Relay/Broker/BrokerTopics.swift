@@ -4,12 +4,13 @@ import JSON
 import Store
 
 extension TopicTemplate {
-  /// What `{kind}` becomes. Events that tell of commands have a word of their own: `command` is where commands are sent to.
+  /// The word for `{kind}`. Events about commands get a word of their own, because commands arrive at topics with
+  /// `command`.
   static func word(of kind: String) -> String { kind == EventKind.command.rawValue ? "commanded" : kind }
 
   func renderForCommands(gateway: String) -> String { render(kind: "command", gateway: gateway, body: .null) }
 
-  /// All topics that it can become; `nil`: what comes over the air decides.
+  /// All possible topics; `nil`: values from the air determine it.
   fileprivate func all(gateway: String, kinds: [String]) -> [String]? {
     guard fields.allSatisfy({ ["gateway", "kind", "lane"].contains($0) }) else { return nil }
     let lanes = fields.contains("lane") ? Lane.allCases.map(\.rawValue) + ["all", "none"] : ["none"]
@@ -20,16 +21,17 @@ extension TopicTemplate {
   }
 }
 
-/// Topics of this gateway at brokers: what it publishes never goes to where it reads, or it would feed itself for ever.
+/// Keeps the topics for publishing apart from those for commands: otherwise the gateway would carry out its own
+/// publications, endlessly.
 extension UpstreamSettings {
-  /// Where it takes commands; `nil`: nowhere.
+  /// The topic at which this upstream receives commands; `nil`: none.
   var commandTopic: TopicTemplate? {
     guard case .mqtt(let mqtt) = kind, !journal.allowed.isEmpty else { return nil }
     return mqtt.commandTopic
   }
 
-  /// The key of what this upstream publishes to where `reader`, which may be the same, takes commands; `nil`: they never meet.
-  /// `gateway`: its name, where that is known.
+  /// The key of the setting, and the topic, by which this upstream would publish where `reader` (which may be the same)
+  /// receives commands; `nil`: there is none. `gateway`: the gateway's name, if it is known.
   public func keyThatFeeds(_ reader: UpstreamSettings, gateway: String?) -> (key: String, topic: String)? {
     guard case .mqtt(let mqtt) = kind, let commands = reader.commandTopic else { return nil }
     let gateway = gateway ?? "{gateway}"
@@ -37,7 +39,7 @@ extension UpstreamSettings {
     return mqtt.publishes(to: read, takesCommands: !journal.allowed.isEmpty, gateway: gateway).map { ($0, read) }
   }
 
-  /// What two upstreams must not have in common at one broker, in words: a client's id, and the topic of their status.
+  /// Describes the client ids and status topics that two upstreams share at one broker, where each must have its own.
   public static func sharedAtBrokers(_ upstreams: [UpstreamSettings]) -> [String] {
     var found: [String] = []
     for (place, one) in upstreams.enumerated() {
@@ -60,7 +62,7 @@ extension UpstreamSettings {
     return found
   }
 
-  /// Each knows where the others take commands.
+  /// Gives each upstream the command topics of the others.
   public static func separate(_ upstreams: inout [UpstreamSettings]) {
     let topics = upstreams.map(\.commandTopic)
     for place in upstreams.indices {
@@ -93,7 +95,7 @@ extension UpstreamSettings.MQTTSettings {
     return isAmong([commandTopic.renderForCommands(gateway: gateway) + "/result"]) ? "command_topic" : nil
   }
 
-  /// Entities have five levels in all, or four below `PREFIX/meshpost`: with fewer or more it is no topic of ours.
+  /// Our topics have three or four levels below the prefix.
   private func isOutside(_ prefix: String, _ topic: String) -> Bool {
     let levels = topic.utf8.count { $0 == UInt8(ascii: "/") } - prefix.utf8.count { $0 == UInt8(ascii: "/") }
     return levels < 3 || levels > 4

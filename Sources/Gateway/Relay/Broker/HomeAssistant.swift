@@ -4,19 +4,19 @@ import JSON
 import MQTT
 import Store
 
-/// What Home Assistant needs to show nodes and the gateway by itself: retained descriptions of entities, and retained states
-/// of nodes. Source: Home Assistant's MQTT discovery.
+/// Describes nodes and the gateway to Home Assistant: retained descriptions of entities, and retained states of nodes.
+/// Source: Home Assistant's MQTT discovery.
 struct HomeAssistant {
   struct Settings: Equatable, Sendable {
     /// Home Assistant's `discovery_prefix`.
     var prefix: String
-    /// Nodes and channels that get an entity to send to.
+    /// Nodes and channels that get an entity for sending.
     var notify: [String]
-    /// The upstream's filter lets alerts pass.
+    /// The upstream's filter includes alerts.
     var showsAlerts = true
   }
 
-  /// What a number is: its name for people, unit, and Home Assistant's classes.
+  /// Describes a number: its displayed name, unit, and Home Assistant's classes.
   private struct Measure {
     let name: String
     var unit: String?
@@ -24,7 +24,8 @@ struct HomeAssistant {
     var stateClass = "measurement"
   }
 
-  /// Entities that were described since the connection; beyond it they are described again, which does no harm.
+  /// The most entities to remember as described in this connection; beyond it they are described again, which is
+  /// harmless.
   private static let maxDescribed = 4096
 
   private let settings: Settings
@@ -53,7 +54,7 @@ struct HomeAssistant {
 
   // MARK: The gateway
 
-  /// At each connection: whether the gateway is there, and where one can send to.
+  /// Sent at each connection: the entities of the gateway, its radio and its alerts, and the entities for sending.
   mutating func greeting(_ store: Store) -> [MQTTMessage] {
     described = []
     let isThere = describe("binary_sensor", ownDevice, "online") { json in
@@ -74,7 +75,7 @@ struct HomeAssistant {
 
   private var alertTopic: String { "\(settings.prefix)/meshpost/\(ownDevice)/alerts" }
 
-  /// Whether an alert is open; which ones are its attributes.
+  /// Whether an alert is open; the open alerts are its attributes.
   private var problem: MQTTMessage {
     describe("binary_sensor", ownDevice, "alerts") { json in
       json.field("name", "Alerts")
@@ -88,7 +89,7 @@ struct HomeAssistant {
     }
   }
 
-  /// What may have been there before the filter was: an empty description takes an entity away.
+  /// An empty description removes an entity: an earlier configuration may have described it.
   private var noAlerts: [MQTTMessage] {
     [problem.topic, alertTopic].map { MQTTMessage(topic: $0, payload: [], retain: true) }
   }
@@ -96,12 +97,11 @@ struct HomeAssistant {
   /// Home Assistant keeps attributes of up to 16 KiB.
   private static let mostAlerts = 32
   private static let mostBytes = 14_000
-  /// That are counted.
+  /// The highest count.
   private static let mostOpen = 1024
-  /// Bytes of an alert besides its text.
+  /// Bytes of an alert, without its texts.
   private static let envelope = 160
 
-  /// What is open now.
   private func alerts(_ store: Store) -> MQTTMessage {
     let open = store.ifReadable { try store.alerts(openOnly: true, limit: Self.mostOpen) } ?? []
     let payload = JSONWriter.object { json in
@@ -154,9 +154,9 @@ struct HomeAssistant {
       }
   }
 
-  /// How the gateway's own radio is. `stats` is `nil` while it is away.
+  /// The state of the gateway's own radio. `stats`: `nil` while the radio is disconnected.
   func state(_ stats: RadioStats?, _ facts: RadioFacts?, _ store: Store, at milliseconds: Int64) -> [MQTTMessage] {
-    // Without the count the rest is still worth telling.
+    // If the count cannot be read, the message leaves it out.
     let today = store.ifReadable { try store.messageCount(since: milliseconds - milliseconds % 86_400_000) }
     let payload = JSONWriter.object { json in
       json.field("link", stats == nil ? "down" : "up")
@@ -216,14 +216,14 @@ struct HomeAssistant {
 
   // MARK: Nodes
 
-  /// What an event changes: descriptions that are new, then the node's state; or the gateway's alerts.
+  /// The messages for an event: new descriptions and the node's state, or the gateway's alerts.
   mutating func messages(for event: JournalEvent, _ store: Store) -> [MQTTMessage] {
     if event.kind == EventKind.alert.rawValue || event.kind == EventKind.power.rawValue {
       return settings.showsAlerts ? [alerts(store)] : []
     }
     guard event.kind == EventKind.telemetry.rawValue || event.kind == EventKind.status.rawValue,
       let body = try? JSONValue(parsing: event.body), let key = body["node"]?.string, key.utf8.count == 64
-    else { return [] }  // `try?`: a damaged body tells nothing
+    else { return [] }  // `try?`: a damaged body has no readings
     let values = event.kind == EventKind.telemetry.rawValue ? Self.readings(body) : Self.status(body)
     guard !values.isEmpty else { return [] }
     let device = "meshcore_\(Self.id(String(key.prefix(12))))"
@@ -257,7 +257,7 @@ struct HomeAssistant {
 
   private typealias Value = (object: String, measure: Measure, value: Double)
 
-  /// Several readings of one type may stand on one channel: the second is `_2`.
+  /// Several readings of one type can have the same channel: the second one is `_n2`.
   private static func readings(_ body: JSONValue) -> [Value] {
     var values: [Value] = []
     for reading in (body["readings"]?.array ?? []).prefix(64) {

@@ -6,11 +6,12 @@ import JSON
 import MQTT
 import Store
 
-/// How events get to a broker: several batches at once, each published when all of the one before is, and answered after it.
+/// Publishes events to a broker. Several batches may be in flight: each is published after all of the one before, and
+/// gets its verdict after it.
 extension MQTTCarrier {
-  /// A batch's place behind the one before.
+  /// A batch's place in the order.
   final class Turn {
-    /// All of it is on its way, or will never be.
+    /// The whole batch is published, or never will be.
     let isPublished = Promise<Void>()
     let isAnswered = Promise<Void>()
   }
@@ -29,7 +30,7 @@ extension MQTTCarrier {
     }
     do throws(CancellationError) {
       try await before?.isPublished.value()
-      // Void by now: what was kept is given to those who are cancelled, too.
+      // A cancelled task gets a promise's value, too.
       guard !Task.isCancelled else { throw CancellationError() }
       let verdict = try await publish(batch, turn)
       try await before?.isAnswered.value()
@@ -39,7 +40,7 @@ extension MQTTCarrier {
     }
   }
 
-  /// A message on its way, and the place of its event in the batch.
+  /// A published message, and the index of its event in the batch.
   private typealias Flight = (place: Int, answer: Promise<MQTTAnswer?>)
 
   private func publish(_ batch: Batch, _ turn: Turn) async throws(CancellationError) -> Verdict {
@@ -59,16 +60,17 @@ extension MQTTCarrier {
       }
     }
     client.flush()
-    // What was too large for the broker is answered by now. What is behind a batch that was broken off does not overtake its rest.
+    // Messages that are too large for the broker have their answers already. After a refusal, the next batch must wait:
+    // it must not overtake the rest of this one.
     for flight in flights where flight.answer.isKept { try await delivery.take(flight) }
     if delivery.isGoingOn { turn.isPublished.keep(()) }
     for flight in flights { try await delivery.take(flight) }
     return delivery.verdict(of: batch, client.end.map(verdict))
   }
 
-  /// What has become of a batch.
+  /// The broker's answers about a batch.
   private struct Delivery {
-    /// The first event that the broker refuses, and with which words; the first that it did not answer.
+    /// The first event that the broker refused, and its answer; the first event without an answer.
     var refusal: (event: Int, answer: MQTTAnswer)?
     var lost: Int?
 
@@ -79,7 +81,8 @@ extension MQTTCarrier {
       if !answer.isTaken, flight.place < refusal?.event ?? .max { refusal = (flight.place, answer) }
     }
 
-    /// First what is taken; what is not comes again as the next batch's first, some of it perhaps for the second time.
+    /// First acknowledges the events before the first failure. The next batch repeats the others, and may repeat some
+    /// that the broker has.
     func verdict(of batch: Batch, _ failure: Verdict?) -> Verdict {
       let taken = min(refusal?.event ?? .max, lost ?? .max)
       if taken == .max { return .acknowledged(through: batch.last) }
@@ -90,18 +93,19 @@ extension MQTTCarrier {
       }
       switch answer.code {
       case 0x87: return .stopped(reason: "the broker does not allow publishing there (\(answer.message))")
-      // Of these the broker may think otherwise later; an identifier in use is our own next one's matter.
+      // The broker may accept these later. A used packet identifier (0x91) ends with the next attempt, which has
+      // another.
       case 0x80, 0x83, 0x89, 0x91, 0x93, 0x96, 0x97:
         return .retry(reason: "the broker cannot accept it now (\(answer.message))", after: nil)
-      // The topic, the payload, its size: the same again would be refused again.
+      // The topic, the payload or its size: a repetition would be refused again.
       default: return .refused(status: Int(answer.code), reason: "the broker refuses it (\(answer.message))")
       }
     }
   }
 
-  // MARK: What is published
+  // MARK: Content
 
-  /// Of the event at that place, or of all in the compact form. `nil`: no memory.
+  /// The messages for the event at that index, or for all events in the compact form. `nil`: out of memory.
   private func messages(of batch: Batch, _ place: Int) -> [MQTTMessage]? {
     guard settings.isCompact else {
       let event = batch.events[place]
@@ -123,7 +127,7 @@ extension MQTTCarrier {
     return recurring(MQTTMessage(topic: topic, payload: payload))
   }
 
-  /// What a compact payload begins with; no JSON does.
+  /// The first byte of a compact payload; JSON never begins with it.
   static let compactMark: UInt8 = 1
 
   private func compact(_ batch: Batch) -> MQTTMessage? {

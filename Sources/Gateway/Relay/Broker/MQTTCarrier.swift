@@ -9,8 +9,8 @@ import Store
 import Timing
 import UntrustedText
 
-/// Publishes events to an MQTT broker with QoS 1. An event is taken when the broker's PUBACK has come, and the cursor moves
-/// on only past those before which all are. Source: docs/mqtt.md.
+/// Publishes events to an MQTT broker with QoS 1. An event is delivered when its PUBACK has come; the cursor moves only
+/// past events whose predecessors are all delivered. Source: docs/mqtt.md.
 final class MQTTCarrier: MeteredCarrier {
   struct Settings: Sendable {
     var url: String
@@ -20,16 +20,16 @@ final class MQTTCarrier: MeteredCarrier {
     var user: String?
     var passwordFile: String?
     var keepAlive: UInt16
-    /// `nil`: 5, or 3.1.1 where that does not work.
+    /// `nil`: 5, or 3.1.1 if the broker does not speak 5.
     var version: MQTTVersion?
     var topic: TopicTemplate
     var statusTopic: TopicTemplate
     var template: BodyTemplate?
-    /// Batches, compressed, in place of single events.
+    /// Publishes compressed batches instead of single events.
     var isCompact = false
-    /// Where commands come from; `nil`: none are taken.
+    /// The topic for commands; `nil`: the upstream receives none.
     var commandTopic: TopicTemplate?
-    /// Where other upstreams of this gateway take commands.
+    /// Topics at which other upstreams of this gateway receive commands.
     var foreignCommandTopics: [TopicTemplate] = []
     var homeAssistant: HomeAssistant.Settings?
     /// The path of a WebSocket.
@@ -41,7 +41,8 @@ final class MQTTCarrier: MeteredCarrier {
     var statsInterval: Duration = .seconds(300)
   }
 
-  /// Bytes of an answer's topic and correlation data: who asks chooses them, and they cost this side's line.
+  /// The highest number of bytes in an answer's topic and correlation data: the requester chooses them, and sending
+  /// them costs traffic.
   private static let maxLabel = 1024
 
   let kind = "mqtt"
@@ -51,18 +52,18 @@ final class MQTTCarrier: MeteredCarrier {
   let client: MQTTClient
   let meter = TrafficMeter()
   let store: Store
-  /// Batches that may be under way, so that the line is not idle for a round trip between them.
+  /// Batches in flight: the line is not idle between two batches.
   let window = 4
   private let loop: EventLoop
   private let clock: WallClock
   var homeAssistant: HomeAssistant?
   var observer: ObserverFeed?
   private var token: ObserverToken?
-  /// Batches that have no answer yet, and the last of them.
+  /// The number of batches without a verdict, and the last batch's turn.
   var carrying = 0
   var lastTurn: Turn?
   private let tls: TLSContext?
-  /// The broker's commands that wait for their answers: until `close`. The broker then sends those again.
+  /// Tasks that wait for the answers to the broker's commands, until `close`; the broker then resends those commands.
   private let commandTasks: LoopTasks
   weak var radio: (any RadioAccess)?
   weak var commands: (any CommandTaker)?
@@ -98,7 +99,7 @@ final class MQTTCarrier: MeteredCarrier {
 
   private var commandTopic: String? { settings.commandTopic?.renderForCommands(gateway: store.gatewayID) }
 
-  /// What this gateway publishes is never what it reads: a topic that a value from the air makes one of commands gets another end.
+  /// Changes a topic at which this gateway receives commands: values from the air could make one.
   func apart(_ topic: String) -> String {
     let own = settings.commandTopic.map { [$0] } ?? []
     let isRead = (own + settings.foreignCommandTopics).contains {
@@ -107,15 +108,15 @@ final class MQTTCarrier: MeteredCarrier {
     return isRead ? apart(topic + "_") : topic
   }
 
-  /// The broker keeps a command until it is carried out or refused, and that is on disk.
+  /// Acknowledges a command when its result is on disk; until then the broker keeps it.
   private func commanded(_ message: MQTTMessage, _ acknowledge: @escaping () -> Void) {
-    // A retained one would be carried out again at each connection.
+    // A retained command would be repeated at each connection.
     guard let topic = commandTopic, message.topic.isExactly(topic), !message.retain else { return acknowledge() }
     commandTasks.begin { [weak self] in
       guard let answer = await self?.commands?.take(message.payload), let self else { return }
       acknowledge()
       let topic = message.responseTopic ?? message.topic + "/result"
-      // Who has the answer sent to where commands come from gets none, nor who has more than a label sent back with it.
+      // No answer goes to a topic for commands, to a long topic, or with long correlation data.
       guard !answer.isEmpty, self.client.isUp, TopicTemplate.isPublishable(topic), self.apart(topic).isExactly(topic),
         topic.utf8.count + (message.correlation?.count ?? 0) <= Self.maxLabel,
         self.commands?.mayAnswer(atLeast: 0) == true
@@ -167,13 +168,13 @@ final class MQTTCarrier: MeteredCarrier {
     switch failure {
     case .unreachable(let words): return .retry(reason: words, after: nil)
     case .refused(let words):
-      // A token that is not taken is not shown again.
+      // The broker refused the token: the next connection needs another one.
       token = nil
       return .stopped(reason: words)
     }
   }
 
-  /// One after another, whatever the broker says to them: then events may come.
+  /// Publishes the first messages and waits for their acknowledgements, whatever they are: then events may follow.
   private func introduce() async throws(Verdict) {
     if let topic = commandTopic { client.subscribe(topic, isOthers: true) }
     homeAssistant = settings.homeAssistant.map {
@@ -190,7 +191,7 @@ final class MQTTCarrier: MeteredCarrier {
     }
   }
 
-  /// Takes what comes; shows how the radio is; ends when its token is about to run out, with a new one in hand.
+  /// Receives messages and publishes the radio's state. Ends before the token expires, once there is a new one.
   func hold() async throws(CancellationError) -> ConnectionEnd {
     var wasCarrying = false
     do {
@@ -203,17 +204,17 @@ final class MQTTCarrier: MeteredCarrier {
     } catch {
       if let cancelled = error as? CancellationError { throw cancelled }
       let verdict = (error as? MQTTFailure).map(verdict) ?? .retry(reason: "\(error)", after: nil)
-      // A batch under way has its answer from what the broker has acknowledged.
+      // The verdict on the batch in flight reports the end.
       return .lost(wasCarrying ? nil : verdict)
     }
   }
 
   // MARK: The radio's token
 
-  /// A clock before this was never set (June 2025).
+  /// June 2025, in seconds since 1970: a clock before this is not set.
   private static let longAgo: Int64 = 1_750_000_000
 
-  /// `nil`: there is one that is good for a while; else why there is none.
+  /// Makes a token unless there is a valid one. Returns the problem; `nil`: there is a token.
   private func obtainToken() async -> String? {
     let now = clock.seconds
     if let token, now < token.expires - ObserverToken.margin, now > token.expires - ObserverToken.lifetime - 60 {
@@ -231,14 +232,14 @@ final class MQTTCarrier: MeteredCarrier {
     return nil
   }
 
-  /// Returns before the token runs out, when there is a new one. A radio that is away now may sign in a minute.
+  /// Returns before the token expires, once there is a new one. A disconnected radio may sign it a minute later.
   private func untilRenewed() async throws {
     guard let token else { return try await Waiter().wait() }
     try await loop.sleep(for: .seconds(max(1, token.expires - ObserverToken.margin - clock.seconds)))
     while await renewToken(clock.seconds) != nil { try await loop.sleep(for: .seconds(20)) }
   }
 
-  /// How the radio is: now, and now and then.
+  /// Publishes the radio's state now and in each `statsInterval`.
   private func publishStats() async throws {
     while observer != nil || homeAssistant != nil, let radio {
       let stats = await radio.readStats()
@@ -253,7 +254,7 @@ final class MQTTCarrier: MeteredCarrier {
 
   func close() {
     commandTasks.cancel()
-    // An end in order is no reason for the last will.
+    // Only an unexpected end is a reason for the last will.
     if client.isUp {
       _ = client.publish(observer?.status("offline", nil, at: clock.milliseconds) ?? status("offline"))
     }

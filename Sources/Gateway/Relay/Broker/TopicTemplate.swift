@@ -5,8 +5,8 @@ import UntrustedText
 
 /// A topic with `{field}` in it: `gateway`, `kind`, or a field of the event's body.
 ///
-/// What is filled in cannot make other levels or wildcards, nor end the connection: `/`, `+`, `#` become `_`, and so does what
-/// MQTT does not allow in a text or lets a broker hang up over (MQTT 5, 1.5.4): control characters and non-characters.
+/// Values cannot add levels or wildcards, nor end the connection: `/`, `+`, `#` become `_`, and so do control
+/// characters and non-characters, which MQTT forbids or lets a broker answer with a disconnect (MQTT 5, 1.5.4).
 public struct TopicTemplate: Equatable, Sendable {
   public struct Failure: Error, Equatable, CustomStringConvertible, Sendable {
     public let description: String
@@ -26,7 +26,7 @@ public struct TopicTemplate: Equatable, Sendable {
 
   private let pieces: [Piece]
   private static let longestField = 128
-  /// Bytes. MQTT has room for 65,535.
+  /// Bytes; MQTT allows 65,535.
   private static let longestTopic = 32768
 
   public init(_ text: String) throws(Failure) {
@@ -62,7 +62,7 @@ public struct TopicTemplate: Equatable, Sendable {
       case .field(let name): topic += Self.clean(body[name]?.string ?? body[name]?.integer.map { "\($0)" } ?? "none")
       }
     }
-    // Topics that begin so are the broker's own.
+    // Topics with this beginning are the broker's own.
     if topic.unicodeScalars.first == "$", case .field? = pieces.first(where: { $0 != .text("") }) {
       topic = "_" + String(topic.unicodeScalars.dropFirst())
     }
@@ -77,7 +77,7 @@ public struct TopicTemplate: Equatable, Sendable {
     return cleaned.isEmpty ? "none" : String(cleaned)
   }
 
-  /// Whether brokers take a publication to this topic.
+  /// Brokers accept a publication to this topic.
   static func isPublishable(_ topic: String) -> Bool {
     !topic.isEmpty && topic.utf8.count <= longestTopic && topic.unicodeScalars.allSatisfy(isAllowed)
   }
@@ -85,7 +85,7 @@ public struct TopicTemplate: Equatable, Sendable {
   private static func isAllowed(_ scalar: Unicode.Scalar) -> Bool {
     switch scalar.value {
     case 0..<0x20, 0x7F..<0xA0, 0xFDD0...0xFDEF: false
-    // The last two of each plane are no characters.
+    // The last two of each plane are non-characters.
     case let value where value & 0xFFFE == 0xFFFE: false
     default: scalar != "+" && scalar != "#"
     }

@@ -5,10 +5,11 @@ import SQLite
 import Store
 import Timing
 
-/// A hub gives messages of a channel to gateways that have told of it.
+/// A hub sends messages of a channel only to gateways that have reported the channel.
 extension BucketSync {
-  /// The hub gives nothing of a channel before this gateway has told of it; one that is new, or was put back, may have forgotten that: it is told again. True:
-  /// what it has of it is asked for when it knows, as this gateway followed that channel before.
+  /// The hub does not know that this gateway has the channel; a new or restored hub may have forgotten it. Reports the
+  /// channel, at most once in `pollInterval`. Returns true if the bucket has to wait until the hub knows, because this
+  /// gateway has a position in it.
   func joins(_ bucket: String, _ from: CatchUp.Position) -> Bool {
     if joined[bucket].map({ loop.now - $0.told >= Self.pollInterval }) ?? true { announce(bucket) }
     guard from.since > 0 || from.seq > 0, var join = joined[bucket] else { return false }

@@ -6,11 +6,11 @@ import JSON
 import Store
 import Timing
 
-/// A message of a channel that another gateway has heard.
+/// A channel message that another gateway has received.
 public struct ChannelUpdate: Equatable, Sendable {
-  /// The upstream that it came by.
+  /// The upstream that brought it.
   public var upstream: String
-  /// The gateway that heard it.
+  /// The gateway that received it.
   public var gateway: String
   /// 16 hex digits of the channel's secret.
   public var channel: String
@@ -18,13 +18,13 @@ public struct ChannelUpdate: Equatable, Sendable {
   /// Seconds since 1970 by the sender's clock.
   public var senderTime: UInt32
   public var text: String
-  /// Milliseconds since 1970 when it was sent, as far as can be told: when the hub had it, or before.
+  /// The latest time at which it was sent, in milliseconds since 1970.
   public var at: Int64
   /// The message waited in the other gateway's radio for an unknown time.
   public var isOfUnknownAge = false
 
-  /// When a message was sent, as far as can be told: the other gateway may have been away from the hub for long, and its radio
-  /// from it. `at`: when the hub had it.
+  /// Estimates when a message was sent: the other gateway may have had no hub for long, and its radio no gateway. `at`:
+  /// when the hub got it. All in milliseconds since 1970.
   static func sent(_ at: Int64, _ body: JSONValue) -> Int64 {
     var at = at
     if body["trusted"]?.bool == true, let heard = body["at"]?.integer, heard >= 0 { at = min(at, heard) }
@@ -33,48 +33,50 @@ public struct ChannelUpdate: Equatable, Sendable {
     return overflow ? 0 : result
   }
 
-  /// A hundred years are for ever.
+  /// A hundred years: longer waits are cut to this.
   private static let maxSeconds: Int64 = 3_200_000_000
 }
 
-/// What becomes of a message from elsewhere. What is written in the same turn is in one transaction with its bucket's state.
+/// The result for a message of another gateway. Writes of the same turn are in one transaction with the bucket's
+/// position.
 public enum ChannelUpdateFate: Equatable, Sendable {
   case sent
   /// The update was known already.
   case known
   /// Too old, or not wanted here.
   case skipped
-  /// As skipped, but somebody may expect it: this is counted, and said.
+  /// Skipped, but an operator may expect it: it is counted, and logged.
   case leftOut(LeftOut)
   /// There is no room for it now: the server has to resend it.
   case later(String)
 }
 
-/// Carries out what `CatchUp` decides, for one upstream: asks, applies, keeps.
+/// Fetches and applies the updates of one upstream's buckets; `CatchUp` decides on the fetches.
 final class BucketSync: UpdatesListener {
-  /// After a failure, and where the server cannot announce updates.
+  /// The longest pause after a failure, and the interval for servers that do not announce updates.
   static let pollInterval: Duration = .seconds(300)
-  /// Where nothing is allowed, what waits at the hub is asked for to be refused. The hub says then how much of the journal it has, and so need not
-  /// be greeted for that, which is due after an hour.
+  /// The interval if this gateway allows no commands and wants nothing else: waiting commands are still fetched and
+  /// refused. The answer also says how much of the journal the hub has, so no greeting is needed for that, which would
+  /// be due after an hour.
   private static let seldom: Duration = .seconds(3500)
   static let firstPause: Duration = .seconds(5)
-  /// Commands that may wait on disk here; the rest waits at the hub.
+  /// Commands that may wait on this disk; further ones wait at the hub.
   private static let maxWaiting: Int64 = 200
-  /// Pages of which nothing is applied, by bucket: of what was heard by radio, too, of what is not taken, or of a server that lies. Each bucket has
-  /// its own, so that a channel in which much is said does not hold up the others, nor commands and documents.
+  /// Limits pages that bring nothing new, for each bucket: their messages were also received by radio, are not wanted,
+  /// or a faulty server repeats them. A busy channel does not delay the other buckets.
   private var fruitless: [String: Ration] = [:]
   private static let fruitlessInterval: Duration = .seconds(30)
-  /// Buckets that have used theirs up, and until when they wait.
+  /// Buckets that wait, until when.
   var held: [String: MonotonicTime] = [:]
   private var heldLines = Ration.hourly
-  /// Of which channels the hub was told that this gateway has them, when, and how it is asked whether it knows by now.
+  /// Channels that were reported to the hub: when, and the pauses between checks whether the hub knows them.
   var joined: [String: (told: MonotonicTime, tries: Backoff)] = [:]
-  /// What is written into the journal for a server that forgets channels again and again. A new one has forgotten all 48.
+  /// Limits the journal's entries for a server that repeatedly forgets channels. A new server has forgotten all 48.
   var announcements = Ration(most: 64, oneIn: .seconds(300))
-  /// Buckets of messages, while the radio may hold the same ones.
+  /// Buckets that wait until the radio's queue was read: the radio may hold the same messages.
   private var waitForRadio: Set<String> = []
-  /// What is written into the journal for a server that lies, where it displaces what other upstreams lack. After a week away an honest one has
-  /// a loss in each of 48 channels.
+  /// Limits the journal's entries for a faulty server, because they displace events for other upstreams. After a week
+  /// without a hub, each of 48 channels may have a loss.
   private var losses = Ration(most: 64, oneIn: .seconds(60))
   private var restores = Ration(most: 2, oneIn: .seconds(3600))
   private var documents = Ration(most: 4096, oneIn: .seconds(10))
@@ -90,19 +92,19 @@ final class BucketSync: UpdatesListener {
   let acknowledged: () -> Int64
   var catchUp: CatchUp
   var leftOut = LeftOutMessages()
-  /// While the server can be asked.
+  /// Runs while the server is reachable.
   private var task: LoopTask?
   private let woken = Waiter()
   private var backoff = Backoff(first: firstPause, limit: pollInterval)
   var random = SystemRandomNumberGenerator()
   private var isReachable = false
   private var troubleLogged: String?
-  /// Whose messages alone are taken, as the hub knows it.
+  /// The gateways of which messages are wanted, as last reported to the hub.
   private var toldGateways: [String] = []
-  /// What these heard was in a list of its own before the hub was asked.
+  /// The hub had the list `heard`, of messages of these gateways, when it was last asked.
   private(set) var hasHeardList = false
   private(set) var lastSuccess: Int64?
-  /// All of it is called within the turn in which it is written.
+  /// Called in the turn of the writes, and so in one transaction with them.
   weak var host: (any RelayHost)?
 
   init(
@@ -132,14 +134,14 @@ final class BucketSync: UpdatesListener {
     woken.resume()
   }
 
-  /// All that the radio held has been read: `RelayHost.knowsWhatRadioHeard` is true again.
+  /// The radio's queue has been read: `RelayHost.knowsWhatRadioHeard` is true again.
   func radioWasRead() {
     guard !waitForRadio.isEmpty else { return }
     releaseWhatWaitsForRadio()
     woken.resume()
   }
 
-  /// Channels were joined or left, or may now be exchanged.
+  /// Channels were joined or left, or other gateways' messages are wanted.
   func wantsChanged() {
     guard isReachable else { return }
     releaseWhatWaitsForRadio()
@@ -153,7 +155,7 @@ final class BucketSync: UpdatesListener {
   }
 
   private func positions() throws(StoreError) -> [String: CatchUp.Position] {
-    // What is not allowed is refused, so that whoever has sent it hears of it.
+    // Commands are fetched even if none is allowed: the refusal reaches their sender.
     var names = ["commands"]
     if rights.contains("documents") || rights.contains("settings") { names.append("documents") }
     let channels = (host?.exchangedChannels ?? []).prefix(48).map { "channel/\($0)" }
@@ -184,8 +186,8 @@ final class BucketSync: UpdatesListener {
     let message: String
   }
 
-  /// Asks what there is, fetches it, and waits for more; again from the beginning after a failure, and where nobody tells of what is new, now
-  /// and then. Until the server cannot be asked any more.
+  /// Asks for the buckets' positions, fetches updates, and waits for more; repeats after a failure, and at intervals.
+  /// Ends when the server is unreachable.
   private func run() async {
     while !Task.isCancelled {
       do {
@@ -202,7 +204,7 @@ final class BucketSync: UpdatesListener {
     catchUp.names == ["commands"] && rights.isDisjoint(with: CommandIntake.known) ? Self.seldom : Self.pollInterval
   }
 
-  /// Returns when it is time to ask again what there is.
+  /// Returns when the positions are to be asked for again.
   private func fetchAll() async throws {
     catchUp.want(try positions())
     catchUp.connected()
@@ -223,7 +225,7 @@ final class BucketSync: UpdatesListener {
       switch action {
       case .askState(let buckets):
         try await askState(buckets)
-        // What it says of its buckets is no answer about one that is behind.
+        // While a bucket is behind, an answer about positions is no success.
         guard catchUp.isQuiet else { continue }
       case .fetch(let bucket, let from, let until, let limit, let most):
         if bucket == "commands", !hasRoomForCommands() { throw Trouble(message: "too many commands are waiting here") }
@@ -242,14 +244,16 @@ final class BucketSync: UpdatesListener {
     }
   }
 
-  /// Before what a page says is kept: what is refused now is asked for again later, and so not lost.
+  /// Called before a page with a loss is applied. The loss is not final if this throws: the page is requested again
+  /// later.
   private func mayLose(_ bucket: String) throws(Trouble) {
     guard losses.take(at: loop.now) else {
       throw Trouble(message: "the hub has lost updates of \(bucket), again and again")
     }
   }
 
-  /// False: it waits, because it has brought nothing of use again and again, or because the radio may hold the same messages.
+  /// Returns false if the bucket has to wait: it has repeatedly brought nothing new, or the radio may hold the same
+  /// messages.
   private func mayFetch(_ bucket: String) -> Bool {
     if bucket != "commands", bucket != "documents", host?.knowsWhatRadioHeard == false {
       waitForRadio.insert(bucket)
@@ -271,7 +275,7 @@ final class BucketSync: UpdatesListener {
   }
 
   private func hasRoomForCommands() -> Bool {
-    // A store that cannot be read takes nothing.
+    // If the store cannot be read, it cannot store commands either.
     (store.ifReadable { try store.waitingCommands(of: upstream) } ?? .max) < Self.maxWaiting
   }
 
@@ -290,7 +294,8 @@ final class BucketSync: UpdatesListener {
     catchUp.stateArrived(states)
   }
 
-  /// Whether it was of use. A hub may change documents for ever: those are not, until there are no more.
+  /// Fetches and applies a page. Returns whether it brought anything new. Documents never count: a hub can change them
+  /// endlessly.
   private func fetch(
     _ bucket: String, _ from: CatchUp.Position, _ until: Int64?, _ limit: Int, _ most: Int64?
   ) async throws -> Bool {
@@ -326,12 +331,12 @@ final class BucketSync: UpdatesListener {
     troubleLogged = nil
   }
 
-  /// Waits before the next try; somebody may say that it is to be now.
+  /// Waits before the next attempt; `refresh` ends the wait.
   private func failed(_ message: String) async {
     if troubleLogged != message { log.warning("\(upstream): \(message); retrying automatically") }
     troubleLogged = message
     catchUp.failed()
-    // `try?`: when it is cancelled nobody tries again.
+    // `try?`: `run` notices the cancellation.
     try? await loop.sleep(for: backoff.next(using: &random))
   }
 
@@ -359,7 +364,7 @@ final class BucketSync: UpdatesListener {
   }
 }
 
-/// What `meshpost sync` shows of an upstream's buckets.
+/// The state of an upstream's buckets, for `meshpost sync`.
 public struct UpdatesReport: Equatable, Sendable {
   public struct Bucket: Equatable, Sendable {
     public var name: String
@@ -379,6 +384,6 @@ public struct UpdatesReport: Equatable, Sendable {
   public var lastSuccess: Int64?
   public var trouble: String?
   public var buckets: [Bucket]
-  /// Messages of other places that were not sent, since the start.
+  /// Messages of other gateways that were not sent, since the start.
   public var leftOut: [LeftOut: Int]
 }

@@ -7,10 +7,10 @@ import Store
 import Timing
 import UntrustedText
 
-/// Updates of a page, applied. What is written for a page is one turn's, and so one transaction with the bucket's position: `move` hears of
-/// a failure for all of it.
+/// Applies the updates of a page. All writes for a page are in one turn, and so in one transaction with the bucket's
+/// position: `move` gets a failure of any of them.
 extension BucketSync {
-  /// How many of them were new and wanted.
+  /// Returns the number of new and wanted updates.
   func apply(_ outcome: CatchUp.Outcome, _ bucket: String) async throws -> Int {
     var (applied, duplicates, skipped) = (0, 0, Int64(0))
     var changesDocuments = false
@@ -32,7 +32,7 @@ extension BucketSync {
       case .later(let message): throw Trouble(message: message)
       }
     }
-    // A page that is asked for again, because an update has no room now, tells its losses then.
+    // After the updates: if one has no room, the page is requested again, and reports its losses then.
     if outcome.lacking > 0, let position = catchUp.position(bucket) {
       skipped += outcome.lacking
       let lost = outcome.leftOut?.count ?? 0 > 0 ? nil : outcome.lost
@@ -46,13 +46,13 @@ extension BucketSync {
     log.debug(
       "\(upstream): \(bucket): on disk up to seq \(outcome.position.seq): \(applied) applied, \(duplicates) known already, "
         + "\(skipped) skipped")
-    // Once a page: each of these looks at all documents.
+    // Once for each page, because it checks all documents.
     if changesDocuments { host?.documentsChanged() }
     if bucket == "commands" { commands.runNext() }
     return applied
   }
 
-  /// For `debug`; never what an update says: that may be private, and a command may hold a secret.
+  /// Logs the result for `debug`, without the update's content: it may be private, and a command may contain a secret.
   private func tell(_ update: CatchUp.Update, _ bucket: String, _ fate: ChannelUpdateFate) {
     let outcome =
       switch fate {
@@ -67,13 +67,13 @@ extension BucketSync {
         + "\(update.body.count) bytes: \(outcome)")
   }
 
-  /// Milliseconds since 1970; `-`: the hub did not say.
+  /// Milliseconds since 1970; `-`: the hub did not report it.
   static func date(_ milliseconds: Int64?) -> String { milliseconds.map { "\($0)" } ?? "-" }
 
   private static func type(_ update: CatchUp.Update, _ bucket: String) -> String {
     switch bucket {
     case "commands":
-      // `try?`: it was JSON when it came; a command is named by what it asks for, if that is known here.
+      // `try?`: the update was parsed before. Only known commands are named.
       let command = (try? JSONValue(parsing: update.body))?["command"]?.string
       return "command \(CommandIntake.known.first { command?.isExactly($0) == true } ?? "unknown")"
     case "documents": return "document"
@@ -81,7 +81,7 @@ extension BucketSync {
     }
   }
 
-  /// The bucket's state goes to disk with what was written in this turn.
+  /// Commits the bucket's position with all writes of this turn.
   func move(_ bucket: String, _ outcome: CatchUp.Outcome) async throws {
     let position = outcome.position
     try await store.save { [upstream] store throws(SQLiteError) in
@@ -101,11 +101,11 @@ extension BucketSync {
 
   var moment: Moment { Moment(clock) }
 
-  /// `count`: so many of those, as others in between came; `gateways`: whose messages those are, if the hub says so.
+  /// `count`: the number of lost updates in the range; `gateways`: whose messages they are, if the hub reports it.
   func journalGap(
     _ bucket: String, _ lost: ClosedRange<Int64>, _ reason: String, count: Int64? = nil, by gateways: [String] = []
   ) {
-    // Of a channel only what named gateways heard is taken, and that list tells itself what is missed of it.
+    // If only named gateways' messages are wanted, the list `heard` reports its own losses.
     if hasHeardList, bucket.hasPrefix("channel/") {
       return log.debug(
         "\(upstream): \(bucket): \(lost.lowerBound) to \(lost.upperBound) are left to the list of what was heard")
@@ -130,7 +130,7 @@ extension BucketSync {
     store.write { [moment] store throws(SQLiteError) in try store.append(.bucketGap, at: moment, body: body) }
   }
 
-  /// The hub is an older copy of itself: it gets our documents again.
+  /// The hub was restored from a backup: sends it our documents again.
   func diverged(_ bucket: String, _ position: CatchUp.Position) {
     log.notice("\(upstream): \(bucket) was restored at the hub: fetching again from \(position.seq)")
     guard bucket == "documents" else { return }
@@ -150,14 +150,14 @@ extension BucketSync {
     guard Visible.isLine(update.id, bytes: 1...48), update.body.count <= CommandIntake.maxBytes else { return .skipped }
     var isNew = false
     store.write { [upstream] store throws(SQLiteError) in
-      // What the hub kept it for counts towards its lifetime.
+      // The time in the hub's queue counts towards the command's lifetime.
       isNew = try store.queueCommand(update.body, id: update.id, of: upstream, age: update.age)
     }
     return isNew ? .sent : .known
   }
 
   func takeDocument(_ update: CatchUp.Update) -> ChannelUpdateFate {
-    // `try?`: it was JSON when it came.
+    // `try?`: the update was parsed before.
     guard let body = try? JSONValue(parsing: update.body), let text = body["key"]?.string,
       let key = DocumentKey(text), let updatedAt = body["updated_at"]?.count,
       rights.contains(key.isSetting ? "settings" : "documents")
@@ -177,9 +177,9 @@ extension BucketSync {
     return isNew ? .sent : .known
   }
 
-  /// `channel`: of the list; `nil`: of one for all channels, of which those count that are exchanged.
+  /// `channel`: the list's channel; `nil`: the list is for all channels, and messages of exchanged channels count.
   func takeMessage(_ update: CatchUp.Update, _ channel: String?) -> ChannelUpdateFate {
-    // `try?`: it was JSON when it came.
+    // `try?`: the update was parsed before.
     guard let body = try? JSONValue(parsing: update.body), let channel = channel ?? exchanged(body["channel"]?.string),
       let gateway = body["gateway"]?.string,
       let text = body["text"]?.string, let time = body["sender_time"]?.integer.flatMap({ UInt32(exactly: $0) })

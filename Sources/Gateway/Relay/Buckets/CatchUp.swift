@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: MIT
 
-/// Decides what to fetch of which bucket, and what was missed for good: pure.
+/// Decides on fetches of buckets, and which updates are lost. Pure.
 ///
 ///     connected ──▶ ask how far each is ──▶ fetch what is behind, a page at a time ──▶ quiet
 ///                                             ▲ "has new", also during a fetch ──────┘
 struct CatchUp {
   struct Settings: Equatable {
-    /// Updates of one page.
+    /// Updates in a page.
     var page = 100
-    /// Further behind than this, what is older is given up (of buckets where that is allowed).
+    /// If a bucket is further behind than this, older updates are given up (if `maySkip`).
     var maxBehind: Int64 = 1000
-    /// Pages of one bucket in a row before another has its turn.
+    /// Consecutive pages of one bucket before another has its turn.
     var maxInARow = 8
-    /// Milliseconds that clocks and late writers may differ.
+    /// The allowed difference of clocks and late writers, in milliseconds.
     var margin: Int64 = 60_000
   }
 
-  /// How far a bucket is known: its last update's number and time, and the time before which nothing is missing.
+  /// The position in a bucket: its last update's number and time, and the time before which nothing is missing (in
+  /// milliseconds since 1970).
   struct Position: Equatable, Sendable {
     var seq: Int64 = 0
     var at: Int64?
@@ -25,9 +26,9 @@ struct CatchUp {
 
   enum Action: Equatable {
     case askState([String])
-    /// `most`: so many are wanted of all that is behind, of each gateway its share.
+    /// `most`: the number of wanted updates, if more are behind; the hub gives each gateway's messages a share.
     case fetch(bucket: String, from: Position, until: Int64?, limit: Int, most: Int64?)
-    /// Given up, from and including: to be told of, and `moved` when that is on disk.
+    /// Updates are given up: report them, and call `moved` when that is on disk.
     case skip(bucket: String, first: Int64, last: Int64, to: Position)
   }
 
@@ -37,11 +38,11 @@ struct CatchUp {
     var at: Int64
     var id: String
     var body: [UInt8]
-    /// Milliseconds that it stood in the hub's queue, as far as the hub says so.
+    /// The time in the hub's queue, in milliseconds, if the hub reports it.
     var age: Int64 = 0
   }
 
-  /// Updates that a page leaves out, and gateways that told of them, as far as the hub says whose they were.
+  /// Updates that a page leaves out, and the gateways that sent them, if the hub reports those.
   struct LeftOut: Equatable {
     var count: Int64 = 0
     var gateways: [String] = []
@@ -50,28 +51,28 @@ struct CatchUp {
   /// The hub's answer to a fetch.
   enum Page: Equatable {
     case updates([Update], first: Int64, last: Int64, lastAt: Int64?, more: Bool, leftOut: LeftOut? = nil)
-    /// The hub knows other updates by these numbers: from here on they are the same.
+    /// The hub has other updates with these numbers; up to `resume` they are the same.
     case diverged(resume: Int64, at: Int64?)
   }
 
-  /// What a page says: apply it and the position in one transaction, then call `moved`.
+  /// The content of a page: commit its updates and position in one transaction, then call `moved`.
   struct Outcome: Equatable {
     var updates: [Update] = []
     /// Updates that the hub no longer has.
     var lost: ClosedRange<Int64>?
-    /// `nil`: the hub knows nothing of it.
+    /// `nil`: the hub does not report it.
     var leftOut: LeftOut?
     var position: Position
     var hasDiverged = false
-    /// There was no more when the page was made.
+    /// The hub had no more updates.
     var isEnd = false
-    /// Updates that will not come.
+    /// The number of updates that will never come.
     var lacking: Int64 { (leftOut?.count ?? 0) + (lost.map { $0.upperBound - $0.lowerBound + 1 } ?? 0) }
   }
 
   struct Statistics: Equatable, Sendable {
     var fetches: UInt64 = 0
-    /// Fetches that followed because there was something new during one.
+    /// Fetches because of an announcement during a fetch.
     var followUps: UInt64 = 0
     var applied: UInt64 = 0
     /// Given up, or not wanted.
@@ -82,15 +83,15 @@ struct CatchUp {
 
   private struct Bucket {
     var position: Position
-    /// The hub's newest, as far as it is known.
+    /// The hub's newest update, as far as it is known.
     var remote: Int64 = 0
-    /// Numbers agree, times do not, or the hub is behind: ask.
+    /// The numbers are equal but the times differ, or the hub is behind: a fetch finds out more.
     var mustAsk = false
-    /// It is not its turn before it is released.
+    /// The bucket waits until it is released.
     var isHeld = false
     var isNewDuringFetch = false
     var inARow = 0
-    /// Of what is further behind than is wanted: how many there may still be.
+    /// How many updates are still wanted, if more than that are behind.
     var room: Int64?
     var statistics = Statistics()
   }
@@ -104,11 +105,12 @@ struct CatchUp {
   }
 
   private let settings: Settings
-  /// In the order of their names, so that the same events have the same consequences.
+  /// Sorted by name, so that the same events have the same results.
   private var buckets: [(name: String, Bucket)]
   private var phase = Phase.away
   private var turn = 0
-  /// Until it shows that it does not, the hub shares out what is too much; otherwise the oldest is given up.
+  /// Assumes that the hub shares out the wanted updates, until an answer shows that it does not; then the oldest are
+  /// given up.
   private var hubShares = true
 
   init(_ positions: [String: Position], settings: Settings = Settings()) {
@@ -116,10 +118,10 @@ struct CatchUp {
     buckets = positions.sorted { $0.key < $1.key }.map { ($0.key, Bucket(position: $0.value)) }
   }
 
-  /// A hub that counts beyond this makes no sense, and sums of such numbers must not overflow.
+  /// Higher numbers from a hub are invalid, and their sums could overflow.
   static let maxSeq: Int64 = 1 << 53
 
-  /// Commands and documents are never given up: there are only so many, and each counts.
+  /// Commands and documents are never given up: they are few, and each counts.
   static func maySkip(_ bucket: String) -> Bool { bucket.hasPrefix("channel/") || bucket == "heard" }
 
   var names: [String] { buckets.map(\.name) }
@@ -129,10 +131,10 @@ struct CatchUp {
 
   func position(_ name: String) -> Position? { buckets.first { $0.name == name }?.1.position }
 
-  /// More is behind than is wanted: of that each gateway has its share.
+  /// More updates are behind than are wanted: the hub gives each gateway's messages a share.
   func isTooFar(_ name: String) -> Bool { buckets.first { $0.name == name }?.1.room != nil }
 
-  /// Nothing is behind, and nothing under way.
+  /// No bucket is behind, and no request is in flight.
   var isQuiet: Bool { phase == .quiet && !buckets.contains { isBehind($0.1) } }
 
   // MARK: Events
@@ -144,7 +146,7 @@ struct CatchUp {
 
   mutating func disconnected() { phase = .away }
 
-  /// Other buckets are wanted from now on: a channel was joined or left.
+  /// The set of wanted buckets may have changed.
   mutating func want(_ positions: [String: Position]) {
     let known = Dictionary(uniqueKeysWithValues: buckets.map { ($0.name, $0.1) })
     guard Set(known.keys) != Set(positions.keys) else { return }
@@ -181,14 +183,14 @@ struct CatchUp {
     body(&buckets[index].1)
   }
 
-  // MARK: What next
+  // MARK: Next action
 
   mutating func next() -> Action? {
     switch phase {
     case .away, .asking, .busy: return nil
     case .mustAskState:
       phase = .asking
-      // What was thought of the hub does not count; what it says from now on does.
+      // Earlier numbers may be out of date; announcements from now on count.
       for index in buckets.indices { buckets[index].1.remote = 0 }
       return .askState(names)
     case .quiet: return nextFetch()
@@ -199,7 +201,7 @@ struct CatchUp {
     !bucket.isHeld && (bucket.mustAsk || bucket.remote > bucket.position.seq)
   }
 
-  /// The bucket whose fetch was to begin has to wait, until it is released; the others go on.
+  /// Makes a bucket wait until it is released; the others continue.
   mutating func hold(_ name: String) {
     if phase == .busy(name) { phase = .quiet }
     change(name) { $0.isHeld = true }
@@ -207,7 +209,7 @@ struct CatchUp {
 
   mutating func release(_ name: String) { change(name) { $0.isHeld = false } }
 
-  /// Buckets take turns, several pages each.
+  /// Buckets take turns of several pages.
   private mutating func nextFetch() -> Action? {
     for step in 0..<buckets.count {
       let index = (turn + step) % buckets.count
@@ -248,7 +250,7 @@ struct CatchUp {
       bucket: name, from: bucket.position, until: until, limit: settings.page, most: buckets[index].1.room)
   }
 
-  /// `nil`: the page makes no sense for what was asked.
+  /// `nil`: the page contradicts the request.
   func read(_ page: Page, of name: String) -> Outcome? {
     guard phase == .busy(name), let bucket = buckets.first(where: { $0.name == name })?.1 else { return nil }
     let position = bucket.position
@@ -264,7 +266,7 @@ struct CatchUp {
         guard update.seq > previous, update.seq <= last else { return nil }
         previous = update.seq
       }
-      // A page that leaves everything where it was, and says that there is more, would be asked for without end.
+      // A page that changes nothing but promises more would be requested endlessly.
       guard last >= position.seq, last > position.seq || (updates.isEmpty && !more),
         (leftOut?.count ?? 0) <= last - position.seq
       else { return nil }
@@ -276,14 +278,14 @@ struct CatchUp {
     }
   }
 
-  /// What was read is on disk.
+  /// The outcome is on disk.
   mutating func moved(_ name: String, _ outcome: Outcome, applied: Int = 0, duplicates: Int = 0, skipped: Int64 = 0) {
     if phase == .busy(name) { phase = .quiet }
     if isTooFar(name), outcome.leftOut == nil, !outcome.hasDiverged { hubShares = false }
     change(name) { bucket in
       bucket.position = outcome.position
       if outcome.hasDiverged || (outcome.isEnd && !bucket.isNewDuringFetch) {
-        // A hub that went back has fewer than was thought.
+        // A restored hub has fewer than before.
         bucket.remote = outcome.position.seq
       }
       bucket.mustAsk = !outcome.isEnd
@@ -296,6 +298,6 @@ struct CatchUp {
     }
   }
 
-  /// The answer did not come, or was none, or could not be kept: all is asked again when it is time.
+  /// The answer was missing or invalid, or could not be stored: all buckets are asked for again.
   mutating func failed() { if phase != .away { phase = .mustAskState } }
 }

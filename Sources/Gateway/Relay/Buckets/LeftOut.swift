@@ -2,7 +2,7 @@
 
 import Timing
 
-/// Why a message from elsewhere that somebody may expect is not sent here.
+/// Why a wanted message of another gateway is not sent here.
 public enum LeftOut: String, CaseIterable, Sendable {
   case notAccepted = "not_accepted"
   case unknownAge = "unknown_age"
@@ -21,21 +21,21 @@ public enum LeftOut: String, CaseIterable, Sendable {
   }
 }
 
-/// How many messages were left out, and when that is to be said: at once, then once an hour. A message is told of more than once: by its channel's
-/// list, by that of what named gateways heard, and again where another gateway has it later. It counts once, by the last reason, and not at all
-/// once it was taken. Pure.
+/// Counts left-out messages, and limits their log lines to one an hour. A message can come several times: in its
+/// channel's list, in the list `heard`, and again when another gateway reports it. It counts once, with the last
+/// reason, and no longer once it was sent. Pure.
 struct LeftOutMessages {
-  /// So many are known by their names: more than the list of what named gateways heard has.
+  /// The most messages to remember: more than the list `heard` has.
   private static let mostKnown = 2048
 
   private(set) var counts: [LeftOut: Int] = [:]
   private var untold: [LeftOut: Int] = [:]
-  /// By their hash values, which take less room; the oldest one is forgotten.
+  /// The reasons by the ids' hash values, which are smaller; the oldest is forgotten first.
   private var known: [Int: LeftOut] = [:]
   private var order: [Int] = []
   private var lines = Ration.hourly
 
-  /// What is to be said now.
+  /// Returns the line to log now, if any.
   mutating func add(_ why: LeftOut, _ message: String, now: MonotonicTime) -> String? {
     let place = message.hashValue
     if let before = known[place] {
@@ -54,7 +54,7 @@ struct LeftOutMessages {
     return "messages of other places left out: \(parts.joined(separator: ", ")) (said at most once an hour)"
   }
 
-  /// It was sent, or heard here.
+  /// The message was sent, or received here.
   mutating func remove(_ message: String) {
     guard let why = known.removeValue(forKey: message.hashValue) else { return }
     order.removeAll { $0 == message.hashValue }

@@ -4,24 +4,24 @@ import HTTP
 import JSON
 import UntrustedText
 
-/// A server that has buckets, and how it is asked about them.
+/// A server that has buckets.
 protocol UpdatesSource: AnyObject {
-  /// `nil`: no answer, or none that makes sense. Throws what an operator can do something about.
+  /// `nil`: the answer is missing or invalid. Throws problems that an operator can solve.
   func ask(_ question: UpdatesQuestion) async throws(BucketSync.Trouble) -> JSONValue?
   var updates: (any UpdatesListener)? { get set }
 }
 
-/// Follows what a server says of its buckets.
+/// Gets a server's announcements about its buckets.
 protocol UpdatesListener: AnyObject {
-  /// The server can be asked now, or no longer.
+  /// The server became reachable, or unreachable.
   func reachable(_ isReachable: Bool)
   func hasNew(_ bucket: String, _ seq: Int64)
 }
 
 /// Source: docs/hub-protocol.md.
 enum UpdatesQuestion: Equatable {
-  /// `gateways`: of the channels only what these have heard is taken; none: what anybody has. That is said, too: a server goes by
-  /// what it was told last.
+  /// `gateways`: in channels, only messages of these gateways are wanted; empty: those of all. The empty list is sent,
+  /// too: a server keeps the last one.
   case state([String], gateways: [String])
   case page(bucket: String, from: CatchUp.Position, until: Int64?, limit: Int, most: Int64? = nil)
 
@@ -64,7 +64,7 @@ enum UpdatesQuestion: Equatable {
 }
 
 extension CatchUp.Page {
-  /// `nil`: it is none.
+  /// `nil`: invalid.
   init?(_ json: JSONValue) {
     if json["diverged"]?.bool == true {
       guard let resume = json["resume"]?.integer, (0...CatchUp.maxSeq).contains(resume) else { return nil }
@@ -93,7 +93,7 @@ extension CatchUp.Page {
 extension CatchUp.LeftOut {
   private static let mostNamed = 16
 
-  /// `nil`: the hub knows nothing of it.
+  /// `nil`: the hub does not report it.
   init?(_ json: JSONValue?) {
     guard let count = json?["count"]?.integer, (0...CatchUp.maxSeq).contains(count) else { return nil }
     let names = json?["gateways"]?.array?.prefix(Self.mostNamed).compactMap(\.string) ?? []

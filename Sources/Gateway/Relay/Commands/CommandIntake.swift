@@ -7,38 +7,39 @@ import Store
 import Timing
 import UntrustedText
 
-/// What a server asks the gateway to do.
+/// A server's request to the gateway.
 public struct RemoteCommand: Sendable {
-  /// Who asks: the upstream's name.
+  /// The name of the requesting upstream.
   public var upstream: String
-  /// Given by who asks: the same id twice is one command.
+  /// Chosen by the requester: the same id twice is one command.
   public var id: String
   public var name: String
   /// The whole request.
   public var body: JSONValue
-  /// Milliseconds that it stood in queues.
+  /// The time in queues, in milliseconds.
   public var waited: Int64 = 0
 }
 
-/// What has become of a command.
+/// The result of a command.
 public enum CommandAnswer: Equatable, Sendable {
-  /// Taken; fields that belong to the answer.
+  /// Accepted; further fields of the answer.
   case done([UInt8])
   case refused(code: String, message: String)
-  /// The disk did not take it: it must come again.
+  /// The disk refused it: the server must resend it.
   case notKept(message: String)
 }
 
-/// Takes commands of one upstream in: only those that are allowed, not more than so many a minute, each once, each journaled
-/// with who asked. They come live, or from the queue on disk where a hub's bucket put them. Source: docs/hub-protocol.md.
+/// Accepts commands of one upstream: only allowed ones, a limited number a minute, each once. Each is journaled with
+/// its upstream. Commands come live, or from the queue on disk, where a hub's bucket put them. Source:
+/// docs/hub-protocol.md.
 final class CommandIntake: CommandTaker {
   struct Settings: Equatable, Sendable {
     var allowed: Set<String> = ["send"]
     var perMinute = 10
-    /// `nil`: as many as the minutes allow.
+    /// `nil`: `perMinute` is the only limit.
     var perHour: Int?
 
-    /// For people.
+    /// For texts.
     fileprivate var limit: String {
       perHour.map { "\(perMinute) commands a minute and \($0) an hour" } ?? "\(perMinute) commands a minute"
     }
@@ -46,9 +47,9 @@ final class CommandIntake: CommandTaker {
 
   /// Commands that can be allowed.
   static let known = ["send", "sync", "status"]
-  /// Bytes of a command at most.
+  /// The maximum size of a command, in bytes.
   static let maxBytes = 16_384
-  /// What the disk did not take, or must wait for its turn, is tried again after so long.
+  /// The pause before a command that the disk refused, or that has to wait, is tried again.
   private static let pause: Duration = .seconds(10)
 
   private let settings: Settings
@@ -57,22 +58,22 @@ final class CommandIntake: CommandTaker {
   private let loop: EventLoop
   private let log: Log
   private let clock: WallClock
-  /// Runs commands. Without it the queue waits, and live requests are refused.
+  /// Runs commands. Without it the queue waits, and live commands are refused.
   weak var host: (any RelayHost)?
   private var recent: [MonotonicTime] = []
-  /// Of the last minute.
+  /// The times of answers within the last minute.
   private var answers: [MonotonicTime] = []
   private var (limitLines, unreadLines, unansweredLines) = (Ration.hourly, Ration.hourly, Ration.hourly)
   /// Commands since the start that were refused without an event: unreadable, or too many.
   private(set) var refused: Int64 = 0
-  /// Commands under way, and the promises of those who wait for their answers.
+  /// Running commands, and the promises of the tasks that wait for their answers.
   private var running: [Text: [Promise<[UInt8]?>]] = [:]
-  /// The tasks of `running`. The end of the upstream does not cancel them: a command without its answer on disk would run twice. Each holds the
-  /// intake, and ends with the commit of its answer.
+  /// The tasks of `running`. The end of the upstream does not cancel them: a command whose answer is not on disk would
+  /// run twice. Each holds the intake, and ends with the commit of its answer.
   private let tasks: LoopTasks
-  /// The last number of the queue that was begun.
+  /// The number of the last queued command that was begun.
   private var begun: Int64 = 0
-  /// While something waits in the queue.
+  /// Runs while the queue is not empty.
   private var queueTask: LoopTask?
 
   init(_ settings: Settings, upstream: String, store: Store, on loop: EventLoop, log: Log) {
@@ -85,7 +86,7 @@ final class CommandIntake: CommandTaker {
     self.log = log
   }
 
-  /// A live command.
+  /// Carries out a live command, and returns its answer; `nil`: the disk refused it.
   func take(_ payload: [UInt8]) async -> [UInt8]? {
     switch read(payload) {
     case .failure(let refusal): return refuseUnread(refusal)
@@ -120,11 +121,11 @@ final class CommandIntake: CommandTaker {
   private struct Unreadable: Error {
     let command: RemoteCommand
     let message: String
-    /// It is what a gateway answers. An answer to it could be answered for ever.
+    /// It is a gateway's answer. Answering answers could go on forever.
     var isAnswer = false
   }
 
-  /// What cannot be read has nobody to tell of in the journal: it is counted, and answered as often as commands may come.
+  /// An unreadable command is counted, not journaled, and gets an answer only within the limit for commands.
   private func refuseUnread(_ refusal: Unreadable) -> [UInt8] {
     refused += 1
     if unreadLines.take(at: loop.now) {
@@ -135,7 +136,7 @@ final class CommandIntake: CommandTaker {
   }
 
   private func read(_ payload: [UInt8]) -> Result<RemoteCommand, Unreadable> {
-    // `try?`: one answer fits all reasons.
+    // `try?`: all errors get the same answer.
     let json = payload.count <= Self.maxBytes ? try? JSONValue(parsing: payload) : nil
     guard let body = json, body.fields != nil else {
       let command = RemoteCommand(upstream: upstream, id: "", name: "", body: .null)
@@ -155,13 +156,13 @@ final class CommandIntake: CommandTaker {
 
   /// The same id twice is one command.
   private func earlierAnswer(_ id: String) -> [UInt8]? {
-    // A store that cannot be read cannot keep the command either, and that is answered.
+    // If the store cannot be read, the command cannot be stored either, and the caller learns that.
     store.ifReadable { try store.commandAnswer(id, of: upstream) }
   }
 
-  /// Runs to its end once begun, even if its caller is gone.
+  /// Runs a command to its end, even if its caller is gone.
   private func run(_ command: RemoteCommand) async -> [UInt8]? {
-    // By bytes, as on disk: two that look the same are two commands.
+    // By bytes, as on disk: canonically equivalent ids are two commands.
     let (id, answer) = (Text(command.id), Promise<[UInt8]?>())
     if running[id] == nil {
       running[id] = [answer]
@@ -172,7 +173,7 @@ final class CommandIntake: CommandTaker {
     } else {
       running[id]?.append(answer)
     }
-    // `try?`: who was cancelled waits for no answer.
+    // `try?`: a cancelled caller needs no answer.
     return (try? await answer.value()) ?? nil
   }
 
@@ -188,11 +189,11 @@ final class CommandIntake: CommandTaker {
 
   // MARK: The queue
 
-  /// Something may wait on disk.
+  /// Runs queued commands, if any.
   func runNext() {
     guard queueTask == nil, host != nil else { return }
     queueTask = loop.begin { [weak self] in
-      // `try?`: cancelled when the upstream ends; the queue waits on disk.
+      // `try?`: cancelled when the upstream ends; the queue stays on disk.
       try? await self?.runQueue()
       self?.queueTask = nil
     }
@@ -201,7 +202,7 @@ final class CommandIntake: CommandTaker {
   /// Runs queued commands one after another, as fast as the limit allows.
   private func runQueue() async throws(CancellationError) {
     while let next = nextInQueue() {
-      // A command for a gateway's first visit names what it has not read yet.
+      // A command names contacts and channels, which a new gateway has not read from the radio yet.
       guard hasRoom(), host?.isReadyForCommands == true || isRefused(next) else {
         try await loop.sleep(for: Self.pause)
         continue
@@ -215,7 +216,7 @@ final class CommandIntake: CommandTaker {
     }
   }
 
-  /// For that nothing need be read.
+  /// A refusal needs no data, and so need not wait.
   private func isRefused(_ next: QueuedCommand) -> Bool {
     guard case .success(let command) = read(next.body) else { return true }
     return !isAllowed(command.name)
@@ -228,7 +229,7 @@ final class CommandIntake: CommandTaker {
       command.id = next.id
       return await end(command, .refused(code: "invalid", message: refusal.message))
     case .success(var command):
-      // The queue's name of it: what stands in it is what ends it.
+      // The queue's id of the command: with it, the answer ends the queue's row.
       command.id = next.id
       command.waited = next.age
       return await run(command)
@@ -236,7 +237,7 @@ final class CommandIntake: CommandTaker {
   }
 
   private func nextInQueue() -> QueuedCommand? {
-    // The queue waits on disk.
+    // If the store cannot be read, the queue stays on disk.
     store.ifReadable { try store.nextCommand(of: upstream, after: begun, at: Moment(clock)) }
   }
 
@@ -251,7 +252,7 @@ final class CommandIntake: CommandTaker {
     return inMinute < settings.perMinute && recent.count < settings.perHour ?? .max
   }
 
-  /// What is over the limit is not journaled: a flood must not fill the journal.
+  /// Commands beyond the limit are not journaled: a flood must not fill the journal.
   private func isWithinLimit() -> Bool {
     guard hasRoom() else {
       if limitLines.take(at: loop.now) {
@@ -266,7 +267,7 @@ final class CommandIntake: CommandTaker {
 
   // MARK: Answers
 
-  /// `nil`: the disk did not take it.
+  /// Stores the answer, with the event. Returns it; `nil`: the disk refused it.
   private func end(_ command: RemoteCommand, _ answer: CommandAnswer) async -> [UInt8]? {
     if case .notKept(let message) = answer {
       log.warning("\(upstream): a command was not accepted: \(message); the hub will resend it")
@@ -285,7 +286,7 @@ final class CommandIntake: CommandTaker {
       }
       return bytes
     } catch {
-      // The store says what is wrong.
+      // The store logs the failure.
       return nil
     }
   }
@@ -296,7 +297,7 @@ final class CommandIntake: CommandTaker {
       json.field("id", command.id)
       json.field("command", command.name)
       switch answer {
-      // What is asked for is not told to everybody else.
+      // The answer to `status` is for the requester only.
       case .done(let result): if command.name != "status" { json.field("result", json: result) }
       case .refused(let code, let message):
         json.field("error", message)
@@ -306,7 +307,7 @@ final class CommandIntake: CommandTaker {
     }
   }
 
-  /// `isRetryable`: nothing was decided, and the same command is taken later.
+  /// `isRetryable`: the command was not decided on, and may come again.
   private static func answer(
     _ command: RemoteCommand, _ answer: CommandAnswer, isRetryable: Bool = false
   ) -> [UInt8] {

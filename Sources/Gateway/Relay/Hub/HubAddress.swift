@@ -7,13 +7,13 @@ import ProxyTunnel
 import Sockets
 import UntrustedText
 
-/// Where a hub expects the live link of a gateway.
+/// The address of the live link at a hub.
 struct HubAddress {
   private static let subprotocol = "meshpost.v1"
   /// Windows of 4 KiB up and of 1 KiB down: some 38 KiB while a link is open (docs/decisions/0016).
   private static let compression = PerMessageDeflate.Offer(clientBits: 12, serverBits: 10, dictionary: true)
 
-  /// The URL, for people.
+  /// The URL to show.
   let place: String
   let tls: TLSContext?
   private let endpoint: (host: String, port: UInt16)

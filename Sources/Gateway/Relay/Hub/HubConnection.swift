@@ -7,21 +7,22 @@ import Sockets
 import Store
 import Timing
 
-/// The connection to a Meshpost hub: a live link (`HubLink`), which is one WebSocket for batches, requests and news, both ways. Where no WebSocket gets
-/// through, `HubOverHTTP` does the same, and `LinkRetry` decides when to try the link again. Source: docs/hub-protocol.md.
+/// The connection to a Meshpost hub: a live link (`HubLink`), which is one WebSocket for batches, requests and
+/// announcements in both directions. If WebSockets are blocked, `HubOverHTTP` does the same, and `LinkRetry` decides
+/// when to try the link again. Source: docs/hub-protocol.md.
 final class HubConnection: MeteredCarrier, UpdatesSource {
   struct Settings: Sendable {
     var server: AuthorizedHTTP.Settings
-    /// Seconds between pings on an idle link, at most: a half-open link is noticed within that and a few seconds.
+    /// The longest interval between pings on an idle link, in seconds: a half-open link is noticed a few seconds later.
     var keepAlive: Int64
     /// `false`: HTTP only.
     var isLive: Bool
     var version: String
-    /// The upstream's name: another upstream may lead to the same hub.
+    /// The upstream's name: several upstreams can use the same hub.
     var name: String
   }
 
-  /// How the hub is reached.
+  /// How the gateway reaches the hub.
   enum Route {
     case none
     case live(HubLink)
@@ -41,7 +42,7 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
   var retry = LinkRetry()
   let requests: HubRequests
   private var states = UntoldStates()
-  /// Ends the wait for the next attempt of a live link.
+  /// Ends the wait for the next attempt at a live link.
   private let stirred = Waiter()
   weak var updates: (any UpdatesListener)?
 
@@ -61,14 +62,14 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
     get { requests.commands }
     set { requests.commands = newValue }
   }
-  /// Questions and states may not get through although events do.
+  /// Questions and states can fail although events arrive.
   var minorTrouble: String? { http.trouble ?? retry.trouble }
   var certificateExpiry: Int64? { address.tls?.peerExpiry ?? http.certificateExpiry }
   private var socket: WebSocket? { if case .live(let link) = route { link.socket } else { nil } }
   var window: Int { if case .live(let link) = route { link.window } else { 1 } }
   var bytesSent: UInt64 { memory.bytesSent &+ (socket?.bytesSent ?? 0) &+ http.bytesSent }
 
-  /// The kernel of a proxy, which may be on this machine, says nothing of the line behind it.
+  /// With a proxy, the kernel's acknowledgements only say that the proxy has the bytes.
   var hasArrived: Bool {
     guard settings.server.proxy == nil, let socket else { return false }
     return socket.acknowledgedBytes == socket.bytesSent
@@ -120,7 +121,7 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
     }
   }
 
-  /// The network has changed: a link has to show that it works, and where there is none, it is tried again.
+  /// The network has changed: a link must prove that it works, and without a link, a new attempt begins.
   func probe() {
     if case .live(let link) = route { link.probe() }
     stirred.resume()
@@ -135,7 +136,7 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
     }
   }
 
-  /// Rare, and asked by HTTP, whatever carries the events.
+  /// Rare, so always over HTTP.
   func standing(of epoch: String, through seqs: ByLane<Int64?>) async -> Greeting {
     await http.standing(of: epoch, through: seqs)
   }
@@ -150,7 +151,7 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
     }
   }
 
-  /// The hub is told the newest state of its name now, or when it can be reached again.
+  /// Sends the hub the newest state of this name, now or when the hub is reachable again.
   func setState(_ name: String, _ body: [UInt8]) {
     states.set(name, body)
     publishStates()

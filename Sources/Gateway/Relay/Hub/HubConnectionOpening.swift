@@ -8,11 +8,11 @@ import Store
 import Timing
 import UntrustedText
 
-/// Opens a live link, or goes on by HTTP where none gets through.
+/// Opens a live link, or continues over HTTP if none gets through.
 extension HubConnection {
   func greet() async -> Greeting { await greet(takesBack: false) }
 
-  /// `takesBack`: the hub gives this link the place of the one that it has.
+  /// `takesBack`: the hub replaces its existing link of this gateway.
   private func greet(takesBack: Bool) async -> Greeting {
     closeLink()
     guard settings.isLive, retry.isDue(at: loop.now) else { return await greetByHTTP() }
@@ -48,9 +48,9 @@ extension HubConnection {
     }
   }
 
-  /// The upstream of the gateway that asks for a link, and in the answer the one that has it.
+  /// The header with the requesting upstream's name, and, in the answer, the name of the upstream that has the link.
   private static let upstreamField = "Meshpost-Upstream"
-  /// Messages that a hub may send before the welcome; it has none to send.
+  /// The most messages before the welcome; a hub normally sends none.
   private static let maxBeforeWelcome = 64
 
   /// The beginning of a link. Source: docs/hub-protocol.md.
@@ -84,7 +84,7 @@ extension HubConnection {
       guard case .message(let bytes) = try await socket.next() else { continue }
       let message = try HubLink.message(bytes)
       guard message["type"]?.string == "welcome" else { continue }
-      // Without a valid position nothing is sent: not even from the beginning.
+      // Without a valid position the gateway sends nothing, not even from the beginning.
       guard let acknowledged = HubOverHTTP.acknowledged(message) else {
         throw HubLink.Nonsense(message: "an invalid welcome")
       }
@@ -96,7 +96,8 @@ extension HubConnection {
   private func notOpened(_ failure: WebSocketFailure, takesBack: Bool) async -> Greeting {
     switch failure {
     case .notUpgraded(let response) where [401, 403].contains(response.status):
-      // A refused link is final. Of a handshake only the head is read, so the hub is asked by HTTP why.
+      // A refused link is final. The handshake's answer is read without its body, so a request over HTTP finds the
+      // reason.
       if case .failed(let verdict) = await http.greet() { return .failed(verdict) }
       return .failed(.stopped(reason: "HTTP \(response.status): check the token"))
     case .notUpgraded(let response) where [429, 503].contains(response.status):
@@ -104,7 +105,7 @@ extension HubConnection {
     case .notUpgraded(let response) where response.status == 409 && response.headers[Self.upstreamField] != nil:
       let name = response.headers[Self.upstreamField].flatMap { PercentCoding.decode($0) } ?? "?"
       let holder = Visible.excerpt(name)
-      // A store that cannot be read now says nothing against it.
+      // If the store cannot be read, the link may belong to our own upstream.
       if !takesBack, store.ifReadable({ try store.hasUpstream(name) }) == false {
         return await takeLinkBack(from: holder)
       }
@@ -112,14 +113,14 @@ extension HubConnection {
       return await greetByHTTP(after: failure)
     case .notUpgraded, .blocked:
       retry.trouble = nil
-      // A server is there, and no WebSocket gets to it.
+      // A server answers, but WebSockets are blocked.
       return await greetByHTTP(after: failure)
     case .unreachable, .closed, .cancelled: return .failed(.retry(reason: failure.description, after: nil))
     }
   }
 
-  /// The link belongs to an upstream that this gateway never had: another gateway has the same id, or somebody has its token. The hub then sees that two take
-  /// it from each other, and raises an alert.
+  /// The link belongs to an upstream that this gateway never had: another gateway has the same id, or somebody has its
+  /// token. The hub notices that two gateways take the link from each other, and raises an alert.
   private func takeLinkBack(from holder: String) async -> Greeting {
     if retry.foundRival(now: loop.now) {
       log.warning(
@@ -130,7 +131,7 @@ extension HubConnection {
     return await greet(takesBack: true)
   }
 
-  /// The same by HTTP. `failure`: the reason why there is no link.
+  /// Continues over HTTP. `failure`: why there is no link.
   private func greetByHTTP(after failure: WebSocketFailure? = nil) async -> Greeting {
     let greeting = await http.greet()
     guard case .has = greeting else {

@@ -6,7 +6,7 @@ import JSON
 import Timing
 import UntrustedText
 
-/// What outlives a live link.
+/// State that outlives a live link.
 struct LinkMemory {
   /// Numbers of batches and questions.
   var lastNumber = 0
@@ -17,7 +17,7 @@ struct LinkMemory {
   var bytesSent: UInt64 = 0
 }
 
-/// An open live link: carries batches, questions and answers, and receives until it is lost.
+/// An open live link: sends batches, questions and answers, and receives until it is lost.
 final class HubLink {
   struct Nonsense: Error {
     let message: String
@@ -26,9 +26,9 @@ final class HubLink {
   /// The hub's announcement of a new update.
   typealias Announcement = (_ bucket: String, _ seq: Int64) -> Void
 
-  /// The limit for an answer to a hello, a question or a ping while nothing moves.
+  /// The time limit for an answer to a hello, a question or a ping, counted from the last progress.
   static let patience: Duration = .seconds(15)
-  /// The hub may have so many requests without having read the answers.
+  /// The limit for requests of the hub whose answers it has not read.
   private static let maxOwed = 64
 
   let socket: WebSocket
@@ -43,9 +43,9 @@ final class HubLink {
   private var verdicts: [Int: Promise<Verdict>] = [:]
   private var questions: [String: Promise<JSONValue?>] = [:]
   private var pulse: LinkPulse
-  /// A ping was answered, or is to be sent now.
+  /// Resumed when a ping was answered, or is due now.
   private let stirred = Waiter()
-  /// The ends of answers that the kernel may not have yet, by `bytesSent`.
+  /// The ends of answers that may not have reached the kernel, as values of `bytesSent`.
   private var answerEnds: [UInt64] = []
 
   init(
@@ -103,7 +103,7 @@ final class HubLink {
     }
   }
 
-  /// The network has changed: the link has to show that it works.
+  /// The network has changed: the link must prove that it works.
   func probe() {
     pulse.probe()
     stirred.resume()
@@ -150,7 +150,8 @@ final class HubLink {
     defer { verdicts[number] = nil }
     socket.send(text: encode(number))
     do {
-      // The limit counts from the last progress: its bytes arrive, or the hub takes earlier batches. Other traffic is no progress.
+      // The limit counts from the last progress: the batch's bytes arrive, or the hub acknowledges earlier batches.
+      // Other traffic is no progress.
       let end = socket.bytesSent
       let moved = { [socket] in min(end, socket.acknowledgedBytes) &+ self.batches.taken << 32 }
       return try await loop.whileMoving(limit, moved) { try await answer.value() }
@@ -162,7 +163,7 @@ final class HubLink {
     }
   }
 
-  /// False: it answers nothing.
+  /// Returns false if no batch has this number.
   private func answered(_ number: Int64?, _ verdict: (_ last: Int64) -> Verdict?) throws(Nonsense) -> Bool {
     guard let first = batches.first, number == Int64(first.number) else { return false }
     guard let verdict = verdict(first.last) else { throw Nonsense(message: "an invalid answer") }
@@ -192,7 +193,7 @@ final class HubLink {
 
   // MARK: Questions and states
 
-  /// Progress: the other end has received what was sent until now, or sends more than pings.
+  /// Progress: the hub has received all bytes sent until now, or sends more than pings.
   static func moved(on socket: WebSocket) -> () -> UInt64 {
     let end = socket.bytesSent
     return { min(end, socket.acknowledgedBytes) &+ socket.dataReceived }
@@ -229,7 +230,7 @@ final class HubLink {
     answerEnds.append(socket.bytesSent)
   }
 
-  /// Reads no further while the hub reads no answers: they would fill the memory.
+  /// Stops reading while the hub does not read its answers: they would fill the memory.
   private func untilRoom() async throws(CancellationError) {
     while requests.underWay + answersWaiting() > Self.maxOwed {
       guard answersWaiting() > 0 else {
@@ -249,7 +250,8 @@ final class HubLink {
 
   // MARK: The end
 
-  /// Closes the link; returns what outlives it. `reason`: the verdict on the first batch in flight; those behind it are void.
+  /// Closes the link; returns the state that outlives it. `reason`: the verdict on the first batch in flight; those
+  /// behind it are void.
   func close(_ reason: String? = nil) -> LinkMemory {
     if let reason, let first = batches.first { verdicts[first.number]?.keep(.hungUp(reason: reason)) }
     memory.silences = pulse.silences

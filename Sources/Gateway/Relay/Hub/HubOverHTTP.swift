@@ -11,8 +11,8 @@ import Store
 import Timing
 import UntrustedText
 
-/// Carries batches to a Meshpost hub by HTTP; one cumulative acknowledgement each. What else there is to say goes over a
-/// connection of its own, so that neither waits for the other. Source: docs/hub-protocol.md.
+/// Sends batches to a Meshpost hub over HTTP; each answer is a cumulative acknowledgement. Questions and states use a
+/// connection of their own, so that neither delays the other. Source: docs/hub-protocol.md.
 final class HubOverHTTP {
   private let server: AuthorizedHTTP
   private let queryConnection: AuthorizedHTTP
@@ -20,28 +20,30 @@ final class HubOverHTTP {
   private let store: Store
   private let loop: EventLoop
   private var clock: WallClock { loop.wallClock }
-  /// How the hub takes compressed batches; `isPackingBroken`: something in between does not take them.
+  /// The compression that the hub accepts; `isPackingBroken`: something between here and the hub does not pass it.
   private var (packing, isPackingBroken) = (Packing?.none, false)
-  /// What stands for the token, this gateway and this epoch in posts of small batches; `nil`: the hub gave none.
+  /// Replaces the token, gateway and epoch in posts of small batches; `last`: the previous batch, part of the
+  /// dictionary. `nil`: the hub gave none.
   private var short: (key: [UInt8], epoch: String, last: [UInt8])?
-  /// Times in a row that the hub did not know the key that it had given.
+  /// Consecutive answers in which the hub did not know its own key.
   private var unknownKeys = 0
-  /// What the hub has of this epoch, as it said last.
+  /// The hub's positions in this epoch, according to its last answer.
   private var has = (epoch: "", seqs: ByLane<Int64?>(all: nil), since: MonotonicTime(seconds: 0))
-  /// It has less than it said: it is an older copy of itself, and is to be greeted again.
+  /// The hub has fewer events than it reported: it was restored from a backup, and needs a new greeting.
   private(set) var isPutBack = false
-  /// When it was last compared what it has.
+  /// When the hub's positions were last compared.
   private var comparedAt = MonotonicTime(seconds: 0)
-  /// A gateway that asks for nothing greets it again by then: what it sends compares its own lane alone.
+  /// The latest time for a new greeting if the gateway asks no questions: answers to batches compare only their own
+  /// lane.
   var compareAgainAt: MonotonicTime { comparedAt + .seconds(3600) }
-  /// A hub that says one thing in a greeting and another in an answer is not greeted all the time.
+  /// Limits greetings if a hub contradicts itself.
   private static let leastPause: Duration = .seconds(60)
-  /// Larger ones gain nothing by it.
+  /// Larger batches gain nothing.
   private static let mostShort = 4096
   enum Packing {
     case gzip, dictionary
 
-    /// Smaller bodies go out as they are.
+    /// Smaller bodies are not compressed.
     private static let gzipFrom = 256
 
     var coding: String {
@@ -63,7 +65,7 @@ final class HubOverHTTP {
   private let turn = LoopSemaphore<Int>(bound: 32)
   /// States that are being sent: until `close`.
   private let publications: LoopTasks
-  /// Why nothing can be asked or told just now, until an operator mends it; batches fail for the same reason when there are any.
+  /// Why questions and states fail, until an operator solves it; batches then fail for the same reason.
   private(set) var trouble: String?
 
   init(
@@ -106,13 +108,13 @@ final class HubOverHTTP {
 
   private func greeting(_ result: Result<HTTPResponse, HTTPFailure>) -> Greeting {
     if case .success(let response) = result, response.status == 404 {
-      // `try?`: what is no JSON says nothing of lanes.
+      // `try?`: an answer that is not JSON has no lanes.
       return .has(
         (try? JSONValue(parsing: response.body)).flatMap(Self.acknowledged) ?? .whole(nil), ByLane(all: nil))
     }
     var (acknowledged, digests) = (Acknowledged.whole(nil), ByLane<String?>(all: nil))
     let verdict = RetryPolicy.verdict(result, now: clock.seconds) { body in
-      // `try?`: what is no JSON makes no sense.
+      // `try?`: an answer that is not JSON is invalid.
       guard let json = try? JSONValue(parsing: body), json.fields != nil,
         let has = Self.acknowledged(json)
       else { return nil }
@@ -123,7 +125,7 @@ final class HubOverHTTP {
     return .has(acknowledged, digests)
   }
 
-  /// What a greeting says that the hub has: `nil` where that makes no sense.
+  /// The hub's positions in a greeting; `nil`: invalid.
   static func acknowledged(_ greeting: JSONValue) -> Acknowledged? {
     if let lanes = greeting["lanes"], lanes != .null {
       guard lanes.fields != nil else { return nil }
@@ -139,7 +141,7 @@ final class HubOverHTTP {
     return given.count.map { .whole($0) }
   }
 
-  /// What the newest event of each lane says, by the server; `nil` where it does not tell.
+  /// The digest of each lane's newest event at the hub; `nil`: not reported.
   static func digests(_ greeting: JSONValue) -> ByLane<String?> {
     var found = ByLane<String?>(all: nil)
     for lane in Lane.allCases { found[lane] = greeting["digests"]?[lane.rawValue]?.string }
@@ -148,28 +150,28 @@ final class HubOverHTTP {
 
   private static func packing(_ greeting: Result<HTTPResponse, HTTPFailure>) -> Packing? {
     guard case .success(let response) = greeting, response.status == 200 || response.status == 404 else { return nil }
-    // `try?`: what is no JSON says nothing of it.
+    // `try?`: an answer that is not JSON names no compression.
     guard let json = try? JSONValue(parsing: response.body) else { return nil }
     if json["deflate"]?.string == LinkDictionary.name { return .dictionary }
     return json["gzip"]?.bool == true ? .gzip : nil
   }
 
   private static func short(_ greeting: Result<HTTPResponse, HTTPFailure>) -> [UInt8]? {
-    // `try?`: what is no JSON says nothing of it.
+    // `try?`: an answer that is not JSON has no key.
     guard case .success(let response) = greeting, let json = try? JSONValue(parsing: response.body) else { return nil }
     return json["short"]?.string.flatMap { Hex.bytes($0) }
   }
 
-  /// `nil`: it is to go as ever, because it is too large, or the hub has no key for us, or knows it no more.
+  /// `nil`: the batch has to be sent in the long form: it is too large, or the hub gave no key or has forgotten it.
   private func carryShort(_ batch: Batch) async -> Verdict? {
     guard let short, short.epoch.isExactly(store.epoch), packing == .dictionary, !isPackingBroken else { return nil }
     let body = batch.encode(of: store, isShort: true)
     guard body.count <= Self.mostShort,
       let packed = Deflater.whole(body, dictionary: LinkDictionary.fromGateway + short.last)
     else { return nil }
-    // With another last batch it would unpack to something else.
+    // Detects a hub that unpacks with another last batch.
     let check = Digest.sha256(body).prefix(4)
-    // Until it is answered it is not known what the hub had last.
+    // Without an answer, the hub's last batch is unknown.
     self.short = nil
     let result = await server.sendBare(HTTPRequest("POST", "\(server.path)/v1/e", body: short.key + check + packed))
     if case .success(let response) = result, (400..<500).contains(response.status),
@@ -196,7 +198,8 @@ final class HubOverHTTP {
     if case .acknowledged(let through) = verdict, let lane = batch.lane {
       has.seqs[lane] = max(has.seqs[lane] ?? 0, through)
     }
-    // A hub that was started anew gives another one. Behind what spreads requests over several hubs it is not asked for each time.
+    // A restarted hub gives a new key. Behind a load balancer each hub has its own key, so the gateway asks at most
+    // twice in a row.
     if case .acknowledged = verdict, unknownKeys > unknown, unknownKeys <= 2 { _ = await greet() }
     return verdict
   }
@@ -205,7 +208,7 @@ final class HubOverHTTP {
     let body = batch.encode(of: store)
     guard let packing, !isPackingBroken, let packed = packing.pack(body) else { return await carry(body) }
     let verdict = await carry(packed, packing)
-    // The events may be innocent: what is in between, or the hub of today, does not read it.
+    // The compression may be the reason, not the events: something on the way, or a replaced hub, does not read it.
     guard case .refused(let status, _) = verdict, status == 400 || status == 415 else { return verdict }
     let plain = await carry(body)
     if case .acknowledged = plain { isPackingBroken = true }
@@ -216,7 +219,7 @@ final class HubOverHTTP {
     var request = HTTPRequest("POST", "\(path)/events", body: body)
     if let packing { request.headers.add("Content-Encoding", packing.coding) }
     do throws(Verdict) {
-      // What is packed so can be but one thing.
+      // With this compression, the content type is implied.
       let result = try await server.send(request, contentType: packing == .dictionary ? nil : "application/json")
       if packing != nil, case .success(let response) = result, response.status == 415 {
         return .refused(status: 415, reason: "HTTP 415")
@@ -224,7 +227,7 @@ final class HubOverHTTP {
       if case .success(let response) = result, response.status == 409 {
         return .diverged(reason: RetryPolicy.words(response))
       }
-      // `try?`: an answer that is no JSON makes no sense, and that is all there is to know.
+      // `try?`: an answer that is not JSON is invalid.
       return verdict(result) { (try? JSONValue(parsing: $0))?["acknowledged"]?.count }
     } catch {
       return error
@@ -237,16 +240,16 @@ final class HubOverHTTP {
     return .busy(reason: reason, after: after)
   }
 
-  /// It is the hub that has too much to do, and not what is in front of it: what it has is still known, and need not be asked again.
+  /// The hub itself is busy, not a server before it: its positions are still known.
   private static func isBusy(_ result: Result<HTTPResponse, HTTPFailure>) -> Bool {
     guard case .success(let response) = result, response.status == 429 || response.status == 503 else { return false }
-    // `try?`: what is no JSON is no hub's.
+    // `try?`: only a hub answers with JSON.
     return (try? JSONValue(parsing: response.body))?["error"]?.string != nil
   }
 
   // MARK: Questions and states
 
-  /// `nil`: no answer, or none that makes sense.
+  /// `nil`: the answer is missing or invalid.
   func ask(_ question: UpdatesQuestion) async throws(BucketSync.Trouble) -> JSONValue? {
     let before = has
     var isPoll: Bool { if case .state = question { true } else { false } }
@@ -261,7 +264,7 @@ final class HubOverHTTP {
     return answer
   }
 
-  /// States that do not arrive are followed by newer ones.
+  /// Sends states; a failed one is not repeated, because newer ones follow.
   func publish(_ states: [(name: String, body: [UInt8])]) {
     guard !states.isEmpty else { return }
     publications.begin { [weak self] in
@@ -282,11 +285,11 @@ final class HubOverHTTP {
       trouble = reason
       throw BucketSync.Trouble(message: reason)
     } catch {
-      // Too many wait already, or nobody waits any more.
+      // Too many requests wait already, or the caller was cancelled.
       return nil
     }
     guard case .success(let response) = result, response.status == 200 else { return nil }
-    // `try?`: what is no JSON is no answer.
+    // `try?`: an answer that is not JSON is invalid.
     return try? JSONValue(parsing: response.body)
   }
 

@@ -3,16 +3,16 @@
 import EventLoop
 import JSON
 
-/// The requests of a hub: passes its commands on, and answers over the link that the request came by.
+/// Passes a hub's commands on, and answers over the link of the request.
 final class HubRequests {
-  /// Bytes of a request's id. Answers begin with it.
+  /// The maximum size of a request's id, in bytes. Each answer has it.
   private static let maxID = 64
 
   weak var commands: (any CommandTaker)?
-  /// Each waits for the answer to a command, which `CommandIntake` carries out to its end in any case. They outlive links, and end with the
-  /// connection (`cancel`).
+  /// Each task waits for the answer to a command, which `CommandIntake` finishes in any case. They outlive links, and
+  /// end with the connection (`cancel`).
   private let tasks: LoopTasks
-  /// Requests without an answer, of all links.
+  /// Requests without an answer, over all links.
   private(set) var underWay = 0
   let ended = Waiter()
 
@@ -20,7 +20,7 @@ final class HubRequests {
 
   func requested(_ message: JSONValue, over link: HubLink) {
     guard let id = message["id"]?.string, id.utf8.count <= Self.maxID else { return }
-    // Every answer costs the line, so a hub gets only so many a minute.
+    // Every answer costs traffic, so answers are limited.
     guard commands?.mayAnswer(atLeast: 60) ?? true else { return }
     guard message["method"]?.string == "command" else {
       return link.respond(Self.response(id, [], code: "unknown_method"))

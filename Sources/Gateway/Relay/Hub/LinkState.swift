@@ -14,7 +14,8 @@ struct BatchesInFlight {
 
   mutating func sent(_ number: Int, lane: Lane?, last: Int64) { waiting.append((number, lane, last)) }
 
-  /// The hub has answered the first batch. One that it does not take makes those behind it void.
+  /// The hub has answered the first batch. If it does not accept the batch, those behind it are void: all, or after
+  /// `refused` those of its lane.
   mutating func answered(_ verdict: Verdict) {
     let first = waiting.removeFirst()
     switch verdict {
@@ -44,7 +45,7 @@ struct LinkPulse {
 
   mutating func pinged(now: MonotonicTime) { (isProbed, pingedAfter) = (false, now - lastHeard) }
 
-  /// Anything answers a ping. True: one was answered.
+  /// Anything received counts as the answer to a ping. Returns whether a ping was answered.
   mutating func heard(now: MonotonicTime) -> Bool {
     lastHeard = now
     guard isPinged else { return false }
@@ -53,21 +54,22 @@ struct LinkPulse {
     return true
   }
 
-  /// Further facts about the end of the link; `nil`: none.
+  /// Returns further facts about the end of the link, if any.
   mutating func unanswered(now: MonotonicTime) -> String? {
     guard let silence = pingedAfter, silences.unanswered(after: silence, now: now) else { return nil }
     return "a silence of \(Int(silence.inSeconds)) s ended the link; \(silences)"
   }
 }
 
-/// Limits what the hub sends unasked, over all links, to the speed of a metered line: 1 MiB at once, and 8 KiB a second. The rest waits at the hub. Pure.
+/// Limits unasked data of the hub, over all links, to the speed of a metered line: 1 MiB at once, and 8 KiB a second.
+/// The rest waits at the hub. Pure.
 struct UnaskedTraffic {
-  /// Bytes that each message or ping counts besides its content: the frame, and the work on it.
+  /// Bytes that each message or ping costs in addition to its content.
   private static let frameCost = 32
   private var bytes = Ration(most: 1 << 20, oneIn: .microseconds(122))
   private var lines = Ration.hourly
 
-  /// The pause before the next read; `nil`: none. `isTold`: the log tells of it.
+  /// The pause before the next read; `nil`: none. `isTold`: log it.
   mutating func pause(after count: Int, now: MonotonicTime) -> (duration: Duration, isTold: Bool)? {
     let pause = bytes.wait(for: Int64(count + Self.frameCost), at: now)
     return pause > .zero ? (pause, lines.take(at: now)) : nil
@@ -79,30 +81,30 @@ struct LinkRetry {
   private static let pause: Duration = .seconds(900)
   /// `nil`: at once.
   private(set) var at: MonotonicTime?
-  /// Why there is no live link, if an operator can do something about it.
+  /// Why there is no live link, if an operator can solve it.
   var trouble: String?
-  /// The log has told that there is no live link.
+  /// The log has reported that there is no live link.
   private var isTold = false
   private var rivalLines = Ration.hourly
 
   func isDue(at now: MonotonicTime) -> Bool { at.map { now >= $0 } ?? true }
 
   mutating func opened() { (at, trouble, isTold) = (nil, nil, false) }
-  /// HTTP fails too, so the WebSocket was not the problem.
+  /// HTTP fails, too, so the WebSocket was not the problem.
   mutating func nothingWorks() { at = nil }
   mutating func tryNow(_ now: MonotonicTime) { at = now }
 
-  /// Only HTTP works. True: the log tells of it.
+  /// Only HTTP works. Returns whether to log that.
   mutating func fellBack(now: MonotonicTime) -> Bool {
     defer { (at, isTold) = (now + Self.pause, true) }
     return !isTold
   }
 
-  /// A gateway with the same id has the link. True: the log tells of it.
+  /// Another gateway with the same id has the link. Returns whether to log that.
   mutating func foundRival(now: MonotonicTime) -> Bool { rivalLines.take(at: now) }
 }
 
-/// The newest state of each name that the hub has not been told yet. Pure.
+/// The newest state of each name that the hub has not received yet. Pure.
 struct UntoldStates {
   private static let most = 16
   private(set) var states: [(name: String, body: [UInt8])] = []
