@@ -10,7 +10,7 @@ import Timing
 
 /// The companion protocol on TCP: other programs share the gateway's radio as if it were theirs.
 public final class CompanionProxy {
-  /// What the proxy uses of the gateway.
+  /// The parts of the gateway that the proxy uses.
   public final class Gateway {
     let loop: EventLoop
     let log: Log
@@ -18,12 +18,12 @@ public final class CompanionProxy {
     let synchronizer: Synchronizer
     let messenger: Messenger
     let requests: NodeRequests
-    /// The radio signs this; `nil`: it does not.
+    /// Lets the radio sign these bytes; `nil`: it did not.
     let sign: ([UInt8]) async -> [UInt8]?
-    /// What follows from a client's command.
+    /// Tasks that follow clients' commands.
     let tasks: LoopTasks
     var connection: RadioConnection { synchronizer.connection }
-    /// Lines about clients that come and go, in this minute.
+    /// Lines about clients in this minute.
     private var told: (since: MonotonicTime, count: Int)?
     private static let mostLines = 20
 
@@ -41,7 +41,8 @@ public final class CompanionProxy {
       self.sign = sign
     }
 
-    /// Logs that a client was refused, or has gone: whoever may connect could fill the log with it, so further ones of the same minute are left out.
+    /// Logs why a client was refused or disconnected, at most `mostLines` times a minute: otherwise any client could
+    /// fill the log.
     func tell(_ words: @autoclosure () -> String) {
       let now = loop.now
       if let since = told?.since, now - since < .seconds(60) { told?.count += 1 } else { told = (now, 1) }
@@ -77,18 +78,18 @@ public final class CompanionProxy {
   /// `reason`: for the log.
   public func stop(_ reason: String? = nil) { for listener in listeners { listener.stop(reason) } }
 
-  // MARK: What all clients get
+  // MARK: Pushes to all clients
 
-  /// Passes on a push of the radio. MESSAGES_WAITING is for the gateway, which fetches the message.
+  /// Passes on a push of the radio, except MESSAGES_WAITING: the gateway fetches that message.
   public func heard(_ push: Push, _ frame: [UInt8]) {
     if case .messageWaiting = push { return }
     for client in clients { client.heard(push, frame) }
   }
 
-  /// A message was stored.
+  /// Tells all clients that a message was stored.
   public func messageStored() { for client in clients { client.hint() } }
 
-  /// Another radio is attached: clients reconnect, and have a position of their own there.
+  /// Another radio is attached: clients reconnect, and get a position in its list.
   public func radioReplaced() { for client in clients { client.disconnect("another radio is attached") } }
 
   // MARK: Status
@@ -101,7 +102,7 @@ public final class CompanionProxy {
       public let connectedSeconds: Int64
       public let commands: UInt64
       public let refusals: UInt64
-      /// Messages that it has not received.
+      /// Messages that the client has not received.
       public let behind: Int64
       public let unreadBytes: Int
     }

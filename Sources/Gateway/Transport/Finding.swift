@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-/// One finding of a doctor: a subject, whether it is well, and the remedy if it is not.
+/// A finding of a doctor: a subject, its state, and the remedy if there is a fault.
 public struct Finding: Equatable, Sendable {
   public enum State: String, Sendable { case ok, warning, failed }
 

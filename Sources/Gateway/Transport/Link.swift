@@ -4,7 +4,7 @@ import BluetoothSession
 import EventLoop
 import ServiceManager
 
-/// Events of a link, for its owner.
+/// An event of a link, for its owner.
 public enum LinkEvent {
   case up
   /// Bytes of a stream, framed as on a serial line.
@@ -15,28 +15,28 @@ public enum LinkEvent {
   case down(LinkError)
 }
 
-/// Something that carries the framed bytes of one radio. Opened and closed by its owner, who also decides when to try
-/// again; events come on the loop, never from within `open` or `send`.
+/// Transfers the framed bytes of one radio. Its owner opens and closes it, and decides on retries. Events come on the
+/// loop, never from within `open` or `send`.
 public protocol Link: AnyObject {
-  /// For people: `serial:/dev/ttyACM0`.
+  /// To show: `serial:/dev/ttyACM0`.
   var name: String { get }
   var onEvent: (LinkEvent) -> Void { get set }
   func open()
   /// Closes the link. No event follows.
   func close()
-  /// The radio behind the link did not answer. Closes the link; the link may use the fact when it opens again.
+  /// The radio behind the link did not answer. Closes the link, which may use this fact when it opens again.
   func close(isBad: Bool)
-  /// The daemon ends. Closes the link, but keeps open what the next process can take over.
+  /// The daemon ends. Closes the link, except descriptors that the next process can take over.
   func end()
-  /// Whether what was received should be stored before more is read.
+  /// Received data should be stored before more is read.
   var isFilling: Bool { get }
   /// Everything received is on disk, except the last `pending` bytes.
   func settled(pending: Int)
-  /// Whether `send` and the events carry single frames without framing.
+  /// `send` and the events carry single frames without framing.
   var carriesFrames: Bool { get }
-  /// Whether the link reconnects by itself after `down`, and reports `up`.
+  /// The link reconnects by itself after `down`, and reports `up`.
   var healsItself: Bool { get }
-  /// The current activity, for people.
+  /// The current activity, to show.
   var step: String? { get }
   /// The signal strength of the radio in dBm, if the link has one.
   var rssi: Int16? { get }
@@ -80,7 +80,7 @@ public enum LinkError: Error, Equatable, Sendable, CustomStringConvertible {
   case stalled(String)
   case connection(String)
   case closedByPeer(String)
-  /// Closed repeatedly, soon after it was opened: another client connects to the radio.
+  /// The connection was repeatedly closed soon after it was opened: another client connects to the radio.
   case takenAway(String)
   case system(String)
   /// The radio behind the link is at fault: it does not answer, or sends garbage.

@@ -71,7 +71,7 @@ public enum LinkAddress: Equatable, Sendable, CustomStringConvertible {
     scalar.isASCII && (scalar.properties.isAlphabetic || "0123456789.-_".unicodeScalars.contains(scalar))
   }
 
-  /// Digits and colons, and perhaps a zone.
+  /// Hex digits, colons and dots, and perhaps a zone.
   private static func isIPv6(_ host: String) -> Bool {
     let parts = host.split(separator: "%", maxSplits: 1, omittingEmptySubsequences: false)
     return parts[0].unicodeScalars.allSatisfy { "0123456789abcdefABCDEF:.".unicodeScalars.contains($0) }

@@ -28,12 +28,12 @@ extension ClientSession {
     if position.isDue { keepCursor() }
   }
 
-  /// The client's position is written to disk; after a crash before that a few messages are delivered twice.
+  /// Stores the client's position; after a crash before that, a few messages are delivered twice.
   func keepCursor() {
     if let message = position.takeUnsaved() { gateway.keepCursor(place, message) }
   }
 
-  /// A message is waiting for the client.
+  /// Tells the client that a message is waiting, if one is.
   func hint() {
     guard let newest = gateway.store.ifReadable({ try gateway.store.lastMessageID(ofRadio: gateway.store.radio) }),
       newest > position.last
@@ -43,7 +43,7 @@ extension ClientSession {
 }
 
 extension CompanionProxy.Gateway {
-  /// The radio accepted a client's message: it is recorded as sent from here.
+  /// Records a message that the radio accepted from a client as sent by this gateway.
   func noteSent(_ command: Command, _ outcome: RadioSession.Outcome, from client: String) {
     let message: SharedMessage
     switch (command, outcome) {

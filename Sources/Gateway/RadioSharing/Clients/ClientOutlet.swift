@@ -24,13 +24,13 @@ final class ClientOutlet {
   /// Unread bytes.
   var unread: Int { stream.pendingBytes }
 
-  /// A push, of the radio or of the gateway in its place.
+  /// A push, of the radio or of the gateway.
   func push(_ frame: [UInt8]) { if waiting == nil { write(frame) } else { waiting?.append(frame) } }
 
-  /// The radio has answered; the client's task writes the answer in this turn.
+  /// The radio has answered; the client's task writes the answer in this turn. Until then pushes wait.
   func expectAnswer() { if waiting == nil { waiting = [] } }
 
-  /// The answer to a command. `nil`: it has none.
+  /// The answer to a command; `nil`: none.
   func answer(_ frame: [UInt8]?) {
     if let frame { write(frame) }
     let pushes = waiting ?? []

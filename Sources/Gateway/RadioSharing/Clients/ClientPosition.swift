@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: MIT
 
-/// How far a client is in the radio's list of messages. Pure.
+/// A client's position in the radio's list of messages. Pure.
 ///
-/// A message is confirmed by the request for the next one; its position is written to disk now and then.
+/// The request for the next message confirms the last one. The position is stored at intervals.
 struct ClientPosition {
-  /// Its position is stored after this many messages, and whenever it has received all.
+  /// The position is stored after this many messages, and whenever the client has received all.
   private static let step = 32
 
   /// The last confirmed message.
   private(set) var confirmed: Int64
-  /// The one delivered after it.
+  /// The message delivered after it.
   private var delivered: Int64?
   private var unsaved = 0
 
   init(after message: Int64) { confirmed = message }
 
-  /// The last message that it was given.
+  /// The last message that the client received.
   var last: Int64 { max(confirmed, delivered ?? 0) }
   /// The next message is the one after this.
   var next: Int64 { delivered ?? confirmed }
@@ -30,7 +30,7 @@ struct ClientPosition {
     unsaved += 1
   }
 
-  /// Returns what is to be stored; `nil`: it is.
+  /// Returns the position to store; `nil`: it is stored.
   mutating func takeUnsaved() -> Int64? {
     guard unsaved > 0 else { return nil }
     unsaved = 0

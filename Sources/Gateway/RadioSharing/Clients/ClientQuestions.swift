@@ -11,12 +11,14 @@ extension ClientSession {
   func pass(_ command: Command, _ frame: [UInt8]) async throws -> ClientAnswer {
     guard mayGoOnAir(command) else { return .reply(.error(.tableFull)) }
     let given = try await ask(command, frame)
-    // A message that a client is told of as sent is on disk first. `try?`: it is on the air all the same, and the store says what it did not keep.
+    // The message is on disk before the client learns that it was sent. `try?`: it was transmitted in any case, and the
+    // store logs its failure.
     if command.isMessage { _ = try? await gateway.store.save { _ in } }
     return answer(given)
   }
 
-  /// Empty channel slots have a key of zeros, and what is in one that is in doubt nobody knows; and the hour's air time is shared by all.
+  /// Refuses empty channel slots, whose key is zeros, and slots in doubt; and limits the hour's air time that clients
+  /// share.
   func mayGoOnAir(_ command: Command) -> Bool {
     // If the store cannot be read, sending is not refused.
     if let slot = command.slotOnAir, let channel = gateway.store.ifReadable({ try gateway.store.channel(slot: slot) }),
@@ -35,7 +37,7 @@ extension ClientSession {
   func ask(
     _ command: Command, _ frame: [UInt8]? = nil, dispatched: @escaping (RadioAnswer) -> Void = { _ in }
   ) async throws(CancellationError) -> RadioAnswer {
-    // Where the scope cannot be set, the command is not sent.
+    // If the scope cannot be set, the command is not sent.
     let own = RadioSession.Submission(command, frame: frame, needsSuccess: true)
     guard let scope, command.goesInScope else { return try await ask([own], own: 0, dispatched: dispatched) }
     let back = RadioSession.Submission(.setFloodScopeKey(.useDefault))
@@ -70,13 +72,13 @@ extension ClientSession {
     }
   }
 
-  // MARK: Who the radio is
+  // MARK: The radio's identity
 
   func start(_ client: Text, _ command: Command, _ frame: [UInt8]) async throws -> ClientAnswer {
     program = client.beforeNul
     let answer = try await ask(command, frame)
     if case .failed = answer.outcome, let identity = gateway.connection.identity {
-      // The link is down: the radio's last known identity.
+      // The link is down: answers with the radio's last known identity.
       return .reply(.selfInfo(identity.info))
     }
     return self.answer(answer)
@@ -95,7 +97,7 @@ extension ClientSession {
     }
   }
 
-  /// DEVICE_INFO with a PIN of 0, unless the client may read it: bytes 4 to 7.
+  /// Replaces the PIN (bytes 4 to 7 of DEVICE_INFO) by 0, unless the client may read it.
   private func withoutPIN(_ frame: [UInt8]) -> [UInt8] {
     guard !settings.allows.contains(.pin), frame.count >= 8 else { return frame }
     return Array(frame[..<4]) + [0, 0, 0, 0] + Array(frame[8...])
@@ -103,7 +105,7 @@ extension ClientSession {
 }
 
 extension CompanionProxy.Gateway {
-  /// Records what a client has sent, or changed on the radio.
+  /// Records messages of a client, and its changes to the radio.
   func note(_ command: Command, _ outcome: RadioSession.Outcome, from client: String) {
     noteSent(command, outcome, from: client)
     switch outcome {
@@ -116,7 +118,7 @@ extension CompanionProxy.Gateway {
     case .resetPath(let key): synchronizer.refresh(key)
     case .removeContact(let key): synchronizer.forget(key)
     case .setChannel(let channel):
-      // `try?`: the synchronizer reports and repairs what the disk refuses.
+      // `try?`: the synchronizer logs and repairs a failed write.
       tasks.begin { [synchronizer] in try? await synchronizer.changed(channel) }
     case .sendSelfAdvert(let flood): messenger.noteAdvert(isFlood: flood ?? false)
     default: if command.changesIdentity { tasks.begin { [synchronizer] in await synchronizer.refreshIdentity() } }

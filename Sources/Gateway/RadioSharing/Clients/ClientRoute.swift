@@ -4,16 +4,16 @@ import Companion
 
 /// How a client's command is handled. Pure.
 enum ClientRoute: Equatable {
-  /// The next message of the gateway's store: the radio's own queue is reserved for the gateway.
+  /// The next message of the gateway's store: only the gateway reads the radio's own queue.
   case nextMessage
   case start(client: Text)
   case query(version: UInt8)
   case contacts(since: UInt32)
   case scope(FloodScopeOverride)
   case signStart, signData([UInt8]), signFinish
-  /// To the radio, unchanged.
+  /// Passed to the radio unchanged.
   case radio
-  /// To the radio; its answer arrives over the air, and only one such request may be open.
+  /// Passed to the radio; the answer arrives over the air, and only one such request may be open.
   case request(RemoteAnswer)
   /// The client lacks the permission.
   case danger(SharingSettings.Danger)
@@ -47,7 +47,7 @@ enum ClientRoute: Equatable {
     }
   }
 
-  /// Unknown commands may do anything in a later version.
+  /// A later version may use unknown codes for anything.
   private static func isUnknown(_ command: Command) -> Bool {
     switch command {
     case .unknown, .setFloodScopeKey(.unknown): true
@@ -101,7 +101,7 @@ enum ClientRoute: Equatable {
 /// The push that answers a request to another node (docs/protocol/companion.md § 9.8).
 enum RemoteAnswer: Equatable {
   case login(KeyPrefix), status(KeyPrefix), telemetry(KeyPrefix), path(KeyPrefix)
-  /// Identified by the tag of SENT.
+  /// Identified by the tag in SENT.
   case tagged
 
   init?(to command: Command) {
@@ -129,7 +129,7 @@ enum RemoteAnswer: Equatable {
 }
 
 extension Command {
-  /// It is kept as a message of ours.
+  /// The gateway stores it as a message of its own.
   var isMessage: Bool {
     switch self {
     case .sendText, .sendChannelText: true
@@ -153,7 +153,7 @@ extension Command {
     }
   }
 
-  /// The channel slot that it uses.
+  /// The channel slot of the message.
   var slotOnAir: UInt8? {
     switch self {
     case .sendChannelText(_, let slot, _, _): slot
@@ -162,7 +162,7 @@ extension Command {
     }
   }
 
-  /// It changes SELF_INFO or DEVICE_INFO.
+  /// The command changes SELF_INFO or DEVICE_INFO.
   var changesIdentity: Bool {
     switch self {
     case .setAdvertName, .setAdvertPosition, .setRadioParameters, .setTxPower, .setOtherParameters, .setPathHashMode,

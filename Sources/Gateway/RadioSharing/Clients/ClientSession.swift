@@ -9,15 +9,15 @@ import Store
 import Sync
 import Timing
 
-/// A program that shares the radio: one of its commands is executed at a time.
+/// A program that shares the radio. Its commands are executed one at a time.
 ///
-/// Commands go to the radio unchanged, and so do answers to the client. Messages come
-/// from the gateway's store, at each client's own position. `run` is the client's whole life; nothing outlives it except
-/// what the gateway has learnt from its commands.
+/// Commands go to the radio unchanged, and so do answers to the client. Messages come from the gateway's store, at each
+/// client's own position. `run` is the client's whole life; nothing outlives it except effects of its commands on the
+/// gateway.
 final class ClientSession {
   /// Maximum number of waiting commands; a client that sends more is disconnected.
   static let maxWaiting = 64
-  /// A client sends its first command within this time; apps send it at once.
+  /// Time limit for a client's first command; apps send it at once.
   static let patience: Duration = .seconds(10)
   /// Clients of versions 1 and 2 get messages without SNR.
   private static let unknownVersion: UInt8 = 0
@@ -29,7 +29,8 @@ final class ClientSession {
 
   let gateway: CompanionProxy.Gateway
   let settings: SharingSettings
-  /// Under which its place is kept: the listener, its address, and which of several from there.
+  /// Names the client's stored position: the listener, the client's address, and its number among that address's
+  /// clients.
   let name: String
   let peer: IPAddress
   /// The same, with the attached radio's key.
@@ -40,7 +41,7 @@ final class ClientSession {
   let connectedAt: MonotonicTime
   private let waiting = Mailbox<[UInt8]>(bound: maxWaiting)
   private(set) var isOver = false
-  /// Whether it has sent a command. One that has not gives way to others.
+  /// The client has sent a command. A client without one gives way to others.
   private(set) var hasSpoken = false
 
   var version = unknownVersion
@@ -49,7 +50,7 @@ final class ClientSession {
   private(set) var commands: UInt64 = 0
   var refusals: UInt64 = 0
   var position: ClientPosition
-  /// What sets its flood scope; `nil`: the radio's default.
+  /// The command that sets the client's flood scope; `nil`: the radio's default applies.
   var scope: RadioSession.Submission?
   var toSign: [UInt8] = []
   var turns = ClientTurns()
@@ -95,7 +96,7 @@ final class ClientSession {
     if let reason { gateway.tell("client \(name) disconnected: \(reason)") }
   }
 
-  // MARK: Commands come
+  // MARK: Receiving commands
 
   private func readCommands() async throws {
     var decoder = FrameStream(.toRadio)
@@ -114,16 +115,16 @@ final class ClientSession {
           throw Disconnection(reason: "\(Self.maxWaiting) commands sent without waiting")
         }
       }
-      // Commands that arrived together with it are dropped.
+      // Commands that arrived together with the fault are dropped.
       if let fault = decoder.fault { throw Disconnection(reason: Self.reason(fault)) }
       hasSpoken = hasSpoken || frames.contains(where: Self.isCommand)
-      // There is room, as was checked above.
+      // There is room: the loop above has checked that.
       for frame in frames { _ = waiting.put(frame) }
     }
   }
 
   private static func isCommand(_ frame: [UInt8]) -> Bool {
-    // `try?`: what is none is answered with an error.
+    // `try?`: an invalid command is answered with an error.
     frame.first.flatMap(CommandCode.init) != nil && (try? Command(decoding: frame)) != nil
   }
 
@@ -145,7 +146,7 @@ final class ClientSession {
     }
   }
 
-  // MARK: Commands are carried out
+  // MARK: Executing commands
 
   private func carryOutCommands() async throws {
     while let frame = try await waiting.next(), !isOver, !Task.isCancelled {
@@ -199,7 +200,7 @@ final class ClientSession {
     }
   }
 
-  // MARK: What the radio says by itself
+  // MARK: Pushes of the radio
 
   func heard(_ push: Push, _ frame: [UInt8]) {
     turns.heard(push)

@@ -8,9 +8,9 @@ import RadioSession
 import Sync
 import Timing
 
-/// Operations for one client at a time: the radio has one flood scope, one signing buffer, and one open request.
+/// Operations of one client at a time: the radio has one flood scope, one signing buffer, and one open request.
 extension ClientSession {
-  /// The radio has one scope for all floods: a client's is set for each of its commands, and reset.
+  /// The radio has one scope for all floods: a client's scope is set before each of its commands, and reset after it.
   func setScope(_ scope: FloodScopeOverride, _ frame: [UInt8]) async throws -> ClientAnswer {
     let own = RadioSession.Submission(.setFloodScopeKey(scope), frame: frame)
     let answer = try await ask([own, RadioSession.Submission(.setFloodScopeKey(.useDefault))], own: 0)
@@ -40,7 +40,7 @@ extension ClientSession {
 
   // MARK: Questions to other nodes
 
-  /// Its answer is a push, possibly in the same read as the reply; the turn ends with it, or when it times out.
+  /// The answer is a push, possibly in the same read as the reply. The turn ends with it, or with a time-out.
   func askNode(_ command: Command, _ frame: [UInt8], _ answer: RemoteAnswer) async throws -> ClientAnswer {
     guard mayGoOnAir(command) else { return .reply(.error(.tableFull)) }
     let question: OpenQuestion
@@ -59,24 +59,24 @@ extension ClientSession {
 
 }
 
-/// A client's requests to other nodes: one is open at a time.
+/// A client's requests to other nodes: one at a time.
 struct ClientTurns {
   private var last: OpenQuestion?
-  /// Those that wait for their answers.
+  /// Requests that wait for their answers.
   private let waiting = Mailbox<OpenQuestion>(bound: 2)
 
-  /// It is this request's turn: the client has no other open one.
+  /// Ends the client's previous request: this one has the turn.
   mutating func begin(_ question: OpenQuestion) {
     last?.leave()
     last = question
   }
 
-  /// Its turn lasts until its answer. False: too many wait.
+  /// Keeps the turn until the answer. Returns false if too many requests wait.
   func keep(_ question: OpenQuestion) -> Bool { waiting.put(question) }
 
   func heard(_ push: Push) { last?.heard(push) }
 
-  /// The client is gone.
+  /// The client has disconnected.
   func end() { last?.leave() }
 
   /// Keeps the turn of each request until it is answered, or has timed out.
@@ -92,10 +92,10 @@ struct ClientTurns {
 final class OpenQuestion {
   private let answer: RemoteAnswer
   private let turn: NodeRequests.SharedTurn
-  /// The tag of the answer; known once the radio has accepted the request.
+  /// The tag of the answer; set when the radio has accepted the request.
   private var tag: AckCode?
   private(set) var patience: Duration = .zero
-  /// It is answered, or needs no answer.
+  /// Kept when the request is answered, or needs no answer.
   let over = Promise<Void>()
 
   init(_ answer: RemoteAnswer, _ turn: NodeRequests.SharedTurn) {
@@ -103,10 +103,10 @@ final class OpenQuestion {
     self.turn = turn
   }
 
-  /// The radio has accepted it, and it may be answered.
+  /// The radio has accepted the request, which may be answered.
   var isTaken: Bool { tag != nil }
 
-  /// The radio's push for it.
+  /// The radio's reply to the request.
   func said(_ outcome: RadioSession.Outcome) {
     guard case .replied(.sent(let sent)) = outcome else { return }
     tag = sent.ackOrTag

@@ -20,7 +20,7 @@ extension ClientSession {
     }
   }
 
-  /// Lists at the client's speed, without collecting.
+  /// Lists at the client's speed, without a copy of the list.
   private func contactsOfStore(_ since: UInt32) async throws -> ClientAnswer {
     let total = try gateway.store.contactCount(onRadio: true)
     outlet.write(Reply.contactsStart(total: UInt32(clamping: total)).encode())

@@ -10,7 +10,7 @@ import Timing
 /// Accepts clients at one address, and serves them. Retries an unavailable address.
 final class ProxyListener {
   private static let retryAfter: Duration = .seconds(15)
-  /// A client that vanished is noticed after about two minutes.
+  /// Notices a vanished client after about two minutes.
   private static let keepAlive: [(option: Int32, seconds: Int32)] = [
     (TCP_KEEPIDLE, 60), (TCP_KEEPINTVL, 20), (TCP_KEEPCNT, 3),
   ]
@@ -23,7 +23,6 @@ final class ProxyListener {
   private(set) var isStopped = false
   private(set) var trouble: String?
   private var turnedAway: Set<IPAddress> = []
-  /// The connected clients.
   private(set) var clients: [ClientSession] = []
 
   init(_ settings: SharingSettings, _ gateway: CompanionProxy.Gateway) {
@@ -89,7 +88,7 @@ final class ProxyListener {
     }
   }
 
-  // MARK: Who comes in
+  // MARK: Admission
 
   /// `nil`: refused.
   private func admit(_ socket: Int32) -> ClientSession? {
@@ -117,10 +116,11 @@ final class ProxyListener {
     }
   }
 
-  /// Of those that have sent no command the oldest of the address with the most of them: so nobody keeps the others out by connecting.
+  /// Chooses among clients that have sent no command: the oldest of the address with the most of them. So no address
+  /// keeps others out by connecting.
   private static func leastWanted(_ there: [ClientSession]) -> ClientSession? {
     let silent = Dictionary(grouping: there.filter { !$0.hasSpoken }, by: \.peer).values
-    // Each address has its own in the order in which they came.
+    // Each group is in the order of connection.
     return silent.max { ($0.count, $1[0].connectedAt) < ($1.count, $0[0].connectedAt) }?.first
   }
 
@@ -145,7 +145,7 @@ final class ProxyListener {
     if peer.isLoopback && settings.allowFrom.isEmpty || settings.allowFrom.contains(where: { $0.contains(peer) }) {
       return true
     }
-    // At most one for each client.
+    // At most 16 lines.
     if turnedAway.count < 16, turnedAway.insert(peer).inserted {
       log.warning("proxy \(settings.name): \(peer) refused: not in allow_from")
     }

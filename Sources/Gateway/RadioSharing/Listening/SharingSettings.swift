@@ -32,7 +32,7 @@ public struct SharingSettings: Equatable, Sendable {
   /// Its name in the status, and for the clients' stored positions.
   public var name: String
   public var address: ListenAddress
-  /// Who may connect; empty: this machine only.
+  /// Addresses that may connect; empty: this machine only.
   public var allowFrom: [AddressRange]
   public var allows: Set<Danger>
   public var maxClients: Int

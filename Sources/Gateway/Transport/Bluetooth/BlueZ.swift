@@ -4,7 +4,7 @@ import BluetoothSession
 import DBus
 import UntrustedText
 
-/// BlueZ's names, and its values as facts. Source: BlueZ, `doc/org.bluez.*.rst`.
+/// BlueZ's names, and conversions of its values. Source: BlueZ, `doc/org.bluez.*.rst`.
 enum BlueZ {
   static let service = "org.bluez"
   static let adapter = "org.bluez.Adapter1"
@@ -27,7 +27,7 @@ enum BlueZ {
     return facts
   }
 
-  /// What has changed, from PropertiesChanged.
+  /// Applies the values of PropertiesChanged.
   static func apply(_ values: BusValue, to facts: inout DeviceFacts) {
     if let name = values["Name"]?.string { facts.name = name }
     if let flag = values["Paired"]?.bool { facts.isPaired = flag }

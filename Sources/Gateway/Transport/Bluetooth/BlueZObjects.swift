@@ -15,7 +15,6 @@ final class BlueZObjects {
     case device(DeviceFacts, isHeard: Bool)
     case deviceGone(String)
     case characteristics(device: String, rx: String?, tx: String?)
-    /// A characteristic's value has changed.
     case value([UInt8], of: String)
   }
 
@@ -26,12 +25,12 @@ final class BlueZObjects {
   private let loop: EventLoop
   /// Receives all signals of BlueZ, in order.
   private let listener: BusListener
-  /// The device whose changes are subscribed to.
+  /// Rules for the device and the characteristic whose changes are reported.
   private var (changes, values): (MatchRule?, MatchRule?)
   private var isServiceUp = false
   private(set) var devices: [String: DeviceFacts] = [:]
   private var adapters: [String: AdapterFacts] = [:]
-  /// Flags of the characteristic that frames are written to.
+  /// Flags of the characteristic for writing.
   private(set) var rxFlags: [String] = []
   private var handle: (Event) -> Void = { _ in }
   private var reading: LoopTask?
@@ -56,19 +55,18 @@ final class BlueZObjects {
       do {
         while let event = try await listener.next() { take(event) }
       } catch {
-        return  // cancelled: nobody listens any more
+        return  // cancelled by `end`
       }
     }
   }
 
-  /// Unsubscribes.
   func end() {
     handle = { _ in }
     bus.close()
     reading?.cancel()
   }
 
-  /// Devices whose changes are reported: all during a scan, otherwise one.
+  /// Selects the devices whose changes are reported: all during a scan, otherwise one.
   func listen(to device: String?) {
     if let changes { bus.remove(changes, from: listener) }
     let rule = Self.changes(of: BlueZ.device, at: device)
@@ -77,7 +75,7 @@ final class BlueZObjects {
     if let device { devices = devices.filter { $0.key == device || $0.value.isPaired || $0.value.isConnected } }
   }
 
-  /// Characteristics whose values are reported.
+  /// Selects the characteristic whose values are reported.
   func listen(toValuesOf characteristic: String?) {
     if let values { bus.remove(values, from: listener) }
     values = characteristic.map { Self.changes(of: BlueZ.characteristic, at: $0) }
@@ -130,7 +128,7 @@ final class BlueZObjects {
   func read() async throws {
     let call = BusMessage.call(BlueZ.service, "/", BlueZ.objectManager, "GetManagedObjects")
     let objects = try await bus.call(call, timeout: .seconds(9)).body.first?.entries ?? []
-    // A signal before the answer may have ended this.
+    // A signal before the answer may have ended this operation.
     try Task.checkCancellation()
     take(objects)
   }
@@ -201,7 +199,8 @@ final class BlueZObjects {
     guard var facts = devices[path] else { return }
     BlueZ.apply(values, to: &facts)
     devices[path] = facts
-    // Some advertisements carry no RSSI; manufacturer or service data also prove that the device was received over the air.
+    // Some advertisements have no RSSI; manufacturer or service data also prove that the device was received over the
+    // air.
     let isHeard = ["RSSI", "ManufacturerData", "ServiceData", "TxPower"].contains { values[$0] != nil }
     handle(.device(facts, isHeard: isHeard))
   }

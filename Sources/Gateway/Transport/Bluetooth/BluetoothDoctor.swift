@@ -111,7 +111,7 @@ public final class BluetoothDoctor {
         let line = exit.output.prefix { $0 != 10 }
         if !line.isEmpty { return String(decoding: line, as: UTF8.self) }
       } catch is SystemError {
-        continue  // it cannot be started: the other place
+        continue  // not executable: try the other location
       } catch {
         throw CancellationError()
       }

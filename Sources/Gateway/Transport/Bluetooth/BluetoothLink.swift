@@ -9,7 +9,7 @@ import Glibc
 public struct BluetoothOptions: Equatable, Sendable {
   /// The adapter's name or address; `nil`: the first adapter.
   public var adapter: String?
-  /// Six digits; `nil`: radios without a bond are not paired.
+  /// Six digits; `nil`: the gateway pairs with no radio.
   public var pin: UInt32?
   public var mayPowerOn: Bool
   public var mayUnblock: Bool
@@ -104,7 +104,7 @@ public final class BluetoothLink: Link {
   public func tryOtherLineSettings() -> Bool { false }
   public func watchForReturn(_ action: @escaping () -> Void) {}
 
-  /// Pairs even if BlueZ has a bond: the operator asked for it.
+  /// Pairs even if BlueZ has a bond, on an operator's request.
   public func pairAnew(pin: UInt32? = nil) {
     if let pin { agent.pin = pin }
     session.settings.hasPIN = agent.pin != nil
@@ -179,7 +179,8 @@ public final class BluetoothLink: Link {
 
   // MARK: Operations
 
-  /// Begins an operation. The previous one has ended, or the session has abandoned it: then it is cancelled, and a late answer has no effect.
+  /// Begins an operation and cancels the previous one, which has ended or was abandoned by the session: its late answer
+  /// has no effect.
   private func perform(_ id: UInt64, _ next: BluetoothOperation) {
     log.debug("\(name): \(next.step)")
     operation?.cancel()

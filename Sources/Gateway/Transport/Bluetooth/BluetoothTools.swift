@@ -161,7 +161,7 @@ final class BlueZVisit {
 }
 
 extension BluetoothTrouble {
-  /// Errors that a retry cannot cure.
+  /// A retry cannot solve this.
   public var needsSomebody: Bool {
     switch self {
     case .noAdapter, .poweredOff, .blocked, .several, .wantsPIN, .wrongPIN, .noUART, .inUse, .notAllowed: true

@@ -61,7 +61,7 @@ final class GATTChannel {
     }
     if let notifying {
       objects.listen(toValuesOf: nil)
-      // The result is irrelevant: the link is closing.
+      // Nobody needs the result: the link is closing.
       bus.post(.call(BlueZ.service, notifying, BlueZ.characteristic, "StopNotify"))
     }
     (reading, writing, notifying, writer) = (-1, -1, nil, nil)
@@ -73,7 +73,7 @@ final class GATTChannel {
     ended()
   }
 
-  /// A BlueZ socket and its MTU. `nil`: this BlueZ offers none.
+  /// Asks BlueZ for a socket; returns it with its MTU. `nil`: this BlueZ offers none.
   private func acquire(_ method: String, _ path: String) async throws -> (socket: Int32, mtu: Int)? {
     let call = BusMessage.call(BlueZ.service, path, BlueZ.characteristic, method, [.options()])
     var answer: BusMessage?
@@ -95,7 +95,7 @@ final class GATTChannel {
     return (socket, Int(clamping: mtu))
   }
 
-  /// The connection may have ended during the call.
+  /// Throws if the connection has ended during the call.
   private func mustBeOpen() throws(BusError) { if isClosed { throw .timedOut } }
 
   // MARK: From the radio
@@ -122,7 +122,6 @@ final class GATTChannel {
     }
   }
 
-  /// A characteristic's value has changed.
   func take(_ value: [UInt8], of characteristic: String) { if characteristic == notifying { received(value) } }
 
   private func startNotify(_ tx: String) async throws -> Int {

@@ -33,7 +33,7 @@ final class PairingAgent {
     do {
       try await bus.call(call, timeout: .seconds(5))
     } catch BusError.refused(name: "org.bluez.Error.AlreadyExists", _) {
-      return  // from the pairing before
+      return  // registered for an earlier pairing
     }
   }
 
@@ -49,7 +49,7 @@ final class PairingAgent {
     case "AuthorizeService", "RequestAuthorization":
       guard device != nil, call.body.first?.string == device else { throw rejected }
       return []
-    // Confirmations are left to people: a radio displays its PIN and expects it to be entered.
+    // Only people may confirm: a radio displays its PIN and expects it to be entered.
     default: throw rejected
     }
   }

@@ -21,7 +21,7 @@ final class DirectoryWatch {
   /// Returns at the next change.
   func change(on loop: EventLoop) async throws {
     _ = try await loop.wait(for: .readable, of: descriptor)
-    // The rest is read at the next call.
+    // The next call reads the rest.
     for _ in 0..<Descriptor.readsPerTurn { guard case .bytes = Descriptor.read(descriptor) else { return } }
   }
 

@@ -17,7 +17,7 @@ final class ReceiveSpool {
   /// The pipe's ends: read, write.
   let ends: [Int32]
   private let look: [Int32]
-  /// The previous process created it.
+  /// The previous process created the pipe.
   let isInherited: Bool
   /// Bytes at the front of the pipe that were already returned.
   private var given = 0
@@ -26,10 +26,10 @@ final class ReceiveSpool {
   /// Reads after which the content should be stored.
   private static let many = 96
   private var reads = 0
-  /// It was emptied because it was full; until everything is stored, a kill can lose data.
+  /// The pipe was emptied because it was full; until everything is stored, a kill can lose data.
   private(set) var wasEmptied = false
 
-  /// Whether the content should be stored before more is read.
+  /// The content should be stored before more is read.
   var isFilling: Bool { reads >= Self.many }
 
   /// `inherited`: the ends that the previous process left, in any order.
@@ -60,7 +60,7 @@ final class ReceiveSpool {
   func leftOver() -> [UInt8] {
     given = 0
     let bytes = fresh()
-    // The number of reads is unknown.
+    // The number of reads is unknown: assume many.
     if !bytes.isEmpty { reads = Self.many }
     return bytes
   }

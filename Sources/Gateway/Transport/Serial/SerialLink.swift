@@ -178,7 +178,7 @@ final class SerialLink: Link {
       switch kept?.read(from: port.descriptor) ?? Descriptor.read(port.descriptor) {
       case .bytes(let bytes):
         onEvent(.bytes(bytes))
-        // All that was there: the kernel says when there is more, or that the device is gone.
+        // Those were all bytes: the kernel reports further ones, or that the device is gone.
         if bytes.count < Descriptor.chunk, readiness.isDisjoint(with: .closed) { return }
       case .wouldBlock:
         if readiness.isDisjoint(with: .closed) { return }

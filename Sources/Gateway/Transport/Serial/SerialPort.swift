@@ -76,10 +76,10 @@ final class SerialPort {
     Glibc.close(descriptor)
   }
 
-  /// The previous settings of the line.
+  /// Restores the settings that the line had before.
   func restore() {
     var line = before
-    line.c_cflag &= ~tcflag_t(HUPCL)  // closing must not reset what is behind it
+    line.c_cflag &= ~tcflag_t(HUPCL)  // closing must not reset the device
     tcsetattr(descriptor, TCSANOW, &line)
   }
 
@@ -98,7 +98,7 @@ final class SerialPort {
     return dtr == 0 && rts == 0
   }
 
-  /// Whether this is still the device, and connected: the name may belong to another device by now.
+  /// The descriptor is still this device, and connected: another device may have got the name.
   private static func isAlive(_ descriptor: Int32, device: String) -> Bool {
     var (ours, named) = (stat(), stat())
     guard fstat(descriptor, &ours) == 0, stat(device, &named) == 0 else { return false }
@@ -140,7 +140,7 @@ enum PortHolder {
     return nil
   }
 
-  /// A name is no identity: in another mount namespace another terminal has it. Where that cannot be told they are the same.
+  /// In another mount namespace, another terminal can have this name. If that is unknown, they count as the same.
   private static func isSame(_ link: String, _ device: String) -> Bool {
     var (theirs, ours) = (stat(), stat())
     guard stat(link, &theirs) == 0, stat(device, &ours) == 0 else { return true }

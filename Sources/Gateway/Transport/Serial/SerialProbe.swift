@@ -6,9 +6,10 @@ import Timing
 
 /// Finds radios without disturbing other devices.
 ///
-/// It listens first: a device that sends data without frames (a GPS, a console) is never written to. Then it sends one query of five bytes
-/// (DEVICE_QUERY), and repeats it once after two seconds of silence. It neither changes DTR nor sends zero bytes, as it may with
-/// a known radio. Devices that another program has open are left alone. Line settings are restored.
+/// It listens first: a device that sends data without frames (a GPS, a console) is never written to. Then it sends one
+/// query of five bytes (DEVICE_QUERY), and repeats it once after two seconds of silence. Unlike a link to a known
+/// radio, it neither changes DTR nor sends zero bytes. Devices that another program has open are left alone. Line
+/// settings are restored.
 public final class SerialProbe {
   public enum Result: Equatable, Sendable {
     /// A companion radio: name, public key in hex, model and version.
@@ -87,7 +88,7 @@ public final class SerialProbe {
   private func answer(to question: Command, _ isAnswer: (Reply) -> Bool) async throws -> Reply? {
     let bytes = SerialFraming.wrap(question.encode(), .toRadio)
     for _ in 0..<Self.attempts {
-      _ = Descriptor.write(port.descriptor, bytes[...])  // not taken: silence follows
+      _ = Descriptor.write(port.descriptor, bytes[...])  // a failed write shows as silence
       let deadline = loop.now + Self.patience
       while let frame = try await nextFrame(before: deadline) {
         if case .reply(let reply) = frame, isAnswer(reply) { return reply }

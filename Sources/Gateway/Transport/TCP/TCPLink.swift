@@ -97,7 +97,7 @@ final class TCPLink: Link {
       switch Descriptor.read(socket) {
       case .bytes(let bytes):
         onEvent(.bytes(bytes))
-        // All that was there: the kernel says when there is more.
+        // Those were all bytes: the kernel reports further ones.
         if bytes.count < Descriptor.chunk { return }
       case .wouldBlock: return
       case .end: return fail(.closedByPeer(name))
