@@ -19,7 +19,7 @@ import Transport
 /// The gateway: all of its parts on one event loop.
 public final class Daemon {
   public static let version = Release.version
-  /// The message that the radio is handing over gets so long before the end.
+  /// The longest wait at the end for a message that the radio is handing over.
   static let shutdownGrace: Duration = .seconds(3)
 
   var inUse: ConfigurationInUse
@@ -49,11 +49,11 @@ public final class Daemon {
   public struct StartError: Error {
     public let message: String
     public let code: Int32
-    /// What is wrong with the disk, where it may pass.
+    /// The disk's problem, if a later start may succeed.
     public private(set) var waits: StoreError?
   }
 
-  /// `loop`: what it runs on, which has the time, too.
+  /// `loop`: runs the gateway, and has the time.
   public init(
     _ configuration: GatewayConfiguration, file: String, on loop: EventLoop = EventLoop(),
     manager: ServiceManager? = .ofThisProcess(), in surroundings: Surroundings = Surroundings()
@@ -155,7 +155,7 @@ public final class Daemon {
     connection.tap = packets.taps
     settingsChanged()
     announce()
-    // No part is repaired by being begun again: the service manager starts all of the gateway anew.
+    // A single part cannot be restarted: the service manager starts the whole gateway again.
     let running = RunningServices(services, on: loop) { [log] name in
       log.error("\(name) ended by itself. This is a bug; the gateway ends and is to be started again")
       code = EX_SOFTWARE
@@ -168,12 +168,12 @@ public final class Daemon {
     publisher.notifier?.ending()
     log.notice("ending")
     await running.end()
-    // What was cancelled has ended, too.
+    // Cancelled tasks have ended, too.
     try await loop.nextTurn()
     return code
   }
 
-  /// The end of a turn: its writes are on disk or have failed; forwarding and clients that follow are woken.
+  /// The end of a turn: commits its writes, then wakes upstreams and clients that follow.
   private func endTurn() {
     store.commit(everything: connection.link.isFilling)
     if !synchronizer.hasMessageInHand, !store.transactions.hasUncommitted { connection.settle() }

@@ -7,11 +7,12 @@ import Store
 import Sync
 import Timing
 
-/// The packets that the radio hears: counted, shown to clients that follow them, and journaled while an upstream wants them.
+/// The packets that the radio hears: counts them, passes them to clients that follow, and journals them while an
+/// upstream wants packets.
 final class PacketFeed {
   let taps: TapAPI
   let counts = PacketCounts()
-  /// An upstream takes packets. They are many, so without one they are not journaled.
+  /// An upstream wants packets. Otherwise they are not journaled, because they are many.
   var isWanted = false
   private let synchronizer: Synchronizer
   private let store: Store
@@ -28,7 +29,7 @@ final class PacketFeed {
     guard isWanted else { return }
     let moment = synchronizer.now
     let body = JSONWriter.object { json in
-      // A radio that has not named itself yet: its serial port may still hold bytes of the radio before it.
+      // Before the handshake, the serial port may still hold bytes of the previous radio.
       json.field("radio", store.markInEvent(of: radio?.key))
       json.field("raw", Hex.string(packet))
       json.field("snr", snr.decibels)

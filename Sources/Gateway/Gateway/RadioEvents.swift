@@ -3,7 +3,7 @@
 import Companion
 import Sync
 
-/// What the radio says reaches those who send, ask, forward and share it.
+/// Passes the radio's events on to the parts that send, query, forward and share.
 extension Daemon: SyncObserver {
   public func linkChanged() { radioChanged() }
 
@@ -48,7 +48,7 @@ extension Daemon: SyncObserver {
   }
 
   public func radioIsIdle() {
-    // Each time: a message that came in between has made others wait, and nothing else tells of its end.
+    // Called each time: a message may have delayed the others, and no other event reports its end.
     relay.radioWasRead()
     power.radioIsIdle()
     alerts.radioIsIdle()

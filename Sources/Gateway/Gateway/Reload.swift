@@ -6,9 +6,9 @@ import Store
 import TOML
 import UntrustedText
 
-/// SIGHUP, and upstreams that are added or removed while the gateway runs.
+/// SIGHUP, and upstreams that are added or removed at run time.
 extension Daemon {
-  /// Takes what the file says now, and says which of its settings wait for the next start.
+  /// Reads the file again, and reports which of its changes wait for the next start.
   func reload() {
     publisher.notifier?.reloading()
     defer { publisher.notifier?.reloaded() }
@@ -27,11 +27,11 @@ extension Daemon {
     power.change(limit: fresh.lowBattery)
     messaging.keeper.settings = fresh.messaging.keeper
     let waiting = inUse.waiting(in: fresh)
-    // What takes effect later may not work.
+    // A configuration with changes for the next start is unproven.
     defer { if waiting.isEmpty { keepConfiguration() } }
     do {
       try change(to: fresh)
-      // Waiting and stopped upstreams may have what they need by now.
+      // Stopped upstreams may work now.
       relay.resume()
       proxy.listen(fresh.proxies)
       pages.serve(fresh.web)
@@ -46,13 +46,13 @@ extension Daemon {
     }
   }
 
-  /// The file is refused, and the gateway runs with what it was before.
+  /// Logs that the file is refused, and that the gateway keeps its configuration.
   func tellRefusal() {
     for line in configuration.refusal?.lines ?? [] { log.error("refused: \(line)") }
     if configuration.refusal != nil { log.error("running with the last configuration that worked") }
   }
 
-  /// With the channels that the radio has, once they were read.
+  /// Ineffective settings; with the radio's channels, once they were read.
   var idleSettings: [IdleSetting] {
     var channels: [Channel]?
     if synchronizer.hasSyncedOnce {
@@ -65,7 +65,8 @@ extension Daemon {
     return configuration.idleSettings(exchange.settings, channels)
   }
 
-  /// Each is logged once, and again when it has come back. The check of the file has told of what needs no radio.
+  /// Logs each ineffective setting once, and again if it returns. The check of the file has reported those that need no
+  /// radio.
   func tellIdleSettings() {
     guard synchronizer.isServing, synchronizer.state.isSettled else { return }
     for one in inUse.newlyIdle(in: idleSettings.filter { !$0.name.isEmpty }) { log.warning(one.words) }
@@ -77,7 +78,7 @@ extension Daemon {
     }
   }
 
-  /// Upstreams with unchanged settings keep running. When it throws, nothing has changed.
+  /// Upstreams with unchanged settings keep running. If it throws, nothing has changed.
   func change(to fresh: GatewayConfiguration) throws(StoreError) {
     let added = try relay.change(to: fresh.upstreams)
     inUse.current = fresh
@@ -88,9 +89,10 @@ extension Daemon {
 }
 
 extension GatewayConfiguration {
-  /// Settings that are read at the start only, and are others in `fresh` than here, with which the gateway began.
+  /// Settings that are read only at the start, and differ in `fresh` from this configuration, which the gateway began
+  /// with.
   func waiting(in fresh: GatewayConfiguration) -> [String] {
-    // `try?`: both were read without mistakes.
+    // `try?`: both were parsed before.
     guard let now = try? TOMLParser.parse(fresh.source), let then = try? TOMLParser.parse(source) else { return [] }
     let changed = TOMLTable.changes(from: then, to: now).filter { !Self.isReloaded($0) }
     let hasOtherPIN = bluetooth.pin != fresh.bluetooth.pin && !changed.contains { $0.hasPrefix("radio.pin") }

@@ -2,12 +2,12 @@
 
 import EventLoop
 
-/// A part of the gateway that lasts as long as the gateway.
+/// A part of the gateway that runs as long as the gateway.
 struct Service {
   let name: String
   /// Runs until it is cancelled.
   let run: () async throws(CancellationError) -> Void
-  /// Does, once `run` has ended, what has to wait for something: a cancelled task cannot.
+  /// Runs after `run` has ended: asynchronous work at the end, which a cancelled task cannot do.
   let end: () async -> Void
 
   init(
@@ -17,11 +17,11 @@ struct Service {
   }
 }
 
-/// Services that run, each as one task.
+/// Running services: one task for each.
 final class RunningServices {
   private let running: [(service: Service, task: LoopTask)]
 
-  /// Begins the services in their order. `endedEarly` gets the name of a service that ends by itself: its work is not done any more.
+  /// Begins the services in their order. `endedEarly` gets the name of a service that ends by itself.
   init(_ services: [Service], on loop: EventLoop, endedEarly: @escaping (_ name: String) -> Void) {
     running = services.map { service in
       let task = loop.begin {
@@ -44,8 +44,8 @@ final class RunningServices {
 }
 
 extension Daemon {
-  /// The services, in the order in which they begin. They end in the opposite order: the radio hands over no more messages first, the store
-  /// is closed last.
+  /// The services, in the order in which they begin. They end in the opposite order: the radio first stops handing over
+  /// messages, and the store is closed last.
   var services: [Service] {
     [
       Service("the store", end: closeStore) { () throws(CancellationError) in try await self.loop.untilCancelled() },
@@ -69,14 +69,14 @@ extension Daemon {
       lasting("the pages", begin: { self.pages.serve(self.configuration.web) }, end: pages.stop),
       lasting("the alerts", begin: beginAlerts, end: alerts.stop),
       Service("watching the supply") { () throws(CancellationError) in try await self.power.watchSupply() },
-      // What the radio is handing over just now is on disk before the link goes.
+      // Stores the message that the radio is handing over before the link closes.
       Service("taking messages", end: { await self.synchronizer.finish(within: Self.shutdownGrace) }) {
         () throws(CancellationError) in try await self.loop.untilCancelled()
       },
     ]
   }
 
-  /// A service that has tasks of its own, which change with the configuration.
+  /// A service with its own tasks, which change with the configuration.
   private func lasting(_ name: String, begin: @escaping () -> Void, end: @escaping () -> Void) -> Service {
     Service(name) { [loop] () throws(CancellationError) in
       begin()

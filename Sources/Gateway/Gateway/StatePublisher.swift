@@ -6,7 +6,7 @@ import ServiceManager
 import Store
 import Sync
 
-/// A change of what the gateway's state shows.
+/// Notes changes of the gateway's state.
 final class StateChange {
   private let noted = Waiter()
   private var isDue = false
@@ -16,7 +16,7 @@ final class StateChange {
     noted.resume()
   }
 
-  /// Waits for a change and then for `pause`: changes that come meanwhile are part of it.
+  /// Waits for a change and then for `pause`: changes in this time are included.
   func next(after pause: Duration, on loop: EventLoop) async throws(CancellationError) {
     while !isDue { try await noted.wait() }
     try await loop.sleep(for: pause)
@@ -24,9 +24,9 @@ final class StateChange {
   }
 }
 
-/// Tells servers and the service manager of the gateway's state.
+/// Publishes the gateway's state to servers and the service manager.
 final class StatePublisher {
-  /// At most one state in this time: each costs bytes on the uplink.
+  /// At most one state in this time: each costs traffic.
   private static let pause: Duration = .seconds(2)
 
   let changes: StateChange
@@ -58,18 +58,19 @@ final class StatePublisher {
     return store.transactions.failure.map { "\(radio); \($0)" } ?? radio
   }
 
-  /// The number of events that wait may have changed.
+  /// The number of waiting events may have changed.
   func readBacklog() {
     if backlog.read(relay.mostPending, now: loop.now) { changes.note() }
   }
 
-  /// Gives upstreams that are new the last state. Before the first one there is none.
+  /// Gives new upstreams the last state, if there is one.
   func tell(_ upstreams: [Upstream]) {
     guard !last.isEmpty else { return }
     for upstream in upstreams { upstream.setState("gateway", last) }
   }
 
-  /// Publishes states until cancelled. `state`: as `GET /v1/status` has it for servers; `nil`: it cannot be read.
+  /// Publishes states until it is cancelled. `state`: the JSON of `GET /v1/status` for servers; `nil`: it cannot be
+  /// read.
   func run(_ state: () -> [UInt8]?) async throws(CancellationError) {
     while true {
       try await changes.next(after: Self.pause, on: loop)

@@ -4,13 +4,13 @@ import Alerts
 import Glibc
 import Store
 
-/// What there is to say of the disk and of the database's bound.
+/// Reads the state of the disk and of the database's bound.
 enum DiskReading {
-  /// Hundredths of `max_size`.
+  /// Percent of `max_size`.
   private static let nearlyFull: Int64 = 95
   private static let roomy: Int64 = 90
 
-  /// `leastFree`: bytes that are to be free; 0: any number is enough.
+  /// `leastFree`: the minimum of free bytes; 0: no minimum.
   static func read(_ store: Store, leastFree: Int64) -> AlertReading {
     if let failure = store.transactions.failure { return .bad(text: "nothing can be written: \(failure)") }
     let readings = [space(store.location, leastFree), database(store)]
@@ -20,7 +20,7 @@ enum DiskReading {
 
   private static func space(_ location: String, _ leastFree: Int64) -> AlertReading {
     var space = statvfs()
-    // What cannot be asked is not known to be full.
+    // A disk that cannot be queried counts as not full.
     guard leastFree > 0, statvfs(location, &space) == 0 else { return .well }
     let free = Int64(
       clamping: UInt64(space.f_bavail).multipliedReportingOverflow(by: UInt64(space.f_frsize)).partialValue)

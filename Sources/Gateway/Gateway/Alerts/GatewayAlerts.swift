@@ -9,21 +9,22 @@ import Store
 import Timing
 import UntrustedText
 
-/// The gateway's alerts: gives `AlertBoard` what is known, and writes down what it says: a row, an event, a line of the log.
+/// The gateway's alerts: passes readings to `AlertBoard`, and stores its changes: a row, an event, a line of the log.
 ///
-/// Nothing here wakes the daemon by itself while all is well: it looks when something was stored, when the radio was asked anyway, and
-/// once an hour. A timer runs only while something is about to begin or to end, and to the moment at which a node would be silent.
+/// Checks cause no wake-ups while all is well: they run when something was stored, when the radio was queried
+/// anyway, and once an hour. A timer runs only while an alert is about to begin or end, and to the moment at which a
+/// node would be late.
 final class GatewayAlerts {
-  /// Pause between two looks at the disk and the clock.
+  /// Pause between two checks of the disk and the clock.
   private static let between: Duration = .seconds(590)
-  /// Changes that wait for the disk; more than there are subjects for.
+  /// The most changes to keep while the disk refuses them; more than there are subjects.
   private static let maxWaiting = 2 * AlertBoard.maxSubjects
 
   private struct Waiting {
     let number: UInt64
     let change: AlertChange
     let moment: Moment
-    /// When what is wrong began, by the clock as it is now.
+    /// When the fault began, in milliseconds since 1970 by the clock as it was at the change.
     let since: Int64
     let millivolts: UInt16?
   }
@@ -38,27 +39,28 @@ final class GatewayAlerts {
   var nodes: SilentNodes
   private var timer: LoopTimer?
   private var due: MonotonicTime?
-  /// When a node is late that is not so yet, as the timer was set.
+  /// When the next node is late, as the timer was set.
   private var nodesDue: MonotonicTime?
   private var looked: MonotonicTime?
-  /// When it was looked last whether the database is still there.
+  /// When the database's file was last checked.
   var lookedAtStore: MonotonicTime?
   private var deadLetterChanges: UInt64 = .max
-  /// A node came that is listened for.
+  /// A watched node was heard.
   var hasNodeCome = false
   private var waiting: [Waiting] = []
   private var lastNumber: UInt64 = 0
   private var writing: LoopTask?
   private var isBegun = false
   var millivolts: UInt16?
-  /// A node was not added, and no place has been seen since.
+  /// A node was not added, and the table has had no free place since.
   var wasTableFull = false
   private var contactsRemoved: UInt64 = 0
-  /// The radio's contacts and its places for them; `nil`: not known.
+  /// The number of the radio's contacts, and its places for them; `nil`: unknown.
   var contactTable: () -> (count: Int, most: Int)? = { nil }
-  /// What others said last: of the radio, its battery and the supply. A rule that is switched on, and another database, hear it anew.
+  /// The last readings of the radio, its battery and the supply: for a rule that is switched on later, and for another
+  /// database.
   private var told: [AlertSubject: AlertReading] = [:]
-  /// Events that were counted as lost, or are about to be, and have arrived.
+  /// Events that count as lost, or will, although they have arrived.
   var arrivals: [AlertSubject: Int64] = [:]
 
   init(
@@ -71,10 +73,10 @@ final class GatewayAlerts {
     nodes = SilentNodes(store, on: loop)
   }
 
-  /// The rules that are on, as sentences.
+  /// The active rules, as sentences.
   var rules: [(rule: AlertRule, sentence: String)] { board.settings.sentences }
 
-  // MARK: From begin to end
+  // MARK: Begin and end
 
   func begin() {
     isBegun = true
@@ -98,7 +100,7 @@ final class GatewayAlerts {
     relay.historyFound = { _, _ in }
   }
 
-  /// Other settings, upstreams or documents.
+  /// Settings, upstreams or documents have changed.
   func change(_ settings: AlertConfiguration) {
     self.settings = settings
     for change in board.change(settings.rules) { tell(change) }
@@ -106,7 +108,7 @@ final class GatewayAlerts {
     look()
   }
 
-  /// Another database has taken the place of a damaged one: what is wrong is told there, too.
+  /// Another database has replaced a damaged one: open alerts begin there, too.
   func storeReplaced(_ saved: String, had events: Int64?, unsent: [(upstream: String, events: Int64)]) {
     board = AlertBoard(settings.rules)
     waiting = []
@@ -116,14 +118,15 @@ final class GatewayAlerts {
     look()
   }
 
-  /// What was open when the daemon ended is open; what was over lately is remembered, so that a restart does not begin it anew.
+  /// Restores alerts that were open when the daemon ended, and remembers recent ones, so that a restart does not begin
+  /// them anew.
   private func recall() {
     guard let kept = store.ifReadable({ try store.alerts(openOnly: false, limit: 200) }) else { return }
     let open = store.ifReadable { try store.alerts(openOnly: true, limit: AlertBoard.maxSubjects) } ?? []
     let elapsed = store.elapsed(at: Moment(loop.wallClock))
     for alert in open {
       guard let rule = AlertRule(rawValue: alert.rule), board.settings.times[rule] != nil else {
-        // The rule is off now, or of another version.
+        // The rule is off now, or belongs to another version.
         store.post("the end of an alert") { [clock = loop.wallClock] store throws(SQLiteError) in
           try store.endAlert(alert.rule, alert.subject, Store.AlertEvent(), elapsed: elapsed, at: Moment(clock))
         }
@@ -140,9 +143,9 @@ final class GatewayAlerts {
     }
   }
 
-  // MARK: What is looked at
+  // MARK: Readings
 
-  /// Everything that can be looked at.
+  /// Reads everything that needs no event.
   private func look() {
     looked = loop.now
     readUpstreams()
@@ -153,7 +156,7 @@ final class GatewayAlerts {
     readNodes()
     readContactTable()
     for (subject, reading) in told { read(subject, reading) }
-    // What was lost before this daemon was started is no new loss.
+    // Losses before this start are no new losses.
     for subject in board.open where [.journalLoss, .journalConflict, .radioQueueFull].contains(subject.rule) {
       read(subject, .well)
     }
@@ -161,7 +164,7 @@ final class GatewayAlerts {
     arm()
   }
 
-  /// The radio was asked just now, and has nothing to say.
+  /// The radio was just queried, and has no messages.
   func radioIsIdle() {
     write()
     readStoreNowAndThen()
@@ -169,13 +172,13 @@ final class GatewayAlerts {
     look()
   }
 
-  /// Once an hour, whatever the radio does.
+  /// Called once an hour, whatever the radio does.
   func hourHasPassed() {
     look()
     store.keepAlertWords()
   }
 
-  /// Something was written: events may wait, letters may have died.
+  /// A commit: events may wait, dead letters may be new.
   func somethingWasStored() {
     guard isBegun else { return }
     if hasNodeCome {
@@ -198,21 +201,20 @@ final class GatewayAlerts {
     arm()
   }
 
-  /// A write has failed.
   func storeFailed() {
     guard isBegun else { return }
     readDisk()
     arm()
   }
 
-  /// `refusal`: why the file as it stands is not used.
+  /// `refusal`: why the current file is not used.
   func configuration(_ refusal: String?) {
     let text = "the configuration file is refused, and the gateway runs with the last one that worked: "
     hear(AlertSubject(.configurationWrong), refusal.map { .bad(text: text + $0.lines[0].cut(toBytes: 200)) } ?? .well)
     arm()
   }
 
-  /// Its record came from the radio, and is looked at when it is stored.
+  /// The radio sent the record of a contact. `somethingWasStored` checks it when it is stored.
   func contactCame(_ contact: Contact) {
     guard nodes.heard(contact.key) != nil || settings.nodes.contains(where: { SilentNodes.means($0, contact) }) else {
       return
@@ -241,7 +243,7 @@ final class GatewayAlerts {
   private func readDeadLetters() {
     deadLetterChanges = store.deadLetterChanges
     for upstream in relay.upstreams {
-      // Without the count nothing is said: the next change asks again.
+      // Without the count there is no reading: the next change reads again.
       guard let count = store.ifReadable({ try store.deadLettersToTell(of: upstream.name) }) else { continue }
       let text = "\(upstream.name) has refused \(count) event\(count == 1 ? "" : "s"): see meshpost upstream dead"
       read(AlertSubject(.deadLetters, upstream.name), count > 0 ? .bad(text: text, value: Double(count)) : .well)
@@ -268,7 +270,7 @@ final class GatewayAlerts {
     }
   }
 
-  /// Upstreams that were removed, nodes that nobody listens for any more.
+  /// Ends the alerts of removed upstreams, and of nodes that are no longer watched.
   private func endWhatIsGone() {
     let upstreams = Set(relay.upstreams.map(\.name))
     let keys = Set(nodes.keys.map(\.hex))
@@ -293,7 +295,7 @@ final class GatewayAlerts {
 
   // MARK: Time
 
-  /// Sets the one timer to what is due next; none if nothing is.
+  /// Sets the one timer to the next deadline, or stops it.
   func arm() {
     guard isBegun else { return }
     nodesDue = nodes.due
@@ -307,7 +309,7 @@ final class GatewayAlerts {
   }
 
   private func timeHasCome() {
-    // Some is looked at seldom: it may be another thing by now than when it began to be doubtful.
+    // These readings are rare: they may have changed since they became doubtful.
     readUpstreams()
     readDisk()
     readClock()
@@ -317,7 +319,7 @@ final class GatewayAlerts {
     arm()
   }
 
-  // MARK: Telling
+  // MARK: Storing changes
 
   private func tell(_ change: AlertChange) {
     switch change {
@@ -338,7 +340,8 @@ final class GatewayAlerts {
     write()
   }
 
-  /// One after another; what the disk refuses is tried again when it has taken something else, or the radio was asked.
+  /// Stores changes one after another. If the disk refuses them, the next attempt follows the next commit or query of
+  /// the radio.
   private func write() {
     guard writing == nil, isBegun, !waiting.isEmpty else { return }
     writing = loop.begin {
@@ -355,10 +358,10 @@ final class GatewayAlerts {
         for one in batch { try Self.write(one, elapsed, to: store) }
       }
     } catch {
-      // `StoreMaintenance` and the messages say what is wrong with the disk.
+      // `StoreMaintenance` and the inbox report the disk's fault.
       return
     }
-    // Those and no others: what waits may be of another database by now.
+    // Only those: further changes may belong to another database.
     let written = Set(batch.map(\.number))
     waiting.removeAll { written.contains($0.number) }
     for subject in batch.map(\.change.subject) where !board.isOpen(subject) {
@@ -383,7 +386,7 @@ final class GatewayAlerts {
     }
   }
 
-  /// `power` was there before alerts, and programs know it: it is the event of these two, so that nobody is told twice.
+  /// Programs know `power` from before there were alerts: it is the only event of these two rules.
   private static func event(_ rule: AlertRule, isLow: Bool, _ millivolts: UInt16?) -> Store.AlertEvent {
     guard rule == .batteryLow || rule == .supplyLow else { return Store.AlertEvent() }
     return Store.AlertEvent(.power) { json in

@@ -6,9 +6,9 @@ import Relay
 import Store
 import UntrustedText
 
-/// What happens to the journal, once each time: it is over after a day without.
+/// Incidents of the journal. Each alert ends after a day without another one.
 extension GatewayAlerts {
-  /// Events were deleted that not every upstream had.
+  /// Events were deleted before every upstream had them.
   func journalWasCut(_ trim: JournalTrim) {
     for (name, events) in trim.missedBy.map({ ($0.upstream, $0.events) }) {
       lost(events, at: name) { Self.deleted($0, name) }
@@ -22,7 +22,7 @@ extension GatewayAlerts {
       : "\(events) events were deleted that \(upstream) had not received"
   }
 
-  /// Of what the alert counts, or is about to: what was under way when it was deleted has arrived.
+  /// Reduces the number of lost events: some were in flight when they were deleted, and have arrived.
   private func arrived(_ events: Int64, at upstream: String) {
     let subject = AlertSubject(.journalLoss, upstream)
     arrivals[subject, default: 0] += events
@@ -40,7 +40,7 @@ extension GatewayAlerts {
     "\(events) events at most are missing at \(upstream), and the journal has not kept them"
   }
 
-  /// An open alert says how many there were in all.
+  /// An open alert reports the total number.
   private func lost(_ events: Int64, at upstream: String, _ words: (Int64) -> String) {
     let subject = AlertSubject(.journalLoss, upstream)
     let before = board.said(of: subject)
@@ -70,7 +70,7 @@ extension GatewayAlerts {
     }
   }
 
-  /// A server, or this machine, knows more of this gateway's journal, or something else, than the database.
+  /// A server, or this machine, has a history of this gateway that differs from the database's, or is longer.
   func historiesMet(
     _ text: String, _ subject: AlertSubject = AlertSubject(.journalConflict), _ events: Double? = nil
   ) {

@@ -6,20 +6,20 @@ import JSON
 import Store
 import Sync
 
-/// What the radio, its battery and this machine's supply say.
+/// Readings of the radio, its battery and this machine's supply.
 extension GatewayAlerts {
   func radio(isUp: Bool, isScopeStuck: Bool, message: @autoclosure () -> String) {
     hear(AlertSubject(.radioLost), isUp ? .well : .bad(text: "the radio is away: \(message())"))
     let text = "\(RadioConnection.stuckScope). Until then what it might flood is not sent"
-    // Of a radio that is away nobody knows.
+    // The state of a disconnected radio is unknown.
     hear(AlertSubject(.regionStuck), isScopeStuck ? .bad(text: text) : isUp ? .well : .between)
     arm()
   }
 
-  /// `isKnown`: the radio was asked for them over this link.
+  /// `isKnown`: the radio was asked for messages over this link.
   func messages(_ withheld: Withheld?, isKnown: Bool) {
     let bad = withheld.map { AlertReading.bad(text: "\($0.words). If it stays so, restart the radio", since: $0.since) }
-    // A link that breaks off meanwhile does not begin it anew.
+    // A lost link does not reset the alert's time.
     hear(AlertSubject(.messagesStuck), isKnown ? bad ?? .well : .between)
     arm()
   }
@@ -38,13 +38,14 @@ extension GatewayAlerts {
     arm()
   }
 
-  /// What the disk refused is written again, with its time.
+  /// A node was heard at this time, in milliseconds since 1970; a write that the disk refused comes again, with its
+  /// time.
   func heard(_ node: KeyPrefix, at milliseconds: Int64) {
     let age = max(0, Moment(loop.wallClock).milliseconds - milliseconds)
     if nodes.hear(node, ago: .milliseconds(age)) { hasNodeCome = true }
   }
 
-  /// Nodes that somebody wants to be told of.
+  /// The watched nodes.
   var wanted: [PublicKey] { nodes.find(settings.nodes, tag: settings.tag) }
 
   /// The radio heard a node, and had no place for it.
@@ -58,16 +59,16 @@ extension GatewayAlerts {
     arm()
   }
 
-  /// Only a free place ends it: that nobody was refused lately says nothing of the next.
+  /// Only a free place ends the alert: further nodes may need one.
   func readContactTable() {
     guard let table = contactTable() else { return }
     if table.count < table.most { wasTableFull = false }
-    // While somebody who was refused has no place, what was said of it stands until its time has come.
+    // While a refused node has no place, the alert stays as it is until it times out.
     guard !wasTableFull else { return }
     read(AlertSubject(.contactsFull), table.count < table.most ? .well : .between)
   }
 
-  /// The radio's queue was full, or answers of the radio are lost.
+  /// The radio lost messages, or may have.
   func messagesWereLost(_ loss: RadioQueue.Loss) {
     let subject = AlertSubject(.radioQueueFull)
     let before = board.said(of: subject)

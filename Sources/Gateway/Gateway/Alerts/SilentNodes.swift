@@ -9,12 +9,12 @@ import Store
 import Timing
 import UntrustedText
 
-/// Nodes that are listened for, and when each was heard last, by time that has surely passed.
+/// The watched nodes, and when each was last heard, by time that has certainly passed.
 ///
-/// A contact's `last_heard` is of the clock, which may be set, and lags by up to ten minutes: of it counts only whether it changed while nobody
-/// listened, between the last look before an end and the start.
+/// A contact's `last_heard` follows the clock, which may be set, and is written up to ten minutes late. So only one
+/// fact of it counts: whether it has changed between the last check before an end and the next start.
 struct SilentNodes {
-  /// More are not listened for.
+  /// The most nodes to watch.
   static let most = 256
 
   private let store: Store
@@ -23,18 +23,18 @@ struct SilentNodes {
   private var isRecalled = false
   /// `nil`: the rule is off.
   private var limit: Duration?
-  /// Who is late was told as of this time.
+  /// The time of the last check: nodes that were late then are reported.
   private var looked: MonotonicTime
 
   init(_ store: Store, on loop: EventLoop) { (self.store, self.loop, looked) = (store, loop, loop.now) }
 
   var keys: [PublicKey] { silence.names }
-  /// When the next one is late. Measured from the last look, never from now: who became late in between is not forgotten.
+  /// When the next node is late, counted from the last check: a node that became late since then is not forgotten.
   var due: MonotonicTime? { silence.due(after: looked) }
 
   func heard(_ key: PublicKey) -> MonotonicTime? { silence.heard(key) }
 
-  /// Looks at all: who is listened for, who was heard, and who is late. `limit` `nil`: the rule is off.
+  /// Checks all watched nodes, and returns each with whether it is late. `limit`: `nil` if the rule is off.
   mutating func look(_ names: [String], tag: String, limit: Duration?) -> [(key: PublicKey, isLate: Bool)] {
     self.limit = limit
     guard let limit, !names.isEmpty || !tag.isEmpty else {
@@ -52,8 +52,8 @@ struct SilentNodes {
     return wanted.map { ($0, silence.isLate($0, now: looked)) }
   }
 
-  /// It was heard so long ago. True: it is time to look, because it was late, or because what was kept of it would be wrong by a good part of the
-  /// limit after a power cut.
+  /// A node was heard, `ago`. Returns true if a check is worthwhile: the node was late, or a power cut would lose a
+  /// good part of the limit.
   mutating func hear(_ node: KeyPrefix, ago: Duration) -> Bool {
     guard let limit, let key = silence.names.first(where: { $0.prefix == node }) else { return false }
     let wasLate = silence.isLate(key, now: loop.now)
@@ -61,14 +61,14 @@ struct SilentNodes {
     return wasLate || loop.now - looked >= limit / 4
   }
 
-  /// What was known before the daemon was started.
+  /// Reads the stored times, once after the start.
   private mutating func recall(_ wanted: [PublicKey], _ limit: Duration) {
     guard !isRecalled else { return }
     isRecalled = true
     let elapsed = store.elapsed(at: Moment(loop.wallClock))
     for node in store.ifReadable({ try store.heardNodes() }) ?? [] {
       guard let key = PublicKey(bytes: node.key), wanted.contains(key) else { continue }
-      // It was heard after that was kept: nobody knows when.
+      // It was heard after that was stored, at an unknown time.
       let age = lastHeard(key) == node.lastHeard ? max(0, elapsed - node.elapsed) : 0
       silence.listen(for: key, heard: loop.now + .milliseconds(-age), limit: limit)
     }
@@ -76,7 +76,7 @@ struct SilentNodes {
 
   private func lastHeard(_ key: PublicKey) -> Int64 { store.ifReadable { try store.contact(key)?.lastHeard ?? 0 } ?? 0 }
 
-  /// Along with the next thing that is written: it is not worth a write of its own.
+  /// Stores the times with the next write: they are not worth their own.
   func keep() {
     guard limit != nil else { return }
     let elapsed = store.elapsed(at: Moment(loop.wallClock))
@@ -87,9 +87,10 @@ struct SilentNodes {
     store.transactions.writeAlong("heard_nodes") { store throws(SQLiteError) in try store.setHeardNodes(nodes) }
   }
 
-  // MARK: Who is listened for
+  // MARK: Watched nodes
 
-  /// By name, by the beginning of a key, by a tag. Who was never heard is not among them: nobody knows whether it exists.
+  /// Finds nodes by name, by the beginning of a key, or by a tag. Nodes that were never heard are left out: they may
+  /// not exist.
   func find(_ names: [String], tag: String) -> [PublicKey] {
     var found = Set(tag.isEmpty ? [] : tagged(tag))
     if !names.isEmpty {
@@ -103,8 +104,8 @@ struct SilentNodes {
     return Array(found.sorted { $0.hex < $1.hex }.prefix(Self.most))
   }
 
-  /// What people are told: the name; with the beginning of the key where another node is called so, and that alone where nothing of the name is
-  /// seen.
+  /// The names to show: with the beginning of the key if another node has a similar name, and only the key if the name
+  /// shows nothing.
   func called(_ keys: [PublicKey]) -> [PublicKey: String] {
     guard !keys.isEmpty else { return [:] }
     let wanted = Set(keys)
@@ -146,7 +147,7 @@ struct SilentNodes {
         return keys.count < Self.most
       }
     }
-    // Who is tagged and was never heard has no record, or one without a time.
+    // Tagged nodes that were never heard have no record, or one without a time.
     return keys
   }
 }

@@ -5,13 +5,13 @@ import Store
 import Timing
 import UntrustedText
 
-/// Whether the database is what it was, and where it was.
+/// Checks that the database is the same file, in its place.
 extension GatewayAlerts {
-  /// Pause between two looks at the database's file that cost no wake-up.
+  /// Pause between two checks of the database's file, which cost no wake-up.
   private static let betweenStats: Duration = .seconds(60)
 
-  /// `saved`: where it lies now. What servers had not received of it did not come over: `unsent`, where that is known. `events`: how many it
-  /// had, at least; `nil`: nobody knows.
+  /// `saved`: the location of the damaged database. `unsent`: the numbers of its events that upstreams had not
+  /// received, as far as they are known. `events`: the minimum number of its events; `nil`: unknown.
   func storeWasDamaged(_ saved: String, had events: Int64?, unsent: [(upstream: String, events: Int64)]) {
     var text = "the database was damaged, and a new one begun: it was saved as \(saved)"
     if let events { text += ". There had been \(events) events or more" }
@@ -22,7 +22,7 @@ extension GatewayAlerts {
     storeIsLost(text)
   }
 
-  /// What is there now is another one, which is well.
+  /// The new database is well: the alert ends after its time.
   func storeIsLost(_ text: String) { read(AlertSubject(.storeLost), .bad(text: text)) }
 
   func readStore() {
@@ -34,7 +34,7 @@ extension GatewayAlerts {
     read(AlertSubject(.storeLost), store.isElsewhere ? .bad(text: text) : .well)
   }
 
-  /// Along with something that has woken the daemon anyway.
+  /// Checks at most once in `betweenStats`, when the daemon is awake anyway.
   func readStoreNowAndThen() {
     if let lookedAtStore, loop.now - lookedAtStore < Self.betweenStats { return }
     readStore()

@@ -3,17 +3,17 @@
 import Alerts
 import TOML
 
-/// `[alerts]`: which rules are on, and their times. See docs/alerts.md.
+/// `[alerts]`: the active rules, and their times. See docs/alerts.md.
 public struct AlertConfiguration: Equatable, Sendable {
   public var rules = AlertSettings(AlertRule.ofGateways)
-  /// Nodes that are listened for, by name or by the beginning of a key, and the tag that says the same.
+  /// The watched nodes, by name or by the beginning of a key, and the tag that also selects nodes.
   public var nodes: [String] = []
   public var tag = "watch"
-  /// Bytes that are to be free on the database's file system; 0: any number is enough.
+  /// The minimum of free bytes on the database's file system; 0: no minimum.
   public var diskFree: Int64 = 100 << 20
 
   static let maxNodes = 256
-  /// Of a node's name, of its key in hex, or of a tag: an empty one would mean every node without a name.
+  /// The length of a node's name, of its key in hex, or of a tag: an empty one would select every node without a name.
   private static let nameBytes = 1...64
   private static let longest: Int64 = 366 * 86_400
 

@@ -17,7 +17,7 @@ public struct GatewayConfiguration: Sendable {
   /// All mistakes, one a line: `FILE: line N: mistake and allowed values`.
   public struct Failure: Error, CustomStringConvertible, Sendable {
     public let description: String
-    /// What the configuration would lack without them.
+    /// Problems that would remain without these mistakes; see `lacks`.
     public private(set) var lacks: [String] = []
   }
 
@@ -29,10 +29,10 @@ public struct GatewayConfiguration: Sendable {
   public var store: Store.Settings
   public var controlSocket: String
   public var controlGroup: String?
-  /// On 127.0.0.1; 0: metrics are to be had on the control socket alone.
+  /// On 127.0.0.1; 0: only the control socket has metrics.
   public var metricsPort: UInt16
   public var logLevel: Log.Level
-  /// Millivolts under which the radio's battery is low; 0: it is not looked at.
+  /// The radio's battery is low below this, in millivolts; 0: it is not checked.
   public var lowBattery: UInt16
   public var alerts: AlertConfiguration
   public var messaging: MessagingConfiguration
@@ -42,13 +42,12 @@ public struct GatewayConfiguration: Sendable {
   public var web: WebSettings?
   /// Warnings about accepted values, one a line.
   public var warnings: [String] = []
-  /// Valid values that cannot be used now, one a line, as in `Failure`. Each stops its upstream or
-  /// hook, and nothing else.
+  /// Valid settings that cannot work now, one a line, as in `Failure`. Each stops only its upstream or hook.
   public private(set) var lacks: [String] = []
   var exchange: ChannelExchange.Settings
-  /// What it was read from.
+  /// The text of the configuration.
   private(set) var source: [UInt8] = []
-  /// Why the file is refused, where this is not what stands in it but what worked before.
+  /// Why the file is refused, if this is the last configuration that worked.
   public var refusal: String?
 
 }
@@ -98,7 +97,7 @@ extension GatewayConfiguration {
     }
   }
 
-  /// A hub keeps one live link of a gateway.
+  /// Upstreams that compete at one hub, which keeps one live link of a gateway.
   private var rivals: [String] {
     upstreams.indices.compactMap { place in
       guard let rival = upstreams[place].rival(among: upstreams[..<place]) else { return nil }
@@ -206,7 +205,8 @@ extension GatewayConfiguration {
     guard let pin else { return options }
     options.pin = BluetoothOptions.pin(pin)
     guard options.pin == nil else { return options }
-    // Not shown: it is a secret. A radio that is paired needs none, so a bad file does not keep the gateway from starting.
+    // The value is not shown: it is a secret. A paired radio needs no PIN, so a bad file does not keep the gateway from
+    // starting.
     let reason = "a PIN is a string of 6 digits, such as \"123456\""
     if file == nil { table.note("pin", reason) } else { table.lack("pin_file", reason) }
     return options
@@ -266,7 +266,7 @@ extension GatewayConfiguration {
 extension UpstreamSettings {
   private var hasLink: Bool { if case .hub(isLive: true, _) = kind { true } else { false } }
 
-  /// The name of the other one that has a link to the same hub, which keeps one live link of a gateway.
+  /// The name of another upstream with a link to the same hub, which keeps one live link of a gateway.
   func rival(among others: some Sequence<UpstreamSettings>) -> String? {
     guard hasLink else { return nil }
     return others.first { $0.hasLink && HTTPEndpoint.areOne($0.url, url) }?.name

@@ -6,7 +6,7 @@ import TOML
 
 /// `[[hook]]`: programs to run for events.
 enum HookConfiguration {
-  /// Each may run one program; together they must leave resources for the rest of a small machine.
+  /// Each hook may run one program; together they must leave resources for the rest of a small machine.
   private static let maxHooks = 16
 
   static func read(_ root: inout TOMLReader, socket: String) -> [UpstreamSettings] {

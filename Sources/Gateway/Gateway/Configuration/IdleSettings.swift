@@ -6,11 +6,11 @@ import Store
 import TOML
 import UntrustedText
 
-/// A setting that does nothing as things are: it names a channel that the radio does not have, or wants a hub where there is none.
+/// An ineffective setting: it names a channel that the radio does not have, or needs a hub and there is none.
 struct IdleSetting: Equatable {
-  /// As in the file, with the name of its table: `relay.channels`.
+  /// The setting with its table, as in the file: `relay.channels`.
   let setting: String
-  /// What it names; empty: it is meant as a whole.
+  /// The name in the setting; empty: the whole setting is meant.
   let name: String
   let reason: String
 
@@ -20,7 +20,7 @@ struct IdleSetting: Equatable {
 }
 
 extension GatewayConfiguration {
-  /// With the radio's channels, as far as they are known. Nothing else tells of these: what they name never comes.
+  /// Finds ineffective settings; `channels`: the radio's, if they are known. No other message reports them.
   func idleSettings(_ exchange: ChannelExchange.Settings, _ channels: [Channel]?) -> [IdleSetting] {
     var idle: [IdleSetting] = []
     if exchange.isOn, !hasHub {
@@ -38,12 +38,12 @@ extension GatewayConfiguration {
     return idle
   }
 
-  /// What the file alone tells to be without effect.
+  /// Warns about settings that are ineffective whatever the radio has.
   func warnIdle(_ relay: inout TOMLReader) {
     if exchange.isOn, !hasHub {
       relay.warn("messages_from_hub", "no upstream is a hub: no messages of other places come")
     }
-    // Documents can switch it on where an upstream allows that.
+    // Documents can switch the exchange on if an upstream allows settings.
     if !exchange.isOn, !exchange.channels.isEmpty,
       !upstreams.contains(where: { $0.journal.allowed.contains("settings") })
     {
@@ -54,12 +54,12 @@ extension GatewayConfiguration {
     }
   }
 
-  /// One whose file cannot be read may be one.
+  /// An upstream whose file cannot be read may be a hub.
   var hasHub: Bool { upstreams.contains { $0.kindName == "hub" || $0.kindName == "unknown" } }
 }
 
 extension UpstreamSettings {
-  /// Channels by the setting that names them. Who is notified may be a node as well, but for a `#channel`.
+  /// Channels by the setting that names them. Notifications can also name nodes, except by `#channel`.
   fileprivate var namedChannels: [(setting: String, names: [ChannelName])] {
     let whose = Self.isHook(name) ? "hook \"\(name.dropFirst(Self.hookPrefix.count))\"" : "upstream \"\(name)\""
     var lists = [("\(whose): channels", journal.filter.channels)]
@@ -72,10 +72,10 @@ extension UpstreamSettings {
 }
 
 extension ChannelName {
-  /// Channels of the radio that are named beside one that it does not have.
+  /// The most channels of the radio to list beside an unknown one.
   private static let mostShown = 8
 
-  /// Why it means none of the radio's channels; `nil`: it means one.
+  /// Why the name matches none of the radio's channels; `nil`: it matches one.
   fileprivate func trouble(among channels: [Channel]) -> String? {
     let named = channels.filter { channel in
       switch self {

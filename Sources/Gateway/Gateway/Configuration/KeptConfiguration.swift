@@ -3,10 +3,10 @@
 import EventLoop
 import UntrustedText
 
-/// The configuration that the gateway last started with, beside its store: a mistake that is only found when the power comes back does not
+/// Stores the configuration of the last start beside the database: a mistake that shows only after a power cut does not
 /// keep a gateway on a hill from starting.
 extension GatewayConfiguration {
-  /// `file` as it stands; where that is refused, as it was when the gateway last started with it, and `refusal` says why.
+  /// Reads `file`. If it is refused, reads the configuration of the last start instead, and `refusal` has the reason.
   public init(startingWith file: String) throws(Failure) {
     do throws(Failure) {
       try self.init(file: file)
@@ -18,7 +18,7 @@ extension GatewayConfiguration {
     }
   }
 
-  /// `file` as it stands. One that was emptied is refused where that would remove upstreams: a full disk, or a write that was cut off, leaves
+  /// Reads `file`. An empty file is refused if it would remove upstreams: a full disk or an interrupted write leaves
   /// such a file.
   init(file: String, inPlaceOf current: GatewayConfiguration) throws(Failure) {
     try self.init(file: file)
@@ -30,13 +30,13 @@ extension GatewayConfiguration {
         + "[log], to go on without upstreams")
   }
 
-  /// There is no setting in it.
+  /// The file has no setting.
   private var isBlank: Bool {
     String(decoding: source, as: UTF8.self).lines.allSatisfy { $0.first { $0 != " " && $0 != "\t" } ?? "#" == "#" }
   }
 
   private static func kept(of file: String) -> GatewayConfiguration? {
-    // What is refused may still say where its store is.
+    // A refused file may still contain the location of its store.
     let text = Files.read(file, most: largestFile).map { String(decoding: $0, as: UTF8.self) } ?? ""
     let named = text.lines.map { $0.pieces(at: "=", most: 2) }.first {
       ["location", "store.location"].contains($0[0].filter { !" \t\"'".contains($0) }) && $0.count > 1
@@ -48,7 +48,7 @@ extension GatewayConfiguration {
       guard let bytes = Files.read(location, most: 2 * largestFile), bytes.starts(with: mark(file)) else {
         continue
       }
-      // `try?`: without one that is right, the mistakes of the file are told.
+      // `try?`: without a valid copy, the caller reports the mistakes of the file.
       if let kept = try? GatewayConfiguration(parsing: Array(bytes.dropFirst(mark(file).count)), file: location) {
         return kept
       }
@@ -56,7 +56,7 @@ extension GatewayConfiguration {
     return nil
   }
 
-  /// Keeps it, which was read from `file`, for the next start.
+  /// Stores this configuration, which was read from `file`, for the next start.
   func keep(of file: String) throws(SystemError) {
     let (bytes, location) = (Self.mark(file) + source, Self.place(store.location))
     guard refusal == nil, Files.read(location, most: 2 * Self.largestFile) != bytes else { return }

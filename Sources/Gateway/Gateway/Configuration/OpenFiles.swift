@@ -7,9 +7,10 @@ import TOML
 extension GatewayConfiguration {
   private static let secrets = ["token_file", "password_file", "secret_file", "key_file", "pin_file"]
 
-  /// Its files that every user of this machine can change, or read though they are secret, each with what mends it. They are used all the same.
+  /// Files of the configuration that every user of this machine can change, or secrets that every user can read, each
+  /// with a remedy. The gateway uses them in spite of that.
   public func openFiles(of file: String) -> [(words: String, remedy: String)] {
-    // `try?`: it was read without mistakes.
+    // `try?`: the source was parsed before.
     let root = try? TOMLParser.parse(source)
     let named = (root?.entries ?? []).flatMap { Self.files(in: $0.value) }
     let own =

@@ -9,13 +9,13 @@ import Relay
 import Store
 import UntrustedText
 
-/// The settings that can be changed remotely: a document overrides the file's value while an upstream is allowed to edit
+/// The settings that can be changed remotely: a document overrides the file's value while an upstream may change
 /// settings. Deleting the document restores the file's value.
 struct SettingsDocuments {
   private(set) var logLevel: Log.Level
   private(set) var messenger: Messenger.Settings
   private(set) var exchange: ChannelExchange.Settings
-  /// What differs from the file by that.
+  /// The settings that documents override.
   private(set) var overrides: [SettingOverride] = []
 
   init(_ configuration: GatewayConfiguration, _ store: Store, _ log: Log) {

@@ -34,7 +34,7 @@ enum UpstreamConfiguration {
     let takesWaited = table.bool("waited", default: true)
     let folds = table.bool("fold", default: true)
     let states = table.choice("outgoing", of: ["ended", "all"], default: kind == "hub" ? "ended" : "all")
-    // Connecting costs up to 8 kB: less than these would be eaten up by that.
+    // A connection costs up to 8 kB, which would use up a smaller budget.
     let daily = table.size("daily_bytes", in: 200_000...(1 << 50), default: 0)
     let monthly = table.size("monthly_bytes", in: 2_000_000...(1 << 50), default: 0)
     let hours = bulkHours(&table)
@@ -54,9 +54,9 @@ enum UpstreamConfiguration {
     if oldest > 0 || !takesWaited {
       kept.age = AgeLimit(oldest: oldest == 0 ? nil : oldest, takesWaited: takesWaited)
     }
-    // An observer's feed is packets, and nothing else.
+    // An observer's feed has only packets.
     if case .mqtt(let mqtt) = details, mqtt.observer != nil { kept = EventFilter(kinds: ["packet"]) }
-    // A template's fields are a message's: of other events it would make empty ones.
+    // A template's fields are those of a message: other events would leave them empty.
     if case .webhook(_, let template, _, _) = details, template != nil, kept.kinds.isEmpty { kept.kinds = ["message"] }
     let batches = if case .webhook(_, _, _, let batches) = details { batches } else { true }
     var upstream = UpstreamSettings(
@@ -79,7 +79,8 @@ enum UpstreamConfiguration {
     return upstream
   }
 
-  /// What it publishes must not be what it, or another upstream at its broker, takes for commands. `gateway`: its name, where that is known.
+  /// Refuses topics for publishing at which this upstream, or another at its broker, receives commands. `gateway`: the
+  /// gateway's name, if it is known.
   static func checkTopics(
     _ upstream: UpstreamSettings, beside others: [UpstreamSettings], gateway: String?, _ table: inout TOMLReader
   ) {
@@ -101,7 +102,8 @@ enum UpstreamConfiguration {
     }
   }
 
-  /// What is sent to this gateway's own pages or metrics comes back as a refusal, which is an event again. `doors`: their ports here.
+  /// Refuses this gateway's own pages and metrics as a server: each refused event would cause another event. `doors`:
+  /// their ports.
   static func checkDoors(_ upstream: UpstreamSettings, _ doors: [UInt16], _ table: inout TOMLReader) {
     guard case .tcp(let host, let port, _)? = HTTPEndpoint.parse(upstream.url, allowsQuery: true)?.endpoint,
       HTTPEndpoint.isThisMachine(host), doors.contains(port)
@@ -118,7 +120,7 @@ enum UpstreamConfiguration {
     }
   }
 
-  /// What stands there is not said back: it may hold a password.
+  /// Errors do not quote the value: it may contain a password.
   private static func proxy(_ table: inout TOMLReader) -> ProxyChoice {
     do {
       return try ProxyChoice(parsing: table.string("proxy"))
@@ -206,7 +208,7 @@ enum UpstreamConfiguration {
     return .mqtt(mqtt)
   }
 
-  /// The compact form is of whole batches.
+  /// The compact form publishes whole batches.
   private static func checkCompact(_ topic: TopicTemplate, isOneForm: Bool, _ table: inout TOMLReader) {
     if !isOneForm { table.note("format", "the compact form has no template, and observers do not read it: remove one") }
     if topic.fields.contains(where: { $0 != "gateway" && $0 != "lane" }) {

@@ -8,7 +8,7 @@ import Relay
 import Store
 import TOML
 
-/// Upstreams that were added at run time: a file each, beside the database, with the keys of an `[[upstream]]`.
+/// Upstreams that were added at run time: each is a file beside the database, with the keys of an `[[upstream]]`.
 ///
 /// Adding an upstream must not give access to files that only the daemon can read: the files of such an upstream, such as its
 /// token, must be in a folder within this one.
@@ -26,7 +26,8 @@ struct UpstreamFolder {
 
   // MARK: Reading
 
-  /// All of them. One whose file makes no sense is there, too, with the reason: its place in the journal is kept.
+  /// Reads all of them. If a file is invalid, its upstream is included with the reason: it keeps its place in the
+  /// journal.
   func read() -> (upstreams: [UpstreamSettings], lacks: [String], warnings: [String]) {
     var upstreams: [UpstreamSettings] = []
     var (lacks, warnings): ([String], [String]) = ([], [])
@@ -101,7 +102,7 @@ struct UpstreamFolder {
     }
   }
 
-  /// False: it is none of these.
+  /// Returns false if there is no such upstream.
   func remove(_ name: String) -> Bool {
     let file = "\(location)/\(name).toml"
     guard Self.isName(name), unlink(file) == 0 else { return false }
@@ -154,7 +155,7 @@ struct UpstreamFolder {
     }
   }
 
-  /// TOML parses the JSON form of these to the same values.
+  /// TOML reads the JSON form of such values equally.
   private static func plain(_ value: JSONValue) -> String {
     var writer = JSONWriter()
     writer.value(value)

@@ -8,8 +8,8 @@ import UntrustedText
 
 /// Files of upstreams that were added at run time: tokens, passwords, certificates and keys, readable by the daemon only.
 ///
-/// Requests contain them, or root has put them here. Any other file is refused: otherwise operators could make the daemon
-/// send files that they must not read to a server of their choice.
+/// They came with requests, or root has put them here. Any other file is refused: otherwise operators could make the
+/// daemon send files that they must not read to a server of their choice.
 struct UpstreamSecrets {
   let location: String
 
@@ -18,7 +18,8 @@ struct UpstreamSecrets {
   private static let keys = ["token_file", "password_file", "secret_file", "ca_file", "cert_file", "key_file"]
   private static let maxBytes = 64 * 1024
 
-  /// Stores the files in the request. Returns its fields with the locations of these files, all of which are in this folder.
+  /// Stores the files in the request. Returns its fields with the locations of these files, all of which are in this
+  /// folder.
   func keep(_ fields: JSONValue, for name: String) throws(Refusal) -> JSONValue {
     // Check first: opening alone can have an effect, for example on a device.
     for (key, value) in fields.fields ?? [] where key.utf8.reversed().starts(with: "_file".utf8.reversed()) {

@@ -3,11 +3,11 @@
 import EventLoop
 import Glibc
 
-/// Files that are there whole, old or new, also after a power cut.
+/// Replaces files as a whole: after a power cut there is the old file or the new one.
 enum WholeFile {
   static func write(_ bytes: [UInt8], to location: String, mode: mode_t = 0o600) throws(SystemError) {
     let fresh = location + ".new"
-    // Never through a file or a link that an earlier attempt, or somebody else, has left.
+    // Never write through a file or link that an earlier attempt, or another user, has left.
     unlink(fresh)
     let descriptor = open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode)
     guard descriptor >= 0 else { throw SystemError("open \(fresh)") }
@@ -21,7 +21,7 @@ enum WholeFile {
     syncFolder(of: location)
   }
 
-  /// A name that was made, changed or removed stays so after a power cut.
+  /// Makes a new, changed or removed name survive a power cut.
   static func syncFolder(of location: String) {
     guard let slash = location.lastIndex(of: "/") else { return }
     let folder = open(String(location[..<slash]), O_RDONLY | O_DIRECTORY | O_CLOEXEC)

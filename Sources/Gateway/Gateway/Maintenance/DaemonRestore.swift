@@ -7,13 +7,13 @@ import Timing
 
 /// `meshpostd --restore`: no daemon runs meanwhile.
 extension Daemon {
-  /// Puts a backup into the place of the store, with a new epoch. Returns what to tell the operator.
+  /// Replaces the store with a backup, which gets a new epoch. Returns the text for the operator.
   public static func restore(_ backup: String, _ configuration: GatewayConfiguration) throws(StartError) -> String {
     let clocks = LinuxClocks()
     do {
       let replaced = try Store.restore(backup, settings: configuration.store, clocks: clocks)
       let words = "\(backup) is restored, \(try renewed(configuration, clocks, replaced))"
-      // It is closed now, and what root has made is there.
+      // The store is closed now, and has all files that root has made.
       try Store.handOver(configuration.store)
       return replaced.map { "\(words). The previous database was saved as \($0.location)\(Self.left($0))" } ?? words
     } catch {
@@ -21,7 +21,7 @@ extension Daemon {
     }
   }
 
-  /// What was heard since the backup is in the previous database alone.
+  /// Reports the events since the backup, which only the previous database has.
   private static func left(_ replaced: Store.Replaced) -> String {
     guard let unsent = replaced.unsent else {
       return "; what upstreams had not got of it is not known: it cannot be read"
@@ -35,7 +35,7 @@ extension Daemon {
     _ configuration: GatewayConfiguration, _ clocks: any Clocks, _ replaced: Store.Replaced?
   ) throws(StoreError) -> String {
     let store = try Store(configuration.store, clocks: clocks, replaced: replaced)
-    // Else it is new since the store was opened, and its first event tells what is lost.
+    // Otherwise opening it has renewed the epoch, and its first event reports the loss.
     if store.provenance.loss == nil { try store.renewEpoch() }
     return "epoch \(store.epoch), \(store.lastSeq) events"
   }

@@ -6,10 +6,10 @@ import SQLite
 import Store
 
 extension Daemon {
-  /// Upstreams, clients, and what waits to be sent belong to one database: they end with it, and begin with the one that takes its place.
+  /// Upstreams, clients and waiting messages belong to one database: they end with it, and begin again with the next
+  /// one.
   func replaceDamagedStores() async throws(CancellationError) {
     while true {
-      // What fails while the next one is made ready must not take its place again.
       try await maintenance.untilDamaged()
       proxy.stop("the database was replaced")
       relay.stop()
@@ -17,10 +17,10 @@ extension Daemon {
     }
   }
 
-  /// False: it cannot be done now.
+  /// Returns false if it has to be tried again.
   private func replaceDamagedStore() -> Bool {
     do throws(StoreError) {
-      // What is still to be written belongs to the old one, and fails with it.
+      // Waiting writes belong to the old database, and fail with it.
       store.settle()
       let unsent = relay.pending
       let location = try store.replaceDamaged(unsent: unsent.map(\.events).max() ?? 0)
@@ -44,7 +44,7 @@ extension Daemon {
   static let goneRemedy =
     "Where a copy lies beside it (….lost-TIME), or a backup elsewhere, `meshpostd --restore FILE` puts it back"
 
-  /// At the end: with its descriptor the last name of a removed database goes.
+  /// Saves a removed database at the end: the closing of its descriptor would delete it.
   func saveLostStore() async {
     guard store.isElsewhere else { return }
     let events = "\(store.lastSeq) events"
@@ -64,7 +64,7 @@ extension Daemon {
 
   private func copyStore(to target: String) async throws {
     let backup = try store.beginBackup(to: target)
-    // The watchdog is answered between two steps.
+    // Between two steps the watchdog gets its sign of life.
     while try !backup.step(pages: 1024) { try await loop.nextTurn() }
   }
 }

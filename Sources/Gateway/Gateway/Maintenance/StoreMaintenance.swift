@@ -4,18 +4,18 @@ import EventLoop
 import Store
 import UntrustedText
 
-/// What the store needs now and then: what is too old goes, words are indexed, memory is given back.
+/// Periodic work of the store: deletes old rows, indexes words, and frees memory.
 final class StoreMaintenance {
   /// Pause between two deletions of old rows.
   private static let interval: Duration = .seconds(3600)
-  /// The store counts as idle so long after the last commit.
+  /// The store counts as idle after this time without a commit.
   private static let quietPeriod: Duration = .seconds(2)
-  /// After so many commits memory is given back.
+  /// After this many commits, memory is freed.
   private static let burst = 100
-  /// Pause between two steps of indexing, so that everything else goes first.
+  /// Pause between two steps of indexing, so that other work goes first.
   private static let pause: Duration = .milliseconds(20)
 
-  /// Of `Store.nodesForgotten`, told.
+  /// The value of `Store.nodesForgotten` that the log has reported.
   private var nodesTold: Int64 = 0
   private let store: Store
   private let journalMaxSize: Int64
@@ -28,11 +28,11 @@ final class StoreMaintenance {
   private var isMemoryDue = false
   private var commitTimer: LoopTimer?
   private let damage = Waiter()
-  /// Since it was last idle.
+  /// Commits since the store was last idle.
   private var commits = 0
-  /// Events of this sweep that were deleted before every upstream had them.
+  /// Events that this sweep has deleted before every upstream had them.
   private var givenUp: JournalTrim?
-  /// Who looks at other things when it does, once an hour; and who is told what was given up.
+  /// Learns of each hour, and of deleted events.
   weak var alerts: GatewayAlerts?
 
   init(_ store: Store, journalMaxSize: Int64, on loop: EventLoop, log: Log) {
@@ -43,7 +43,7 @@ final class StoreMaintenance {
     tasks = LoopTasks(on: loop)
   }
 
-  /// Looks after it until cancelled.
+  /// Runs until it is cancelled.
   func run() async throws(CancellationError) {
     defer { tasks.cancel() }
     while true {
@@ -73,7 +73,8 @@ final class StoreMaintenance {
 
   // MARK: The end of a turn
 
-  /// Commits what waits. One timer for all of it: an earlier one was for writes that another commit has taken along.
+  /// Commits gathered writes after the pause. One timer is enough: another commit has included the writes of an earlier
+  /// one.
   func commit(after pause: Duration) {
     commitTimer?.cancel()
     commitTimer = loop.schedule(after: pause) { [store] in store.commitGathered() }
@@ -88,7 +89,7 @@ final class StoreMaintenance {
 
   // MARK: Memory
 
-  /// Gives memory back soon, once for all that comes until then.
+  /// Frees memory soon, once for all calls until then.
   func memoryWasUsed() {
     guard !isMemoryDue else { return }
     isMemoryDue = true
@@ -103,7 +104,7 @@ final class StoreMaintenance {
     SpareMemory.giveBack()
   }
 
-  /// After many commits, when they have ceased.
+  /// After many commits, waits until there are no more, then indexes words and frees memory.
   private func tidyWhenCalm() async {
     do throws(CancellationError) {
       var seen: Int
@@ -112,7 +113,7 @@ final class StoreMaintenance {
         try await loop.sleep(for: Self.quietPeriod)
       } while commits != seen
     } catch {
-      // The gateway ends, and gives all of its memory back.
+      // The gateway ends, and its memory with it.
       return
     }
     (isWaitingForCalm, commits) = (false, 0)
@@ -120,9 +121,9 @@ final class StoreMaintenance {
     giveMemoryBack()
   }
 
-  // MARK: What is too old
+  // MARK: Old rows
 
-  /// A step after the other, until nothing is left to trim.
+  /// Trims in steps, until there is nothing to trim.
   private func trimJournal() async {
     guard !isTrimming else { return }
     isTrimming = true
@@ -159,7 +160,7 @@ final class StoreMaintenance {
     givenUp = whole
   }
 
-  /// Once for all that goes in one sweep.
+  /// Logs the deleted events of a sweep, once.
   private func logWhatWasGivenUp() {
     guard let trim = givenUp else { return }
     givenUp = nil
@@ -172,7 +173,7 @@ final class StoreMaintenance {
     )
   }
 
-  /// Some at a time, until nothing is left to remove.
+  /// Removes messages in steps, until there are none to remove.
   private func trimMessages() async {
     var removed = 0
     do throws(StoreError) {
@@ -196,7 +197,7 @@ final class StoreMaintenance {
 
   // MARK: Words
 
-  /// The index of words follows the messages, a step at a time, so that nothing else waits.
+  /// Adds new messages to the index of words, in steps, so that no other work waits.
   private func indexMessages() async {
     guard !isIndexing else { return }
     isIndexing = true

@@ -8,10 +8,10 @@ import Store
 import Sync
 import Timing
 
-/// The radio's battery and this machine's supply. What is low is an alert, which is said, journaled and forwarded.
+/// The radio's battery and this machine's supply. Low values are alerts.
 ///
-/// The battery is asked for together with the question for messages that is asked anyway, every ten minutes; once an hour what it was
-/// is kept, for charts.
+/// The battery is queried after a query for messages that happens anyway, at most every ten minutes; one reading an
+/// hour is stored, for charts.
 final class PowerWatch {
   private static let between: Duration = .seconds(590)
   private static let betweenReadings: Duration = .seconds(3590)
@@ -26,9 +26,9 @@ final class PowerWatch {
   private var asked: MonotonicTime?
   private var kept: MonotonicTime?
   private var millivolts: UInt16?
-  /// What the state shows, in steps: what changes without an end costs the uplink.
+  /// The voltage in the gateway's state, in steps: frequent changes would cost traffic.
   private(set) var shown = ShownVoltage()
-  /// Who is told what is low, and what is well.
+  /// Gets the readings.
   weak var alerts: GatewayAlerts?
 
   var report: PowerReport {
@@ -36,7 +36,7 @@ final class PowerWatch {
       millivolts: millivolts, shownMillivolts: shown.millivolts, isBatteryLow: level.isLow, isSupplyLow: supply.isLow)
   }
 
-  /// `changes`: where it is noted that something has changed.
+  /// `changes`: notes changes of the state.
   init(
     _ synchronizer: Synchronizer, _ store: Store, limit: UInt16, changes: StateChange, on loop: EventLoop,
     root: String = ""
@@ -52,7 +52,7 @@ final class PowerWatch {
 
   func change(limit: UInt16) { if limit != level.limit { level = BatteryLevel(limit: limit) } }
 
-  /// Watches the supply until cancelled; then nothing is asked of the radio any more.
+  /// Watches the supply until it is cancelled; then the radio is queried no more.
   func watchSupply() async throws(CancellationError) {
     defer { tasks.cancel() }
     var wasLow = false
@@ -62,7 +62,7 @@ final class PowerWatch {
       changes.note()
       wasLow = isLow
     }
-    // This machine cannot tell.
+    // This machine has no such sensor.
     try await Waiter().wait()
   }
 
@@ -71,7 +71,7 @@ final class PowerWatch {
     supply.look()
     if let asked, loop.now - asked < Self.between { return }
     asked = loop.now
-    // It ends with the radio's answer or its timeout.
+    // Ends with the radio's answer or its time-out.
     tasks.begin {
       let outcome = await self.synchronizer.connection.ask(.getBattery, .sync)
       if case .replied(.battery(let battery)) = outcome { self.read(battery.millivolts) }
@@ -83,7 +83,7 @@ final class PowerWatch {
     let hasChanged = level.read(millivolts)
     alerts?.battery(isLow: level.isLow, millivolts)
     if shown.read(millivolts, isLow: level.isLow, now: loop.now) || hasChanged { changes.note() }
-    // Whether it is low for good is soon known.
+    // A doubtful level is read again soon.
     if level.isDoubtful { asked = nil }
     guard millivolts > 0, kept.map({ loop.now - $0 >= Self.betweenReadings }) ?? true else { return }
     kept = loop.now

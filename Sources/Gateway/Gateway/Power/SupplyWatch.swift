@@ -3,23 +3,24 @@
 import EventLoop
 import Glibc
 
-/// Whether this machine's supply holds its voltage, where the machine can tell: a Raspberry Pi (`rpi_volt`, kernel 4.20 and later).
+/// Watches the voltage of this machine's supply, if the machine has a sensor: a Raspberry Pi (`rpi_volt`, kernel 4.20
+/// and later).
 ///
-/// The kernel wakes us when it changes (sysfs_notify): nothing is polled.
+/// The kernel reports changes (sysfs_notify): nothing is polled.
 final class SupplyWatch {
   private let loop: EventLoop
   private var file: Int32 = -1
   private(set) var isLow: Bool?
   private let changed = Waiter()
 
-  /// `root`: in front of the kernel's locations; empty but in tests.
+  /// `root`: precedes the kernel's paths; empty except in tests.
   init(on loop: EventLoop, root: String = "") {
     self.loop = loop
     guard let location = Self.alarm(root) else { return }
     file = open(location, O_RDONLY | O_CLOEXEC)
     guard file >= 0 else { return }
     isLow = read()
-    // A file of a test cannot be watched; `look` serves it.
+    // A test's file cannot be watched; tests call `look`.
     loop.watch(file, for: .urgent) { [weak self] _ in self?.look() }
   }
 
@@ -29,14 +30,14 @@ final class SupplyWatch {
     close(file)
   }
 
-  /// Looks now.
+  /// Reads the sensor now.
   func look() {
     guard let now = read(), now != isLow else { return }
     isLow = now
     changed.resume()
   }
 
-  /// Returns when it is something else than it was, and what; `nil`: this machine cannot tell.
+  /// Returns the new value when it changes; `nil`: this machine has no sensor.
   func change(from wasLow: Bool) async throws(CancellationError) -> Bool? {
     guard file >= 0 else { return nil }
     while true {

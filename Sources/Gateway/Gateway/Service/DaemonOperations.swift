@@ -6,7 +6,7 @@ import Messaging
 import Store
 import UntrustedText
 
-/// What the control socket has the daemon do.
+/// Carries out requests at the control socket that concern the daemon.
 final class DaemonOperations: GatewayOperations {
   private unowned let daemon: Daemon
   private let maintenance: StoreMaintenance
@@ -36,7 +36,7 @@ final class DaemonOperations: GatewayOperations {
 
   func configurationMistakes() -> [String] {
     do throws(GatewayConfiguration.Failure) {
-      // What upstreams and hooks lack, they say themselves.
+      // Upstreams and hooks report their own problems.
       return try daemon.inUse.read().lacks.filter { $0.mentions(": radio.") }
     } catch {
       return error.description.lines

@@ -5,11 +5,11 @@ import ServiceManager
 import Sync
 import Timing
 
-/// What the gateway owes to a service manager: that it is ready, how it is, and signs of life while it gets on.
+/// Reports to the service manager: readiness, status, and signs of life while the gateway makes progress.
 ///
-/// A sign of life is not a timer's: it is given at the end of a turn in which what was to be written was written or its failure was dealt
-/// with, and only while the link to the radio gets on: up and heard of, or down and about to be tried again. A gateway that
-/// hangs, spins, or has forgotten what it waits for is killed and restarted by the manager.
+/// No timer alone gives a sign of life: it comes at the end of a turn whose writes succeeded or whose failure was
+/// handled, and only while the link to the radio makes progress: it is up and not silent, or down with a planned
+/// attempt. The manager kills and restarts a gateway that hangs, spins, or waits for nothing.
 final class ServiceNotifier {
   private let manager: ServiceManager
   private let synchronizer: Synchronizer
@@ -55,7 +55,7 @@ final class ServiceNotifier {
 
   // MARK: Signs of life
 
-  /// What happens anyway is used for it, so that it costs a wake-up only where nothing else happens.
+  /// Uses turns that happen anyway, so that a sign of life costs a wake-up only if nothing else happens.
   private func turnEnded() {
     guard let watchdog, loop.now - lastSign >= watchdog / 4 else { return }
     giveSign()
@@ -70,7 +70,7 @@ final class ServiceNotifier {
   }
 
   private func mayGiveSign() -> Bool {
-    // With a message in hand that the disk refuses, the radio is left alone, for as long as it takes.
+    // While the disk refuses a message, the radio is not queried, for as long as it takes.
     let trouble = synchronizer.hasMessageInHand ? nil : synchronizer.connection.stalledReason(now: loop.now)
     guard let trouble else {
       isStuck = false

@@ -7,12 +7,13 @@ import JSON
 import ServiceManager
 import Store
 
-/// A start on a full, read-only or failing disk. To end would be a restart each second, without a socket that says why; messages stay in the
-/// radio either way.
+/// A start on a full, read-only or failing disk. Ending would mean a restart each second, without a socket that reports
+/// the reason; messages stay in the radio in both cases.
 extension Daemon {
   private static let pauseBetweenTries: Duration = .seconds(5)
 
-  /// The gateway, as soon as its store can be opened and written; until then the control socket answers everything with what is wrong.
+  /// Returns the gateway when its store can be opened and written; until then the control socket answers all requests
+  /// with the reason.
   public static func whenDiskAllows(_ configuration: GatewayConfiguration, file: String) throws(StartError) -> Daemon {
     let manager = ServiceManager.ofThisProcess()
     do {
@@ -24,7 +25,7 @@ extension Daemon {
     return try Daemon(configuration, file: file, manager: manager)
   }
 
-  /// Returns when the store can be opened, or cannot for another reason, which the next try tells.
+  /// Returns when the store can be opened, or fails for another reason, which the next attempt reports.
   private static func wait(_ configuration: GatewayConfiguration, _ first: StoreError, _ manager: ServiceManager?) {
     let loop = EventLoop()
     let log = Log(level: configuration.logLevel, clock: loop.wallClock)
@@ -74,7 +75,7 @@ extension Daemon {
     return HTTPResponse(status: 503, headers: ["Content-Type": "application/json"], body: body + [10])
   }
 
-  /// Opened, and tried with a write: a full disk refuses only that.
+  /// Opens the store and tries a write: a full disk refuses only writes.
   static func writableStore(_ settings: Store.Settings, on loop: EventLoop) throws(StoreError) -> Store {
     let store = try Store(settings, clocks: loop.clocks)
     try store.proveWritable()

@@ -6,9 +6,9 @@ import Relay
 import Store
 import UntrustedText
 
-/// Upstreams that operators add and remove while the daemon runs.
+/// Upstreams that operators add and remove at run time.
 extension Daemon {
-  /// Returns what is not wise about it.
+  /// Returns warnings.
   func addUpstream(_ fields: JSONValue) throws(Refusal) -> [String] {
     if let name = fields["name"]?.string, configuration.upstreams.contains(where: { $0.name.isExactly(name) }) {
       throw .invalid("an upstream \"\(name)\" already exists")

@@ -10,19 +10,19 @@ import Store
 import Timing
 import UntrustedText
 
-/// Two gateways in different places, one channel: what the other has heard is sent here, once, with a mark in front of it.
-/// What carries the mark is never passed on again, by no hub and no gateway: so there is no loop. Source: docs/hub-protocol.md.
+/// Two gateways in different places, one channel: each sends the other's messages once, with a mark before them. No hub
+/// and no gateway forwards a marked message, so there is no loop. Source: docs/hub-protocol.md.
 final class ChannelExchange {
   struct Settings: Equatable, Sendable {
     /// `relay.messages_from_hub`
     var isOn = false
-    /// Names of channels; documents can add to them and take from them.
+    /// Names of channels; documents can add and remove some.
     var channels: [String] = []
-    /// What is older than this when it comes is not sent.
+    /// Messages that arrive later than this after they were sent are not transmitted.
     var longestAge: Duration = .seconds(1800)
-    /// Gateways whose messages are taken; empty: of all.
+    /// Gateways whose messages are wanted; empty: all.
     var gateways: [String] = []
-    /// Messages a minute of each of them.
+    /// The limit of messages a minute for each of them.
     var perMinute = 6
   }
 
@@ -42,7 +42,7 @@ final class ChannelExchange {
     clock = messenger.loop.wallClock
   }
 
-  /// Digests of the channels that are exchanged: those of the configuration, and what documents say of each.
+  /// Digests of the exchanged channels, according to configuration and documents.
   func digests() -> [String] {
     guard settings.isOn, isNameWhole() else { return [] }
     var wanted: [String] = []
@@ -61,7 +61,7 @@ final class ChannelExchange {
     return wanted
   }
 
-  /// What a radio called `a: b` sends would come back as a text of `a` that begins with `b: `.
+  /// A message of a radio named `a: b` would arrive as a text of `a` that begins with `b: `.
   private func isNameWhole() -> Bool {
     guard let name = messenger.ownName, RelayMark.splits(name: name.bytes) else { return true }
     if toldName != name {
@@ -72,7 +72,7 @@ final class ChannelExchange {
     return false
   }
 
-  /// Two channels may have the same name: then it is neither's, but for that of a `#channel`.
+  /// A name that two channels have means neither, except the name of a `#channel`.
   private func isNamed(_ channel: Channel) throws(StoreError) -> Bool {
     for name in settings.channels {
       if try ChannelName(name).means(channel.secret.digest, name: channel.name.string, store) { return true }
@@ -82,7 +82,7 @@ final class ChannelExchange {
 
   private func saysDocument(_ digest: String) throws(StoreError) -> Bool? {
     guard let value = try store.document(DocumentKey.relay(digest: digest).text)?.value else { return nil }
-    // `try?`: what is kept was JSON when it came.
+    // `try?`: the value was valid JSON when it arrived.
     return (try? JSONValue(parsing: value))?.bool
   }
 
@@ -98,18 +98,18 @@ final class ChannelExchange {
     guard !update.isOfUnknownAge else { return .leftOut(.unknownAge) }
     let (passed, overflow) = clock.milliseconds.subtractingReportingOverflow(update.at)
     let age: Duration = overflow ? settings.longestAge : .milliseconds(max(0, passed))
-    // A clock that is wrong cannot tell what is old.
+    // Without a synchronised clock the age is unknown.
     guard !clock.isSynchronised || age < settings.longestAge else { return .leftOut(.tooOld) }
     guard !mayBeOnAir(update) else { return .leftOut(.beforeRestore) }
     do throws(StoreError) {
       guard let channel = try channel(update.channel) else { return .skipped }
-      // By what it says: whatever id a server gives it, it is sent once.
+      // Identified by its content: whatever id a server gives it, it is sent once.
       let identity = Store.identity(
         ofMessageOn: update.channel, senderName: Text(update.senderName), senderTime: update.senderTime,
         text: Text(update.text))
       let key = RelayMark.sign + identity
       if try store.hasHeard(identity) { return .known }
-      // Another gateway on this mesh has heard our own radio, and told the hub.
+      // Another gateway on this mesh has heard our own radio, and reported the message.
       if try store.hasSaid(Text(update.text), on: update.channel, senderTime: update.senderTime) { return .known }
       if try store.outgoing(key: key) != nil { return .known }
       guard mayHaveSent(update.gateway) else { return .leftOut(.tooMany) }
@@ -119,7 +119,8 @@ final class ChannelExchange {
     }
   }
 
-  /// Who has put an older copy of the database back does not know what was sent since that was made. The age alone keeps out what is older.
+  /// After a restore, the gateway does not know which messages it sent since the backup. The age limit covers earlier
+  /// ones.
   private func mayBeOnAir(_ update: ChannelUpdate) -> Bool {
     let (since, overflow) = clock.milliseconds.subtractingReportingOverflow(store.identity.epochBegan)
     guard clock.isSynchronised, !overflow, since >= 0, .milliseconds(since) < settings.longestAge else { return false }
@@ -165,20 +166,21 @@ final class ChannelExchange {
     }
   }
 
-  /// Into the transaction of this turn, with the bucket's position: it is on disk with its end, or comes again.
+  /// Queues the message in the transaction of this turn, with the bucket's position: both are on disk, or the message
+  /// comes again.
   private func post(
     _ text: Text, _ update: ChannelUpdate, _ key: String, _ channel: Channel, _ lifetime: Duration
   ) throws(Refusal) {
     try messenger.post(
       SendRequest(
-        // Not by its name: a node, or another channel, may have that, too.
+        // The digest, not the name: a node or another channel may have the same name.
         to: channel.secret.digest, text: text, key: key, lifetime: lifetime, priority: .relayed,
         origin: "\(update.upstream)/\(update.gateway)"))
   }
 
   private func fate(_ refusal: Refusal) -> ChannelUpdateFate {
     switch refusal {
-    // Half of the queue is taken by others, which is more than goes on the air while any of them is new enough.
+    // Other gateways' messages fill half of the queue: more than can be transmitted before they are too old.
     case .full: return .leftOut(.tooMany)
     case .store(let error): return .later("\(error)")
     default:
@@ -189,7 +191,7 @@ final class ChannelExchange {
 
   private static func cut(_ text: Text, to limit: Int) -> Text {
     var bytes = Array(text.bytes.prefix(max(0, limit - 3)))
-    // Not within a character.
+    // Do not cut a character.
     while let last = bytes.last, last & 0xC0 == 0x80 { bytes.removeLast() }
     if let last = bytes.last, last & 0xC0 == 0xC0 { bytes.removeLast() }
     return Text(bytes: bytes + Array("…".utf8))

@@ -5,10 +5,10 @@ import EventLoop
 import Relay
 import Sync
 
-/// The radio, as servers upstream are told of it, and as a signer. One signature at a time: the radio collects what it is to
-/// sign in one buffer.
+/// The radio as a signer, and its facts for servers. One signature at a time: the radio collects the bytes in one
+/// buffer.
 final class RadioSigner: RadioAccess {
-  /// Bytes of what is signed that go into one frame; customary, and fits all versions.
+  /// Bytes of the message in one frame; customary, and fits all versions.
   private static let piece = 120
   private static let maxWaiting = 8
 
@@ -30,12 +30,13 @@ final class RadioSigner: RadioAccess {
 
   // MARK: Signing
 
-  /// Ed25519 by the radio's identity. `nil`: the radio is away or cannot, too many wait, or the task was cancelled.
+  /// An Ed25519 signature by the radio's identity. `nil`: the radio is disconnected or cannot sign, too many requests
+  /// wait, or the task was cancelled.
   func sign(_ message: [UInt8]) async -> [UInt8]? {
     do {
       return try await buffer.with(0) { await self.signed(message) }
     } catch {
-      // The caller asks again when it needs the signature.
+      // The caller retries when it needs the signature.
       return nil
     }
   }
@@ -58,7 +59,7 @@ final class RadioSigner: RadioAccess {
 
   // MARK: Counters
 
-  /// `nil`: the radio is away, or has none.
+  /// `nil`: the radio is disconnected, or has no counters.
   func readStats() async -> RadioStats? {
     guard case .stats(.core(let core)) = await ask(.getStats(0)) else { return nil }
     var stats = RadioStats(

@@ -9,7 +9,7 @@ import Relay
 import Store
 import Sync
 
-/// What servers upstream may have the gateway do, as far as the configuration allows it.
+/// Carries out commands of servers.
 struct RemoteCommands {
   private let messenger: Messenger
   private let synchronizer: Synchronizer
@@ -18,7 +18,7 @@ struct RemoteCommands {
     (self.messenger, self.synchronizer) = (messenger, synchronizer)
   }
 
-  /// `status`: what the command of that name answers.
+  /// `status`: the answer to the command `status`.
   func carryOut(_ command: RemoteCommand, status: [UInt8]) async -> CommandAnswer {
     switch command.name {
     case "send": return await send(command)
@@ -33,7 +33,8 @@ struct RemoteCommands {
     }
   }
 
-  /// The same id with the same words is one command, by whichever upstream it comes: two may lead to one hub or broker, and one may get another name.
+  /// The same id with the same content is one command, whichever upstream brings it: two upstreams may use one hub or
+  /// broker, and an upstream may be renamed.
   private static func key(_ command: RemoteCommand, _ to: String, _ text: String) -> String {
     let content = JSONWriter.object { json in
       json.field("to", to)
@@ -42,7 +43,7 @@ struct RemoteCommands {
     return "command/\(command.id)/\(Hex.string(Digest.sha256(content).prefix(8)))"
   }
 
-  /// As `POST /v1/send`, after what people send here.
+  /// Sends as `POST /v1/send`, but after this gateway's own messages.
   private func send(_ command: RemoteCommand) async -> CommandAnswer {
     guard let to = command.body["to"]?.string, let text = command.body["text"]?.string else {
       return .refused(code: "invalid", message: "\"to\" and \"text\" are required")

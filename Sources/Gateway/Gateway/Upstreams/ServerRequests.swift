@@ -2,7 +2,7 @@
 
 import Relay
 
-/// What servers ask of the gateway, and send it.
+/// Requests and messages of servers.
 extension Daemon: RelayHost {
   public func carryOut(_ command: RemoteCommand) async -> CommandAnswer {
     await RemoteCommands(messaging.messenger, synchronizer).carryOut(
@@ -16,13 +16,13 @@ extension Daemon: RelayHost {
   public var exchangedChannels: [String] { exchange.digests() }
   public var takenGateways: [String] { exchange.settings.isOn ? exchange.settings.gateways : [] }
 
-  /// Upstreams were rebuilt, or may have been.
+  /// Upstreams may have been rebuilt.
   func settingsChanged() {
     packets.isWanted = relay.wantsPackets
     documentsChanged()
   }
 
-  /// Documents may say other things than the file, where a hub is allowed to have them say so.
+  /// Applies documents, which override the file if an upstream may change settings.
   public func documentsChanged() {
     let settings = SettingsDocuments(configuration, store, log)
     log.level = settings.logLevel

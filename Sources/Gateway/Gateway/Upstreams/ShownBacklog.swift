@@ -2,20 +2,20 @@
 
 import Timing
 
-/// How many events wait for the slowest upstream, as servers see it in the gateway's state: the power of ten that is reached, from 10 on,
-/// else 0. What has just come and goes at once is not shown; that nothing waits any more is, at once; another number at most each five minutes.
-/// Pure.
+/// The number of events that wait for the slowest upstream, in the gateway's state: rounded down to a power of ten from
+/// 10 on, otherwise 0. A number is shown when it has lasted for `lasting`, and changes at most once in five minutes; 0
+/// is shown at once. Pure.
 struct ShownBacklog: Equatable {
   private static let between: Duration = .seconds(300)
   private static let lasting: Duration = .seconds(10)
 
   private(set) var events: Int64 = 0
-  /// Since when more than a few wait.
+  /// When ten or more began to wait.
   private var waits: MonotonicTime?
-  /// When a number over 0 was shown last.
+  /// When a number over 0 was last shown.
   private var shown: MonotonicTime?
 
-  /// How many wait now. True: another number is shown.
+  /// Takes the current number. Returns true if the shown number has changed.
   mutating func read(_ count: Int64, now: MonotonicTime) -> Bool {
     let coarse = Self.coarse(count)
     guard coarse > 0 else {

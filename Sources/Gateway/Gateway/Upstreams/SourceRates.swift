@@ -3,17 +3,17 @@
 import Companion
 import Timing
 
-/// How much each other gateway may have this radio say: so many messages a minute, two minutes' worth at once. Pure.
+/// Limits messages of each other gateway: so many a minute, two minutes' worth at once. Pure.
 struct SourceRates {
-  /// Sources that are counted at a time: who was silent for longest begins anew.
+  /// The most sources to remember: the one that is silent for longest is forgotten.
   private static let most = 256
   private static let minutes = 2
 
   private struct Source {
-    /// Messages that it may have sent now, and as of when.
+    /// The messages that it may send at the time `at`.
     var allowance: Double
     var at: MonotonicTime
-    /// Not sent, since it was last told.
+    /// Refused messages since the last log line.
     var refused = 0
     var toldAt: MonotonicTime?
   }
@@ -22,7 +22,7 @@ struct SourceRates {
 
   enum Verdict: Equatable {
     case allowed
-    /// `told`: how many were not sent, where it is time to say so.
+    /// `told`: the number of refused messages to log now; `nil`: log nothing.
     case refused(told: Int?)
   }
 

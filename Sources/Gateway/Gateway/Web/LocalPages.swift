@@ -7,14 +7,15 @@ import HTTP
 import PageServer
 import Timing
 
-/// Serves the pages to browsers on the local network (`[web]`), to whoever knows the password.
+/// Serves the pages to browsers on the local network that know the password (`[web]`).
 ///
-/// An address that cannot be had, and files that are not there, are tried again and again. Without `[web]` nothing of this exists but the object.
+/// An unavailable address and missing files are retried. Without `[web]` this object does nothing.
 final class LocalPages {
   private static let retryAfter: Duration = .seconds(15)
-  /// What a browser sends is small; whoever is not signed in can send as much.
+  /// Bytes. Requests of browsers are small, and strangers can send them, too.
   private static let bodyLimit = 64 * 1024
-  /// A browser keeps its cookie so long, which is as long as browsers do; who does not come for 30 days has to sign in again (`WebSessions`).
+  /// The lifetime of the cookie, the longest that browsers allow; a session without use for 30 days ends earlier
+  /// (`WebSessions`).
   private static let cookieSeconds = 400 * 86400
 
   private let secrets: WebSecrets
@@ -32,19 +33,19 @@ final class LocalPages {
     (self.secrets, self.api, self.loop, self.log) = (secrets, api, loop, log)
   }
 
-  /// Serves with these settings; `nil`: not at all. With the same ones nothing changes.
+  /// Serves with these settings; `nil`: not at all. Equal settings change nothing.
   func serve(_ settings: WebSettings?) {
     guard settings != self.settings else { return }
     stop()
     self.settings = settings
     guard let settings else { return }
     task = loop.begin {
-      // `try?`: it ends only by `stop`.
+      // `try?`: only `stop` ends it.
       try? await self.begin(settings)
     }
   }
 
-  /// Disconnects all browsers, which sign in again by their cookies.
+  /// Disconnects all browsers; their sessions stay valid.
   func stop() {
     task?.cancel()
     server?.stop()
@@ -101,7 +102,7 @@ final class LocalPages {
 
   private static let noPassword = "nobody can sign in: set a password with `meshpost web password`"
 
-  /// The machine's name, and the one that it has on its network by itself (RFC 6762). Nobody else's site is called so.
+  /// The machine's name, and its name by mDNS (RFC 6762). No other site has these names.
   private static var ownNames: [String] {
     var buffer = [CChar](repeating: 0, count: 256)
     guard gethostname(&buffer, buffer.count - 1) == 0 else { return [] }
@@ -109,7 +110,7 @@ final class LocalPages {
     return name.isEmpty ? [] : [name, "\(name).local"]
   }
 
-  // MARK: What is kept
+  // MARK: Stored secrets
 
   private func readSecrets() -> WebSecrets.Contents {
     do throws(WebSecrets.Failure) {
@@ -120,7 +121,7 @@ final class LocalPages {
     }
   }
 
-  /// A clock that was set makes a session at most as old as it says: then somebody has to sign in again.
+  /// The age of a session follows the wall clock: a wrong clock can end it early.
   private func sessions(_ kept: WebSecrets.Contents) -> WebSessions {
     let (now, seconds) = (loop.now, loop.wallClock.seconds)
     return WebSessions(
@@ -156,7 +157,7 @@ extension LocalPages: WebAccess {
   func isRight(_ given: String) async throws(WebGuard.Refusal) -> Bool {
     guard let hash else { throw WebGuard.Refusal(status: 503, message: Self.noPassword) }
     let isRight = try await PasswordCheck.isRight(given, hash, on: loop)
-    // It was changed meanwhile.
+    // The password may have changed meanwhile.
     return isRight && hash == self.hash
   }
 

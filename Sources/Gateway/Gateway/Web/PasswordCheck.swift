@@ -4,10 +4,10 @@ import EventLoop
 import Glibc
 import PageServer
 
-/// Compares a password with its hash, in a process of its own: that takes 16 MiB and, on a small machine, most of a second, which the daemon's one
-/// thread does not have.
+/// Compares a password with its hash in a process of its own: that takes 16 MiB and, on a small machine, most of a
+/// second, which the daemon's one thread cannot spare.
 public enum PasswordCheck {
-  /// The daemon's argument with which it does nothing else.
+  /// The daemon's argument for this process.
   public static let argument = "--check-password"
   private static let limit: Duration = .seconds(30)
 
@@ -31,7 +31,7 @@ public enum PasswordCheck {
     }
   }
 
-  /// In that process: a hash and a password, a line each, on standard input. Returns the exit code.
+  /// Runs in that process: reads the hash and the password, a line each, from standard input. Returns the exit code.
   public static func run() -> Int32 {
     var bytes: [UInt8] = []
     while bytes.count < 1 << 16, case .bytes(let more) = Descriptor.read(STDIN_FILENO) { bytes += more }

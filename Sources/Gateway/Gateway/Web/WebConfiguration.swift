@@ -7,21 +7,21 @@ import TOML
 /// `[web]`: pages for browsers on the local network.
 public struct WebSettings: Equatable, Sendable {
   public var address: ListenAddress
-  /// Who may connect.
+  /// Addresses that may connect.
   public var allowFrom: [AddressRange]
-  /// Names by which browsers may call this host, besides its own.
+  /// Host names that browsers may use, in addition to the machine's own.
   public var names: [String]
   /// The folder with the pages.
   public var pages: String
-  /// Where maps have their tiles from; `nil`: they have a grid.
+  /// The server of map tiles; `nil`: maps have a grid.
   public var tiles: TileServer?
 }
 
 enum WebConfiguration {
   static let pages = "/usr/share/meshpost/pages"
 
-  /// This machine, and networks that no one else is in: private ones (RFC 1918, RFC 4193), links (RFC 3927, RFC 4291), and those of carriers
-  /// (RFC 6598), which VPNs such as Tailscale use.
+  /// This machine, and networks without strangers: private ones (RFC 1918, RFC 4193), links (RFC 3927, RFC 4291), and
+  /// those of carriers (RFC 6598), which VPNs such as Tailscale use.
   static let local = [
     "127.0.0.0/8", "::1", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16", "100.64.0.0/10",
     "fc00::/7",

@@ -5,17 +5,17 @@ import EventLoop
 import Glibc
 import JSON
 
-/// The password's hash, and the sessions that go on when the daemon does not run: a file beside the database that only its owner can read. It is
-/// no part of a backup.
+/// The password's hash, and sessions that outlive the daemon: a file beside the database that only its owner can read.
+/// Backups do not contain it.
 struct WebSecrets {
   struct Failure: Error, CustomStringConvertible {
     let description: String
   }
 
   struct Contents {
-    /// `nil`: none is set.
+    /// `nil`: there is no password.
     var hash: String?
-    /// When a session was used is in seconds since 1970 here.
+    /// `usedAt`: the last use, in seconds since 1970.
     var sessions: [(digest: [UInt8], usedAt: Int64)] = []
   }
 
@@ -25,7 +25,7 @@ struct WebSecrets {
 
   init(store: String) { location = store + ".web" }
 
-  /// Reads the file; without one nothing is set.
+  /// Reads the file; a missing one is empty.
   func read() throws(Failure) -> Contents {
     let descriptor = open(location, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)
     guard descriptor >= 0 else {
@@ -39,7 +39,7 @@ struct WebSecrets {
     }
     var bytes: [UInt8] = []
     while case .bytes(let more) = Descriptor.read(descriptor), bytes.count < Self.largest { bytes += more }
-    guard let value = try? JSONValue(parsing: bytes) else {  // `try?`: what is wrong with it helps nobody
+    guard let value = try? JSONValue(parsing: bytes) else {  // `try?`: the remedy is the same for every error
       throw Failure(description: "\(location) is damaged: set the password again with `meshpost web password`")
     }
     var kept = Contents(hash: value["password"]?.string)
@@ -54,7 +54,7 @@ struct WebSecrets {
     return kept
   }
 
-  /// A power cut does not bring back a password that was changed.
+  /// Written as a whole: a power cut does not restore an old password.
   func write(_ kept: Contents) throws(Failure) {
     let bytes = JSONWriter.object { json in
       json.field("password", kept.hash)
