@@ -98,7 +98,7 @@ struct RequestBody {
     }
   }
 
-  /// `nil`: the field is absent or null.
+  /// `nil`: the field is missing or null.
   func any(_ name: String) -> JSONValue? { value[name] == .null ? nil : value[name] }
 
   func flag(_ name: String) -> Bool { value[name]?.bool ?? false }

@@ -56,12 +56,11 @@ public protocol GatewayOperations: AnyObject {
   func addUpstream(_ fields: JSONValue) throws(Refusal) -> [String]
   /// Removes an upstream that `addUpstream` has added.
   func removeUpstream(_ name: String) throws(Refusal)
-  /// A document was edited.
   func documentsChanged()
   /// A request has used much memory, such as a search.
   func memoryWasUsed()
   var powerReport: PowerReport { get }
-  /// The alert rules that are on, each with a sentence.
+  /// The active alert rules, each with a sentence.
   var alertRules: [(name: String, sentence: String)] { get }
   /// The approximate number of events that wait for the slowest upstream (docs/hub-protocol.md, "State").
   var shownBacklog: Int64 { get }
@@ -69,11 +68,11 @@ public protocol GatewayOperations: AnyObject {
   var configurationRefusal: String? { get }
   /// Settings from documents that replace those in the file.
   var overrides: [SettingOverride] { get }
-  /// Settings that have no effect with these upstreams and the radio's channels, each with the reason.
+  /// Ineffective settings, each with the reason: a named channel is not in the radio, or there is no hub.
   var idleSettings: [String] { get }
   /// Settings that were changed in a reread file, but take effect at the next start.
   var settingsForNextStart: [String] { get }
-  /// The configuration file and files named in it that everybody can change, or that are secret and everybody can read.
+  /// Files of the configuration that everybody can change, and secrets that everybody can read, each with its remedy.
   var openFiles: [(words: String, remedy: String)] { get }
   /// The mistakes in the present configuration file, one per line.
   func configurationMistakes() -> [String]

@@ -13,7 +13,6 @@ final class News {
   func add(_ follower: Waiter) { followers[ObjectIdentifier(follower)] = follower }
   func remove(_ follower: Waiter) { followers[ObjectIdentifier(follower)] = nil }
 
-  /// Wakes all followers.
   func tell() { for follower in followers.values { follower.resume() } }
 }
 

@@ -19,7 +19,6 @@ enum ShownConfiguration {
     case location
     /// A program, and the number of its arguments.
     case program
-    /// The number of entries.
     case count
   }
 

@@ -7,7 +7,7 @@ public struct PowerReport: Equatable, Sendable {
   /// Rounded for servers, so that it seldom changes.
   public var shownMillivolts: Int?
   public var isBatteryLow: Bool
-  /// `nil`: this machine cannot tell.
+  /// `nil`: this machine has no such sensor.
   public var isSupplyLow: Bool?
 
   public init(millivolts: UInt16?, shownMillivolts: Int? = nil, isBatteryLow: Bool, isSupplyLow: Bool?) {

@@ -81,7 +81,7 @@ struct DocumentAPI {
     store.ifReadable {
       try store.eachDocument("node/\(beginning)") { document in
         if document.key.ends(with: "/alias"), let value = document.value,
-          let alias = (try? JSONValue(parsing: value))?.string  // what is stored was JSON when it was received
+          let alias = (try? JSONValue(parsing: value))?.string  // `try?`: it was JSON when it arrived
         {
           found.append(alias)
         }

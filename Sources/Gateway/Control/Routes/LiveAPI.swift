@@ -34,7 +34,7 @@ struct LiveAPI {
     return try await reply.rows(follow: true, wake: wake, joinsNews: true, headers: headers) {
       var out: [UInt8] = []
       if !feed.isBegun { begin(&feed, &out) }
-      // It was not woken by its own timer: then something has changed.
+      // Another wake-up than its own timer: the state may have changed.
       if !isTimeUp { feed.isStateWanted = true }
       isTimeUp = false
       let count = try events(&feed, &out)
@@ -82,10 +82,10 @@ struct LiveAPI {
     var isBegun = false
     /// The client has missed more events than it gets.
     var isBehind = false
-    /// Whether a state is to be sent, but not before this time.
+    /// A state is due, but not before `stateDue`.
     var isStateWanted = true
     var stateDue = MonotonicTime(nanoseconds: 0)
-    /// When something was sent last.
+    /// When the last line was sent.
     var spoken = MonotonicTime(nanoseconds: 0)
   }
 

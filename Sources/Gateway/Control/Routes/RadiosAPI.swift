@@ -22,7 +22,7 @@ enum RadiosAPI {
     return radio.id
   }
 
-  /// A header must stay short: only the newest radios are listed.
+  /// Only the newest radios are listed: a header must stay short.
   private static let maxOthers = 8
   static let othersHeader = "Meshpost-Other-Radios"
 
@@ -31,7 +31,7 @@ enum RadiosAPI {
     guard store.radios.count > 1 else { return nil }
     // If the store cannot be read, there are no rows either.
     guard let lines = store.ifReadable({ try rows(store) }) else { return nil }
-    let others = lines.split(separator: 10).compactMap { try? JSONValue(parsing: Array($0)) }  // just encoded
+    let others = lines.split(separator: 10).compactMap { try? JSONValue(parsing: Array($0)) }  // `try?`: just encoded
       .filter { $0["present"]?.bool == false }.suffix(maxOthers)
     return PercentCoding.encode(JSONValue.array(Array(others)).text)
   }

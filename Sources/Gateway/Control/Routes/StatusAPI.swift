@@ -12,7 +12,6 @@ struct StatusAPI {
     try .json { try StatusReport(dependencies: dependencies).write(to: &$0) }
   }
 
-  /// The status as bytes.
   func body() throws -> [UInt8] {
     try JSONWriter.object { try StatusReport(dependencies: dependencies).write(to: &$0) }
   }

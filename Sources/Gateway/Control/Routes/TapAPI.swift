@@ -37,7 +37,6 @@ public final class TapAPI: FrameTap {
 
   public init(clock: WallClock) { self.clock = clock }
 
-  /// The number of listeners.
   var count: Int { listeners.count }
 
   private func isHeard(_ source: Source) -> Bool { listeners.contains { $0.source == source } }
