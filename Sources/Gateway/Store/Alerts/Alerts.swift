@@ -77,8 +77,8 @@ extension Store {
     try append(event.kind, at: moment, body: Self.body(alert, "end", event))
   }
 
-  /// Within a `write`: somebody has acknowledged the alert. `nil`: there is none with this id. A second acknowledgement
-  /// changes nothing.
+  /// Within a `write`: acknowledges an alert. `nil`: there is none with this id. A second acknowledgement changes
+  /// nothing.
   public func acknowledgeAlert(
     _ id: Int64, by person: String, note: String?, at moment: Moment
   ) throws(SQLiteError) -> StoredAlert? {

@@ -59,7 +59,6 @@ enum WriteAheadLog {
     return Block(bytes: bytes)
   }
 
-  /// The result of reading the frames.
   private struct Scan {
     let salt: (UInt32, UInt32)
     var isBroken: Bool
