@@ -1,11 +1,11 @@
 // swift-tools-version: 6.2
 import PackageDescription
 
-// One thread, its tasks, what they read and write, and the languages that is in. Knows nothing of radios; no Foundation.
+// One thread, its tasks, sockets, protocols and formats. Does not know radios, and has no Foundation.
 //
-// A product for each module: who depends on one gets no C library that it does not use.
+// A product for each module: a dependent gets no C library that it does not use.
 
-// The same as in the main Package.swift, which has the reasons.
+// As in the main Package.swift, which has the reasons.
 #if compiler(>=6.3)
   let boundedTypeChecks: [SwiftSetting] = [.unsafeFlags(["-Xfrontend", "-solver-scope-threshold=50000"])]
 #else

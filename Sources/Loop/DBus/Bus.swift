@@ -28,7 +28,6 @@ public final class Bus {
     getenv("DBUS_SYSTEM_BUS_ADDRESS").map { String(cString: $0) } ?? "unix:path=/run/dbus/system_bus_socket"
   }
 
-  /// The bus's own name.
   static let name = "org.freedesktop.DBus"
   /// Time-out of the bus's own answers.
   private static let helloLimit: Duration = .seconds(10)

@@ -23,7 +23,6 @@ struct MQTTConnection {
   /// Maximum number of publications in flight; a broker of version 3.1.1 does not state its limit.
   private static let maxWindow = (v5: 256, v3: 64)
 
-  /// The broker's capabilities.
   let greeting: MQTTGreeting
   private let window: Int
   private let needsQuality1: Bool

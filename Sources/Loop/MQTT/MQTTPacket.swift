@@ -130,7 +130,6 @@ struct MQTTGreeting: Equatable {
   var hasSession = false
   /// Maximum number of publications without an acknowledgement.
   var receiveMaximum = 65535
-  /// Maximum number of topic aliases.
   var topicAliases = 0
   /// Seconds that replace those of CONNECT.
   var keepAlive: Int?

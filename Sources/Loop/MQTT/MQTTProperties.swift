@@ -36,7 +36,6 @@ struct MQTTBody {
     return text
   }
 
-  /// The topic of a message.
   mutating func topic() throws(MQTTError) -> String {
     let topic = try string()
     guard !topic.isEmpty, !topic.utf8.contains(UInt8(ascii: "+")), !topic.utf8.contains(UInt8(ascii: "#")) else {

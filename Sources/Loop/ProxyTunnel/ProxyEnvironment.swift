@@ -77,7 +77,7 @@ public struct ProxyEnvironment: Equatable, Sendable {
 
 extension TunnelSettings {
   /// The environment's proxy for a server; `nil`: none. `scheme`: of the server's URL, in lower case. An invalid
-  /// variable is an error that names it: a direct connection would bypass a proxy that somebody wants.
+  /// variable is an error that names it: a direct connection would bypass a wanted proxy.
   public static func of(
     environment: ProxyEnvironment, scheme: String, host: String
   ) throws(Invalid) -> TunnelSettings? {

@@ -160,7 +160,7 @@ private final class Tunnel {
     if let multi { meshpost_curl_multi_cleanup(multi) }
   }
 
-  // MARK: What curl wants of the loop
+  // MARK: Requests of curl
 
   private func watch(_ descriptor: Int32, _ what: Int) {
     // While the tunnel ends, nothing is watched any more.
@@ -206,7 +206,7 @@ private final class Tunnel {
     if ended == 0 { succeed() } else { failed(ended) }
   }
 
-  // MARK: How it ends
+  // MARK: The result
 
   private func finish(_ result: Result<Int32, Connector.Failure>) {
     guard self.result == nil else { return }

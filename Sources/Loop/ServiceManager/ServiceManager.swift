@@ -71,7 +71,7 @@ public final class ServiceManager {
     inherited = [:]
   }
 
-  // MARK: Saying
+  // MARK: Notifications
 
   public func ready(_ status: String) { tell("READY=1\nSTATUS=\(Self.line(status))") }
   public func status(_ status: String) { tell("STATUS=\(Self.line(status))") }

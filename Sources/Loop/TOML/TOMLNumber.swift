@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 
-/// Numbers in TOML's syntax.
 enum TOMLNumber {
   /// `nil`: not a number, or an integer beyond 64 bits.
   static func read(_ word: String) -> TOMLValue.Kind? {

@@ -79,7 +79,7 @@ public struct TOMLReader {
     return integer
   }
 
-  /// A whole number whose key had another name. The former name goes on being read, with a warning; the present one wins.
+  /// A whole number whose key was renamed. The former key still works, with a warning; the present one wins.
   public mutating func integer(
     _ key: String, formerly former: String, in range: ClosedRange<Int64>, default fallback: Int64
   ) -> Int64 {

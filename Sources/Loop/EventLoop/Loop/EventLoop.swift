@@ -66,7 +66,6 @@ public final class EventLoop {
 
   /// Tasks of this loop that have not ended, without their children.
   var taskCount = 0
-  /// The number of watched descriptors.
   var watchCount: Int { watches.count }
   var waitingTimers: Int { timers.waiting }
 

@@ -143,7 +143,6 @@ public final class Connector {
   /// The line may be up again.
   func hurry() { if !isOver { perform(race.hurry(now: loop.now)) } }
 
-  /// The address of an attempt.
   private func address(of attempt: Int) -> NetworkAddress { addresses[attempt % addresses.count] }
 
   private func start(_ address: Int) {

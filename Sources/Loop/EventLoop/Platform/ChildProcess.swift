@@ -145,7 +145,7 @@ private final class RunningChild {
     return posix_spawn(&process, arguments.first ?? "", &actions, &attributes, &argv, &variables)
   }
 
-  // MARK: What it reads and says
+  // MARK: Input and output
 
   private func watch() {
     for descriptor in [input, output, errors] { Descriptor.setNonBlocking(descriptor) }
@@ -205,7 +205,7 @@ private final class RunningChild {
     (output, errors, exit) = (-1, -1, -1)
   }
 
-  // MARK: Its end
+  // MARK: The exit
 
   /// Returns when the program may have ended, or at the deadline.
   private func wait(until deadline: MonotonicTime?) async throws(CancellationError) {

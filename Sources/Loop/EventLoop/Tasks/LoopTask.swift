@@ -23,9 +23,10 @@ final class LoopExecutor: TaskExecutor {
 extension EventLoop {
   /// Begins a task on this loop. Everything that it awaits runs there, too.
   ///
-  /// The task may use anything that the loop's thread owns, like a callback: none of it is `Sendable`, and none has to
-  /// be. The caller keeps the task: one that nobody keeps cannot be ended. Functions that it awaits run on the caller's executor (`NonisolatedNonsendingByDefault`). `Task { }` and
-  /// `Task.sleep` would start the runtime's thread pool and are not used. Decision 0014.
+  /// The task may use anything that the loop's thread owns, like a callback: nothing has to be `Sendable`. The caller
+  /// keeps the result, which is the only way to cancel the task. Functions that the task awaits run on the caller's
+  /// executor (`NonisolatedNonsendingByDefault`). `Task { }` and `Task.sleep` would start the runtime's thread pool and
+  /// are not used. Decision 0014.
   public func begin(_ work: @escaping () async -> Void) -> LoopTask {
     let (work, loop) = (Confined(work), Confined(self))
     taskCount += 1

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 
-/// Tasks that their owner keeps, each until it ends.
+/// Keeps the tasks of an owner, each until it ends.
 ///
-/// For an owner that begins tasks now and then, and has an end itself: what `EventLoop.begin` returns is not to be dropped there, or a task
-/// goes on after its owner. A task that lasts as long as its owner is a stored `LoopTask`; tasks that one task begins and waits for are children
-/// of its group (`EventLoop.begin(in:)`).
+/// For an owner that begins tasks repeatedly and ends itself: if it dropped the result of `EventLoop.begin`, a task
+/// could outlive it. A task that runs as long as its owner is a stored `LoopTask`; tasks that one task begins and
+/// awaits are children of its group (`EventLoop.begin(in:)`).
 public final class LoopTasks {
   private let loop: EventLoop
   private var tasks: [UInt64: LoopTask] = [:]
@@ -26,6 +26,7 @@ public final class LoopTasks {
     }
   }
 
-  /// Cancels all that have not ended: what they wait for ends with `CancellationError`. Others may begin afterwards.
+  /// Cancels all tasks that have not ended: their waits end with `CancellationError`. Further tasks may begin
+  /// afterwards.
   public func cancel() { for task in tasks.values { task.cancel() } }
 }

@@ -4,7 +4,6 @@ import CLinux
 import EventLoop
 import Glibc
 
-/// Unix sockets by location.
 enum UnixSocket {
   private static let type = Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue | SOCK_NONBLOCK.rawValue)
 

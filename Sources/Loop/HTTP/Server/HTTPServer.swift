@@ -27,9 +27,7 @@ public final class HTTPServer {
   /// Port of a TCP server; 0 for a Unix socket.
   public let port: UInt16
   let handler: Handler
-  /// Maximum body of a request.
   let bodyLimit: Int
-  /// Decides who may connect.
   private let admits: (IPAddress?) -> Bool
   private let acceptor: Acceptor
   private var task: LoopTask?
@@ -134,7 +132,7 @@ public final class HTTPServer {
     }
   }
 
-  // MARK: Who has a connection
+  // MARK: Admission
 
   /// The connection's number; `nil`: there is no room.
   private func admit(_ peer: IPAddress?) -> Int? {

@@ -41,7 +41,6 @@ final class ServerConnection {
 
   /// False: either side has closed it; a handler may still be running.
   var isOpen: Bool { stream.isOpen }
-  /// A request is being answered.
   var isBusy: Bool { current != nil }
   var isStreaming: Bool { isOpen && current?.isStreaming ?? false }
 
