@@ -65,8 +65,7 @@ extension Daemon {
     return configuration.idleSettings(exchange.settings, channels)
   }
 
-  /// Logs each ineffective setting once, and again if it returns. The check of the file has reported those that need no
-  /// radio.
+  /// Logs each ineffective setting once, and again if it returns. Reading the file reports those without a name.
   func tellIdleSettings() {
     guard synchronizer.isServing, synchronizer.state.isSettled else { return }
     for one in inUse.newlyIdle(in: idleSettings.filter { !$0.name.isEmpty }) { log.warning(one.words) }
@@ -89,8 +88,7 @@ extension Daemon {
 }
 
 extension GatewayConfiguration {
-  /// Settings that are read only at the start, and differ in `fresh` from this configuration, which the gateway began
-  /// with.
+  /// Settings that are read only at the start, and differ in `fresh` from this first configuration.
   func waiting(in fresh: GatewayConfiguration) -> [String] {
     // `try?`: both were parsed before.
     guard let now = try? TOMLParser.parse(fresh.source), let then = try? TOMLParser.parse(source) else { return [] }

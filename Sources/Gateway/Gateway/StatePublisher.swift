@@ -69,8 +69,7 @@ final class StatePublisher {
     for upstream in upstreams { upstream.setState("gateway", last) }
   }
 
-  /// Publishes states until it is cancelled. `state`: the JSON of `GET /v1/status` for servers; `nil`: it cannot be
-  /// read.
+  /// Publishes states until it is cancelled. `state`: as `GET /v1/status`, for servers; `nil`: unreadable.
   func run(_ state: () -> [UInt8]?) async throws(CancellationError) {
     while true {
       try await changes.next(after: Self.pause, on: loop)

@@ -41,8 +41,7 @@ public final class CompanionProxy {
       self.sign = sign
     }
 
-    /// Logs why a client was refused or disconnected, at most `mostLines` times a minute: otherwise any client could
-    /// fill the log.
+    /// Logs a refused or disconnected client, at most `mostLines` a minute: any client could fill the log.
     func tell(_ words: @autoclosure () -> String) {
       let now = loop.now
       if let since = told?.since, now - since < .seconds(60) { told?.count += 1 } else { told = (now, 1) }

@@ -2,8 +2,7 @@
 
 import Companion
 
-/// Follows the radio's data and the state of the sync. Each call happens at once, on the loop, in the order of the
-/// events.
+/// Follows the radio's data and the state of the sync. Each call comes at once, in the order of the events.
 public protocol SyncObserver: AnyObject {
   /// The link is up, or is lost.
   func linkChanged()

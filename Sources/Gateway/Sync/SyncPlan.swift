@@ -28,8 +28,7 @@ struct SyncPlan {
 
   /// The first pause before a retry; later ones are longer.
   private static let first: Duration = .seconds(2)
-  /// Retries are rare because a radio hands over no messages while it lists its contacts, and an incomplete list costs
-  /// five seconds.
+  /// Retries are rare: a radio that lists contacts hands over no messages, and a broken list costs 5 s.
   private static let limit: Duration = .seconds(600)
 
   private var standings = Part.allCases.map { _ in Standing(backoff: Backoff(first: first, limit: limit)) }

@@ -11,8 +11,7 @@ struct SyncStanding {
 
   private(set) var state: SyncState = .idle
   private(set) var lastSynced: Int64?
-  /// Since when, and why, the radio does not hand over its messages, over one link or several; `nil`: it does, or was
-  /// not asked yet.
+  /// Why, and since when, the radio withholds messages, over one link or several; `nil`: it does not.
   private(set) var withheld: Withheld?
   /// The store had channels before the first sync.
   var knewChannels = false

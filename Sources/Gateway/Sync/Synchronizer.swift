@@ -50,8 +50,7 @@ public final class Synchronizer {
   var isCalled: Bool { hints.isCalled(at: loop.now) }
   /// Each part of the sync was tried since it began: messages can be sent, even if a part failed.
   public var isServing: Bool { plan.wasTried }
-  /// Why, and since when, the radio does not hand over its messages, over one link or several; `nil`: it does, or was
-  /// not asked yet.
+  /// Why, and since when, the radio withholds messages, over one link or several; `nil`: it does not.
   public var withheld: Withheld? { standing.withheld }
   public var state: SyncState { standing.state }
   public var lastSynced: Int64? { standing.lastSynced }
@@ -170,8 +169,7 @@ public final class Synchronizer {
 
   /// A failure outside of `run`: starts over after a pause, if the link is up.
   func failed(_ failure: SyncFailure) {
-    // A lost link fails every question, and `RadioConnection` logs it. If the disk refuses messages, the inbox reports
-    // that.
+    // `RadioConnection` logs a lost link, which fails every question; the inbox reports a refusing disk.
     guard connection.state == .up, inbox.failure == nil, state != .failed(failure.message) else { return }
     enter(failure)
     begin(after: failure)

@@ -65,8 +65,7 @@ public final class Bus {
     }
   }
 
-  /// Closes the connection for good: pending calls fail, listeners end after the events that have arrived, exported
-  /// objects end.
+  /// Closes the connection for good: calls fail, listeners end after the arrived events, exported objects end.
   public func close() {
     task?.cancel()
     tasks.cancel()

@@ -68,8 +68,7 @@ struct LiveAPI {
     feed.reads = reads.count
   }
 
-  /// The position after the client's last event. If that is unknown here or too far back, the client begins with new
-  /// events.
+  /// The position after the client's last event; if that is unknown or too far back, the newest position.
   private func start(_ wanted: Int64?) -> Int64 {
     let last = dependencies.store.lastSeq
     guard let wanted, wanted <= last, wanted >= last - Self.mostMissed else { return last }

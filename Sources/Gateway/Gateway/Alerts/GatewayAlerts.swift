@@ -11,9 +11,8 @@ import UntrustedText
 
 /// The gateway's alerts: passes readings to `AlertBoard`, and stores its changes: a row, an event, a line of the log.
 ///
-/// Checks cause no wake-ups while all is well: they run when something was stored, when the radio was queried
-/// anyway, and once an hour. A timer runs only while an alert is about to begin or end, and to the moment at which a
-/// node would be late.
+/// Checks cause no wake-ups while all is well: they run when something was stored, when the radio was queried anyway,
+/// and once an hour. A timer runs only until an alert begins or ends, and until a node is late.
 final class GatewayAlerts {
   /// Pause between two checks of the disk and the clock.
   private static let between: Duration = .seconds(590)
@@ -57,8 +56,7 @@ final class GatewayAlerts {
   private var contactsRemoved: UInt64 = 0
   /// The number of the radio's contacts, and its places for them; `nil`: unknown.
   var contactTable: () -> (count: Int, most: Int)? = { nil }
-  /// The last readings of the radio, its battery and the supply: for a rule that is switched on later, and for another
-  /// database.
+  /// The last readings of the radio, its battery and the supply, for rules that are switched on later.
   private var told: [AlertSubject: AlertReading] = [:]
   /// Events that count as lost, or will, although they have arrived.
   var arrivals: [AlertSubject: Int64] = [:]
@@ -118,8 +116,7 @@ final class GatewayAlerts {
     look()
   }
 
-  /// Restores alerts that were open when the daemon ended, and remembers recent ones, so that a restart does not begin
-  /// them anew.
+  /// Restores open alerts, and remembers recent ones, so that a restart does not begin them anew.
   private func recall() {
     guard let kept = store.ifReadable({ try store.alerts(openOnly: false, limit: 200) }) else { return }
     let open = store.ifReadable { try store.alerts(openOnly: true, limit: AlertBoard.maxSubjects) } ?? []
@@ -340,8 +337,7 @@ final class GatewayAlerts {
     write()
   }
 
-  /// Stores changes one after another. If the disk refuses them, the next attempt follows the next commit or query of
-  /// the radio.
+  /// Stores changes one after another. If the disk refuses them, the next commit or query of the radio retries.
   private func write() {
     guard writing == nil, isBegun, !waiting.isEmpty else { return }
     writing = loop.begin {

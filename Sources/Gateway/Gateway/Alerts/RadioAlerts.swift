@@ -38,8 +38,7 @@ extension GatewayAlerts {
     arm()
   }
 
-  /// A node was heard at this time, in milliseconds since 1970; a write that the disk refused comes again, with its
-  /// time.
+  /// A node was heard at this time (milliseconds since 1970). A refused write comes again, with its time.
   func heard(_ node: KeyPrefix, at milliseconds: Int64) {
     let age = max(0, Moment(loop.wallClock).milliseconds - milliseconds)
     if nodes.hear(node, ago: .milliseconds(age)) { hasNodeCome = true }

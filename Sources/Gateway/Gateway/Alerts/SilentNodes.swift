@@ -89,8 +89,7 @@ struct SilentNodes {
 
   // MARK: Watched nodes
 
-  /// Finds nodes by name, by the beginning of a key, or by a tag. Nodes that were never heard are left out: they may
-  /// not exist.
+  /// Finds nodes by name, key prefix or tag. Nodes that were never heard are left out: they may not exist.
   func find(_ names: [String], tag: String) -> [PublicKey] {
     var found = Set(tag.isEmpty ? [] : tagged(tag))
     if !names.isEmpty {
@@ -104,8 +103,7 @@ struct SilentNodes {
     return Array(found.sorted { $0.hex < $1.hex }.prefix(Self.most))
   }
 
-  /// The names to show: with the beginning of the key if another node has a similar name, and only the key if the name
-  /// shows nothing.
+  /// The names to show: with a key prefix if another name is similar, and only that if the name is invisible.
   func called(_ keys: [PublicKey]) -> [PublicKey: String] {
     guard !keys.isEmpty else { return [:] }
     let wanted = Set(keys)

@@ -205,8 +205,7 @@ extension GatewayConfiguration {
     guard let pin else { return options }
     options.pin = BluetoothOptions.pin(pin)
     guard options.pin == nil else { return options }
-    // The value is not shown: it is a secret. A paired radio needs no PIN, so a bad file does not keep the gateway from
-    // starting.
+    // The value is a secret. A paired radio needs no PIN, so a bad file does not stop the start.
     let reason = "a PIN is a string of 6 digits, such as \"123456\""
     if file == nil { table.note("pin", reason) } else { table.lack("pin_file", reason) }
     return options

@@ -18,8 +18,7 @@ extension GatewayConfiguration {
     }
   }
 
-  /// Reads `file`. An empty file is refused if it would remove upstreams: a full disk or an interrupted write leaves
-  /// such a file.
+  /// Reads `file`. Refuses an empty file that would remove upstreams: a full disk leaves such files.
   init(file: String, inPlaceOf current: GatewayConfiguration) throws(Failure) {
     try self.init(file: file)
     let names = current.upstreams.map(\.name).filter { name in !upstreams.contains { $0.name.isExactly(name) } }

@@ -102,8 +102,7 @@ enum UpstreamConfiguration {
     }
   }
 
-  /// Refuses this gateway's own pages and metrics as a server: each refused event would cause another event. `doors`:
-  /// their ports.
+  /// Refuses this gateway's own ports (`doors`) as a server: each refused event would cause another.
   static func checkDoors(_ upstream: UpstreamSettings, _ doors: [UInt16], _ table: inout TOMLReader) {
     guard case .tcp(let host, let port, _)? = HTTPEndpoint.parse(upstream.url, allowsQuery: true)?.endpoint,
       HTTPEndpoint.isThisMachine(host), doors.contains(port)

@@ -26,8 +26,7 @@ struct UpstreamFolder {
 
   // MARK: Reading
 
-  /// Reads all of them. If a file is invalid, its upstream is included with the reason: it keeps its place in the
-  /// journal.
+  /// Reads all of them. An invalid one is included with the reason: it keeps its place in the journal.
   func read() -> (upstreams: [UpstreamSettings], lacks: [String], warnings: [String]) {
     var upstreams: [UpstreamSettings] = []
     var (lacks, warnings): ([String], [String]) = ([], [])

@@ -18,8 +18,7 @@ struct UpstreamSecrets {
   private static let keys = ["token_file", "password_file", "secret_file", "ca_file", "cert_file", "key_file"]
   private static let maxBytes = 64 * 1024
 
-  /// Stores the files in the request. Returns its fields with the locations of these files, all of which are in this
-  /// folder.
+  /// Stores the files in the request. Returns its fields with their locations, all in this folder.
   func keep(_ fields: JSONValue, for name: String) throws(Refusal) -> JSONValue {
     // Check first: opening alone can have an effect, for example on a device.
     for (key, value) in fields.fields ?? [] where key.utf8.reversed().starts(with: "_file".utf8.reversed()) {

@@ -6,8 +6,7 @@ import SQLite
 import Store
 
 extension Daemon {
-  /// Upstreams, clients and waiting messages belong to one database: they end with it, and begin again with the next
-  /// one.
+  /// Upstreams, clients and waiting messages belong to one database: they end with it, and begin again.
   func replaceDamagedStores() async throws(CancellationError) {
     while true {
       try await maintenance.untilDamaged()

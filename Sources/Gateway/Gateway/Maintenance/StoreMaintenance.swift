@@ -73,8 +73,7 @@ final class StoreMaintenance {
 
   // MARK: The end of a turn
 
-  /// Commits gathered writes after the pause. One timer is enough: another commit has included the writes of an earlier
-  /// one.
+  /// Commits gathered writes after the pause. Another commit has included those of an earlier timer.
   func commit(after pause: Duration) {
     commitTimer?.cancel()
     commitTimer = loop.schedule(after: pause) { [store] in store.commitGathered() }

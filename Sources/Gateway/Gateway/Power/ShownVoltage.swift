@@ -2,8 +2,7 @@
 
 import Timing
 
-/// The battery's voltage in the gateway's state: in steps of 50 mV, and changed at most once an hour unless the battery
-/// is low. Pure.
+/// The battery's voltage in the gateway's state: in steps of 50 mV, changed once an hour unless it is low. Pure.
 struct ShownVoltage: Equatable {
   private static let step = 50
   private static let between: Duration = .seconds(3600)

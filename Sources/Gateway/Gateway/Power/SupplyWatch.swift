@@ -3,8 +3,7 @@
 import EventLoop
 import Glibc
 
-/// Watches the voltage of this machine's supply, if the machine has a sensor: a Raspberry Pi (`rpi_volt`, kernel 4.20
-/// and later).
+/// Watches the supply's voltage, if the machine has a sensor: a Raspberry Pi (`rpi_volt`, kernel 4.20 and later).
 ///
 /// The kernel reports changes (sysfs_notify): nothing is polled.
 final class SupplyWatch {

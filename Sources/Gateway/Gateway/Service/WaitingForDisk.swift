@@ -12,8 +12,7 @@ import Store
 extension Daemon {
   private static let pauseBetweenTries: Duration = .seconds(5)
 
-  /// Returns the gateway when its store can be opened and written; until then the control socket answers all requests
-  /// with the reason.
+  /// Returns the gateway when its store is writable; until then the control socket answers with the reason.
   public static func whenDiskAllows(_ configuration: GatewayConfiguration, file: String) throws(StartError) -> Daemon {
     let manager = ServiceManager.ofThisProcess()
     do {

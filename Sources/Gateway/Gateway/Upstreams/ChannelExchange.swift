@@ -119,8 +119,7 @@ final class ChannelExchange {
     }
   }
 
-  /// After a restore, the gateway does not know which messages it sent since the backup. The age limit covers earlier
-  /// ones.
+  /// A restored gateway does not know the messages sent since the backup. The age limit covers earlier ones.
   private func mayBeOnAir(_ update: ChannelUpdate) -> Bool {
     let (since, overflow) = clock.milliseconds.subtractingReportingOverflow(store.identity.epochBegan)
     guard clock.isSynchronised, !overflow, since >= 0, .milliseconds(since) < settings.longestAge else { return false }
@@ -166,8 +165,7 @@ final class ChannelExchange {
     }
   }
 
-  /// Queues the message in the transaction of this turn, with the bucket's position: both are on disk, or the message
-  /// comes again.
+  /// Queues the message in one transaction with the bucket's position: if that fails, it comes again.
   private func post(
     _ text: Text, _ update: ChannelUpdate, _ key: String, _ channel: Channel, _ lifetime: Duration
   ) throws(Refusal) {

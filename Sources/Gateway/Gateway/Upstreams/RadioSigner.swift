@@ -5,8 +5,7 @@ import EventLoop
 import Relay
 import Sync
 
-/// The radio as a signer, and its facts for servers. One signature at a time: the radio collects the bytes in one
-/// buffer.
+/// The radio's facts, and signatures by it. One at a time: the radio collects the bytes in one buffer.
 final class RadioSigner: RadioAccess {
   /// Bytes of the message in one frame; customary, and fits all versions.
   private static let piece = 120

@@ -14,8 +14,7 @@ final class LocalPages {
   private static let retryAfter: Duration = .seconds(15)
   /// Bytes. Requests of browsers are small, and strangers can send them, too.
   private static let bodyLimit = 64 * 1024
-  /// The lifetime of the cookie, the longest that browsers allow; a session without use for 30 days ends earlier
-  /// (`WebSessions`).
+  /// The cookie's lifetime, the longest in browsers; `WebSessions` ends a session after 30 days without use.
   private static let cookieSeconds = 400 * 86400
 
   private let secrets: WebSecrets

@@ -9,8 +9,7 @@ import Sockets
 /// Pushes are written while they are dispatched; the answer to a command is written by the client's task, which runs slightly
 /// later. Pushes in between wait for that answer.
 ///
-/// Bound: 128 KiB of unread output. A client beyond it is disconnected, so that none ever misses output without
-/// noticing.
+/// Bound: 128 KiB of unread output. Beyond it the client is disconnected, so that it notices the loss.
 final class ClientOutlet {
   static let maxUnread = 128 * 1024
   static let overfull = "over 128 KiB unread"

@@ -17,8 +17,7 @@ extension ClientSession {
     return answer(given)
   }
 
-  /// Refuses empty channel slots, whose key is zeros, and slots in doubt; and limits the hour's air time that clients
-  /// share.
+  /// Refuses slots that are empty (a key of zeros) or in doubt, and limits the clients' air time.
   func mayGoOnAir(_ command: Command) -> Bool {
     // If the store cannot be read, sending is not refused.
     if let slot = command.slotOnAir, let channel = gateway.store.ifReadable({ try gateway.store.channel(slot: slot) }),

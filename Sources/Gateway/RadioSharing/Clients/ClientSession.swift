@@ -29,8 +29,7 @@ final class ClientSession {
 
   let gateway: CompanionProxy.Gateway
   let settings: SharingSettings
-  /// Names the client's stored position: the listener, the client's address, and its number among that address's
-  /// clients.
+  /// Names the client's stored position: the listener, the client's address, and its number there.
   let name: String
   let peer: IPAddress
   /// The same, with the attached radio's key.

@@ -7,8 +7,7 @@ import Store
 extension StoredMessage {
   /// The message as the radio's queue would deliver it, for a client of this version: with SNR from 3 on.
   ///
-  /// `slot`: its channel's current slot. Returns `nil` if the protocol cannot express the message: its channel was
-  /// removed.
+  /// `slot`: its channel's current slot. Returns `nil` if its channel was removed.
   func queued(for version: UInt8, slot: UInt8?) -> QueuedMessage? {
     let quality = version >= 3 ? snr ?? SNR(quarters: 0) : nil
     switch kind {

@@ -4,8 +4,7 @@ import JSON
 import Store
 
 extension TopicTemplate {
-  /// The word for `{kind}`. Events about commands get a word of their own, because commands arrive at topics with
-  /// `command`.
+  /// The word for `{kind}`. Topics with `command` are for commands, so events about them get another word.
   static func word(of kind: String) -> String { kind == EventKind.command.rawValue ? "commanded" : kind }
 
   func renderForCommands(gateway: String) -> String { render(kind: "command", gateway: gateway, body: .null) }

@@ -24,8 +24,7 @@ struct HomeAssistant {
     var stateClass = "measurement"
   }
 
-  /// The most entities to remember as described in this connection; beyond it they are described again, which is
-  /// harmless.
+  /// The most entities to remember as described; beyond it they are described again, which is harmless.
   private static let maxDescribed = 4096
 
   private let settings: Settings

@@ -81,8 +81,7 @@ extension MQTTCarrier {
       if !answer.isTaken, flight.place < refusal?.event ?? .max { refusal = (flight.place, answer) }
     }
 
-    /// First acknowledges the events before the first failure. The next batch repeats the others, and may repeat some
-    /// that the broker has.
+    /// First acknowledges the events before the first failure. The next batch repeats the others.
     func verdict(of batch: Batch, _ failure: Verdict?) -> Verdict {
       let taken = min(refusal?.event ?? .max, lost ?? .max)
       if taken == .max { return .acknowledged(through: batch.last) }
@@ -93,8 +92,7 @@ extension MQTTCarrier {
       }
       switch answer.code {
       case 0x87: return .stopped(reason: "the broker does not allow publishing there (\(answer.message))")
-      // The broker may accept these later. A used packet identifier (0x91) ends with the next attempt, which has
-      // another.
+      // The broker may accept these later; for 0x91, the next attempt has another packet identifier.
       case 0x80, 0x83, 0x89, 0x91, 0x93, 0x96, 0x97:
         return .retry(reason: "the broker cannot accept it now (\(answer.message))", after: nil)
       // The topic, the payload or its size: a repetition would be refused again.

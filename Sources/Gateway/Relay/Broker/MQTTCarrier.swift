@@ -41,8 +41,7 @@ final class MQTTCarrier: MeteredCarrier {
     var statsInterval: Duration = .seconds(300)
   }
 
-  /// The highest number of bytes in an answer's topic and correlation data: the requester chooses them, and sending
-  /// them costs traffic.
+  /// The most bytes of an answer's topic and correlation data, which the requester chooses.
   private static let maxLabel = 1024
 
   let kind = "mqtt"

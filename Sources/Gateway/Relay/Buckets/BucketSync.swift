@@ -37,8 +37,7 @@ public struct ChannelUpdate: Equatable, Sendable {
   private static let maxSeconds: Int64 = 3_200_000_000
 }
 
-/// The result for a message of another gateway. Writes of the same turn are in one transaction with the bucket's
-/// position.
+/// The result for a message of another gateway. Writes of the same turn are in the bucket's transaction.
 public enum ChannelUpdateFate: Equatable, Sendable {
   case sent
   /// The update was known already.
@@ -55,9 +54,8 @@ public enum ChannelUpdateFate: Equatable, Sendable {
 final class BucketSync: UpdatesListener {
   /// The longest pause after a failure, and the interval for servers that do not announce updates.
   static let pollInterval: Duration = .seconds(300)
-  /// The interval if this gateway allows no commands and wants nothing else: waiting commands are still fetched and
-  /// refused. The answer also says how much of the journal the hub has, so no greeting is needed for that, which would
-  /// be due after an hour.
+  /// The interval if this gateway only refuses commands. The hub's answer also has its position in the journal, so it
+  /// replaces the greeting that would be due after an hour.
   private static let seldom: Duration = .seconds(3500)
   static let firstPause: Duration = .seconds(5)
   /// Commands that may wait on this disk; further ones wait at the hub.
@@ -244,16 +242,14 @@ final class BucketSync: UpdatesListener {
     }
   }
 
-  /// Called before a page with a loss is applied. The loss is not final if this throws: the page is requested again
-  /// later.
+  /// Called before a page with a loss is applied. If it throws, the page is requested again later.
   private func mayLose(_ bucket: String) throws(Trouble) {
     guard losses.take(at: loop.now) else {
       throw Trouble(message: "the hub has lost updates of \(bucket), again and again")
     }
   }
 
-  /// Returns false if the bucket has to wait: it has repeatedly brought nothing new, or the radio may hold the same
-  /// messages.
+  /// Returns false if the bucket waits: it brought nothing new, or the radio may hold the same messages.
   private func mayFetch(_ bucket: String) -> Bool {
     if bucket != "commands", bucket != "documents", host?.knowsWhatRadioHeard == false {
       waitForRadio.insert(bucket)
@@ -294,8 +290,7 @@ final class BucketSync: UpdatesListener {
     catchUp.stateArrived(states)
   }
 
-  /// Fetches and applies a page. Returns whether it brought anything new. Documents never count: a hub can change them
-  /// endlessly.
+  /// Fetches and applies a page. Returns whether it brought news; a hub can change documents endlessly.
   private func fetch(
     _ bucket: String, _ from: CatchUp.Position, _ until: Int64?, _ limit: Int, _ most: Int64?
   ) async throws -> Bool {

@@ -109,8 +109,7 @@ struct CatchUp {
   private var buckets: [(name: String, Bucket)]
   private var phase = Phase.away
   private var turn = 0
-  /// Assumes that the hub shares out the wanted updates, until an answer shows that it does not; then the oldest are
-  /// given up.
+  /// The hub shares out wanted updates, until an answer shows that it does not; then the oldest are given up.
   private var hubShares = true
 
   init(_ positions: [String: Position], settings: Settings = Settings()) {

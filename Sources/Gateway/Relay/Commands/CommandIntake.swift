@@ -29,9 +29,8 @@ public enum CommandAnswer: Equatable, Sendable {
   case notKept(message: String)
 }
 
-/// Accepts commands of one upstream: only allowed ones, a limited number a minute, each once. Each is journaled with
-/// its upstream. Commands come live, or from the queue on disk, where a hub's bucket put them. Source:
-/// docs/hub-protocol.md.
+/// Accepts commands of one upstream: only allowed ones, a limited number a minute, each once, and journals them. They
+/// come live, or from the queue on disk, where a hub's bucket put them. Source: docs/hub-protocol.md.
 final class CommandIntake: CommandTaker {
   struct Settings: Equatable, Sendable {
     var allowed: Set<String> = ["send"]

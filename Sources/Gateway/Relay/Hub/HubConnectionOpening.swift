@@ -96,8 +96,7 @@ extension HubConnection {
   private func notOpened(_ failure: WebSocketFailure, takesBack: Bool) async -> Greeting {
     switch failure {
     case .notUpgraded(let response) where [401, 403].contains(response.status):
-      // A refused link is final. The handshake's answer is read without its body, so a request over HTTP finds the
-      // reason.
+      // A refused link is final. Only the head of its answer is read, so a request over HTTP finds the reason.
       if case .failed(let verdict) = await http.greet() { return .failed(verdict) }
       return .failed(.stopped(reason: "HTTP \(response.status): check the token"))
     case .notUpgraded(let response) where [429, 503].contains(response.status):

@@ -250,8 +250,7 @@ final class HubLink {
 
   // MARK: The end
 
-  /// Closes the link; returns the state that outlives it. `reason`: the verdict on the first batch in flight; those
-  /// behind it are void.
+  /// Closes the link, and returns the state that outlives it. `reason`: the verdict on the first batch.
   func close(_ reason: String? = nil) -> LinkMemory {
     if let reason, let first = batches.first { verdicts[first.number]?.keep(.hungUp(reason: reason)) }
     memory.silences = pulse.silences

@@ -33,8 +33,7 @@ final class HubOverHTTP {
   private(set) var isPutBack = false
   /// When the hub's positions were last compared.
   private var comparedAt = MonotonicTime(seconds: 0)
-  /// The latest time for a new greeting if the gateway asks no questions: answers to batches compare only their own
-  /// lane.
+  /// When to greet again without questions: answers to batches compare only their own lane.
   var compareAgainAt: MonotonicTime { comparedAt + .seconds(3600) }
   /// Limits greetings if a hub contradicts itself.
   private static let leastPause: Duration = .seconds(60)
@@ -198,8 +197,7 @@ final class HubOverHTTP {
     if case .acknowledged(let through) = verdict, let lane = batch.lane {
       has.seqs[lane] = max(has.seqs[lane] ?? 0, through)
     }
-    // A restarted hub gives a new key. Behind a load balancer each hub has its own key, so the gateway asks at most
-    // twice in a row.
+    // A restarted hub gives a new key; behind a load balancer each hub has its own: ask at most twice in a row.
     if case .acknowledged = verdict, unknownKeys > unknown, unknownKeys <= 2 { _ = await greet() }
     return verdict
   }

@@ -77,8 +77,7 @@ extension Store {
     try append(event.kind, at: moment, body: Self.body(alert, "end", event))
   }
 
-  /// Within a `write`: acknowledges an alert. `nil`: there is none with this id. A second acknowledgement changes
-  /// nothing.
+  /// Within a `write`: acknowledges an alert, the first time. `nil`: there is none with this id.
   public func acknowledgeAlert(
     _ id: Int64, by person: String, note: String?, at moment: Moment
   ) throws(SQLiteError) -> StoredAlert? {
@@ -115,8 +114,7 @@ extension Store {
     return open
   }
 
-  /// Within a `write`: the alert's beginning was deleted before every upstream had it, so it is journaled again after
-  /// the deleted events.
+  /// Within a `write`: journals the beginning again, which was deleted before every upstream had it.
   func tellAgain(_ alert: StoredAlert, at moment: Moment) throws(SQLiteError) {
     try append(.alert, at: moment, body: Self.body(alert, "begin", AlertEvent { $0.field("again", true) }))
   }
@@ -138,8 +136,7 @@ extension Store {
 
   // MARK: The present words
 
-  /// The text and number of an open alert. A number that grows is kept in memory: it is shown, and stored with the end
-  /// of the alert.
+  /// The text and number of an open alert. A growing number is shown from here, and stored with the end.
   struct AlertWords: Equatable {
     var text: String
     var value: Double?

@@ -2,16 +2,13 @@
 
 import Timing
 
-/// Notices that another program takes the radio over: a radio on TCP serves only the newest client, and disconnects the
-/// client before (docs/protocol/companion.md § 1.2). If two programs both reconnect at once, neither ever receives
-/// anything.
+/// Notices that another program takes the radio: over TCP a radio serves only the newest client
+/// (docs/protocol/companion.md § 1.2). If two programs both reconnect at once, neither ever receives anything.
 ///
-/// A restart of the radio closes one connection, too. So only from the second early loss on the gateway leaves the
-/// radio to the other program, longer each time. The contest is over when a connection has lasted for `undisturbed`.
-/// Pure.
+/// A restart of the radio closes one connection, too. From the second early loss on, the gateway leaves the radio to
+/// the other program, longer each time, until a connection has lasted for `undisturbed`. Pure.
 struct LinkContest: Sendable, Equatable {
-  /// If the radio closes a connection earlier than this, another program took the radio; later, the radio has
-  /// restarted.
+  /// If the radio closes a connection earlier, another program took the radio; later, it has restarted.
   static let undisturbed: Duration = .seconds(300)
   /// The minimum time for the other program, in addition to the back-off.
   static let truce: Duration = .seconds(10)

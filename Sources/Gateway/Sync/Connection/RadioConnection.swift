@@ -103,8 +103,7 @@ public final class RadioConnection {
     return await question.outcome()
   }
 
-  /// Queues a command, and returns the question that will have its answer. `nil`: the link is down, or 64 commands wait
-  /// already.
+  /// Queues a command. Returns its question; `nil`: the link is down, or 64 commands wait already.
   public func submit(_ command: Command, _ priority: CommandPriority) -> RadioQuestion? {
     submit(group: [.init(command)], priority)?.first
   }

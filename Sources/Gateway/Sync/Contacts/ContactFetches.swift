@@ -70,8 +70,7 @@ extension Synchronizer {
     contacts.named(key, by: sign) { loop.begin { await self.fetchNamed() } }
   }
 
-  /// While messages are read from the radio, one contact is fetched after this many messages: each fetch costs a round
-  /// trip.
+  /// While messages are read, one contact is fetched after this many: each fetch costs a round trip.
   static let messagesPerFetch = 16
 
   /// Fetches contacts one after the other; the delegate stores each. When the link is lost, the list is emptied.

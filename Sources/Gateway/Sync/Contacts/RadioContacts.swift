@@ -73,9 +73,8 @@ struct RadioContacts {
 
   // MARK: New nodes
 
-  /// Returns whether to commit a node's first advert at once. The radio may not keep the node, and the node may not
-  /// advertise again for half a day, so the advert is worth a commit. But anybody can invent nodes, so `meetInterval`
-  /// limits such commits.
+  /// Returns whether to commit a node's first advert at once: the radio may not keep the node, and the next advert may
+  /// come half a day later. `meetInterval` limits such commits, because anybody can invent nodes.
   mutating func meets(at now: MonotonicTime) -> Bool {
     if let met, now - met < Self.meetInterval { return false }
     met = now

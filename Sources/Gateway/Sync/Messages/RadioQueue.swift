@@ -6,11 +6,10 @@ import Timing
 
 /// Knowledge about the radio's message queue: how long messages waited in it, and how many it lost. Pure.
 ///
-/// The queue has no times, but its messages came after the radio last reported it as empty during this run. The queue
-/// does not report dropped messages either. But the radio hints at each message that comes while a client is connected,
-/// even if it drops the message; and if the number of messages that waited is one of the firmware's queue sizes, the
-/// queue was full. Reading the queue can take several links and several runs of this program, so counts continue until
-/// the queue is empty.
+/// The queue has no times, but its messages came after the radio last reported it as empty in this run. Nor does the
+/// queue report drops. But the radio hints at each message that comes while a client is connected, even at dropped
+/// ones; and the firmware has few queue sizes: if as many messages waited, the queue was full. Reading it can take
+/// several links and runs of this program, so counts continue until it is empty.
 public struct RadioQueue {
   /// A message that waited no longer than this counts as new: two intervals of questions to an idle radio
   /// (`Synchronizer.pollInterval`).
@@ -27,8 +26,7 @@ public struct RadioQueue {
     /// The maximum number of lost messages: questions without an answer, while the queue was not full. The radio
     /// forgets a message as it hands it over.
     public var atMost: Int?
-    /// Set if the radio was (or may have been) restarted before its queue was empty: it lost the rest, an unknown
-    /// number of messages.
+    /// The radio was restarted, or may have been, before its queue was empty: the rest is lost.
     public var start: Start?
 
     /// Whether the radio was restarted.
@@ -99,8 +97,7 @@ public struct RadioQueue {
   /// The most messages that this radio is known to have held at once.
   private var most = 0
 
-  /// The link is up. Each radio has its own queue. `kept`: the radio's counts from an earlier run or an earlier
-  /// attachment.
+  /// The link is up. Each radio has its own queue. `kept`: its counts from an earlier run or attachment.
   mutating func connected(to radio: PublicKey, kept: QueueCounts? = nil, now: MonotonicTime) {
     if radio != self.radio {
       (emptyAt, most, counts, began) = (nil, 0, kept ?? QueueCounts(), kept?.began)
@@ -120,8 +117,7 @@ public struct RadioQueue {
   /// Whether the radio can have lost messages by a restart.
   var dependsOnStart: Bool { isCut || isBacklog && counts.unanswered > 0 }
 
-  /// `start`: the latest possible start of the radio; `nil`: it does not report it. Returns the messages that the radio
-  /// lost by a restart.
+  /// `start`: the latest possible start of the radio; `nil`: not reported. Returns the restart's losses.
   mutating func wasStarted(at start: MonotonicTime?, now: MonotonicTime) -> Loss? {
     isStartUnknown = start == nil
     guard let start, let began, let linkedAt, start >= began else { return nil }
@@ -197,8 +193,7 @@ public struct RadioQueue {
     let (taken, hints) = (counts.taken, counts.hints)
     // Hints account for the messages after the backlog; only questions during the backlog can have lost unhinted ones.
     let missing = isBacklog ? counts.unanswered : 0
-    // The radio hints once at each message. Missing ones were dropped by a full queue, or lost with a restart or an
-    // answer.
+    // The radio hints once at each message: missing ones were dropped, or lost with a restart or an answer.
     if hints > taken { return Loss(waited: taken, atLeast: hints - taken) }
     if taken + missing >= Self.sizes[0] {
       // Messages that came during the reading, or between two links, may or may not have found room.

@@ -199,8 +199,7 @@ final class BlueZObjects {
     guard var facts = devices[path] else { return }
     BlueZ.apply(values, to: &facts)
     devices[path] = facts
-    // Some advertisements have no RSSI; manufacturer or service data also prove that the device was received over the
-    // air.
+    // Some advertisements have no RSSI; manufacturer or service data prove reception, too.
     let isHeard = ["RSSI", "ManufacturerData", "ServiceData", "TxPower"].contains { values[$0] != nil }
     handle(.device(facts, isHeard: isHeard))
   }

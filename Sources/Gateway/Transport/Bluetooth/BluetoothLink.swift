@@ -179,8 +179,7 @@ public final class BluetoothLink: Link {
 
   // MARK: Operations
 
-  /// Begins an operation and cancels the previous one, which has ended or was abandoned by the session: its late answer
-  /// has no effect.
+  /// Begins an operation; a late answer to the previous one, which the session has left, has no effect.
   private func perform(_ id: UInt64, _ next: BluetoothOperation) {
     log.debug("\(name): \(next.step)")
     operation?.cancel()

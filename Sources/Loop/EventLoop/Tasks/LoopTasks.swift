@@ -26,7 +26,6 @@ public final class LoopTasks {
     }
   }
 
-  /// Cancels all tasks that have not ended: their waits end with `CancellationError`. Further tasks may begin
-  /// afterwards.
+  /// Cancels all tasks: their waits end with `CancellationError`. Further tasks may begin afterwards.
   public func cancel() { for task in tasks.values { task.cancel() } }
 }
