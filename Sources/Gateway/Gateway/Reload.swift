@@ -39,7 +39,7 @@ extension Daemon {
       alerts.configuration(nil)
       guard !waiting.isEmpty else { return log.notice("configuration reloaded") }
       log.warning(
-        "configuration reloaded, except \(waiting.joined(separator: ", ")): what the file says of that counts from the next start on"
+        "configuration reloaded, except \(waiting.joined(separator: ", ")): these settings take effect at the next start"
       )
     } catch {
       log.error("configuration not reloaded: \(error)")

@@ -46,7 +46,7 @@ public final class CompanionProxy {
       let now = loop.now
       if let since = told?.since, now - since < .seconds(60) { told?.count += 1 } else { told = (now, 1) }
       guard let count = told?.count, count <= Self.mostLines else { return }
-      log.info(words() + (count == Self.mostLines ? " (more of this minute are left out)" : ""))
+      log.info(words() + (count == Self.mostLines ? " (further lines of this minute are left out)" : ""))
     }
 
     func keepCursor(_ name: String, _ message: Int64) {

@@ -34,8 +34,8 @@ public struct StoreLoss: Equatable, Sendable, CustomStringConvertible {
       case .removed: "the database was gone, and a new one begun"
       case .log: "the database's log was damaged"
       case .older: "the database is an older copy of itself"
-      case .replaced: "another database was put in the place of this gateway's"
-      case .restored: "a backup was put in the place of the database"
+      case .replaced: "another database replaced this gateway's"
+      case .restored: "a backup replaced the database"
       case .conflict:
         "a server has events under this gateway's numbers that its database does not have: that is an older copy of itself, or somebody else "
           + "writes under its id"

@@ -29,7 +29,7 @@ extension GatewayAlerts {
     lookedAtStore = loop.now
     store.lookAtOwnFile()
     let text =
-      "the database file was removed or replaced: what is stored now is lost when the gateway is killed. "
+      "the database file was removed or replaced: new data is lost if the gateway is killed. "
       + "Save it now with `meshpost backup FILE`, then restart the gateway"
     read(AlertSubject(.storeLost), store.isElsewhere ? .bad(text: text) : .well)
   }

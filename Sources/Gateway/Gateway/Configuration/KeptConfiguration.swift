@@ -25,8 +25,8 @@ extension GatewayConfiguration {
     guard isBlank, !names.isEmpty else { return }
     throw Failure(
       description:
-        "\(file): it is empty, which would remove \(names.joined(separator: ", ")): put it back, or write a setting into it, such as "
-        + "[log], to go on without upstreams")
+        "\(file): it is empty, which would remove \(names.joined(separator: ", ")): restore it, or write a setting into it, such as "
+        + "[log], to continue without upstreams")
   }
 
   /// The file has no setting.

@@ -24,11 +24,11 @@ extension Daemon {
   /// Reports the events since the backup, which only the previous database has.
   private static func left(_ replaced: Store.Replaced) -> String {
     guard let unsent = replaced.unsent else {
-      return "; what upstreams had not got of it is not known: it cannot be read"
+      return "; it cannot be read, so it is unknown which of its events upstreams lack"
     }
-    guard !unsent.isEmpty else { return "; nothing that an upstream has not got is there alone" }
+    guard !unsent.isEmpty else { return "; upstreams lack none of the events that only it has" }
     let amounts = unsent.map { "\($0.upstream) \($0.events)" }.joined(separator: ", ")
-    return "; events of it that an upstream had not got, and that are there alone: \(amounts)"
+    return "; events that only it has and upstreams lack: \(amounts)"
   }
 
   private static func renewed(

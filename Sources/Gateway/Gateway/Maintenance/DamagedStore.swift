@@ -41,7 +41,7 @@ extension Daemon {
   // MARK: A database that was removed
 
   static let goneRemedy =
-    "Where a copy lies beside it (….lost-TIME), or a backup elsewhere, `meshpostd --restore FILE` puts it back"
+    "If there is a copy beside it (….lost-TIME), or a backup, `meshpostd --restore FILE` restores it"
 
   /// Saves a removed database at the end: the closing of its descriptor would delete it.
   func saveLostStore() async {
@@ -52,7 +52,7 @@ extension Daemon {
       try await copyStore(to: target)
       log.error(
         "the database file was removed or replaced while the gateway ran: all of it, \(events), was saved as \(target). "
-          + "`meshpostd --restore \(target)` puts it back")
+          + "`meshpostd --restore \(target)` restores it")
     } catch {
       unlink(target)
       log.error(

@@ -59,7 +59,7 @@ final class StoreMaintenance {
 
   private func markProgress() {
     do throws(StoreError) { try store.markProgress() } catch {
-      log.info("how far the journal is was not kept: \(error)")
+      log.info("the position of the journal was not stored: \(error)")
     }
   }
 

@@ -27,7 +27,7 @@ extension ClientSession {
     }
     let bytes = command.bytesOnAir
     guard bytes > 0, !gateway.messenger.spendShared(bytes: bytes) else { return true }
-    gateway.tell("client \(name) cannot send now: the hour's air time that clients may use is used up")
+    gateway.tell("client \(name) cannot send now: the clients' air time of this hour is used up")
     return false
   }
 

@@ -95,7 +95,7 @@ final class ProxyListener {
     guard let peer = ListenAddress.peer(of: socket), isAllowed(peer) else { return nil }
     var there = clients.filter { !$0.isOver }
     if there.count >= settings.maxClients, let silent = Self.leastWanted(there) {
-      silent.disconnect("another client takes the place; no command came")
+      silent.disconnect("it sent no command, and another client needs its place")
       there.removeAll { $0 === silent }
     }
     guard there.count < settings.maxClients else {

@@ -49,11 +49,11 @@ extension UpstreamSettings {
         else { continue }
         let both = "the upstreams \"\(other.name)\" and \"\(one.name)\" have one"
         if let id = mine.clientID, theirs.clientID?.isExactly(id) == true {
-          found.append("\(both) client_id at one broker, which disconnects each when the other comes: give one another")
+          found.append("\(both) client_id at one broker, which disconnects each when the other connects: change one")
         }
         if mine.observer == nil, theirs.observer == nil, mine.statusTopic == theirs.statusTopic {
           found.append(
-            "\(both) status_topic at one broker: when either is cut off, it says \"offline\" for both: give one another"
+            "\(both) status_topic at one broker: when either is cut off, it says \"offline\" for both: change one"
           )
         }
       }

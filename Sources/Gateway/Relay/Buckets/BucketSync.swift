@@ -337,12 +337,12 @@ final class BucketSync: UpdatesListener {
 
   private var radioWords: String? {
     waitForRadio.isEmpty || host?.knowsWhatRadioHeard != false
-      ? nil : "messages of other places wait until the radio has handed over all that it has received itself"
+      ? nil : "messages of other places wait until the radio's own queue has been read"
   }
 
   private var heldWords: String? {
     held.keys.filter { joined[$0] == nil }.min().map {
-      "most of \($0) is of no use here: it is fetched once in \(Int(Self.fruitlessInterval.inSeconds)) s"
+      "\($0) repeatedly brought nothing new: it is fetched once in \(Int(Self.fruitlessInterval.inSeconds)) s"
     }
   }
 

@@ -108,14 +108,15 @@ extension BucketSync {
     // If only named gateways' messages are wanted, the list `heard` reports its own losses.
     if hasHeardList, bucket.hasPrefix("channel/") {
       return log.debug(
-        "\(upstream): \(bucket): \(lost.lowerBound) to \(lost.upperBound) are left to the list of what was heard")
+        "\(upstream): \(bucket): \(lost.lowerBound) to \(lost.upperBound) are left to the list heard, which reports its own losses"
+      )
     }
     let all = lost.upperBound - lost.lowerBound + 1
     let count = min(count ?? all, all)
     let some = count < all ? "\(count) of updates" : "updates"
     let whose = gateways.isEmpty ? "" : ", messages of \(gateways.joined(separator: ", "))"
     log.warning(
-      "\(upstream): \(bucket): \(some) \(lost.lowerBound) to \(lost.upperBound) are missed (\(reason)\(whose))")
+      "\(upstream): \(bucket): \(some) \(lost.lowerBound) to \(lost.upperBound) are lost (\(reason)\(whose))")
     let body = JSONWriter.object { json in
       json.field("upstream", upstream)
       json.field("bucket", bucket)

@@ -51,7 +51,7 @@ struct LeftOutMessages {
     guard lines.take(at: now) else { return nil }
     let parts = LeftOut.allCases.compactMap { why in untold[why].map { "\($0) \(why.words)" } }
     untold = [:]
-    return "messages of other places left out: \(parts.joined(separator: ", ")) (said at most once an hour)"
+    return "messages of other gateways were not sent: \(parts.joined(separator: ", ")) (logged at most once an hour)"
   }
 
   /// The message was sent, or received here.

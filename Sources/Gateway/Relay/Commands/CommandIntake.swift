@@ -108,7 +108,7 @@ final class CommandIntake: CommandTaker {
       refused += 1
       if unansweredLines.take(at: loop.now) {
         log.warning(
-          "\(upstream): asks for more than \(most) answers a minute: the rest get none (logged at most once an hour)"
+          "\(upstream): more than \(most) requests a minute: the rest get no answer (logged at most once an hour)"
         )
       }
       return false
@@ -128,7 +128,7 @@ final class CommandIntake: CommandTaker {
   private func refuseUnread(_ refusal: Unreadable) -> [UInt8] {
     refused += 1
     if unreadLines.take(at: loop.now) {
-      log.warning("\(upstream): refused as no command: \(refusal.message) (logged at most once an hour)")
+      log.warning("\(upstream): a message is not a command: \(refusal.message) (logged at most once an hour)")
     }
     guard !refusal.isAnswer, isWithinLimit() else { return [] }
     return Self.answer(refusal.command, .refused(code: "invalid", message: refusal.message))

@@ -80,7 +80,7 @@ final class HubLink {
     guard let pause = memory.unasked.pause(after: bytes, now: loop.now) else { return }
     if pause.isTold {
       log.warning(
-        "\(place): the hub says without being asked more than 8 KiB a second: it is read no faster (logged at most once an hour)"
+        "\(place): the hub sends more than 8 KiB of unrequested data a second: the gateway reads no faster (logged at most once an hour)"
       )
     }
     try await loop.sleep(for: pause.duration)

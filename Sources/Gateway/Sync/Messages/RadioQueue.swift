@@ -52,9 +52,9 @@ public struct RadioQueue {
       switch start {
       case .anew:
         let lost = atLeast.map { "at least \($0) are lost" } ?? "nobody knows how many are lost"
-        return "the radio was started anew before it had handed over all that waited in it: \(waited) came, and \(lost)"
+        return "the radio was restarted before it had handed over all of its messages: \(waited) came, and \(lost)"
       case .unknown:
-        return "answers of the radio did not come, and it may have been started anew since: "
+        return "the radio left questions unanswered, and may have been restarted since: "
           + "messages may be lost, and nobody knows how many"
       case nil: break
       }
@@ -64,16 +64,16 @@ public struct RadioQueue {
       }
       if let atLeast {
         return
-          "the radio told of \(atLeast) \(atLeast == 1 ? "message" : "messages") or more that it has not handed over, "
-          + "and has no more: \(atLeast == 1 ? "it is" : "they are") lost"
+          "the radio announced \(atLeast) \(atLeast == 1 ? "message" : "messages") or more, did not hand them over, "
+          + "and has none left: \(atLeast == 1 ? "it is" : "they are") lost"
       }
       if let atMost {
         return atMost == 1
-          ? "an answer of the radio did not come: a message may be lost with it"
-          : "\(atMost) answers of the radio did not come: up to \(atMost) messages may be lost with them"
+          ? "the radio left a question unanswered: a message may be lost"
+          : "the radio left \(atMost) questions unanswered: up to \(atMost) messages may be lost"
       }
       return "\(waited) messages waited in the radio, as many as its queue can hold: others may be lost. "
-        + "The oldest on channels make room for new ones; where there are none, new ones are dropped"
+        + "A full queue drops its oldest channel message for a new one, or the new one if it has none"
     }
   }
 
