@@ -41,6 +41,10 @@ final class StandingServer {
   var fault: Fault
   /// Texts of the events that it has acknowledged, in order.
   private(set) var taken: [String] = []
+  /// `n` of the states that it has taken, in order.
+  private(set) var states: [Int64] = []
+  /// It answers so many states with 503 first.
+  var refusedStates = 0
   private(set) var connections = 0
   private let loop: EventLoop
   private let descriptor: Int32
@@ -118,6 +122,8 @@ final class StandingServer {
     return true
   }
 
+  private func note(_ state: JSONValue) { state["n"]?.integer.map { states.append($0) } }
+
   private var isSatisfied: Bool { fault == .hangsUp && taken.count.isMultiple(of: 2) }
 
   // MARK: HTTP
@@ -139,6 +145,11 @@ final class StandingServer {
 
   private func answer(_ request: HTTPRequest, _ line: Line) async throws {
     let isPost = request.method == "POST"
+    if request.method == "PUT" {
+      let isRefused = refusedStates > 0
+      if isRefused { refusedStates -= 1 } else { note(try JSONValue(parsing: request.body)) }
+      return line.stream.write(Array("HTTP/1.1 \(isRefused ? 503 : 200) x\r\nContent-Length: 2\r\n\r\n{}".utf8))
+    }
     let json = isPost ? try JSONValue(parsing: request.body) : .null
     let events = json["events"]?.array ?? [json]
     var body = isPost ? "" : toldOf(request.target)
@@ -204,6 +215,7 @@ final class StandingServer {
           say(#"{"type":"request","id":"\#(number)","method":"\#(method)","params":{"id":"c","command":"send"}}"#)
         }
       case "response": answers += 1
+      case "state": said["body"].map(note)
       case "events" where isExplaining:
         guard case .explains(let bytes) = fault else { break }
         let words = String(repeating: "y", count: bytes)

@@ -108,6 +108,35 @@ import Timing
     #expect(!bench.pass(35_000) { bench.server.greetings > 12 })
   }
 
+  @Test func `a state that a hub on HTTP refuses is told again although no newer one follows`() throws {
+    let bench = try Bench(.hubHTTP, .well)
+    bench.server.refusedStates = 3
+    bench.upstream.setState("gateway", Array(#"{"n":1}"#.utf8))
+    #expect(
+      bench.pass(900) { bench.server.states == [1] }, "\(bench.server.states), \(bench.server.refusedStates) to go")
+    bench.upstream.setState("gateway", Array(#"{"n":2}"#.utf8))
+    #expect(bench.pass(60) { bench.server.states == [1, 2] })
+    #expect(!bench.pass(35_000) { bench.server.states.count > 2 }, "each is told once")
+  }
+
+  @Test func `a hub on HTTP that is put back is told the state again`() throws {
+    let bench = try Bench(.hubHTTP, .well)
+    try bench.append(3)
+    bench.upstream.setState("gateway", Array(#"{"n":1}"#.utf8))
+    #expect(bench.pass(60) { bench.server.taken.count == 3 && bench.server.states == [1] })
+    bench.server.acknowledged = 1
+    #expect(bench.pass(3610) { bench.server.states == [1, 1] }, "\(bench.server.states)")
+    #expect(!bench.pass(35_000) { bench.server.states.count > 2 })
+  }
+
+  @Test func `each live link is told the state`() throws {
+    let bench = try Bench(.hubLive, .hangsUp)
+    bench.upstream.setState("gateway", Array(#"{"n":1}"#.utf8))
+    #expect(bench.pass(60) { bench.server.states == [1] })
+    try bench.append(2)
+    #expect(bench.pass(600) { bench.server.states == [1, 1] }, "\(bench.server.states)")
+  }
+
   @Test(arguments: [Way.hubLive, .mqtt5, .mqtt3])
   func `a server that takes two and hangs up gets all, and is not connected to more than that is worth`(_ way: Way)
     throws

@@ -41,7 +41,10 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
   var memory: LinkMemory
   var retry = LinkRetry()
   let requests: HubRequests
-  private var states = UntoldStates()
+  private var states = NewestStates()
+  /// Tells the hub states by HTTP.
+  private var publishing: LoopTask?
+  private let newState = Waiter()
   /// Ends the wait for the next attempt at a live link.
   private let stirred = Waiter()
   weak var updates: (any UpdatesListener)?
@@ -87,6 +90,8 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
   func hold() async throws(CancellationError) -> ConnectionEnd {
     updates?.reachable(true)
     defer { updates?.reachable(false) }
+    // An older copy of the hub has older states.
+    if case .http = route, http.hasForgotten { states.doubtAll() }
     publishStates()
     switch route {
     case .none: return .lost(.retry(reason: "the link is down", after: nil))
@@ -159,19 +164,53 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
 
   private func publishStates() {
     switch route {
-    case .live(let link): for state in states.takeAll() { link.publish(state) }
-    case .http: http.publish(states.takeAll())
+    case .live(let link):
+      for state in states.untold {
+        link.publish(state)
+        states.wasTold(state)
+      }
+    case .http:
+      newState.resume()
+      guard publishing == nil else { return }
+      publishing = loop.begin {
+        // `try?`: cancelled, the connection is closed. The states stay untold.
+        try? await self.publishByHTTP()
+        if !Task.isCancelled { self.publishing = nil }
+      }
     case .none: break
     }
   }
 
+  /// A state that the hub does not take is tried again later: the next one may be hours away.
+  private func publishByHTTP() async throws(CancellationError) {
+    var backoff = Backoff(first: .seconds(60), limit: .seconds(3600))
+    while case .http = route {
+      let untold = states.untold
+      guard !untold.isEmpty else { return }
+      var areTold = true
+      for state in untold {
+        if await http.publish(state) { states.wasTold(state) } else { areTold = false }
+        if Task.isCancelled { throw CancellationError() }
+      }
+      guard !areTold else { continue }
+      var random = SystemRandomNumberGenerator()
+      try await newState.wait(until: loop.now + backoff.next(using: &random), on: loop)
+    }
+  }
+
   func closeLink(_ reason: String? = nil) {
-    if case .live(let link) = route { memory = link.close(reason) }
+    if case .live(let link) = route {
+      memory = link.close(reason)
+      // A live link confirms no state: the last ones may have been lost with it.
+      states.doubtAll()
+    }
     route = .none
   }
 
   func close() {
     closeLink()
+    publishing?.cancel()
+    publishing = nil
     requests.cancel()
     http.close()
   }

@@ -31,6 +31,8 @@ final class HubOverHTTP {
   private var has = (epoch: "", seqs: ByLane<Int64?>(all: nil), since: MonotonicTime(seconds: 0))
   /// The hub has fewer events than it reported: it was restored from a backup, and needs a new greeting.
   private(set) var isPutBack = false
+  /// At the last greeting it had less than it said before.
+  private(set) var hasForgotten = false
   /// When the hub's positions were last compared.
   private var comparedAt = MonotonicTime(seconds: 0)
   /// When to greet again without questions: answers to batches compare only their own lane.
@@ -62,8 +64,6 @@ final class HubOverHTTP {
 
   /// Serialises requests on the connection for questions.
   private let turn = LoopSemaphore<Int>(bound: 32)
-  /// States that are being sent: until `close`.
-  private let publications: LoopTasks
   /// Why questions and states fail, until an operator solves it; batches then fail for the same reason.
   private(set) var trouble: String?
 
@@ -75,7 +75,6 @@ final class HubOverHTTP {
     path = "\(server.path)/v1/gateways/\(PercentCoding.encode(store.gatewayID))"
     self.store = store
     self.loop = loop
-    publications = LoopTasks(on: loop)
   }
 
   var certificateExpiry: Int64? { server.certificateExpiry }
@@ -87,9 +86,13 @@ final class HubOverHTTP {
       let result = try await server.send(HTTPRequest("GET", "\(path)?epoch=\(epoch)&short=1"))
       packing = Self.packing(result)
       short = Self.short(result).map { ($0, epoch, []) }
-      let greeting = greeting(result)
-      (has, isPutBack, comparedAt) = ((epoch, ByLane(all: nil), loop.now), false, loop.now)
+      let (greeting, before) = (greeting(result), has)
+      (has, comparedAt) = ((epoch, ByLane(all: nil), loop.now), loop.now)
       if case .has(.byLane(let seqs), _) = greeting { has.seqs = seqs }
+      hasForgotten =
+        isPutBack
+        || before.epoch.isExactly(epoch) && Lane.allCases.contains { before.seqs[$0] ?? 0 > has.seqs[$0] ?? 0 }
+      isPutBack = false
       return greeting
     } catch {
       return .failed(error)
@@ -251,7 +254,10 @@ final class HubOverHTTP {
   func ask(_ question: UpdatesQuestion) async throws(BucketSync.Trouble) -> JSONValue? {
     let before = has
     var isPoll: Bool { if case .state = question { true } else { false } }
-    let answer = try await send(HTTPRequest("GET", "\(path)/updates?\(question.query)\(isPoll ? "&lanes=1" : "")"))
+    let response = try await answer(
+      HTTPRequest("GET", "\(path)/updates?\(question.query)\(isPoll ? "&lanes=1" : "")"))
+    // `try?`: an answer that is not JSON is invalid.
+    let answer = response.flatMap { try? JSONValue(parsing: $0.body) }
     if isPoll, let answer, case .byLane(let seqs)? = Self.acknowledged(answer), before.epoch.isExactly(has.epoch),
       loop.now - has.since >= Self.leastPause
     {
@@ -262,19 +268,14 @@ final class HubOverHTTP {
     return answer
   }
 
-  /// Sends states; a failed one is not repeated, because newer ones follow.
-  func publish(_ states: [(name: String, body: [UInt8])]) {
-    guard !states.isEmpty else { return }
-    publications.begin { [weak self] in
-      for state in states {
-        guard let self, !Task.isCancelled else { return }
-        // `try?`: `trouble` has the reason.
-        _ = try? await self.send(HTTPRequest("PUT", "\(self.path)/state/\(state.name)", body: state.body))
-      }
-    }
+  /// True: the hub has it.
+  func publish(_ state: NewestStates.State) async -> Bool {
+    // `try?`: `trouble` has the reason.
+    (try? await answer(HTTPRequest("PUT", "\(path)/state/\(state.name)", body: state.body))) != nil
   }
 
-  private func send(_ request: HTTPRequest) async throws(BucketSync.Trouble) -> JSONValue? {
+  /// `nil`: no answer, or another status than 200.
+  private func answer(_ request: HTTPRequest) async throws(BucketSync.Trouble) -> HTTPResponse? {
     let result: Result<HTTPResponse, HTTPFailure>
     do {
       result = try await turn.with(0) { try await self.queryConnection.send(request) }
@@ -287,12 +288,10 @@ final class HubOverHTTP {
       return nil
     }
     guard case .success(let response) = result, response.status == 200 else { return nil }
-    // `try?`: an answer that is not JSON is invalid.
-    return try? JSONValue(parsing: response.body)
+    return response
   }
 
   func close() {
-    publications.cancel()
     server.close()
     queryConnection.close()
   }

@@ -104,19 +104,28 @@ struct LinkRetry {
   mutating func foundRival(now: MonotonicTime) -> Bool { rivalLines.take(at: now) }
 }
 
-/// The newest state of each name that the hub has not received yet. Pure.
-struct UntoldStates {
+/// The newest state of each name, and which of them the hub has. Pure.
+struct NewestStates {
+  typealias State = (name: String, body: [UInt8])
+
   private static let most = 16
-  private(set) var states: [(name: String, body: [UInt8])] = []
+  private var states: [(state: State, isTold: Bool)] = []
+
+  var all: [State] { states.map(\.state) }
+  /// States that the hub does not have, as far as is known.
+  var untold: [State] { states.filter { !$0.isTold }.map(\.state) }
 
   mutating func set(_ name: String, _ body: [UInt8]) {
-    states.removeAll { $0.name == name }
-    states.append((name, body))
+    states.removeAll { $0.state.name == name }
+    states.append(((name, body), false))
     if states.count > Self.most { states.removeFirst() }
   }
 
-  mutating func takeAll() -> [(name: String, body: [UInt8])] {
-    defer { states = [] }
-    return states
+  /// The hub has this state. A newer one of the name stays untold.
+  mutating func wasTold(_ told: State) {
+    for (place, one) in states.enumerated() where one.state == told { states[place].isTold = true }
   }
+
+  /// Whether the hub has any of them is not known.
+  mutating func doubtAll() { for place in states.indices { states[place].isTold = false } }
 }

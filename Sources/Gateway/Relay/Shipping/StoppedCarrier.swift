@@ -13,7 +13,7 @@ final class StoppedCarrier: Carrier {
   private var reason: String
   private let build: () throws -> any Carrier
   /// For the hub, once its carrier can be built.
-  private var states = UntoldStates()
+  private var states = NewestStates()
 
   init(_ settings: UpstreamSettings, reason: String, build: @escaping () throws -> any Carrier) {
     kind = settings.kindName
@@ -28,7 +28,7 @@ final class StoppedCarrier: Carrier {
     do {
       let carrier = try build()
       carrier.radio = radio
-      for state in states.states { carrier.setState(state.name, state.body) }
+      for state in states.all { carrier.setState(state.name, state.body) }
       return carrier
     } catch {
       reason = "\(error)"
