@@ -358,7 +358,7 @@ import Testing
           && store?.provenance.loss?.description.contains("there had been 7 events") == true)
       #expect(store?.provenance.putBack == nil && store?.provenance.setAside == nil)
       store = nil
-      #expect(try Store(Store.Settings(location: copy.location("gw.db"))).loss == nil)
+      #expect(try Store(Store.Settings(location: copy.location("gw.db"))).provenance.loss == nil)
     }
   }
 
