@@ -126,8 +126,8 @@ import Timing
         case 0: upstream.networkChanged()
         case 1: upstream.resume()
         case 2: upstream.setPaused(Bool.random(using: &random))
-        case 3: loop.begin { _ = await upstream.test() }
-        case 4: loop.begin { _ = await upstream.test() }
+        case 3: _ = loop.begin { _ = await upstream.test() }
+        case 4: _ = loop.begin { _ = await upstream.test() }
         case 5: upstream.refresh()
         default: upstream.wake()
         }
