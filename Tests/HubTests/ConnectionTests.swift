@@ -8,11 +8,11 @@ import Testing
 
 @testable import Hub
 
-@Suite struct PlacesTests {
+@Suite struct ConnectionTableTests {
   @Test func `there is never more room than descriptors`() {
-    #expect(Places.room(limit: 20_000, open: 20, wanted: 4096) == 4096)
-    #expect(Places.room(limit: 1024, open: 20, wanted: 4096) < 1024 - 20)
-    #expect(Places.room(limit: 40, open: 20, wanted: 4096) < Places.fewest)
+    #expect(ConnectionTable.room(limit: 20_000, open: 20, wanted: 4096) == 4096)
+    #expect(ConnectionTable.room(limit: 1024, open: 20, wanted: 4096) < 1024 - 20)
+    #expect(ConnectionTable.room(limit: 40, open: 20, wanted: 4096) < ConnectionTable.fewest)
   }
 }
 
@@ -72,7 +72,7 @@ import Testing
     let operations = channel.pipeline.syncOperations
     try operations.addHandler(HTTPResponseEncoder())
     try operations.addHandler(ByteToMessageHandler(HTTPRequestDecoder()))
-    try operations.addHandler(LinkGate({ _ in .closed }, { _ in nil }))
+    try operations.addHandler(LinkHandshakeFilter({ _ in .closed }, { _ in nil }))
     try channel.connect(to: SocketAddress(ipAddress: "127.0.0.1", port: 1)).wait()
     // It may throw, too: what is wrong is told further.
     _ = try? channel.writeInbound(ByteBuffer(string: said))

@@ -25,8 +25,9 @@ public struct HubServer: Sendable {
       location: configuration.location, password: configuration.password, keeps: configuration.retention,
       tellsConflicts: configuration.alerts.rules.times[.gatewayConflict] != nil)
     let limit = OpenFiles.raiseLimit()
-    let room = Places.room(limit: limit, open: OpenFiles.count + Self.loops, wanted: configuration.maxConnections)
-    guard room >= min(Places.fewest, configuration.maxConnections) else {
+    let room = ConnectionTable.room(
+      limit: limit, open: OpenFiles.count + Self.loops, wanted: configuration.maxConnections)
+    guard room >= min(ConnectionTable.least, configuration.maxConnections) else {
       throw HubConfiguration.Failure(
         description: "the limit of \(limit) open files allows no connections: raise LimitNOFILE")
     }
@@ -53,9 +54,9 @@ public struct HubServer: Sendable {
     let watch = HubAlerts(
       configuration.alerts, stores, registry, name: "\(ProcessInfo.processInfo.hostName):\(configuration.port)",
       location: isServer ? nil : configuration.location, mark: DatabaseMark(configuration.location))
-    let places = Places(most: room, access, log: HubLog.write)
-    let look = TokenLook { [tokens, access, places] in
-      if tokens.hasChanged() { tokens.count(in: access, places) }
+    let connections = ConnectionTable(most: room, access, log: HubLog.write)
+    let look = TokenLook { [tokens, access, connections] in
+      if tokens.hasChanged() { tokens.apply(to: access, connections) }
     }
     let refused = RefusedLogins(HubLog.write)
     api = HubAPI(
@@ -64,7 +65,7 @@ public struct HubServer: Sendable {
       elsewhere: elsewhere,
       limiter: RateLimiter(perSecond: configuration.rateLimit, bytesPerDay: configuration.bytesPerDay),
       memory: HubMemory(largest: configuration.maxBody),
-      places: places, refused: refused,
+      connections: connections, refused: refused,
       maxBody: configuration.maxBody, newTokens: configuration.gatewayTokens == nil ? nil : look,
       web: try configuration.web.map { try HubWeb($0, stores, refused) })
   }
@@ -93,7 +94,7 @@ public struct HubServer: Sendable {
   /// Replaces the tokens by those of this configuration, and closes connections that they do not allow.
   public func accept(_ configuration: HubConfiguration) {
     tokens.reload(configuration)
-    tokens.count(in: access, api.places)
+    tokens.apply(to: access, api.connections)
   }
 
   /// Serves until SIGTERM or SIGINT. `ready` gets the port.
@@ -123,7 +124,7 @@ public struct HubServer: Sendable {
     let folder = Task {
       // `try?`: it is cancelled while it sleeps.
       while (try? await Task.sleep(for: Self.tokensLook)) != nil {
-        if tokens.hasChanged() { tokens.count(in: access, api.places) }
+        if tokens.hasChanged() { tokens.apply(to: access, api.connections) }
       }
     }
     let caretaker = Caretaker(stores: api.stores, retention: configuration.retention, access: access)
@@ -135,7 +136,7 @@ public struct HubServer: Sendable {
       // `try?`: it is cancelled while it sleeps.
       repeat { await api.stores.copyLog() } while (try? await Task.sleep(for: Self.copiesLog)) != nil
     }
-    let revocation = api.web.map { web in Task { [api] in await web.endRevoked(at: api.places) } }
+    let revocation = api.web.map { web in Task { [api] in await web.endRevoked(in: api.connections) } }
     let care = Task { await caretaker.run() }
     defer {
       probe.cancel()
@@ -149,10 +150,10 @@ public struct HubServer: Sendable {
       care.cancel()
     }
     let application = Application(
-      router: api.router(), server: HTTPServerBuilder { [api] responder in api.connections(responder) },
+      router: api.router(), server: HTTPServerBuilder { [api] responder in api.childChannel(responder) },
       configuration: .init(
         address: .hostname(configuration.host, port: configuration.port),
-        backlog: Self.backlog, availableConnectionsDelegate: api.places),
+        backlog: Self.backlog, availableConnectionsDelegate: api.connections),
       onServerRunning: { channel in ready(channel.localAddress?.port ?? 0) },
       logger: HubLog.logger("hub"))
     try await application.runService()
@@ -220,9 +221,9 @@ private final class Tokens: Sendable {
   }
 
   /// Applies the tokens, and closes connections that they do not allow. After two calls at the same time the newest tokens apply.
-  func count(in access: HubAccess, _ places: Places) {
+  func apply(to access: HubAccess, _ connections: ConnectionTable) {
     state.withLock { access.replace(with: $0.listed + ($0.folder?.tokens ?? [])) }
-    let ended = places.close { access.allows($0) }
+    let ended = connections.close { access.allows($0) }
     HubLog.write(.notice, "tokens reloaded" + (ended > 0 ? "; closed \(ended) connections that they do not allow" : ""))
   }
 

@@ -24,7 +24,7 @@ struct HubAPI: Sendable {
   let elsewhere: LinkElsewhere?
   let limiter: RateLimiter
   let memory: HubMemory
-  let places: Places
+  let connections: ConnectionTable
   let refused: RefusedLogins
   let maxBody: Int
   let short = ShortPosts()
@@ -154,7 +154,7 @@ struct HubAPI: Sendable {
         request.uri.path)
       return Self.refusal(.forbidden, reason)
     case .allowed(let grant):
-      guard places.showed(context.channel, grant) else {
+      guard connections.register(grant, on: context.channel) else {
         stores.metrics.wasBusy(.connections)
         return Self.refusal(.tooManyRequests, "too many open connections with this token", retryAfter: 30)
       }
@@ -213,9 +213,9 @@ struct HubAPI: Sendable {
   }
 
   /// HTTP connections, and their upgrade to a gateway's link.
-  func connections(_ responder: @escaping HTTPChannelHandler.Responder) -> LinkUpgradeChannel {
+  func childChannel(_ responder: @escaping HTTPChannelHandler.Responder) -> LinkUpgradeChannel {
     LinkUpgradeChannel(
-      responder: responder, maxMessage: maxBody, places: places,
+      responder: responder, maxMessage: maxBody, connections: connections,
       admit: { [access, newTokens] head in
         guard let gateway = LinkProtocol.gateway(in: head.uri) else { return .closed }
         return switch access.check(head.headers.first(name: "Authorization"), gateway: gateway, .write) {
@@ -277,10 +277,11 @@ struct HubAPI: Sendable {
     json.field("deflate", LinkDictionary.name)
   }
 
-  /// A short answer for gateways that pay for each byte: it has neither a type nor a date (`RequestClock` removes it), which a client that forwards
+  /// A short answer for gateways that pay for each byte: it has neither a type nor a date (`RequestTimeoutHandler` removes it), which a client that forwards
   /// or keeps an answer adds itself (RFC 9110 § 6.6.1).
   static func brief(_ text: String) -> Response {
-    Response(status: .ok, headers: [RequestClock.isBrief: ""], body: .init(byteBuffer: ByteBuffer(string: text)))
+    Response(
+      status: .ok, headers: [RequestTimeoutHandler.isBrief: ""], body: .init(byteBuffer: ByteBuffer(string: text)))
   }
 
   /// `more`: adds further fields.

@@ -7,7 +7,7 @@ import NIOHTTP1
 import NIOHTTPTypes
 
 /// A connection without a request yet: it times out soon, and is closed at once when the hub stops.
-final class UndecidedConnection: ChannelInboundHandler, RemovableChannelHandler {
+final class FirstRequestTimeoutHandler: ChannelInboundHandler, RemovableChannelHandler {
   typealias InboundIn = NIOAny
   private var limit: Scheduled<Void>?
 
@@ -28,7 +28,7 @@ final class UndecidedConnection: ChannelInboundHandler, RemovableChannelHandler 
 
   /// Called when the connection turns out to be a request or a link.
   static func decided(_ channel: any Channel) throws {
-    let handler = try channel.pipeline.syncOperations.handler(type: UndecidedConnection.self)
+    let handler = try channel.pipeline.syncOperations.handler(type: FirstRequestTimeoutHandler.self)
     channel.pipeline.syncOperations.removeHandler(handler, promise: nil)
   }
 }
@@ -37,7 +37,7 @@ final class UndecidedConnection: ChannelInboundHandler, RemovableChannelHandler 
 /// requests, and the HTTP answer states the error: the token, or that a WebSocket is required.
 ///
 /// It also answers a first request that is not HTTP, since no other handler does. Hummingbird answers later ones.
-final class LinkGate: ChannelInboundHandler, RemovableChannelHandler {
+final class LinkHandshakeFilter: ChannelInboundHandler, RemovableChannelHandler {
   typealias InboundIn = HTTPServerRequestPart
   typealias InboundOut = HTTPServerRequestPart
   typealias OutboundOut = HTTPServerResponsePart
@@ -113,7 +113,7 @@ final class LinkGate: ChannelInboundHandler, RemovableChannelHandler {
 }
 
 /// Closes a connection whose requests do not progress, or whose client does not read its answers.
-final class RequestClock: ChannelDuplexHandler, RemovableChannelHandler {
+final class RequestTimeoutHandler: ChannelDuplexHandler, RemovableChannelHandler {
   typealias InboundIn = HTTPRequestPart
   typealias InboundOut = HTTPRequestPart
   typealias OutboundIn = HTTPResponsePart
@@ -122,13 +122,13 @@ final class RequestClock: ChannelDuplexHandler, RemovableChannelHandler {
   /// Marks an answer that leaves without a date; the mark itself is removed.
   static let isBrief = HTTPField.Name("Meshpost-Brief")!
 
-  private let places: Places
-  private var watch = RequestWatch(now: RequestClock.now)
+  private let connections: ConnectionTable
+  private var watch = RequestWatch(now: RequestTimeoutHandler.now)
   private var timer: RepeatedTask?
   /// Bytes of answers' bodies.
   private var written: Int64 = 0
 
-  init(_ places: Places) { self.places = places }
+  init(_ connections: ConnectionTable) { self.connections = connections }
 
   private static var now: Int64 { Int64(clamping: NIODeadline.now().uptimeNanoseconds / 1_000_000) }
 
@@ -154,7 +154,7 @@ final class RequestClock: ChannelDuplexHandler, RemovableChannelHandler {
     // `try?`: without the option nothing counts as buffered.
     let buffered = (try? channel.syncOptions?.getOption(.bufferedWritableBytes)) ?? 0
     return watch.mayGoOn(
-      now: Self.now, isKnown: places.isKnown(channel), waiting: buffered, taken: written - Int64(buffered))
+      now: Self.now, isKnown: connections.isKnown(channel), waiting: buffered, taken: written - Int64(buffered))
   }
 
   func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
@@ -166,7 +166,7 @@ final class RequestClock: ChannelDuplexHandler, RemovableChannelHandler {
     switch unwrapInboundIn(data) {
     case .head:
       watch.began(now: Self.now)
-      places.idle(context.channel, false)
+      connections.setIdle(context.channel, false)
     case .body(let bytes): watch.received(bytes.readableBytes, now: Self.now)
     case .end: watch.ended(now: Self.now)
     }
@@ -177,7 +177,7 @@ final class RequestClock: ChannelDuplexHandler, RemovableChannelHandler {
     switch unwrapOutboundIn(data) {
     case .end:
       watch.answered(now: Self.now)
-      places.idle(context.channel, watch.isIdle)
+      connections.setIdle(context.channel, watch.isIdle)
     case .head(var head) where head.headerFields[Self.isBrief] != nil:
       head.headerFields[Self.isBrief] = nil
       head.headerFields[.date] = nil
@@ -190,7 +190,7 @@ final class RequestClock: ChannelDuplexHandler, RemovableChannelHandler {
 }
 
 /// Refuses a connection for which there is no room: answers with an error and closes it.
-final class TurnedAway: ChannelInboundHandler {
+final class RejectedConnection: ChannelInboundHandler {
   typealias InboundIn = ByteBuffer
   typealias OutboundOut = ByteBuffer
   /// Time for one request and its answer.

@@ -28,15 +28,15 @@ extension HubAPI {
   private func exposition() -> PrometheusText {
     var text = PrometheusText()
     let counts = stores.metrics.now
-    ours(&text)
-    connections(&text, counts)
-    batches(&text, counts)
-    database(&text, counts)
+    processMetrics(&text)
+    connectionMetrics(&text, counts)
+    batchMetrics(&text, counts)
+    databaseMetrics(&text, counts)
     alertMetrics(&text)
     return text
   }
 
-  private func ours(_ text: inout PrometheusText) {
+  private func processMetrics(_ text: inout PrometheusText) {
     text.metric("meshpost_hub_build_info", .gauge, "Which version.") { $0.add(1, ("version", Release.version)) }
     text.metric("process_start_time_seconds", .gauge, "When the hub was started, seconds since 1970.") {
       $0.add(Double(HubClock.started / 1000))
@@ -52,17 +52,17 @@ extension HubAPI {
     return line?.split(separator: " ").compactMap { Int64($0) }.first.map { $0 * 1024 }
   }
 
-  private func connections(_ text: inout PrometheusText, _ counts: HubMetrics.Counts) {
+  private func connectionMetrics(_ text: inout PrometheusText, _ counts: HubMetrics.Counts) {
     text.metric("meshpost_hub_links", .gauge, "Gateways that are linked here, by how the link is compressed.") {
       for encoding in HubMetrics.Encoding.allCases {
         $0.add(Double(counts.links[encoding] ?? 0), ("encoding", encoding.rawValue))
       }
     }
     text.counter("meshpost_hub_links_opened_total", "Links that were made.", counts.linksOpened)
-    text.gauge("meshpost_hub_connections", "Open connections, links and requests.", places.count)
-    text.gauge("meshpost_hub_connections_limit", "As many as there is room for.", places.most)
+    text.gauge("meshpost_hub_connections", "Open connections, links and requests.", connections.count)
+    text.gauge("meshpost_hub_connections_limit", "As many as there is room for.", connections.most)
     text.counter(
-      "meshpost_hub_connections_refused_total", "Connections for which there was no room.", places.refusedCount)
+      "meshpost_hub_connections_refused_total", "Connections for which there was no room.", connections.refusedCount)
     text.metric("meshpost_hub_logins_refused_total", .counter, "Requests whose token was refused.") {
       for login in HubMetrics.Login.allCases {
         $0.add(Double(counts.logins[login] ?? 0), ("reason", login.rawValue))
@@ -70,7 +70,7 @@ extension HubAPI {
     }
   }
 
-  private func batches(_ text: inout PrometheusText, _ counts: HubMetrics.Counts) {
+  private func batchMetrics(_ text: inout PrometheusText, _ counts: HubMetrics.Counts) {
     let lanes = EventBatch.Lane.allCases.map { ($0 as EventBatch.Lane?, $0.rawValue) } + [(nil, "all")]
     text.metric("meshpost_hub_batches_total", .counter, "Batches that are on disk.") {
       for (lane, name) in lanes { $0.add(Double(counts.batches[lane] ?? 0), ("lane", name)) }
@@ -102,7 +102,7 @@ extension HubAPI {
     text.gauge("meshpost_hub_queue_bytes_limit", "As many as may wait.", Admission.mostBytes)
   }
 
-  private func database(_ text: inout PrometheusText, _ counts: HubMetrics.Counts) {
+  private func databaseMetrics(_ text: inout PrometheusText, _ counts: HubMetrics.Counts) {
     let probe = stores.probe.now
     text.gauge("meshpost_hub_database_up", "1: the database answers.", stores.probe.lack() == nil ? 1 : 0)
     text.metric("meshpost_hub_database_probe_seconds", .gauge, "How long its last answer took.") {

@@ -35,23 +35,23 @@ struct LinkUpgradeChannel: ServerChildChannel, HTTPChannelHandler {
   }
 
   /// TCP_THIN_LINEAR_TIMEOUTS of <linux/tcp.h>.
-  private static let asksEvenly = ChannelOptions.Types.SocketOption(level: .tcp, name: .init(rawValue: 16))
+  private static let linearTimeouts = ChannelOptions.Types.SocketOption(level: .tcp, name: .init(rawValue: 16))
 
   let responder: HTTPChannelHandler.Responder
   /// The largest message in bytes.
   let maxMessage: Int
-  let places: Places
-  let admit: LinkGate.Admit
-  let decide: LinkGate.Decide
+  let connections: ConnectionTable
+  let admit: LinkHandshakeFilter.Admit
+  let decide: LinkHandshakeFilter.Decide
   let serve: @Sendable (FrameChannel, Link) async -> Void
 
   func setup(channel: any Channel, logger: Logger) -> EventLoopFuture<Value> {
     channel.eventLoop.makeCompletedFuture {
-      switch places.admit(channel) {
+      switch connections.admit(channel) {
       case .admitted:
         try ReadBuffers.use(by: channel)
         return Value(channel: channel, negotiated: try negotiation(channel, logger))
-      case .turnedAway: try channel.pipeline.syncOperations.addHandler(TurnedAway())
+      case .rejected: try channel.pipeline.syncOperations.addHandler(RejectedConnection())
       case .dropped: channel.close(promise: nil)
       }
       return Value(channel: channel, negotiated: channel.eventLoop.makeFailedFuture(ChannelError.ioOnClosedChannel))
@@ -60,7 +60,7 @@ struct LinkUpgradeChannel: ServerChildChannel, HTTPChannelHandler {
 
   private func negotiation(_ channel: any Channel, _ logger: Logger) throws -> EventLoopFuture<Negotiated> {
     let operations = channel.pipeline.syncOperations
-    try operations.addHandler(UndecidedConnection())
+    try operations.addHandler(FirstRequestTimeoutHandler())
     let upgrader = NIOTypedWebSocketServerUpgrader<Negotiated>(
       maxFrameSize: maxMessage,
       // The gate lets only handshakes through.
@@ -78,18 +78,18 @@ struct LinkUpgradeChannel: ServerChildChannel, HTTPChannelHandler {
     pipeline.enableResponseHeaderValidation = false
     let negotiated = try operations.configureUpgradableHTTPServerPipeline(configuration: pipeline)
     let upgrade = try operations.handler(type: NIOTypedHTTPServerUpgradeHandler<Negotiated>.self)
-    try operations.addHandler(LinkGate(admit, decide), position: .before(upgrade))
+    try operations.addHandler(LinkHandshakeFilter(admit, decide), position: .before(upgrade))
     return negotiated
   }
 
   private func link(_ channel: any Channel, _ compression: PerMessageDeflate?) throws -> Negotiated {
     let operations = channel.pipeline.syncOperations
-    try UndecidedConnection.decided(channel)
+    try FirstRequestTimeoutHandler.decided(channel)
     // Retransmits at even intervals, so that an answer arrives soon after a cut of some seconds; a kernel without the option behaves as usual.
-    channel.setOption(Self.asksEvenly, value: 1).whenFailure { _ in }
-    let gate = try operations.handler(type: LinkGate.self)
+    channel.setOption(Self.linearTimeouts, value: 1).whenFailure { _ in }
+    let gate = try operations.handler(type: LinkHandshakeFilter.self)
     operations.removeHandler(gate, promise: nil)
-    guard let visitor = gate.visitor, places.showed(channel, visitor.grant) else {
+    guard let visitor = gate.visitor, connections.register(visitor.grant, on: channel) else {
       channel.close(promise: nil)
       throw ChannelError.inappropriateOperationForState
     }
@@ -101,10 +101,10 @@ struct LinkUpgradeChannel: ServerChildChannel, HTTPChannelHandler {
 
   private func requests(_ channel: any Channel, _ logger: Logger) throws -> Negotiated {
     let operations = channel.pipeline.syncOperations
-    try UndecidedConnection.decided(channel)
-    operations.removeHandler(try operations.handler(type: LinkGate.self), promise: nil)
+    try FirstRequestTimeoutHandler.decided(channel)
+    operations.removeHandler(try operations.handler(type: LinkHandshakeFilter.self), promise: nil)
     try operations.addHandler(HTTP1ToHTTPServerCodec(secure: false))
-    try operations.addHandler(RequestClock(places))
+    try operations.addHandler(RequestTimeoutHandler(connections))
     // Closes the connection when the hub stops: at once while idle, otherwise after the answer.
     try operations.addHandler(HTTPConnectionStateHandler(idleTimeout: nil, logger: logger))
     return .http(

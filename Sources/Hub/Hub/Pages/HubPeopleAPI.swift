@@ -53,12 +53,12 @@ extension HubAPI {
   /// The client's address, for the log and for limits; a limit counts an IPv6 network as one. A proxy on this machine names the client, and then the
   /// connection also counts as the client's among strangers.
   func source(of request: Request, _ context: HubContext) -> (host: String, address: String) {
-    let host = Places.host(context.channel)
+    let host = ConnectionTable.host(context.channel)
     guard let peer = IPAddress(host) else { return (host, host) }
     let asked = peer.isLoopback ? request.headers[values: .init("X-Forwarded-For")!].last : nil
     let last = asked?.split(separator: ",").last.map { $0.filter { $0 != " " } }
     guard let client = last.flatMap({ IPAddress(String($0)) }) else { return (host, peer.network) }
-    places.asks(context.channel, for: client.network)
+    connections.setClient(client.network, of: context.channel)
     return ("\(client)", client.network)
   }
 

@@ -89,13 +89,13 @@ final class HubWeb: Sendable {
 
   /// Closes the connections of people whose session has ended, or whose role no longer allows their request, until cancelled. The command line and
   /// other hubs change people, too, so it asks the database while such a connection is busy.
-  func endRevoked(at places: Places) async {
+  func endRevoked(in connections: ConnectionTable) async {
     // `try?`: it is cancelled while it sleeps.
     while (try? await Task.sleep(for: Self.revocationPause)) != nil {
-      let busy = places.busySessions
+      let busy = connections.busySessions
       // `try?`: without an answer of the database nothing is known to have changed.
       guard !busy.isEmpty, let people = try? await people(of: busy) else { continue }
-      places.close { grant in
+      connections.close { grant in
         guard case .session(let token) = grant.proof, busy.contains(token) else { return true }
         return people[token]?.role.allows(grant.deed) == true
       }

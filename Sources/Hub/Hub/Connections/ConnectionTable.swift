@@ -6,17 +6,17 @@ import NIOCore
 import Synchronization
 
 /// The hub's connections, within the limit of descriptors: `ConnectionLimiter` decides, and this class closes and logs.
-final class Places: Sendable {
-  enum Admission { case admitted, turnedAway, dropped }
+final class ConnectionTable: Sendable {
+  enum Admission { case admitted, rejected, dropped }
 
   /// Most connections that are being refused with an answer; further ones are closed without one.
-  static let maxTurnedAway = 8
+  static let maxRejected = 8
   /// Descriptors that NIO may accept before it checks the count again.
   static let maxAccepted = 4
   /// Descriptors for everything else: the database, timers, configuration.
-  static let spare = 16
+  static let reserved = 16
   /// A hub with room for fewer connections is useless.
-  static let fewest = 4
+  static let least = 4
 
   private struct State {
     var limiter: ConnectionLimiter
@@ -25,7 +25,7 @@ final class Places: Sendable {
     var channels: [Int: any Channel] = [:]
     /// The grant of a connection's last request, or of its link.
     var grants: [Int: HubAccess.Grant] = [:]
-    var turnedAway = 0
+    var rejected = 0
     /// Since the start: turned away, dropped, or closed in favour of others.
     var refused = 0
     /// Accepted and not closed yet.
@@ -35,19 +35,19 @@ final class Places: Sendable {
   let most: Int
   private let access: HubAccess
   private let state: Mutex<State>
-  private let crowd: RareLine
-  private let fullness: RareLine
+  private let evictionLog: RareLine
+  private let rejectionLog: RareLine
 
   init(most: Int, _ access: HubAccess, log: @escaping HubLog.Write) {
     (self.most, self.access) = (most, access)
     state = Mutex(State(limiter: ConnectionLimiter(most: most)))
-    crowd = RareLine(log)
-    fullness = RareLine(log)
+    evictionLog = RareLine(log)
+    rejectionLog = RareLine(log)
   }
 
   /// The number of connections that fit a limit of open files, of which `open` are in use already; at most `wanted`.
   static func room(limit: Int, open: Int, wanted: Int) -> Int {
-    min(wanted, limit - open - spare - maxTurnedAway - maxAccepted)
+    min(wanted, limit - open - reserved - maxRejected - maxAccepted)
   }
 
   var count: Int { state.withLock { $0.limiter.count } }
@@ -61,9 +61,9 @@ final class Places: Sendable {
       switch state.limiter.arrived(number, from: Self.address(of: channel)) {
       case .full:
         state.refused += 1
-        guard state.turnedAway < Self.maxTurnedAway else { return (.dropped, nil) }
-        state.turnedAway += 1
-        return (.turnedAway, nil)
+        guard state.rejected < Self.maxRejected else { return (.dropped, nil) }
+        state.rejected += 1
+        return (.rejected, nil)
       case .admittedInPlaceOf(let victim):
         state.refused += 1
         evicted = Self.forget(victim, &state)
@@ -75,13 +75,13 @@ final class Places: Sendable {
     }
     if let closing {
       closing.close(promise: nil)
-      crowd.say("all \(most) connections are in use: closing the oldest without a token")
+      evictionLog.say("all \(most) connections are in use: closing the oldest without a token")
     }
     if admission != .admitted {
-      fullness.say(
+      rejectionLog.say(
         "all \(most) connections are in use: refusing new ones; raise max_connections and LimitNOFILE")
     }
-    channel.closeFuture.whenComplete { [self] _ in left(channel, admission) }
+    channel.closeFuture.whenComplete { [self] _ in closed(channel, admission) }
     return admission
   }
 
@@ -92,9 +92,9 @@ final class Places: Sendable {
     return channel
   }
 
-  private func left(_ channel: any Channel, _ admission: Admission) {
+  private func closed(_ channel: any Channel, _ admission: Admission) {
     state.withLock { state in
-      if admission == .turnedAway { state.turnedAway -= 1 }
+      if admission == .rejected { state.rejected -= 1 }
       guard let number = state.numbers[ObjectIdentifier(channel)] else { return }
       _ = Self.forget(number, &state)
       state.limiter.left(number)
@@ -102,15 +102,15 @@ final class Places: Sendable {
   }
 
   /// Notes the grant of a connection's request or link. `false`: the holder has too many connections, or the grant has been withdrawn.
-  func showed(_ channel: any Channel, _ grant: HubAccess.Grant) -> Bool {
-    let hasPlace = state.withLock { state in
+  func register(_ grant: HubAccess.Grant, on channel: any Channel) -> Bool {
+    let hasRoom = state.withLock { state in
       guard let number = state.numbers[ObjectIdentifier(channel)] else { return true }
       guard state.limiter.showed(number, as: grant.holder) else { return false }
       state.grants[number] = grant
       return true
     }
     // Tokens may have been replaced after the check, and before the connection was noted here.
-    return hasPlace && access.allows(grant)
+    return hasRoom && access.allows(grant)
   }
 
   /// Closes all connections that are no longer allowed: requests in progress, streams and links. Returns their number.
@@ -133,13 +133,13 @@ final class Places: Sendable {
     }
   }
 
-  func idle(_ channel: any Channel, _ isIdle: Bool) {
+  func setIdle(_ channel: any Channel, _ isIdle: Bool) {
     state.withLock { state in
       if let number = state.numbers[ObjectIdentifier(channel)] { state.limiter.idle(number, isIdle) }
     }
   }
 
-  func asks(_ channel: any Channel, for address: String) {
+  func setClient(_ address: String, of channel: any Channel) {
     state.withLock { state in
       if let number = state.numbers[ObjectIdentifier(channel)] { state.limiter.asks(number, for: address) }
     }
@@ -166,8 +166,8 @@ final class Places: Sendable {
 }
 
 /// Stops accepting connections at the limit, until some are closed.
-extension Places: AvailableConnectionsDelegate {
+extension ConnectionTable: AvailableConnectionsDelegate {
   func connectionOpened() { state.withLock { $0.open += 1 } }
   func connectionClosed() { state.withLock { $0.open -= 1 } }
-  func isAcceptingNewConnections() -> Bool { state.withLock { $0.open < most + Self.maxTurnedAway } }
+  func isAcceptingNewConnections() -> Bool { state.withLock { $0.open < most + Self.maxRejected } }
 }
