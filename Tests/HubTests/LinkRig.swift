@@ -14,7 +14,7 @@ final class LinkRig {
   private var stores: HubStores
   var store: HubStore { stores.writer }
   private var session: LinkSession
-  private var pulse = LinkSession.Pulse()
+  private var liveness = LinkSession.Liveness()
   private var number: Int64 = 0
 
   private let limiter: RateLimiter
@@ -34,18 +34,18 @@ final class LinkRig {
   /// Says what has no answer.
   func tell(_ text: String) async throws {
     let message = try JSONValue(parsing: text)
-    #expect(try await session.answer(message["type"]?.string ?? "", message, Array(text.utf8), pulse) == nil)
+    #expect(try await session.answer(message["type"]?.string ?? "", message, Array(text.utf8), liveness) == nil)
   }
 
   func say(_ text: String) async throws -> JSONValue {
     let message = try JSONValue(parsing: text)
-    let answer = try await session.answer(message["type"]?.string ?? "", message, Array(text.utf8), pulse)
+    let answer = try await session.answer(message["type"]?.string ?? "", message, Array(text.utf8), liveness)
     return try JSONValue(parsing: #require(answer))
   }
 
   /// A new link of a gateway that speaks this version; 0: one that does not say.
   func hello(version: Int, epoch: String = "e") async throws -> JSONValue {
-    pulse = LinkSession.Pulse()
+    liveness = LinkSession.Liveness()
     number = 0
     let spoken = version > 0 ? #""protocol":\#(version),"# : ""
     return try await say(#"{"type":"hello",\#(spoken)"gateway":"g","epoch":"\#(epoch)"}"#)

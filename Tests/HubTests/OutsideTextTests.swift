@@ -59,7 +59,7 @@ import Testing
       }
       // Told again and again, for it may not wait yet.
       for _ in 0..<6000 where sent.ids.withLock({ $0.isEmpty }) {
-        await registry.heard(HubNews(gateway: "g", bucket: "result/\u{301}x", seq: 0))
+        await registry.received(HubNews(gateway: "g", bucket: "result/\u{301}x", seq: 0))
         // `try?`: nobody cancels this.
         try? await Task.sleep(for: .milliseconds(10))
       }

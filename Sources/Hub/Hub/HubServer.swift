@@ -38,12 +38,12 @@ public struct HubServer: Sendable {
     }
     let isServer = HubStore.isServer(configuration.location)
     let registry = LinkRegistry()
-    let links = FleetLinks(registry, stores, isShared: isServer)
-    let elsewhere =
+    let links = SharedLinkTable(registry, stores, isShared: isServer)
+    let peerHubs =
       isServer
-      ? LinkElsewhere(
-        registry, hasOthers: { try await stores.watcher.hasOtherHubs() },
-        tell: { try await stores.writer.tellOthers($0) }
+      ? PeerHubRequests(
+        registry, hasOtherHubs: { try await stores.watcher.hasOtherHubs() },
+        notify: { try await stores.writer.tellOthers($0) }
       )
       : nil
     let figures = FleetFigures { now in try await stores.readers.ask("figures") { try $0.figures(now: now) } }
@@ -62,7 +62,7 @@ public struct HubServer: Sendable {
     api = HubAPI(
       stores: stores, access: access, registry: registry, links: links, figures: figures,
       live: LiveFeed({ stores.watcher }, links, figures, alerts: counts), watch: watch, alerts: counts,
-      elsewhere: elsewhere,
+      peerHubs: peerHubs,
       limiter: RateLimiter(perSecond: configuration.rateLimit, bytesPerDay: configuration.bytesPerDay),
       memory: HubMemory(largest: configuration.maxBody),
       connections: connections, refused: refused,
@@ -109,11 +109,11 @@ public struct HubServer: Sendable {
     }
     await api.stores.listen { news in
       Task {
-        await registry.heard(news)
-        await live.heard(news)
+        await registry.received(news)
+        await live.received(news)
       }
     }
-    let listener = hearOthers()
+    let listener = listenToOtherHubs()
     defer { withExtendedLifetime(listener) {} }
     let probe = Task { [stores = api.stores] in
       // Stops as on SIGTERM: gateways look for a newer hub.
@@ -176,19 +176,19 @@ public struct HubServer: Sendable {
 
 extension HubServer {
   /// Forwards changes by other hubs on the same database to the gateways that are linked here.
-  private func hearOthers() -> PostgresListener? {
+  private func listenToOtherHubs() -> PostgresListener? {
     guard HubStore.isServer(configuration.location) else { return nil }
-    let (registry, stores, elsewhere, live) = (api.registry, api.stores, api.elsewhere, api.live)
+    let (registry, stores, peerHubs, live) = (api.registry, api.stores, api.peerHubs, api.live)
     return PostgresListener(
       address: configuration.location, password: configuration.password,
-      onConnect: { Task { await registry.tellAll(from: stores.greeter) } },
+      onConnect: { Task { await registry.notifyAll(from: stores.greeter) } },
       onNews: { news in
         Task {
-          if news.bucket.begins(with: LinkElsewhere.prefix) {
-            await elsewhere?.heard(news)
+          if news.bucket.begins(with: PeerHubRequests.bucketPrefix) {
+            await peerHubs?.received(news)
           } else {
-            await registry.heard(news)
-            await live.heard(news)
+            await registry.received(news)
+            await live.received(news)
           }
         }
       })

@@ -14,14 +14,14 @@ struct HubAPI: Sendable {
   let stores: HubStores
   let access: HubAccess
   let registry: LinkRegistry
-  let links: FleetLinks
+  let links: SharedLinkTable
   let figures: FleetFigures
   let live: LiveFeed
   let watch: HubAlerts
   /// The number of open alerts of each of these gateways that has any; of all gateways for an empty list.
   var alerts: @Sendable ([String]) async -> [String: Int64] = { _ in [:] }
   /// `nil`: no other hub can share the database.
-  let elsewhere: LinkElsewhere?
+  let peerHubs: PeerHubRequests?
   let limiter: RateLimiter
   let memory: HubMemory
   let connections: ConnectionTable
@@ -220,7 +220,7 @@ struct HubAPI: Sendable {
         guard let gateway = LinkProtocol.gateway(in: head.uri) else { return .closed }
         return switch access.check(head.headers.first(name: "Authorization"), gateway: gateway, .write) {
         case .allowed(let grant) where head.headers[LinkProtocol.Origin.field].isEmpty:
-          .open(LinkProtocol.Visitor(gateway: gateway, grant: grant))
+          .open(LinkProtocol.AuthorizedGateway(gateway: gateway, grant: grant))
         case .allowed, .unbound: .undecided
         case let verdict: verdict == HubAccess.unknownToken && newTokens != nil ? .undecided : .closed
         }
@@ -228,7 +228,7 @@ struct HubAPI: Sendable {
       decide: { head in
         guard let gateway = LinkProtocol.gateway(in: head.uri) else { return nil }
         let origin = LinkProtocol.Origin(head.headers.first(name: LinkProtocol.Origin.field))
-        let visitor: LinkProtocol.Visitor
+        let visitor: LinkProtocol.AuthorizedGateway
         switch await check(head.headers.first(name: "Authorization"), gateway: gateway, .write) {
         case .allowed(let grant): visitor = .init(gateway: gateway, grant: grant, origin: origin)
         case .unbound(let grant):

@@ -89,8 +89,8 @@ extension HubAPI {
     do {
       return try await registry.request(gateway, id: id, command: request)
     } catch LinkRegistry.Failure.away {
-      guard !isQueueable, let elsewhere else { throw LinkRegistry.Failure.away }
-      return try await elsewhere.request(gateway, id: id, command: request)
+      guard !isQueueable, let peerHubs else { throw LinkRegistry.Failure.away }
+      return try await peerHubs.request(gateway, id: id, command: request)
     }
   }
 

@@ -33,7 +33,7 @@ extension HubAPI {
       return Self.refusal(.serviceUnavailable, Admission.message, retryAfter: wait)
     }
     defer { stores.ingest.admission.leave(call.gateway, bytes: prepared.bytes) }
-    await registry.sent(call.gateway, epoch: batch.epoch)
+    await registry.noteEpoch(call.gateway, epoch: batch.epoch)
     switch try await stores.ingest.take(prepared) {
     case .acknowledged(let through), .outOfOrder(let through):
       if let session = call.short {

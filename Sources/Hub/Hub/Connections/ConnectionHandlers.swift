@@ -41,13 +41,13 @@ final class LinkHandshakeFilter: ChannelInboundHandler, RemovableChannelHandler 
   typealias InboundIn = HTTPServerRequestPart
   typealias InboundOut = HTTPServerRequestPart
   typealias OutboundOut = HTTPServerResponsePart
-  typealias Admit = @Sendable (HTTPRequestHead) -> LinkProtocol.Entry
+  typealias Admit = @Sendable (HTTPRequestHead) -> LinkProtocol.UpgradeDecision
   /// Decides an entry that takes a while. `nil`: it is closed.
-  typealias Decide = @Sendable (HTTPRequestHead) async throws -> LinkProtocol.Visitor?
+  typealias Decide = @Sendable (HTTPRequestHead) async throws -> LinkProtocol.AuthorizedGateway?
   private let admit: Admit
   private let decide: Decide
   /// The gateway whose link was accepted.
-  private(set) var visitor: LinkProtocol.Visitor?
+  private(set) var client: LinkProtocol.AuthorizedGateway?
   /// The parts behind a request that is being decided; `nil`: no decision is pending. A request for a link has one such part.
   private var held: [HTTPServerRequestPart]?
   private static let mostHeld = 16
@@ -101,10 +101,12 @@ final class LinkHandshakeFilter: ChannelInboundHandler, RemovableChannelHandler 
     if !parts.isEmpty { context.fireChannelReadComplete() }
   }
 
-  private func pass(_ head: HTTPRequestHead, of visitor: LinkProtocol.Visitor?, _ context: ChannelHandlerContext) {
+  private func pass(
+    _ head: HTTPRequestHead, of client: LinkProtocol.AuthorizedGateway?, _ context: ChannelHandlerContext
+  ) {
     var head = head
-    self.visitor = visitor
-    if visitor == nil {
+    self.client = client
+    if client == nil {
       head.headers.remove(name: "Upgrade")
       head.headers.remove(name: "Connection")
     }

@@ -29,8 +29,8 @@ actor LinkRegistry {
     var contested = 0
     var buckets: Set<String> = []
     /// Buckets with changes that the gateway does not know of yet.
-    var unsaid: [String: Int64] = [:]
-    var isSaying = false
+    var pending: [String: Int64] = [:]
+    var isNotifying = false
   }
 
   /// A command of a gateway. Ids are compared by their bytes: two that look the same are two commands.
@@ -40,7 +40,7 @@ actor LinkRegistry {
   }
 
   /// What the bucket names of notifications about a command's result begin with.
-  static let results = "result/"
+  static let resultPrefix = "result/"
 
   enum Failure: Error, Equatable {
     case away
@@ -51,23 +51,23 @@ actor LinkRegistry {
   private static let round: Duration = .seconds(5)
   /// Buckets in one query.
   private static let askedAtOnce = 1000
-  /// A link that is replaced before this age is contested; `contests` of them in a row are no bad line any more.
-  private static let young: Duration = .seconds(30)
-  private static let contests = 5
+  /// A link that is replaced before this age is contested; `mostContests` of them in a row are no bad line any more.
+  private static let shortLife: Duration = .seconds(30)
+  private static let mostContests = 5
   /// The longest pause of a gateway that only polls.
   private static let returnsWithin: Duration = .seconds(86_400)
   /// Most gateways over HTTP whose epochs are remembered.
   private static let maxEpochs = 10_000
-  /// A link that was heard within `lively` needs no test; a tested one has `answerLimit`, which is shorter than a connection's time for its first
+  /// A link that was heard within `recent` needs no test; a tested one has `answerLimit`, which is shorter than a connection's time for its first
   /// request.
-  private static let lively: Duration = .seconds(3)
+  private static let recent: Duration = .seconds(3)
   static let answerLimit: Duration = .seconds(5)
-  private static let glance: Duration = .milliseconds(50)
+  private static let answerPoll: Duration = .milliseconds(50)
   /// How long a live request waits for its answer.
   static let patience: Duration = .seconds(15)
 
   private var links: [String: Link] = [:]
-  private let rivals: RareLine
+  private let contestLog: RareLine
   private var contested: Set<String> = []
   /// For each gateway that sends over HTTP: its epoch, the epoch before, how often in a row an epoch came back, and when it last changed.
   private var epochs: [String: (now: String, before: String?, returns: Int, at: ContinuousClock.Instant)] = [:]
@@ -80,7 +80,7 @@ actor LinkRegistry {
     log: @escaping HubLog.Write = HubLog.write
   ) {
     (self.patience, self.answerLimit) = (patience, answerLimit)
-    rivals = RareLine(log)
+    contestLog = RareLine(log)
   }
 
   /// Increases when a link opens or closes.
@@ -104,11 +104,11 @@ actor LinkRegistry {
     lastID += 1
     changes += 1
     var link = Link(id: lastID, holder: holder, send: send, isSilent: isSilent, close: close)
-    if let before, ContinuousClock.now - before.began < Self.young, !before.isSilent() {
+    if let before, ContinuousClock.now - before.began < Self.shortLife, !before.isSilent() {
       link.contested = before.contested + 1
     }
     links[gateway] = link
-    if link.contested >= Self.contests { contest(gateway, "take the link from each other") }
+    if link.contested >= Self.mostContests { contest(gateway, "take the link from each other") }
     if !isWatching {
       isWatching = true
       Task { await watch() }
@@ -123,11 +123,11 @@ actor LinkRegistry {
       holder.origin.upstream != origin.upstream
     else { return nil }
     let asked = ContinuousClock.now
-    if asked - holder.heard() < Self.lively { return holder.origin.upstream }
+    if asked - holder.heard() < Self.recent { return holder.origin.upstream }
     holder.ping()
     while ContinuousClock.now - asked < answerLimit {
       // `try?`: cancelled, the new connection is gone and needs no answer.
-      guard (try? await Task.sleep(for: Self.glance)) != nil, links[gateway]?.id == link.id else { return nil }
+      guard (try? await Task.sleep(for: Self.answerPoll)) != nil, links[gateway]?.id == link.id else { return nil }
       if holder.heard() > asked { return holder.origin.upstream }
     }
     return nil
@@ -135,13 +135,13 @@ actor LinkRegistry {
 
   private func contest(_ gateway: String, _ deed: String) {
     contested.insert(gateway)
-    rivals.say(
+    contestLog.say(
       "gateway \(gateway): two gateways with this id \(deed). Was a card copied? Give one of them another id: "
         + "\"One identity, two histories\" in docs/hub.md")
   }
 
   /// Notes the epoch of a batch that came over HTTP. An ended epoch does not come back; if it does again and again, two gateways have one id.
-  func sent(_ gateway: String, epoch: String, now: ContinuousClock.Instant = .now) {
+  func noteEpoch(_ gateway: String, epoch: String, now: ContinuousClock.Instant = .now) {
     let known = epochs[gateway]
     if known == nil, epochs.count >= Self.maxEpochs { forgetEpochs(now) }
     if let known, known.now.utf8.elementsEqual(epoch.utf8) { return }
@@ -149,7 +149,7 @@ actor LinkRegistry {
     let isRecent = known.map { now - $0.at < Self.returnsWithin } ?? false
     let returns = isReturn ? (isRecent ? known?.returns ?? 0 : 0) + 1 : 0
     epochs[gateway] = (epoch, known?.now, returns, now)
-    if returns >= Self.contests { contest(gateway, "send in turn, each its own epoch") }
+    if returns >= Self.mostContests { contest(gateway, "send in turn, each its own epoch") }
   }
 
   /// Makes room. A gateway with one epoch all along loses nothing: its next batch names the epoch again. Gateways that changed epoch lately stay, if
@@ -212,41 +212,41 @@ actor LinkRegistry {
 
   // MARK: News
 
-  func heard(_ news: HubNews) {
-    if news.bucket.begins(with: Self.results) {
-      let key = Key(gateway: news.gateway, command: Array(news.bucket.utf8.dropFirst(Self.results.utf8.count)))
+  func received(_ news: HubNews) {
+    if news.bucket.begins(with: Self.resultPrefix) {
+      let key = Key(gateway: news.gateway, command: Array(news.bucket.utf8.dropFirst(Self.resultPrefix.utf8.count)))
       for waiting in results.removeValue(forKey: key)?.values ?? [:].values { waiting.resume() }
       return
     }
     let concerned = news.gateway.isEmpty ? listeners[news.bucket] ?? [] : [news.gateway]
     for gateway in concerned where links[gateway]?.buckets.contains(news.bucket) == true {
       // Notifications may overtake each other.
-      let known = links[gateway]?.unsaid[news.bucket] ?? 0
-      links[gateway]?.unsaid[news.bucket] = max(known, news.seq)
-      say(gateway)
+      let known = links[gateway]?.pending[news.bucket] ?? 0
+      links[gateway]?.pending[news.bucket] = max(known, news.seq)
+      notify(gateway)
     }
   }
 
   /// After notifications may have been missed: sends every gateway the state of its buckets. The database is asked once for a bucket that many listen
   /// to.
-  func tellAll(from store: HubStore) async {
+  func notifyAll(from store: HubStore) async {
     let places = Set(
       links.flatMap { gateway, link in link.buckets.map { HubStore.BucketPlace($0, of: gateway) } })
     var rest = Array(places)[...]
     while !rest.isEmpty {
       // `try?`: an unreachable database has no changes.
-      for news in (try? await store.standing(of: Array(rest.prefix(Self.askedAtOnce)))) ?? [] { heard(news) }
+      for news in (try? await store.standing(of: Array(rest.prefix(Self.askedAtOnce)))) ?? [] { received(news) }
       rest = rest.dropFirst(Self.askedAtOnce)
     }
   }
 
   /// Sends one notification at a time on each link, and combines those that follow.
-  private func say(_ gateway: String) {
-    guard let link = links[gateway], !link.isSaying, !link.unsaid.isEmpty else { return }
-    links[gateway]?.isSaying = true
-    links[gateway]?.unsaid = [:]
+  private func notify(_ gateway: String) {
+    guard let link = links[gateway], !link.isNotifying, !link.pending.isEmpty else { return }
+    links[gateway]?.isNotifying = true
+    links[gateway]?.pending = [:]
     Task {
-      for (bucket, seq) in link.unsaid {
+      for (bucket, seq) in link.pending {
         let message = JSONWriter.object { json in
           json.field("type", "has_new")
           json.field("bucket", bucket)
@@ -254,14 +254,14 @@ actor LinkRegistry {
         }
         guard await link.send(message) else { break }
       }
-      self.said(gateway, link.id)
+      self.notified(gateway, link.id)
     }
   }
 
-  private func said(_ gateway: String, _ id: Int) {
+  private func notified(_ gateway: String, _ id: Int) {
     guard links[gateway]?.id == id else { return }
-    links[gateway]?.isSaying = false
-    say(gateway)
+    links[gateway]?.isNotifying = false
+    notify(gateway)
   }
 
   // MARK: Requests

@@ -14,12 +14,12 @@ struct LinkSession: Sendable {
   /// Most batches of one gateway in flight. They share a transaction; when the hub is crowded, further ones wait in the network.
   static let window = 16
   /// A gateway that is silent for this many of its own intervals is lost.
-  fileprivate static let silences = 2.5
+  fileprivate static let missedIntervals = 2.5
   /// Seconds until the hello is required; earlier pings do not count.
   fileprivate static let helloLimit = 10.0
   /// The hub answers a hello within this time, if only with `busy`, and repeats that before a gateway has waited for 15 s.
-  private static let firstWord: Duration = .milliseconds(1500)
-  private static let nextWord: Duration = .seconds(8)
+  private static let firstBusy: Duration = .milliseconds(1500)
+  private static let nextBusy: Duration = .seconds(8)
   /// How long a gateway may wait while the database is unavailable.
   private static let greetingLimit: Duration = .seconds(90)
 
@@ -35,7 +35,7 @@ struct LinkSession: Sendable {
   let isAllowed: @Sendable () -> Bool
 
   /// When the gateway was last heard, its longest pause between messages, and its epoch.
-  final class Pulse: Sendable {
+  final class Liveness: Sendable {
     private let opened = ContinuousClock.now
     let state = Mutex(
       (heard: ContinuousClock.now, interval: 120.0, epoch: String?.none, isBrief: false, takesConflicts: false))
@@ -43,7 +43,7 @@ struct LinkSession: Sendable {
     var left: Double {
       state.withLock { state in
         guard state.epoch != nil else { return LinkSession.helloLimit - Self.seconds(since: opened) }
-        return state.interval * LinkSession.silences - Self.seconds(since: state.heard)
+        return state.interval * LinkSession.missedIntervals - Self.seconds(since: state.heard)
       }
     }
 
@@ -53,7 +53,7 @@ struct LinkSession: Sendable {
   }
 
   func run(_ channel: FrameChannel) async {
-    let pulse = Pulse()
+    let liveness = Liveness()
     let encoding = HubMetrics.Encoding(compression)
     stores.metrics.linkOpened(encoding)
     HubLog.debug("link of \(gateway) made, \(encoding.rawValue)")
@@ -70,17 +70,17 @@ struct LinkSession: Sendable {
           { bytes in
             // `try?`: a closed link takes nothing.
             (try? await outbound.write(Self.text(bytes))) != nil
-          }, isSilent: { pulse.left <= 0 }, holder: holder(pulse, outbound), close: close)
+          }, isSilent: { liveness.left <= 0 }, holder: holder(liveness, outbound), close: close)
         do {
-          var messages = LinkMessages(most: maxMessage, compression)
-          var flow = LinkFlow(outbound)
+          var messages = LinkMessageAssembler(most: maxMessage, compression)
+          var flow = PendingBatches(outbound)
           for try await frame in inbound {
-            pulse.state.withLock { $0.heard = .now }
+            liveness.state.withLock { $0.heard = .now }
             guard isAllowed() else { break }
             guard let message = try messages.take(frame) else { continue }
-            guard try await take(message, &flow, pulse) else { break }
+            guard try await take(message, &flow, liveness) else { break }
           }
-        } catch let failure as LinkMessages.Failure {
+        } catch let failure as LinkMessageAssembler.Failure {
           // `try?`: a closed link takes nothing.
           try? await outbound.write(Self.close(failure.code))
         } catch {
@@ -93,11 +93,11 @@ struct LinkSession: Sendable {
   }
 
   private func holder(
-    _ pulse: Pulse, _ outbound: NIOAsyncChannelOutboundWriter<WebSocketFrame>
+    _ liveness: Liveness, _ outbound: NIOAsyncChannelOutboundWriter<WebSocketFrame>
   ) -> LinkRegistry.Holder? {
     origin.map { origin in
       LinkRegistry.Holder(
-        origin: origin, heard: { pulse.state.withLock { $0.heard } },
+        origin: origin, heard: { liveness.state.withLock { $0.heard } },
         // `try?`: a closed link answers nothing.
         ping: { Task { try? await outbound.write(WebSocketFrame(fin: true, opcode: .ping, data: ByteBuffer())) } })
     }
@@ -115,7 +115,7 @@ struct LinkSession: Sendable {
 
   /// Handles a message; `false`: the link ends.
   private func take(
-    _ message: LinkMessages.Message, _ flow: inout LinkFlow, _ pulse: Pulse
+    _ message: LinkMessageAssembler.Message, _ flow: inout PendingBatches, _ liveness: Liveness
   ) async throws -> Bool {
     let outbound = flow.outbound
     switch message {
@@ -136,13 +136,13 @@ struct LinkSession: Sendable {
         return true
       }
       if type == "events" {
-        await flow.hasRoom(stores.ingest.admission)
-        flow.add(await events(message, bytes.count, pulse))
+        await flow.waitForRoom(stores.ingest.admission)
+        flow.add(await events(message, bytes.count, liveness))
         return true
       }
-      let patience = type == "hello" ? Self.asksForPatience(on: outbound) : nil
+      let patience = type == "hello" ? Self.repeatBusy(on: outbound) : nil
       defer { patience?.cancel() }
-      if let answer = try await answer(type, message, bytes, pulse) { try await outbound.write(Self.text(answer)) }
+      if let answer = try await answer(type, message, bytes, liveness) { try await outbound.write(Self.text(answer)) }
     case .other: break
     }
     return true
@@ -159,13 +159,13 @@ struct LinkSession: Sendable {
 
   /// Handles one message; `nil`: there is no answer.
   func answer(
-    _ type: String, _ message: JSONValue, _ bytes: [UInt8], _ pulse: Pulse
+    _ type: String, _ message: JSONValue, _ bytes: [UInt8], _ liveness: Liveness
   ) async throws -> [UInt8]? {
     // Batches and states have rate limits of their own.
     if type != "events", type != "state" { await limiter.count(gateway, bytes: bytes.count) }
     switch type {
-    case "hello": return try await welcome(message, pulse)
-    case "events": return await events(message, bytes.count, pulse)()
+    case "hello": return try await welcome(message, liveness)
+    case "events": return await events(message, bytes.count, liveness)()
     case "request": return await request(message)
     case "response":
       if let id = message["id"]?.string { await registry.answered(gateway, id: id, message) }
@@ -196,11 +196,11 @@ struct LinkSession: Sendable {
 
   /// Sends `busy` now and then while the database is slow to answer a hello: a gateway without a sign of life would hang up, and a whole fleet would
   /// reconnect.
-  private static func asksForPatience(
+  private static func repeatBusy(
     on outbound: NIOAsyncChannelOutboundWriter<WebSocketFrame>
   ) -> Task<Void, any Error> {
     Task {
-      var pause = firstWord
+      var pause = firstBusy
       while true {
         try await Task.sleep(for: pause)
         let words = JSONWriter.object { json in
@@ -208,7 +208,7 @@ struct LinkSession: Sendable {
           json.field("error", "the hub waits for its database")
         }
         try await outbound.write(text(words))
-        pause = nextWord
+        pause = nextBusy
       }
     }
   }
@@ -227,15 +227,15 @@ struct LinkSession: Sendable {
     }
   }
 
-  private func welcome(_ hello: JSONValue, _ pulse: Pulse) async throws -> [UInt8]? {
+  private func welcome(_ hello: JSONValue, _ liveness: Liveness) async throws -> [UInt8]? {
     guard let epoch = hello["epoch"]?.string, Name.isAllowed(epoch) else { return nil }
     let takesConflicts = hello["conflicts"]?.bool == true
-    pulse.state.withLock { state in
+    liveness.state.withLock { state in
       (state.epoch, state.isBrief) = (epoch, hello["brief"]?.bool == true)
       state.takesConflicts = takesConflicts
     }
     if let interval = hello["keep_alive_s"]?.integer, (1...3600).contains(interval) {
-      pulse.state.withLock { $0.interval = Double(interval) }
+      liveness.state.withLock { $0.interval = Double(interval) }
     }
     let progress = try await progress(epoch)
     return JSONWriter.object { json in
@@ -255,8 +255,8 @@ struct LinkSession: Sendable {
   // MARK: Events
 
   /// Queues a batch; the answer comes when it is stored or refused.
-  private func events(_ message: JSONValue, _ bytes: Int, _ pulse: Pulse) async -> LinkFlow.Answer {
-    let (epoch, isBrief, takesConflicts) = pulse.state.withLock { ($0.epoch, $0.isBrief, $0.takesConflicts) }
+  private func events(_ message: JSONValue, _ bytes: Int, _ liveness: Liveness) async -> PendingBatches.Answer {
+    let (epoch, isBrief, takesConflicts) = liveness.state.withLock { ($0.epoch, $0.isBrief, $0.takesConflicts) }
     let number = message["n"]?.integer ?? 0
     let batch: EventBatch
     do throws(EventBatch.Refusal) {

@@ -89,14 +89,14 @@ struct LinkUpgradeChannel: ServerChildChannel, HTTPChannelHandler {
     channel.setOption(Self.linearTimeouts, value: 1).whenFailure { _ in }
     let gate = try operations.handler(type: LinkHandshakeFilter.self)
     operations.removeHandler(gate, promise: nil)
-    guard let visitor = gate.visitor, connections.register(visitor.grant, on: channel) else {
+    guard let client = gate.client, connections.register(client.grant, on: channel) else {
       channel.close(promise: nil)
       throw ChannelError.inappropriateOperationForState
     }
     if let compression { try operations.addHandler(LinkCompressor(compression)) }
     return .link(
       try FrameChannel(wrappingChannelSynchronously: channel),
-      Link(gateway: visitor.gateway, grant: visitor.grant, origin: visitor.origin, compression: compression))
+      Link(gateway: client.gateway, grant: client.grant, origin: client.origin, compression: compression))
   }
 
   private func requests(_ channel: any Channel, _ logger: Logger) throws -> Negotiated {
@@ -147,7 +147,7 @@ enum LinkProtocol {
   }
 
   /// A gateway that may open its link.
-  struct Visitor: Sendable {
+  struct AuthorizedGateway: Sendable {
     let gateway: String
     let grant: HubAccess.Grant
     var origin: Origin?
@@ -172,8 +172,8 @@ enum LinkProtocol {
   }
 
   /// Whether a request may open a link.
-  enum Entry: Sendable {
-    case open(Visitor)
+  enum UpgradeDecision: Sendable {
+    case open(AuthorizedGateway)
     /// The request opens no link, or is not allowed to: HTTP answers it.
     case closed
     /// The answer needs the database, the folder of tokens, or a test of the open link.

@@ -50,7 +50,7 @@ actor LiveFeed {
   }
 
   private let store: @Sendable () -> HubStore
-  private let links: FleetLinks
+  private let links: SharedLinkTable
   private let figures: FleetFigures
   private let alerts: @Sendable ([String]) async -> [String: Int64]
 
@@ -79,7 +79,7 @@ actor LiveFeed {
   private var changedAlerts: Set<Int64> = []
 
   init(
-    _ store: @escaping @Sendable () -> HubStore, _ links: FleetLinks, _ figures: FleetFigures,
+    _ store: @escaping @Sendable () -> HubStore, _ links: SharedLinkTable, _ figures: FleetFigures,
     alerts: @escaping @Sendable ([String]) async -> [String: Int64] = { _ in [:] }
   ) {
     (self.store, self.links, self.figures, self.alerts) = (store, links, figures, alerts)
@@ -168,7 +168,7 @@ actor LiveFeed {
   // MARK: Finding changes
 
   /// A change that a hub on this database announced.
-  func heard(_ news: HubNews) {
+  func received(_ news: HubNews) {
     guard isRunning else { return }
     if news.bucket == "commands" {
       if commanded.count < Self.rowsAtOnce { commanded.insert(news.gateway) }

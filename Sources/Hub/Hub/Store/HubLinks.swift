@@ -2,7 +2,7 @@
 
 import JSON
 
-/// Lists of the gateways that are linked to each hub on a server, for `FleetLinks`. An SQLite file has one hub and no lists.
+/// Lists of the gateways that are linked to each hub on a server, for `SharedLinkTable`. An SQLite file has one hub and no lists.
 extension HubStore {
   struct LinkList: Sendable {
     let hub: String

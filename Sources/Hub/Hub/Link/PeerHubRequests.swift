@@ -9,7 +9,7 @@ import JSON
 ///
 /// A request is an *ask*, in pieces that fit a notification. The hub that has the link says *taken* at once, and later sends the *answer*, in pieces.
 /// A hub of an older version ignores them.
-actor LinkElsewhere {
+actor PeerHubRequests {
   /// How long a hub has to say that the link is its own. It only looks at its memory, but its database may be slow.
   static let patience: Duration = .seconds(3)
   /// Bytes of a piece: with Base64 and its address it stays below 8,000, the limit of a notification.
@@ -18,12 +18,12 @@ actor LinkElsewhere {
   /// Most own requests in flight, most requests of others served at a time, and most texts of which pieces are missing.
   static let maxOpen = 256
   /// What the bucket names of these notifications begin with.
-  static let prefix = "live/"
+  static let bucketPrefix = "live/"
 
   private struct Waiting {
     let answer: CheckedContinuation<JSONValue, any Error>
     let timer: Task<Void, Never>
-    var isTaken = false
+    var isAccepted = false
   }
 
   /// A text that arrives in pieces.
@@ -34,38 +34,38 @@ actor LinkElsewhere {
 
   private let registry: LinkRegistry
   private let patience: Duration
-  private let tell: @Sendable ([HubNews]) async throws -> Void
-  private let hasOthers: @Sendable () async throws -> Bool
+  private let notify: @Sendable ([HubNews]) async throws -> Void
+  private let hasOtherHubs: @Sendable () async throws -> Bool
   private var waiting: [String: Waiting] = [:]
   private var incomplete: [String: Pieces] = [:]
   private var order: [String] = []
   /// Requests of other hubs that this hub is answering.
   private var served: Set<String> = []
 
-  /// `tell` notifies all hubs, this one too; `hasOthers`: whether another hub uses the database.
+  /// `notify` notifies all hubs, this one too; `hasOtherHubs`: whether another hub uses the database.
   init(
-    _ registry: LinkRegistry, patience: Duration = LinkElsewhere.patience,
-    hasOthers: @escaping @Sendable () async throws -> Bool,
-    tell: @escaping @Sendable ([HubNews]) async throws -> Void
+    _ registry: LinkRegistry, patience: Duration = PeerHubRequests.patience,
+    hasOtherHubs: @escaping @Sendable () async throws -> Bool,
+    notify: @escaping @Sendable ([HubNews]) async throws -> Void
   ) {
-    (self.registry, self.patience, self.hasOthers, self.tell) = (registry, patience, hasOthers, tell)
+    (self.registry, self.patience, self.hasOtherHubs, self.notify) = (registry, patience, hasOtherHubs, notify)
   }
 
   /// Sends a request to the gateway, as `LinkRegistry.request` does.
   func request(_ gateway: String, id: String, command: JSONValue) async throws -> JSONValue {
-    guard try await hasOthers(), waiting.count < Self.maxOpen else { throw LinkRegistry.Failure.away }
+    guard try await hasOtherHubs(), waiting.count < Self.maxOpen else { throw LinkRegistry.Failure.away }
     let number = UUID().uuidString
     let body = JSONWriter.object { json in
       json.field("id", id)
       json.field("command", command)
     }
-    guard let news = Self.news(gateway, "ask", number, body) else { throw LinkRegistry.Failure.away }
+    guard let notifications = Self.notifications(gateway, "ask", number, body) else { throw LinkRegistry.Failure.away }
     return try await withCheckedThrowingContinuation { answer in
       let timer = Task {
         do {
-          try await tell(news)
+          try await notify(notifications)
           try await Task.sleep(for: patience)
-          guard self.isTaken(number) else { return self.end(number, .failure(LinkRegistry.Failure.away)) }
+          guard self.isAccepted(number) else { return self.end(number, .failure(LinkRegistry.Failure.away)) }
           try await Task.sleep(for: LinkRegistry.patience)
           self.end(number, .failure(LinkRegistry.Failure.timedOut))
         } catch {
@@ -77,7 +77,7 @@ actor LinkElsewhere {
     }
   }
 
-  private func isTaken(_ number: String) -> Bool { waiting[number]?.isTaken ?? true }
+  private func isAccepted(_ number: String) -> Bool { waiting[number]?.isAccepted ?? true }
 
   private func end(_ number: String, _ result: Result<JSONValue, any Error>) {
     guard let ended = waiting.removeValue(forKey: number) else { return }
@@ -88,19 +88,19 @@ actor LinkElsewhere {
   // MARK: Receiving
 
   /// A notification of any hub; one for another hub is ignored.
-  func heard(_ news: HubNews) async {
+  func received(_ news: HubNews) async {
     guard let part = Part(news.bucket) else { return }
     switch part.kind {
-    case "taken": waiting[part.number]?.isTaken = true
+    case "taken": waiting[part.number]?.isAccepted = true
     case "answer":
-      guard waiting[part.number] != nil, let whole = complete(part, as: "answer") else { return }
+      guard waiting[part.number] != nil, let whole = assemble(part, as: "answer") else { return }
       // `try?`: only another hub writes it; invalid JSON counts as no answer.
       guard let answer = (try? JSONValue(parsing: whole))?["answer"] else {
         return end(part.number, .failure(LinkRegistry.Failure.timedOut))
       }
       end(part.number, .success(answer))
     case "ask":
-      guard await registry.isOpen(news.gateway), !served.contains(part.number), let whole = complete(part, as: "ask"),
+      guard await registry.isOpen(news.gateway), !served.contains(part.number), let whole = assemble(part, as: "ask"),
         let body = try? JSONValue(parsing: whole),  // as above
         let id = body["id"]?.string, let command = body["command"]
       else { return }
@@ -113,16 +113,17 @@ actor LinkElsewhere {
     guard served.count < Self.maxOpen, served.insert(number).inserted else { return }
     defer { served.remove(number) }
     // `try?`: without a database no hub can be notified; the asking hub gives up after a while.
-    try? await tell(Self.news(gateway, "taken", number, []) ?? [])
+    try? await notify(Self.notifications(gateway, "taken", number, []) ?? [])
     let answer = try? await registry.request(gateway, id: id, command: command)
     let body = JSONWriter.object { json in if let answer { json.field("answer", answer) } }
-    try? await tell(Self.news(gateway, "answer", number, body) ?? Self.news(gateway, "answer", number, []) ?? [])
+    try? await notify(
+      Self.notifications(gateway, "answer", number, body) ?? Self.notifications(gateway, "answer", number, []) ?? [])
   }
 
   // MARK: Pieces
 
   /// The whole text; `nil`: pieces are missing. At the limit the oldest incomplete text is dropped.
-  private func complete(_ part: Part, as kind: String) -> [UInt8]? {
+  private func assemble(_ part: Part, as kind: String) -> [UInt8]? {
     guard part.count > 1 else { return part.bytes }
     let key = "\(kind)/\(part.number)"
     if incomplete[key] == nil {
@@ -139,13 +140,14 @@ actor LinkElsewhere {
   }
 
   /// `nil`: the body is too long.
-  private static func news(_ gateway: String, _ kind: String, _ number: String, _ body: [UInt8]) -> [HubNews]? {
+  private static func notifications(_ gateway: String, _ kind: String, _ number: String, _ body: [UInt8]) -> [HubNews]?
+  {
     let count = max(1, (body.count + pieceBytes - 1) / pieceBytes)
     guard count <= maxPieces else { return nil }
     return (0..<count).map { index in
       let piece = body[min(body.count, index * pieceBytes)..<min(body.count, (index + 1) * pieceBytes)]
       let text = Data(piece).base64EncodedString()
-      return HubNews(gateway: gateway, bucket: "\(prefix)\(kind)/\(number)/\(index)/\(count)/\(text)", seq: 0)
+      return HubNews(gateway: gateway, bucket: "\(bucketPrefix)\(kind)/\(number)/\(index)/\(count)/\(text)", seq: 0)
     }
   }
 
@@ -157,11 +159,11 @@ actor LinkElsewhere {
     let bytes: [UInt8]
 
     init?(_ bucket: String) {
-      guard bucket.begins(with: LinkElsewhere.prefix) else { return nil }
+      guard bucket.begins(with: PeerHubRequests.bucketPrefix) else { return nil }
       // Base64 has slashes of its own.
       let parts = bucket.split(separator: "/", maxSplits: 5, omittingEmptySubsequences: false).map(String.init)
       guard parts.count == 6, parts[2].utf8.count <= 64, let index = Int(parts[3]), let count = Int(parts[4]),
-        (1...LinkElsewhere.maxPieces).contains(count), (0..<count).contains(index),
+        (1...PeerHubRequests.maxPieces).contains(count), (0..<count).contains(index),
         let data = Data(base64Encoded: parts[5])
       else { return nil }
       (kind, number, self.index, self.count, bytes) = (parts[1], parts[2], index, count, Array(data))

@@ -5,7 +5,7 @@ import NIOWebSocket
 import Synchronization
 
 /// A link's unanswered batches. Each is a task that writes its answer after the answers of the batches before it.
-struct LinkFlow {
+struct PendingBatches {
   /// The answer to a batch, once the batch is stored or refused.
   typealias Answer = @Sendable () async -> [UInt8]
 
@@ -20,7 +20,7 @@ struct LinkFlow {
   init(_ outbound: NIOAsyncChannelOutboundWriter<WebSocketFrame>) { self.outbound = outbound }
 
   /// Waits for the batches in flight if the window is full or the hub is crowded.
-  func hasRoom(_ admission: Admission) async {
+  func waitForRoom(_ admission: Admission) async {
     if count.value.withLock({ $0 }) >= LinkSession.window || admission.isCrowded { await last?.value }
   }
 

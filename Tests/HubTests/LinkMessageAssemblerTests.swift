@@ -8,7 +8,7 @@ import Timing
 
 @testable import Hub
 
-@Suite struct LinkMessagesTests {
+@Suite struct LinkMessageAssemblerTests {
   private static let most = 1 << 16
   private static let agreed: PerMessageDeflate = {
     var agreed = PerMessageDeflate()
@@ -23,8 +23,8 @@ import Timing
       fin: final, rsv1: isCompressed, opcode: opcode, maskKey: nil, data: ByteBuffer(bytes: Array(bytes)))
   }
 
-  private func messages(_ compression: PerMessageDeflate? = agreed) -> LinkMessages {
-    LinkMessages(most: Self.most, compression)
+  private func messages(_ compression: PerMessageDeflate? = agreed) -> LinkMessageAssembler {
+    LinkMessageAssembler(most: Self.most, compression)
   }
 
   private func deflater() throws -> Deflater {
@@ -50,8 +50,8 @@ import Timing
   @Test func `a bomb ends the link, and so does what is damaged or out of order`() throws {
     let bomb = try deflater().message([UInt8](repeating: 0x61, count: 10 << 20))
     var messages = self.messages()
-    #expect(throws: LinkMessages.Failure.tooLarge) { try messages.take(frame(.text, bomb, isCompressed: true)) }
-    let wrong: [([WebSocketFrame], LinkMessages.Failure)] = [
+    #expect(throws: LinkMessageAssembler.Failure.tooLarge) { try messages.take(frame(.text, bomb, isCompressed: true)) }
+    let wrong: [([WebSocketFrame], LinkMessageAssembler.Failure)] = [
       ([frame(.text, [0xFF, 0xFF, 0xFF], isCompressed: true)], .damaged),
       ([frame(.continuation, [1])], .malformed),
       ([frame(.text, [1], final: false), frame(.text, [2])], .malformed),
@@ -65,7 +65,7 @@ import Timing
       #expect(throws: failure) { for frame in frames { _ = try messages.take(frame) } }
     }
     var plain = self.messages(nil)
-    #expect(throws: LinkMessages.Failure.malformed) { try plain.take(frame(.text, [1], isCompressed: true)) }
+    #expect(throws: LinkMessageAssembler.Failure.malformed) { try plain.take(frame(.text, [1], isCompressed: true)) }
   }
 
   @Test(arguments: [UInt64(2), 3]) func `random frames are messages or a failure`(_ seed: UInt64) throws {

@@ -7,7 +7,7 @@ import Synchronization
 
 /// Assembles a link's frames into messages and decompresses them, one at a time: only the message in hand takes more memory than it took on the wire.
 /// Between messages it keeps the context that later messages may refer to. Any input is safe.
-struct LinkMessages {
+struct LinkMessageAssembler {
   enum Message: Equatable {
     case text([UInt8])
     case ping(ByteBuffer)
@@ -28,7 +28,7 @@ struct LinkMessages {
   private static let maxPieces = 1024
 
   private let most: Int
-  private let place = LinkCoding.place()
+  private let slot = SharedCompressors.randomSlot()
   private let keepsContext: Bool
   /// What the gateway has sent so far; `nil`: nothing is compressed.
   private var context: LinkContext?
@@ -85,7 +85,7 @@ struct LinkMessages {
     guard isCompressed, let context else { return message }
     let inflated: [UInt8]?
     do throws(InflateFailure) {
-      inflated = try LinkCoding.inflated(message, behind: context, limit: most, place)
+      inflated = try SharedCompressors.inflated(message, behind: context, limit: most, slot)
     } catch {
       throw error == .tooLarge ? .tooLarge : .damaged
     }
@@ -107,7 +107,7 @@ final class LinkCompressor: ChannelOutboundHandler {
   /// Shorter messages go out as they are.
   private static let compressedFrom = 16
 
-  private let place = LinkCoding.place()
+  private let slot = SharedCompressors.randomSlot()
   private let windowBits: Int
   private let keepsContext: Bool
   /// What the hub has sent so far.
@@ -126,7 +126,7 @@ final class LinkCompressor: ChannelOutboundHandler {
     if frame.opcode == .text, frame.fin, frame.data.readableBytes >= Self.compressedFrom {
       let plain = Array(frame.data.readableBytesView)
       // Without memory the message goes out uncompressed, which is always allowed.
-      if let packed = LinkCoding.deflated(plain, behind: context, windowBits: windowBits, place) {
+      if let packed = SharedCompressors.deflated(plain, behind: context, windowBits: windowBits, slot) {
         frame.data = ByteBuffer(bytes: packed)
         frame.rsv1 = true
         if keepsContext { context.add(plain) }
@@ -138,27 +138,27 @@ final class LinkCompressor: ChannelOutboundHandler {
 
 /// zlib's state, which links share: it is needed only while a message is compressed or decompressed. There are several copies, so that links seldom
 /// wait for each other.
-enum LinkCoding {
+enum SharedCompressors {
   private static let memoryLevel = 2
-  private static let places = 8
+  private static let slotCount = 8
 
   private struct Deflating {
     var deflater: Deflater
     var windowBits: Int
   }
 
-  private final class Place: Sendable {
+  private final class Slot: Sendable {
     let deflating = Mutex(Deflating?.none)
     let inflater = Mutex(Inflater?.none)
   }
 
-  private static let all = (0..<places).map { _ in Place() }
+  private static let slots = (0..<slotCount).map { _ in Slot() }
 
-  static func place() -> Int { Int.random(in: 0..<places) }
+  static func randomSlot() -> Int { Int.random(in: 0..<slotCount) }
 
   /// `nil`: no memory.
-  static func deflated(_ bytes: [UInt8], behind context: LinkContext, windowBits: Int, _ place: Int) -> [UInt8]? {
-    all[place].deflating.withLock { deflating in
+  static func deflated(_ bytes: [UInt8], behind context: LinkContext, windowBits: Int, _ slot: Int) -> [UInt8]? {
+    slots[slot].deflating.withLock { deflating in
       if deflating?.windowBits != windowBits {
         deflating = Deflater(windowBits: windowBits, memoryLevel: memoryLevel)
           .map { Deflating(deflater: $0, windowBits: windowBits) }
@@ -169,9 +169,9 @@ enum LinkCoding {
 
   /// `nil`: no memory.
   static func inflated(
-    _ bytes: [UInt8], behind context: LinkContext, limit: Int, _ place: Int
+    _ bytes: [UInt8], behind context: LinkContext, limit: Int, _ slot: Int
   ) throws(InflateFailure) -> [UInt8]? {
-    try all[place].inflater.withLock { (inflater) throws(InflateFailure) in
+    try slots[slot].inflater.withLock { (inflater) throws(InflateFailure) in
       if inflater == nil { inflater = Inflater(windowBits: LinkCompressor.gatewayWindowBits) }
       return try inflater?.message(bytes, behind: context, limit: limit)
     }

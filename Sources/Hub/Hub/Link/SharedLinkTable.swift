@@ -8,16 +8,16 @@ import Glibc
 /// A hub knows its own links. Hubs that share a database each keep a list of their links there. A hub writes its list at most every two seconds, when
 /// links opened or closed, and a sign of life every ten seconds. A list without a sign of life for half a minute does not count. A hub that is alone
 /// writes nothing.
-actor FleetLinks {
+actor SharedLinkTable {
   /// Pause between two checks of this hub's links, and of other hubs' lists.
   static let pause: Duration = .seconds(2)
   /// Checks from one sign of life to the next.
-  static let looksPerSign = 5
+  static let checksPerHeartbeat = 5
   /// A list without a sign of life for this many milliseconds does not count. The database server's clock sets all times of lists.
   static let validity: Int64 = 30_000
 
   /// A list that another hub keeps.
-  private struct Known {
+  private struct PeerLinks {
     let version: Int64
     let links: [String: Int64]
   }
@@ -26,8 +26,8 @@ actor FleetLinks {
   private let stores: HubStores
   private let isShared: Bool
   private let hub = UUID().uuidString
-  private var others: [String: Known] = [:]
-  private var lookedAt: ContinuousClock.Instant?
+  private var others: [String: PeerLinks] = [:]
+  private var refreshedAt: ContinuousClock.Instant?
   /// The version of the list that was written last; `nil`: the whole list has to be written.
   private var written: Int64?
 
@@ -40,7 +40,7 @@ actor FleetLinks {
   func times() async -> [String: Int64] {
     let own = await registry.linkTimes()
     guard isShared else { return own }
-    await lookAtOthers()
+    await refreshOthers()
     // A gateway that has moved may be in two lists for a while.
     return others.values.reduce(into: own) { all, other in all.merge(other.links) { max($0, $1) } }
   }
@@ -48,19 +48,19 @@ actor FleetLinks {
   func isLinked(_ gateway: String) async -> Bool {
     if await registry.isOpen(gateway) { return true }
     guard isShared else { return false }
-    await lookAtOthers()
+    await refreshOthers()
     return others.values.contains { $0.links[gateway] != nil }
   }
 
-  private func lookAtOthers() async {
-    guard lookedAt.map({ .now - $0 >= Self.pause }) ?? true else { return }
-    lookedAt = .now
+  private func refreshOthers() async {
+    guard refreshedAt.map({ .now - $0 >= Self.pause }) ?? true else { return }
+    refreshedAt = .now
     let store = stores.watcher
     do {
       let versions = try await store.linkLists(besides: hub, validity: Self.validity)
       let fresh = try await store.links(of: versions.filter { others[$0.key]?.version != $0.value }.map(\.key).sorted())
       others = others.filter { versions[$0.key] == $0.value.version }
-      for list in fresh { others[list.hub] = Known(version: list.version, links: list.links) }
+      for list in fresh { others[list.hub] = PeerLinks(version: list.version, links: list.links) }
     } catch {
       // The last known lists stay; the database probe reports the error.
     }
@@ -71,15 +71,15 @@ actor FleetLinks {
   /// Runs until cancelled; then removes this hub's list.
   func run() async {
     guard isShared else { return }
-    var (look, hasOthers) = (0, false)
+    var (round, hasOthers) = (0, false)
     while !Task.isCancelled {
       do {
-        if look % Self.looksPerSign == 0 { hasOthers = try await stores.watcher.hasOtherHubs() }
-        if hasOthers { try await tell(isSign: look % Self.looksPerSign == 0) }
+        if round % Self.checksPerHeartbeat == 0 { hasOthers = try await stores.watcher.hasOtherHubs() }
+        if hasOthers { try await publish(isHeartbeat: round % Self.checksPerHeartbeat == 0) }
       } catch {
         written = nil
       }
-      look += 1
+      round += 1
       // `try?`: cancellation ends the loop.
       try? await Task.sleep(for: Self.pause)
     }
@@ -88,10 +88,10 @@ actor FleetLinks {
     try? await stores.writer.forgetLinks(of: hub)
   }
 
-  private func tell(isSign: Bool) async throws {
+  private func publish(isHeartbeat: Bool) async throws {
     let version = await registry.changes
     if written == version {
-      guard isSign, try await !stores.writer.confirmLinks(of: hub, version: version) else { return }
+      guard isHeartbeat, try await !stores.writer.confirmLinks(of: hub, version: version) else { return }
       // After a crash of the server the table is empty.
     }
     let links = await registry.linkTimes()

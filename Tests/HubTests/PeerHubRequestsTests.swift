@@ -7,16 +7,16 @@ import Testing
 @testable import Hub
 
 /// Two hubs on one database: what one passes on, both get, as a notification has it.
-@Suite struct LinkElsewhereTests {
+@Suite struct PeerHubRequestsTests {
   private final class Pair: Sendable {
     let registries = [LinkRegistry(), LinkRegistry()]
-    let hubs = Mutex<[LinkElsewhere]>([])
+    let hubs = Mutex<[PeerHubRequests]>([])
     let told = Mutex<[String]>([])
 
     init(patience: Duration = .seconds(60), others: Bool = true) {
       let made = registries.map { registry in
-        LinkElsewhere(
-          registry, patience: patience, hasOthers: { others }, tell: { [weak self] in await self?.pass($0) })
+        PeerHubRequests(
+          registry, patience: patience, hasOtherHubs: { others }, notify: { [weak self] in await self?.pass($0) })
       }
       hubs.withLock { $0 = made }
     }
@@ -26,11 +26,11 @@ import Testing
         let payload = item.payload
         told.withLock { $0.append(payload) }
         guard let read = HubNews(payload) else { continue }
-        for hub in hubs.withLock({ $0 }) { Task { await hub.heard(read) } }
+        for hub in hubs.withLock({ $0 }) { Task { await hub.received(read) } }
       }
     }
 
-    var one: LinkElsewhere { hubs.withLock { $0[0] } }
+    var one: PeerHubRequests { hubs.withLock { $0[0] } }
   }
 
   @Test
@@ -56,13 +56,14 @@ import Testing
     let registry = LinkRegistry { _, text in lines.withLock { $0.append(text) } }
     let begin = ContinuousClock.now
     for number in 0..<40 {
-      await registry.sent("new", epoch: "e\(number / 2)", now: begin)
+      await registry.noteEpoch("new", epoch: "e\(number / 2)", now: begin)
       // A card that is put back every other day.
-      await registry.sent("seldom", epoch: number.isMultiple(of: 2) ? "e" : "f", now: begin + .seconds(90_000 * number))
+      await registry.noteEpoch(
+        "seldom", epoch: number.isMultiple(of: 2) ? "e" : "f", now: begin + .seconds(90_000 * number))
     }
-    for epoch in ["e", "f", "e", "f", "e", "f"] { await registry.sent("g", epoch: epoch, now: begin) }
+    for epoch in ["e", "f", "e", "f", "e", "f"] { await registry.noteEpoch("g", epoch: epoch, now: begin) }
     #expect(lines.withLock { $0 } == [])
-    for epoch in ["f", "e", "e", "f"] { await registry.sent("g", epoch: epoch, now: begin) }
+    for epoch in ["f", "e", "e", "f"] { await registry.noteEpoch("g", epoch: epoch, now: begin) }
     #expect(lines.withLock { $0.count == 1 && $0[0].contains("gateway g: two gateways with this id send in turn") })
     #expect(await registry.takeContested() == ["g"])
   }
@@ -70,14 +71,14 @@ import Testing
   @Test func `epochs over HTTP are not remembered without end, and those of two gateways with one id are`() async {
     let lines = Mutex<[String]>([])
     let registry = LinkRegistry { _, text in lines.withLock { $0.append(text) } }
-    for epoch in ["e", "f", "e", "f", "e", "f"] { await registry.sent("g", epoch: epoch) }
-    for number in 0..<30_000 { await registry.sent("g\(number)", epoch: "e") }
+    for epoch in ["e", "f", "e", "f", "e", "f"] { await registry.noteEpoch("g", epoch: epoch) }
+    for number in 0..<30_000 { await registry.noteEpoch("g\(number)", epoch: "e") }
     #expect(await registry.epochsKept <= 10_000)
     #expect(lines.withLock { $0 } == [])
-    await registry.sent("g", epoch: "e")
+    await registry.noteEpoch("g", epoch: "e")
     #expect(lines.withLock { $0.count } == 1)
     // All of them have had another epoch lately.
-    for number in 0..<30_000 { for epoch in ["e", "f"] { await registry.sent("h\(number)", epoch: epoch) } }
+    for number in 0..<30_000 { for epoch in ["e", "f"] { await registry.noteEpoch("h\(number)", epoch: epoch) } }
     #expect(await registry.epochsKept <= 10_000)
   }
 
@@ -175,7 +176,7 @@ import Testing
   func `what makes no sense changes nothing`(_ bucket: String) async throws {
     let pair = Pair()
     await link(pair.registries[1])
-    for hub in pair.hubs.withLock({ $0 }) { await hub.heard(HubNews(gateway: "g", bucket: bucket, seq: 0)) }
+    for hub in pair.hubs.withLock({ $0 }) { await hub.received(HubNews(gateway: "g", bucket: bucket, seq: 0)) }
     let answer = try await pair.one.request("g", id: "c", command: Self.command("still there"))
     #expect(answer["text"]?.string == "still there")
   }
