@@ -296,7 +296,7 @@ import Testing
   }
 
   /// Who told all, or the gateway `c` alone, that message.
-  private func tellers(_ store: HubStore, text: String = "hello", own: Bool = false) async throws -> [String] {
+  private func reporterRates(_ store: HubStore, text: String = "hello", own: Bool = false) async throws -> [String] {
     let bucket = own ? HubStore.heardBucket : "channel/\(Self.channel)"
     var (found, after) = ([String](), Int64(0))
     while true {
@@ -324,14 +324,14 @@ import Testing
     try await take(
       store, [Self.flood("thief"), Self.report("thief"), Self.report("b"), Self.report("d")], together: together)
     for own in [false, true] {
-      #expect(try await tellers(store, own: own) == ["thief", "b"], "once, and it is settled")
+      #expect(try await reporterRates(store, own: own) == ["thief", "b"], "once, and it is settled")
     }
     try await take(store, [Self.report("thief", seq: 2), Self.report("e")])
-    #expect(try await tellers(store) == ["thief", "b"])
+    #expect(try await reporterRates(store) == ["thief", "b"])
     // What it tells within its rate is nobody else's to tell.
-    for own in [false, true] { #expect(try await tellers(store, text: "thief's 106", own: own) == ["thief"]) }
+    for own in [false, true] { #expect(try await reporterRates(store, text: "thief's 106", own: own) == ["thief"]) }
     try await take(store, [Self.report("d", text: "thief's 106", seq: 9)])
-    for own in [false, true] { #expect(try await tellers(store, text: "thief's 106", own: own) == ["thief"]) }
+    for own in [false, true] { #expect(try await reporterRates(store, text: "thief's 106", own: own) == ["thief"]) }
   }
 
   @Test(arguments: [false, true])
@@ -343,18 +343,18 @@ import Testing
       Self.report("thief", seq: 2), Self.report("other", seq: 2),
     ]
     try await take(store, reports, together: together)
-    for own in [false, true] { #expect(try await tellers(store, own: own) == ["thief"]) }
+    for own in [false, true] { #expect(try await reporterRates(store, own: own) == ["thief"]) }
     try await take(store, [Self.report("b")])
-    for own in [false, true] { #expect(try await tellers(store, own: own) == ["thief", "b"]) }
+    for own in [false, true] { #expect(try await reporterRates(store, own: own) == ["thief", "b"]) }
   }
 
   @Test func `the same gateway does not tell again what it told beyond that, when its minute is over`() async throws {
     let store = try await store()
     try await take(store, [Self.flood("thief"), Self.report("thief")])
     for minute in 1...3 { try await take(store, [Self.report("thief", seq: Int64(minute + 1))], .seconds(61 * minute)) }
-    #expect(try await tellers(store) == ["thief"])
+    #expect(try await reporterRates(store) == ["thief"])
     try await take(store, [Self.report("b")], .seconds(300))
-    #expect(try await tellers(store) == ["thief", "b"])
+    #expect(try await reporterRates(store) == ["thief", "b"])
   }
 
   @Test(arguments: [false, true])
@@ -367,7 +367,7 @@ import Testing
       Self.report("a", at: Self.now - 20 * Self.minute), Self.flood("thief"), Self.report("thief"), Self.report("b"),
     ]
     try await take(store, reports, together: together)
-    for own in [false, true] { #expect(try await tellers(store, own: own) == ["a", "thief", "b"]) }
+    for own in [false, true] { #expect(try await reporterRates(store, own: own) == ["a", "thief", "b"]) }
   }
 
   @Test(arguments: [false, true])
@@ -381,7 +381,7 @@ import Testing
       Self.report("e"),
     ]
     try await take(store, reports, together: together)
-    for own in [false, true] { #expect(try await tellers(store, own: own) == ["thief", "b", "d"]) }
+    for own in [false, true] { #expect(try await reporterRates(store, own: own) == ["thief", "b", "d"]) }
   }
 
   @Test func `a minute is one of the steady clock, and the hub's own clock may be set`() async throws {
@@ -390,17 +390,17 @@ import Testing
     try await take(store, [Self.flood("thief")])
     try await take(store, [Self.report("thief", at: Self.now + day, came: Self.now + day)], .seconds(59))
     try await take(store, [Self.report("b", at: Self.now - day, came: Self.now - day)], .seconds(59))
-    #expect(try await tellers(store) == ["thief", "b"])
+    #expect(try await reporterRates(store) == ["thief", "b"])
     try await take(store, [Self.report("thief", text: "later", seq: 2)], .seconds(60))
     try await take(store, [Self.report("b", text: "later", seq: 2)], .seconds(60))
-    #expect(try await tellers(store, text: "later") == ["thief"])
+    #expect(try await reporterRates(store, text: "later") == ["thief"])
   }
 
   @Test func `what is not settled is so after a restart`() async throws {
     try await take(store(), [Self.flood("thief"), Self.report("thief")])
     let store = try await store()
     try await take(store, [Self.report("b")])
-    #expect(try await tellers(store) == ["thief", "b"])
+    #expect(try await reporterRates(store) == ["thief", "b"])
   }
 
   @Test func `a flood that pushes its own words out of the list of one gateway hides nothing so`() async throws {
@@ -412,9 +412,9 @@ import Testing
         store,
         (1...100).map { Self.report("thief", text: "\(hundred) \($0)", seq: hundred * 1000 + $0) })
     }
-    #expect(try await tellers(store, own: true).isEmpty)
+    #expect(try await reporterRates(store, own: true).isEmpty)
     try await take(store, [Self.report("b")])
-    #expect(try await tellers(store, own: true) == ["b"])
+    #expect(try await reporterRates(store, own: true) == ["b"])
   }
 
   @Test func `what a gateway tells of another channel does not weaken its word, and a flood there does`() async throws {
@@ -422,10 +422,10 @@ import Testing
     let other = "8899aabbccddeeff"
     try await take(store, [Self.flood("thief", channel: other), Self.report("thief")])
     try await take(store, [Self.flood("b", channel: other), Self.report("b")])
-    #expect(try await tellers(store) == ["thief", "b"])
+    #expect(try await reporterRates(store) == ["thief", "b"])
     // That one is beyond what others take of it, too: so a third settles it.
     try await take(store, [Self.report("d"), Self.report("e")])
-    #expect(try await tellers(store) == ["thief", "b", "d"])
+    #expect(try await reporterRates(store) == ["thief", "b", "d"])
   }
 
   @Test func `a backlog that two gateways bring is told twice at most, and of the second as much as others take`()
@@ -438,11 +438,11 @@ import Testing
     }
     let counts = Dictionary(grouping: try await told(store).map(\.gateway)) { $0 }.mapValues(\.count)
     #expect(counts == ["a": 300, "b": 6, "d": 6])
-    for number in 7...18 { #expect(try await tellers(store, text: "text \(number)").count == 2) }
+    for number in 7...18 { #expect(try await reporterRates(store, text: "text \(number)").count == 2) }
   }
 
   @Test func `counts of who told how much are bounded, and the newest stay`() {
-    var rates = TellerRates()
+    var rates = ReporterRates()
     rates.begin(now: Self.begun)
     for number in 0..<20_000 {
       rates.begin(now: Self.begun + .milliseconds(number))
@@ -464,11 +464,11 @@ import Testing
     try await store.setWantedHearers([HubStore.WantedHearers(gateway: "c", hearers: ["g", "b"])])
     try await take(store, [Self.report("g", text: "before")])
     var refused = Self.report("g")
-    refused.takesConflicts = true
+    refused.handlesConflicts = true
     #expect(try await store.take([refused]) == [.conflict(1)])
     var batch = Self.report(again)
     (batch.epoch, batch.before) = ("f", "e")
     try await take(store, [batch])
-    for own in [false, true] { #expect(try await tellers(store, own: own) == [again]) }
+    for own in [false, true] { #expect(try await reporterRates(store, own: own) == [again]) }
   }
 }

@@ -166,7 +166,7 @@ struct HubAPI: Sendable {
         return try await handled(call, handler)
       } catch let error as BadQuery {
         return Self.refusal(.badRequest, error.message)
-      } catch let late as WaitedTooLong {
+      } catch let late as QueueTimeout {
         stores.metrics.wasBusy(late.failure == nil ? .queue : .database)
         return Self.refusal(.serviceUnavailable, late.description, retryAfter: late.retryAfter)
       } catch is TooManyQuestions {

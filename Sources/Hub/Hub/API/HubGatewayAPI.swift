@@ -27,7 +27,7 @@ extension HubAPI {
     }
     var prepared = PreparedBatch(batch, from: call.gateway, after: batch.after, at: HubClock.now)
     // A sender that gives the batch's predecessor handles conflicts, too.
-    prepared.takesConflicts = batch.after != nil
+    prepared.handlesConflicts = batch.after != nil
     if let wait = stores.ingest.admission.enter(call.gateway, bytes: prepared.bytes) {
       stores.metrics.wasBusy(.queue)
       return Self.refusal(.serviceUnavailable, Admission.message, retryAfter: wait)

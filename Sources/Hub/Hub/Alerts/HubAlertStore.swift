@@ -117,7 +117,7 @@ extension HubStore {
 
   /// Within a transaction, now and then: deletes old ended alerts. One gateway's many alerts do not displace those of others.
   private func forgetAlerts(of gateway: String) throws(HubDatabaseError) {
-    if alertsTold.isDue(gateway) {
+    if alertInterval.isDue(gateway) {
       try database.run(
         """
         DELETE FROM alerts WHERE gateway = ?1 AND ended_at IS NOT NULL AND id <= (SELECT id FROM alerts
@@ -125,7 +125,7 @@ extension HubStore {
         """, .text(gateway))
     }
     // Many gateways with few alerts each may exceed the limit together.
-    if alertsTold.isDue("") {
+    if alertInterval.isDue("") {
       try database.run(
         """
         DELETE FROM alerts WHERE ended_at IS NOT NULL AND id <= (SELECT id FROM alerts

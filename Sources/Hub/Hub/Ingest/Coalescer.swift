@@ -4,15 +4,15 @@ import ServiceLifecycle
 import Synchronization
 
 /// A request was not done in time. It may have been done all the same.
-struct WaitedTooLong: Error, CustomStringConvertible {
+struct QueueTimeout: Error, CustomStringConvertible {
   /// The database's last error, if that was the reason.
   let failure: String?
   /// Other requests were done meanwhile: there are too many of them, rather than a stall.
-  let isCrowd: Bool
+  let isOverload: Bool
 
   var description: String { failure ?? Admission.message }
   /// Seconds until the client should retry. After a stall it may retry at once, since the hub itself waits for the database; a crowd is spread.
-  var retryAfter: Int { isCrowd ? .random(in: 1...20) : 1 }
+  var retryAfter: Int { isOverload ? .random(in: 1...20) : 1 }
 }
 
 /// Groups database work of many callers: everything that waits is done together, and the longer a group takes, the larger is the next. Items are done
@@ -24,7 +24,7 @@ final class Coalescer<Item: Sendable, Answer: Sendable>: Sendable {
   typealias Work = @Sendable ([Item]) async throws(HubDatabaseError) -> [Answer]
 
   /// An item with its place in the order.
-  final class Waiting: Sendable {
+  final class Ticket: Sendable {
     private enum State {
       case waits(CheckedContinuation<Answer, any Error>?)
       case isOver(Result<Answer, any Error>)
@@ -63,9 +63,9 @@ final class Coalescer<Item: Sendable, Answer: Sendable>: Sendable {
   }
 
   private struct Queue {
-    var waiting: [Waiting] = []
+    var waiting: [Ticket] = []
     /// The group that is being done.
-    var group: [Waiting] = []
+    var group: [Ticket] = []
     var isBusy = false
     var isWatched = false
     /// Groups done so far.
@@ -86,13 +86,13 @@ final class Coalescer<Item: Sendable, Answer: Sendable>: Sendable {
     (self.patience, self.weight, self.work) = (patience, weight, work)
   }
 
-  /// Returns when the item is done. With `patience` it may throw `WaitedTooLong`.
-  func ask(_ item: Item) async throws -> Answer { try await begin(item).answer() }
+  /// Returns when the item is done. With `patience` it may throw `QueueTimeout`.
+  func submit(_ item: Item) async throws -> Answer { try await begin(item).answer() }
 
   /// Queues the item: its place is now fixed.
-  func begin(_ item: Item) -> Waiting {
+  func begin(_ item: Item) -> Ticket {
     let (waiting, begins, watches) = queue.withLock { queue in
-      let waiting = Waiting(item, groups: queue.groups)
+      let waiting = Ticket(item, groups: queue.groups)
       queue.waiting.append(waiting)
       defer { (queue.isBusy, queue.isWatched) = (true, patience != nil) }
       return (waiting, !queue.isBusy, patience != nil && !queue.isWatched)
@@ -101,7 +101,7 @@ final class Coalescer<Item: Sendable, Answer: Sendable>: Sendable {
     if watches {
       Task { [weak self] in
         // `try?`: nobody cancels it.
-        repeat { try? await Task.sleep(for: Self.pause) } while self?.tellLate() == true
+        repeat { try? await Task.sleep(for: Self.pause) } while self?.failLate() == true
       }
     }
     return waiting
@@ -121,7 +121,7 @@ final class Coalescer<Item: Sendable, Answer: Sendable>: Sendable {
     }
   }
 
-  private func next() -> [Waiting]? {
+  private func next() -> [Ticket]? {
     queue.withLock { queue in
       var (sum, count) = (0.0, 0)
       for waiting in queue.waiting {
@@ -138,7 +138,7 @@ final class Coalescer<Item: Sendable, Answer: Sendable>: Sendable {
   }
 
   /// Does a group; returns the items to retry when the database is back.
-  private func finish(_ group: [Waiting]) async -> (again: [Waiting], HubDatabaseError?) {
+  private func finish(_ group: [Ticket]) async -> (again: [Ticket], HubDatabaseError?) {
     do throws(HubDatabaseError) {
       let answers = try await work(group.map(\.item))
       for (waiting, answer) in zip(group, answers) { waiting.resume(.success(answer)) }
@@ -157,20 +157,20 @@ final class Coalescer<Item: Sendable, Answer: Sendable>: Sendable {
   }
 
   /// Fails the items that have waited too long; the group under way continues. `false`: nothing is left to do.
-  private func tellLate() -> Bool {
+  private func failLate() -> Bool {
     let now = ContinuousClock.now
-    let (late, goesOn) = queue.withLock { queue in
+    let (late, isBusy) = queue.withLock { queue in
       queue.isWatched = queue.isBusy
       // A hub that is stopping does not wait for its database.
       let isEnding = queue.failure != nil && Task.isShuttingDownGracefully
-      func isLate(_ waiting: Waiting) -> Bool { isEnding || now - waiting.since >= patience ?? .zero }
+      func isLate(_ waiting: Ticket) -> Bool { isEnding || now - waiting.since >= patience ?? .zero }
       let late = (queue.group + queue.waiting).filter(isLate)
       queue.waiting.removeAll(where: isLate)
       return (
-        late.map { ($0, WaitedTooLong(failure: queue.failure, isCrowd: queue.groups > $0.groups)) }, queue.isBusy
+        late.map { ($0, QueueTimeout(failure: queue.failure, isOverload: queue.groups > $0.groups)) }, queue.isBusy
       )
     }
     for (waiting, words) in late { waiting.resume(.failure(words)) }
-    return goesOn
+    return isBusy
   }
 }

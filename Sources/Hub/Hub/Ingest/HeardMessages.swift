@@ -7,7 +7,7 @@ extension HubStore {
   static let better: Int64 = 60_000
 
   /// A message as one gateway heard it, and when the report arrived.
-  struct OneHearing {
+  struct MessageReport {
     let heard: PreparedEvent.Heard
     let gateway: String
     let arrived: Int64
@@ -15,7 +15,7 @@ extension HubStore {
     /// Never later than the arrival, whatever the gateway's clock says.
     var at: Int64 { min(heard.at ?? arrived, arrived) }
     var sent: Int64 { min(heard.sent, arrived) }
-    var hearer: HearerOfMessage { HearerOfMessage(identity: heard.identity, gateway: gateway) }
+    var hearer: MessageHearer { MessageHearer(identity: heard.identity, gateway: gateway) }
 
     init(_ heard: PreparedEvent.Heard, from batch: PreparedBatch) {
       (self.heard, gateway, arrived) = (heard, batch.gateway, batch.at)
@@ -23,20 +23,22 @@ extension HubStore {
   }
 
   /// A message and a gateway that heard it.
-  struct HearerOfMessage: Hashable {
+  struct MessageHearer: Hashable {
     let identity: String
     let gateway: String
   }
 
   /// For each message its best report: the first one, unless another one's sending time is later by more than `better`. In the order of the messages'
   /// arrival.
-  struct HeardBest {
-    private(set) var hearings: [OneHearing] = []
+  struct BestReports {
+    private(set) var hearings: [MessageReport] = []
     private var places: [String: Int] = [:]
 
-    mutating func add(_ heard: PreparedEvent.Heard, from batch: PreparedBatch) { add(OneHearing(heard, from: batch)) }
+    mutating func add(_ heard: PreparedEvent.Heard, from batch: PreparedBatch) {
+      add(MessageReport(heard, from: batch))
+    }
 
-    mutating func add(_ hearing: OneHearing) {
+    mutating func add(_ hearing: MessageReport) {
       if let place = places[hearing.heard.identity] {
         if hearing.sent > hearings[place].sent + HubStore.better { hearings[place] = hearing }
       } else {
@@ -49,19 +51,19 @@ extension HubStore {
   /// The calls that store messages and their hearers. `row` gets the identity of each message that is new, or that now has a better time; `hearer`
   /// gets the new reports of gateways whose messages some gateways take alone; `unsettled`: see `unsettledCall`.
   func heardCalls(
-    _ work: Work, hearer: @escaping (HearerOfMessage) -> Void,
-    unsettled: @escaping (HearerOfMessage, _ isFirst: Bool, ToldBefore) -> Void, _ row: @escaping (any HubRow) -> Void
+    _ work: IngestWork, hearer: @escaping (MessageHearer) -> Void,
+    unsettled: @escaping (MessageHearer, _ isFirst: Bool, ListedTimes) -> Void, _ row: @escaping (any HubRow) -> Void
   ) -> [HubCall] {
-    var (best, hearers) = (HeardBest(), [OneHearing]())
+    var (best, hearers) = (BestReports(), [MessageReport]())
     for batch in work.accepted {
       for event in batch.events {
         guard case .heard(let heard) = event.effect, !work.isLeftOut(event, of: batch) else { continue }
         best.add(heard, from: batch)
-        hearers.append(OneHearing(heard, from: batch))
+        hearers.append(MessageReport(heard, from: batch))
       }
     }
     let messages = best.hearings
-    let ofWanted = hearers.filter { work.wanted[$0.gateway] != nil }
+    let ofWanted = hearers.filter { work.takers[$0.gateway] != nil }
     let isNew = "NOT EXISTS (SELECT 1 FROM heard h WHERE h.message = m.position AND h.gateway = v.gateway)"
     // A report without a sending time is never better.
     let knowing = messages.filter { $0.sent > 0 }
@@ -98,7 +100,7 @@ extension HubStore {
         [
           ("identity", .texts(ofWanted.map(\.heard.identity))), ("gateway", .texts(ofWanted.map(\.gateway))),
         ]
-      ) { hearer(HearerOfMessage(identity: $0.text(0), gateway: $0.text(1))) },
+      ) { hearer(MessageHearer(identity: $0.text(0), gateway: $0.text(1))) },
       HubCall(
         """
         INSERT INTO heard(message, gateway, at, body)
@@ -118,12 +120,12 @@ extension HubStore {
   }
 
   /// Finds the channels of these messages that are known to the gateways which take them from named hearers.
-  func knownChannelsCall(_ work: Work, _ row: @escaping (GatewayChannel) -> Void) -> HubCall {
+  func knownChannelsCall(_ work: IngestWork, _ row: @escaping (GatewayChannel) -> Void) -> HubCall {
     var asked: Set<GatewayChannel> = []
     for batch in work.accepted {
       for case .heard(let heard) in batch.events.map(\.effect) {
         guard let channel = heard.channel else { continue }
-        for gateway in work.wanted[batch.gateway] ?? [] {
+        for gateway in work.takers[batch.gateway] ?? [] {
           asked.insert(GatewayChannel(gateway: gateway, channel: channel))
         }
       }

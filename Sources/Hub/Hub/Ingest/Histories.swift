@@ -15,9 +15,9 @@ extension HubStore {
 
   /// Chooses the history of each conflicting event: the one that has the event; otherwise, of those without its number, the one whose last event is
   /// nearest below it; otherwise a new one. So two clones that share a broker make two epochs, and not one for each event.
-  func findHistories(_ work: inout Work) throws(HubDatabaseError) {
-    let found = work.accepted.filter { !$0.takesConflicts }.flatMap { batch in
-      batch.events.filter { work.diverges($0, of: batch) }.map { (batch: batch, event: $0) }
+  func findHistories(_ work: inout IngestWork) throws(HubDatabaseError) {
+    let found = work.accepted.filter { !$0.handlesConflicts }.flatMap { batch in
+      batch.events.filter { work.conflicts($0, of: batch) }.map { (batch: batch, event: $0) }
     }
     var histories: [Epoch: [History]] = [:]
     let call = HubCall(
@@ -28,7 +28,8 @@ extension HubStore {
       LEFT JOIN events e ON e.gateway = p.gateway AND e.epoch = p.epoch AND e.seq = v.seq
       """,
       [
-        ("gateway", .texts(found.map(\.batch.gateway))), ("stem", .texts(found.map { Work.stem($0.batch) })),
+        ("gateway", .texts(found.map(\.batch.gateway))),
+        ("stem", .texts(found.map { IngestWork.historyPrefix($0.batch) })),
         ("seq", .integers(found.map(\.event.event.seq))),
       ]
     ) { row in
@@ -42,9 +43,9 @@ extension HubStore {
     }
     try database.perform([call], begins: false, ends: false)
     for (batch, event) in found {
-      let beside = Epoch(gateway: batch.gateway, name: Work.stem(batch))
+      let beside = Epoch(gateway: batch.gateway, name: IngestWork.historyPrefix(batch))
       var known = histories[beside] ?? []
-      let (own, seq) = (Work.ownPlace(event, of: batch), event.event.seq)
+      let (own, seq) = (IngestWork.newHistoryKey(event, of: batch), event.event.seq)
       let place: Int
       if let here = known.firstIndex(where: { $0.events[seq]?.isSame(as: event) == true }) {
         place = here
@@ -64,7 +65,7 @@ extension HubStore {
       known[place].events[seq] = known[place].events[seq] ?? StoredEvent(event)
       known[place].last = max(known[place].last, seq)
       histories[beside] = known
-      work.beside[own] = known[place].name
+      work.historyEpochs[own] = known[place].name
     }
   }
 

@@ -36,7 +36,7 @@ final class Ingest: Sendable {
   func take(_ batch: PreparedBatch) async throws -> HubStore.IngestAnswer { try await begin(batch).answer() }
 
   /// Queues the batch behind the gateway's others.
-  func begin(_ batch: PreparedBatch) -> Coalescer<PreparedBatch, HubStore.IngestAnswer>.Waiting {
+  func begin(_ batch: PreparedBatch) -> Coalescer<PreparedBatch, HubStore.IngestAnswer>.Ticket {
     writers[Self.place(batch.gateway, of: writers.count)].begin(batch)
   }
 

@@ -14,20 +14,20 @@ extension HubStore {
   /// Stores the new events of batches without an order, and returns their number. The gateways' positions stay as they are.
   func keepUnordered(_ batches: [PreparedBatch]) throws(HubDatabaseError) -> Int { try keep(batches, .now).added.count }
 
-  private func keep(_ batches: [PreparedBatch], _ now: ContinuousClock.Instant) throws(HubDatabaseError) -> Work {
+  private func keep(_ batches: [PreparedBatch], _ now: ContinuousClock.Instant) throws(HubDatabaseError) -> IngestWork {
     var refused: [EventKey: StoredEvent] = [:]
     let done = try database.retrying { () throws(HubDatabaseError) in
-      beginAnew()
-      tellers.begin(now: now)
-      var work = Work()
+      resetChanges()
+      reporterRates.begin(now: now)
+      var work = IngestWork()
       work.refused = refused
       let known = try begin(batches, &work)
       settle(batches, known, &work)
       try findMoved(&work)
-      try setBeside(&work)
+      try moveConflicting(&work)
       try keepEvents(&work)
-      try findDivergent(&work)
-      if !work.divergent.isEmpty {
+      try findConflicting(&work)
+      if !work.conflicting.isEmpty {
         let unknown = refusals(work).filter { refused[$0.key] == nil }
         refused.merge(unknown) { _, new in new }
         // Repeats the transaction without the conflicting events: otherwise their messages would count as known, and no gateway would hear of them,
@@ -38,16 +38,17 @@ extension HubStore {
       try finish(batches, work)
       return work
     }
-    tellers.commit()
+    reporterRates.commit()
     tellNews()
-    done.divergent.keys.first?.tell()
+    done.conflicting.keys.first?.logConflict()
     return done
   }
 
   // MARK: Positions
 
   /// Reads how far the batches' epochs are.
-  private func begin(_ batches: [PreparedBatch], _ work: inout Work) throws(HubDatabaseError) -> [Epoch: Progress] {
+  private func begin(_ batches: [PreparedBatch], _ work: inout IngestWork) throws(HubDatabaseError) -> [Epoch: Progress]
+  {
     // Locked in one order, so that no two hubs wait for each other.
     let gateways = Set(batches.map(\.gateway)).sorted()
     let epochs = Array(Set(batches.map { Epoch(gateway: $0.gateway, name: $0.epoch) }))
@@ -73,7 +74,7 @@ extension HubStore {
       one: "SELECT hearer, gateway FROM wanted_hearers WHERE hearer = v.gateway", [("gateway", .texts(gateways))]
     ) { wanted[$0.text(0), default: []].append($0.text(1)) }
     try database.perform(database.locking(gateways) + [positions, wantedCall], begins: true, ends: false)
-    work.wanted = wanted
+    work.takers = wanted
     for batch in batches where known[Epoch(gateway: batch.gateway, name: batch.epoch)] == nil {
       newest[batch.gateway] = batch.epoch
     }
@@ -86,7 +87,7 @@ extension HubStore {
   }
 
   /// Decides which batches are stored, and how each is answered.
-  private func settle(_ batches: [PreparedBatch], _ known: [Epoch: Progress], _ work: inout Work) {
+  private func settle(_ batches: [PreparedBatch], _ known: [Epoch: Progress], _ work: inout IngestWork) {
     work.progress = known
     for (place, batch) in batches.enumerated() {
       let epoch = Epoch(gateway: batch.gateway, name: batch.epoch)
@@ -99,7 +100,7 @@ extension HubStore {
       if batch.isOrdered { progress.took(batch) }
       work.progress[epoch] = progress
       work.accepted.append(batch)
-      work.places.append(place)
+      work.indices.append(place)
       // A lane that begins with an old event lowers the smallest position; an acknowledgement never goes back.
       work.answers.append(.acknowledged(max(before, progress.position(of: batch.lane))))
     }
@@ -107,27 +108,27 @@ extension HubStore {
 
   // MARK: The journal
 
-  private func keepEvents(_ work: inout Work) throws(HubDatabaseError) {
+  private func keepEvents(_ work: inout IngestWork) throws(HubDatabaseError) {
     var added: Set<EventKey> = []
     var told: Set<String> = []
-    var removed: [ContactPlace: String] = [:]
+    var removed: [ContactKey: String] = [:]
     let moved = work.moved
     var calls = [
-      eventsCall(work.kept, without: moved) { row in
+      eventsCall(work.storedBatches, without: moved) { row in
         added.insert(EventKey(gateway: row.text(0), epoch: row.text(1), seq: row.integer(2)))
       }
     ]
-    var (known, listed): (Set<GatewayChannel>, [HearerOfMessage: ToldBefore]) = ([], [:])
-    if !work.wanted.isEmpty {
+    var (known, listed): (Set<GatewayChannel>, [MessageHearer: ListedTimes]) = ([], [:])
+    if !work.takers.isEmpty {
       // Another transaction may store the same message, heard by another gateway.
-      let lists = Set(work.wanted.values.flatMap(\.self)).sorted().map { "\(Self.heardBucket) \($0)" }
+      let lists = Set(work.takers.values.flatMap(\.self)).sorted().map { "\(Self.heardBucket) \($0)" }
       calls = database.locking(lists) + calls
       calls.append(
-        listedCall(work) { listed[$0, default: ToldBefore(sent: $1)].add($1, isBeyond: $2) })
+        listedCall(work) { listed[$0, default: ListedTimes(sent: $1)].add($1, isBeyond: $2) })
       calls.append(knownChannelsCall(work) { known.insert($0) })
     }
-    var (heardByWanted, first): (Set<HearerOfMessage>, Set<HearerOfMessage>) = ([], [])
-    var unsettled: [String: ToldBefore] = [:]
+    var (heardByWanted, first): (Set<MessageHearer>, Set<MessageHearer>) = ([], [])
+    var unsettled: [String: ListedTimes] = [:]
     calls += heardCalls(
       work, hearer: { heardByWanted.insert($0) },
       unsettled: { hearer, isFirst, state in
@@ -137,7 +138,7 @@ extension HubStore {
     ) { told.insert($0.text(0)) }
     let gone = work.accepted.flatMap { batch in
       batch.events.compactMap { event in
-        if case .contactRemoved(let key) = event.effect { ContactPlace(batch.gateway, key) } else { nil }
+        if case .contactRemoved(let key) = event.effect { ContactKey(batch.gateway, key) } else { nil }
       }
     }
     if !gone.isEmpty {
@@ -147,12 +148,12 @@ extension HubStore {
           """
           SELECT c.gateway, c.key, c.body FROM @rows JOIN contacts c ON c.gateway = v.gateway AND c.key = v.key
           """, [("gateway", .texts(places.map(\.gateway))), ("key", .texts(places.map(\.text)))]
-        ) { removed[ContactPlace($0.text(0), $0.text(1))] = $0.text(2) })
+        ) { removed[ContactKey($0.text(0), $0.text(1))] = $0.text(2) })
     }
     try database.perform(calls, begins: false, ends: false)
-    (work.added, work.told, work.removed) = (added, told, removed)
-    (work.heardByWanted, work.known, work.listed) = (heardByWanted, known, listed)
-    (work.unsettled, work.reportFirst) = (unsettled, first)
+    (work.added, work.updated, work.removed) = (added, told, removed)
+    (work.namedReports, work.joined, work.listed) = (heardByWanted, known, listed)
+    (work.unsettled, work.firstReports) = (unsettled, first)
   }
 
   private func eventsCall(
@@ -178,16 +179,16 @@ extension HubStore {
   // MARK: Derived data
 
   /// Stores what follows from the events. A batch that was not accepted updates its gateway's last contact, too.
-  private func finish(_ batches: [PreparedBatch], _ work: Work) throws(HubDatabaseError) {
-    var contacts: [ContactPlace: KeptContact] = [:]
+  private func finish(_ batches: [PreparedBatch], _ work: IngestWork) throws(HubDatabaseError) {
+    var contacts: [ContactKey: StoredContact] = [:]
     var radios: [String: String] = [:]
     var events: [String: Int64] = [:]
-    var updates: [BucketPlace: [Update]] = [:]
-    var tellings = Tellings(of: "")
-    var (heardByWanted, toldOfWanted): ([OneHearing], Set<HearerOfMessage>) = ([], [])
+    var updates: [BucketKey: [Update]] = [:]
+    var channelUpdates = ListUpdates(of: "")
+    var (heardByWanted, toldOfWanted): ([MessageReport], Set<MessageHearer>) = ([], [])
     var known: Set<EventKey> = []
     var joined: Set<GatewayChannel> = []
-    for batch in work.kept {
+    for batch in work.storedBatches {
       for event in batch.events {
         let key = batch.key(event)
         // The same event may be in two batches.
@@ -198,21 +199,21 @@ extension HubStore {
         case .none: break
         case .heard(let heard):
           guard heard.update != nil else { break }
-          let hearing = OneHearing(heard, from: batch)
-          let before = work.told.contains(heard.identity) ? nil : work.unsettled[heard.identity]
-          if work.told.contains(heard.identity) || before != nil {
-            let isFirst = before == nil || work.reportFirst.contains(hearing.hearer)
-            tellings.add(hearing, isFirst: isFirst, after: before, &tellers)
+          let hearing = MessageReport(heard, from: batch)
+          let before = work.updated.contains(heard.identity) ? nil : work.unsettled[heard.identity]
+          if work.updated.contains(heard.identity) || before != nil {
+            let isFirst = before == nil || work.firstReports.contains(hearing.hearer)
+            channelUpdates.add(hearing, isFirst: isFirst, after: before, &reporterRates)
           }
-          if work.heardByWanted.contains(hearing.hearer), toldOfWanted.insert(hearing.hearer).inserted {
+          if work.namedReports.contains(hearing.hearer), toldOfWanted.insert(hearing.hearer).inserted {
             heardByWanted.append(hearing)
           }
         case .contact(let key):
-          contacts[ContactPlace(batch.gateway, key)] = KeptContact(event.body, event.event, came: batch.at)
+          contacts[ContactKey(batch.gateway, key)] = StoredContact(event.body, event.event, came: batch.at)
         case .contactRemoved(let key):
-          let place = ContactPlace(batch.gateway, key)
+          let place = ContactKey(batch.gateway, key)
           guard let body = Self.offRadio(contacts[place]?.body ?? work.removed[place]) else { break }
-          contacts[place] = KeptContact(body, event.event, came: batch.at)
+          contacts[place] = StoredContact(body, event.event, came: batch.at)
         case .radio(let name): radios[batch.gateway] = name
         case .command: try endCommand(event.event, of: batch.gateway, now: batch.at)
         case .alert(let report): try takeAlert(report, of: batch.gateway, now: batch.at)
@@ -220,21 +221,21 @@ extension HubStore {
         }
       }
     }
-    for telling in tellings.all {
-      guard let channel = telling.hearing.heard.channel, let update = telling.update else { continue }
-      updates[BucketPlace(scope: "", name: "channel/\(channel)"), default: []].append(update)
+    for entry in channelUpdates.all {
+      guard let channel = entry.hearing.heard.channel, let update = entry.update else { continue }
+      updates[BucketKey(scope: "", name: "channel/\(channel)"), default: []].append(update)
     }
     // Gateways that take messages of named hearers have lists of their own: the others pay nothing for them.
     for (place, list) in heardLists(heardByWanted, work) { updates[place] = list }
     try tellConflicts(work)
-    var numbered: [BucketPlace: (last: Int64, at: Int64)] = [:]
+    var numbered: [BucketKey: (last: Int64, at: Int64)] = [:]
     let calls =
       progressCalls(batches, work, events, radios)
       + [contactsCall(contacts, areOrdered: batches.allSatisfy(\.isOrdered))] + channelsCalls(joined)
       + [
-        settledCall(tellings, work.unsettled),
+        settledTimesCall(channelUpdates, work.unsettled),
         bucketsCall(updates, now: batches.map(\.at).max() ?? 0) {
-          numbered[BucketPlace(scope: $0.text(0), name: $0.text(1))] = ($0.integer(2), $0.integer(3))
+          numbered[BucketKey(scope: $0.text(0), name: $0.text(1))] = ($0.integer(2), $0.integer(3))
         },
       ]
     if updates.isEmpty {
@@ -247,7 +248,7 @@ extension HubStore {
     guard !full.isEmpty else {
       return try database.perform([added] + database.notifying(news), begins: false, ends: true)
     }
-    var counts: [BucketPlace: [Int64]] = [:]
+    var counts: [BucketKey: [Int64]] = [:]
     var last = [added]
     for list in full { last.append(countsCall(list.place) { counts[list.place, default: []].append($0) }) }
     try database.perform(last, begins: false, ends: false)
@@ -264,7 +265,7 @@ extension HubStore {
   }
 
   private func progressCalls(
-    _ batches: [PreparedBatch], _ work: Work, _ events: [String: Int64], _ radios: [String: String]
+    _ batches: [PreparedBatch], _ work: IngestWork, _ events: [String: Int64], _ radios: [String: String]
   ) -> [HubCall] {
     var newest: [String: (epoch: String, at: Int64)] = [:]
     for batch in batches { newest[batch.gateway] = (work.newest[batch.gateway] ?? batch.epoch, batch.at) }
@@ -299,7 +300,7 @@ extension HubStore {
   }
 
   /// Stores contacts. If batches are unordered, a contact that is older than the stored one is left out.
-  private func contactsCall(_ contacts: [ContactPlace: KeptContact], areOrdered: Bool) -> HubCall {
+  private func contactsCall(_ contacts: [ContactKey: StoredContact], areOrdered: Bool) -> HubCall {
     let rows = Array(contacts)
     return HubCall(
       into: "contacts", Self.same("gateway", "key", "body", "at", "trusted"),
@@ -341,7 +342,7 @@ extension HubStore {
   /// Reserves numbers in each list, and for each number a time later than all before. Other transactions on the same channel wait from here to the
   /// commit, and no longer.
   private func bucketsCall(
-    _ updates: [BucketPlace: [Update]], now: Int64, _ row: @escaping (any HubRow) -> Void
+    _ updates: [BucketKey: [Update]], now: Int64, _ row: @escaping (any HubRow) -> Void
   ) -> HubCall {
     let places = updates.keys.sorted { ($0.scope, $0.name) < ($1.scope, $1.name) }
     let counts = places.map { Int64(updates[$0]?.count ?? 0) }
@@ -361,8 +362,8 @@ extension HubStore {
 
   /// The lists that may exceed their limit, and that limit. A list is checked once in 256 numbers.
   private func fullLists(
-    _ updates: [BucketPlace: [Update]], _ numbered: [BucketPlace: (last: Int64, at: Int64)]
-  ) -> [(place: BucketPlace, most: Int64)] {
+    _ updates: [BucketKey: [Update]], _ numbered: [BucketKey: (last: Int64, at: Int64)]
+  ) -> [(place: BucketKey, most: Int64)] {
     updates.compactMap { place, list in
       let most = place.scope.isEmpty ? Self.maxShared : Self.mostHeardForOne
       guard let last = numbered[place]?.last, last > most, last / 256 > (last - Int64(list.count)) / 256 else {
@@ -373,9 +374,9 @@ extension HubStore {
   }
 
   private func updatesCall(
-    _ updates: [BucketPlace: [Update]], _ numbered: [BucketPlace: (last: Int64, at: Int64)]
+    _ updates: [BucketKey: [Update]], _ numbered: [BucketKey: (last: Int64, at: Int64)]
   ) -> HubCall {
-    var rows: [(place: BucketPlace, seq: Int64, at: Int64, update: Update)] = []
+    var rows: [(place: BucketKey, seq: Int64, at: Int64, update: Update)] = []
     for (place, list) in updates {
       guard let (last, at) = numbered[place] else { continue }
       let count = Int64(list.count)

@@ -43,7 +43,7 @@ struct PreparedEvent: Sendable {
 
   init(_ event: HubEvent, from gateway: String, epoch: String) {
     var event = event
-    event.body = EventNumbers.bounded(event.body)
+    event.body = NumberBounds.bounded(event.body)
     self.event = event
     body = JSONWriterText.text(event.body)
     let digest = ["channel", "message"].contains(event.kind) ? event.body["channel"]?.string : nil
@@ -178,11 +178,11 @@ struct PreparedBatch: Sendable {
   var before: String?
   /// Whether the sender handles conflicts: it sends a refused event again in a new epoch. A conflicting event of another sender goes into a further
   /// history.
-  var takesConflicts = false
+  var handlesConflicts = false
 
   /// The identity of an event in this batch.
-  func key(_ event: PreparedEvent) -> Divergence {
-    Divergence(gateway: gateway, epoch: epoch, seq: event.event.seq)
+  func key(_ event: PreparedEvent) -> EventKey {
+    EventKey(gateway: gateway, epoch: epoch, seq: event.event.seq)
   }
 
   init(_ batch: EventBatch, from gateway: String, after: Int64?, at now: Int64) {

@@ -231,7 +231,7 @@ actor LinkRegistry {
   /// to.
   func notifyAll(from store: HubStore) async {
     let places = Set(
-      links.flatMap { gateway, link in link.buckets.map { HubStore.BucketPlace($0, of: gateway) } })
+      links.flatMap { gateway, link in link.buckets.map { HubStore.BucketKey($0, of: gateway) } })
     var rest = Array(places)[...]
     while !rest.isEmpty {
       // `try?`: an unreachable database has no changes.

@@ -38,7 +38,7 @@ struct LinkSession: Sendable {
   final class Liveness: Sendable {
     private let opened = ContinuousClock.now
     let state = Mutex(
-      (heard: ContinuousClock.now, interval: 120.0, epoch: String?.none, isBrief: false, takesConflicts: false))
+      (heard: ContinuousClock.now, interval: 120.0, epoch: String?.none, isBrief: false, handlesConflicts: false))
     /// Seconds until the silence timeout, or the hello timeout.
     var left: Double {
       state.withLock { state in
@@ -229,10 +229,10 @@ struct LinkSession: Sendable {
 
   private func welcome(_ hello: JSONValue, _ liveness: Liveness) async throws -> [UInt8]? {
     guard let epoch = hello["epoch"]?.string, Name.isAllowed(epoch) else { return nil }
-    let takesConflicts = hello["conflicts"]?.bool == true
+    let handlesConflicts = hello["conflicts"]?.bool == true
     liveness.state.withLock { state in
       (state.epoch, state.isBrief) = (epoch, hello["brief"]?.bool == true)
-      state.takesConflicts = takesConflicts
+      state.handlesConflicts = handlesConflicts
     }
     if let interval = hello["keep_alive_s"]?.integer, (1...3600).contains(interval) {
       liveness.state.withLock { $0.interval = Double(interval) }
@@ -242,7 +242,7 @@ struct LinkSession: Sendable {
       json.field("type", "welcome")
       if hello["protocol"]?.count ?? 1 >= Self.version {
         json.field("protocol", Self.version)
-        (progress ?? HubStore.Progress()).write(to: &json, withDigests: takesConflicts)
+        (progress ?? HubStore.Progress()).write(to: &json, withDigests: handlesConflicts)
       } else {
         json.field("acknowledged", progress?.acknowledged)
       }
@@ -256,7 +256,7 @@ struct LinkSession: Sendable {
 
   /// Queues a batch; the answer comes when it is stored or refused.
   private func events(_ message: JSONValue, _ bytes: Int, _ liveness: Liveness) async -> PendingBatches.Answer {
-    let (epoch, isBrief, takesConflicts) = liveness.state.withLock { ($0.epoch, $0.isBrief, $0.takesConflicts) }
+    let (epoch, isBrief, handlesConflicts) = liveness.state.withLock { ($0.epoch, $0.isBrief, $0.handlesConflicts) }
     let number = message["n"]?.integer ?? 0
     let batch: EventBatch
     do throws(EventBatch.Refusal) {
@@ -270,7 +270,7 @@ struct LinkSession: Sendable {
       return { Self.busy(number, RateLimiter.message, wait) }
     }
     var prepared = PreparedBatch(batch, from: gateway, after: batch.after, at: HubClock.now)
-    prepared.takesConflicts = takesConflicts
+    prepared.handlesConflicts = handlesConflicts
     let size = prepared.bytes
     if let wait = stores.ingest.admission.enter(gateway, bytes: size) {
       stores.metrics.wasBusy(.queue)
@@ -295,7 +295,7 @@ struct LinkSession: Sendable {
   }
 
   private static func failed(_ number: Int64, _ error: any Error, _ metrics: HubMetrics) -> [UInt8] {
-    if let late = error as? WaitedTooLong {
+    if let late = error as? QueueTimeout {
       metrics.wasBusy(late.failure == nil ? .queue : .database)
       return busy(number, late.description, late.retryAfter)
     }

@@ -94,11 +94,11 @@ extension HubStore {
 
   /// A gateway's question for the states of these buckets. Invalid names, and names after the first 64, are left out.
   struct BucketQuestion: Sendable {
-    let places: [BucketPlace]
+    let places: [BucketKey]
     let gateway: String
 
     init(_ names: [String], of gateway: String) {
-      places = names.prefix(64).filter(HubStore.isBucket).map { BucketPlace($0, of: gateway) }
+      places = names.prefix(64).filter(HubStore.isBucket).map { BucketKey($0, of: gateway) }
       self.gateway = gateway
     }
   }
@@ -161,7 +161,7 @@ extension HubStore {
 
   /// The states of many gateways' buckets in one query: after a restart the whole fleet asks.
   func states(of questions: [BucketQuestion]) throws(HubDatabaseError) -> [BucketAnswer] {
-    var found: [BucketPlace: BucketState] = [:]
+    var found: [BucketKey: BucketState] = [:]
     var hearers: [String: Set<String>] = [:]
     let places = Array(Set(questions.flatMap(\.places)))
     var calls = [
@@ -175,7 +175,7 @@ extension HubStore {
         "SELECT b.gateway, b.name, b.seq, b.at FROM @rows JOIN buckets b ON b.gateway = v.gateway AND b.name = v.name",
         [("gateway", .texts(places.map(\.scope))), ("name", .texts(places.map(\.name)))]
       ) {
-        let place = BucketPlace(scope: $0.text(0), name: $0.text(1))
+        let place = BucketKey(scope: $0.text(0), name: $0.text(1))
         found[place] = BucketState(bucket: place.name, seq: $0.integer(2), at: $0.integer(3))
       }
       calls.append(call)
@@ -188,7 +188,7 @@ extension HubStore {
   }
 
   /// The place of a list: its gateway, or an empty text for a shared list, and its name.
-  struct BucketPlace: Hashable, Sendable {
+  struct BucketKey: Hashable, Sendable {
     let scope: String
     let name: String
 
@@ -209,7 +209,7 @@ extension HubStore {
   }
 
   /// The states of these buckets, in one query; empty buckets are left out.
-  func standing(of places: [BucketPlace]) throws(HubDatabaseError) -> [HubNews] {
+  func standing(of places: [BucketKey]) throws(HubDatabaseError) -> [HubNews] {
     var found: [HubNews] = []
     let call = HubCall(
       """
@@ -230,7 +230,7 @@ extension HubStore {
     clocks: ClockReading = .now
   ) throws(HubDatabaseError) -> [UInt8] {
     let scope = Self.scope(bucket, gateway)
-    let list = BucketPlace(scope: scope, name: bucket)
+    let list = BucketKey(scope: scope, name: bucket)
     let place = list.values
     let isOfMessages = Self.isOfMessages(bucket)
     let share =

@@ -210,7 +210,7 @@ extension FleetRow {
   }
 
   fileprivate mutating func take(state told: JSONValue, at: Int64) {
-    let body = EventNumbers.bounded(told)
+    let body = NumberBounds.bounded(told)
     func text(_ name: String) -> String? { HubBounds.cut(body[name]?.string, HubBounds.nameBytes) }
     stateAt = at
     version = text("version")

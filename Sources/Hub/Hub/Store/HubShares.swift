@@ -36,7 +36,7 @@ extension HubStore {
   // MARK: Trimming
 
   /// Counts each gateway's updates in a list.
-  func countsCall(_ place: BucketPlace, _ row: @escaping (Int64) -> Void) -> HubCall {
+  func countsCall(_ place: BucketKey, _ row: @escaping (Int64) -> Void) -> HubCall {
     HubCall(
       "SELECT count(*) FROM updates WHERE gateway = @1 AND bucket = @2 AND source <> '' GROUP BY source",
       values: place.values
@@ -44,7 +44,7 @@ extension HubStore {
   }
 
   /// Deletes the updates beyond a share, and remembers whose they were.
-  func trimCalls(_ place: BucketPlace, to share: Int64) -> [HubCall] {
+  func trimCalls(_ place: BucketKey, to share: Int64) -> [HubCall] {
     let list = place.values
     return [
       HubCall(
@@ -90,7 +90,7 @@ extension HubStore {
 
   /// The share of each other gateway if a reader gets `most` updates of a list behind `after`.
   func share(
-    of most: Int64, _ place: BucketPlace, after: Int64, until: Int64, of gateway: String
+    of most: Int64, _ place: BucketKey, after: Int64, until: Int64, of gateway: String
   ) throws(HubDatabaseError) -> Int64? {
     var counts: [Int64] = []
     let call = HubCall(
@@ -107,7 +107,7 @@ extension HubStore {
   static let withinShare = " AND seq IN (SELECT seq FROM \(ranked(" AND seq > @3 AND seq <= @4")) WHERE nth <= @7)"
 
   /// The gateways whose updates behind a number have left a list, as far as the hub remembers.
-  func lostCall(_ place: BucketPlace, after: Int64, _ row: @escaping (String) -> Void) -> HubCall {
+  func lostCall(_ place: BucketKey, after: Int64, _ row: @escaping (String) -> Void) -> HubCall {
     HubCall(
       """
       SELECT source FROM lost_updates WHERE gateway = @1 AND bucket = @2 AND through > @3
@@ -119,7 +119,7 @@ extension HubStore {
   /// The updates between `after` and `last` that the pages of a list do not have, except those before `first`: they have left the list, or exceed the
   /// `share` of the updates from `after` to `end`. `lost`: the gateways whose updates have left the list.
   func leftOut(
-    of place: BucketPlace, after: Int64, first: Int64, last: Int64, end: Int64, share: Int64?, lost: [String]
+    of place: BucketKey, after: Int64, first: Int64, last: Int64, end: Int64, share: Int64?, lost: [String]
   ) throws(HubDatabaseError) -> LeftOut {
     let begin = max(after, first - 1)
     guard last > begin, share != nil || !lost.isEmpty else { return LeftOut() }

@@ -42,10 +42,10 @@ public actor HubStore {
   /// The number of documents of gateways, counted once in a transaction.
   var documents: [String: Int64] = [:]
   /// Ended commands and received alerts of each gateway: once in so many, its old ones are deleted.
-  var ended = EachSoMany(100)
-  var alertsTold = EachSoMany(64)
+  var ended = RowInterval(100)
+  var alertInterval = RowInterval(64)
   /// All batches of a gateway go through one store.
-  var tellers = TellerRates()
+  var reporterRates = ReporterRates()
   /// `nil`: no age has been asked for.
   var passed: PassedTime?
   private var listener: @Sendable (HubNews) -> Void = { _ in }
@@ -78,7 +78,7 @@ public actor HubStore {
 
   func transaction<Value>(_ work: () throws(HubDatabaseError) -> Value) throws(HubDatabaseError) -> Value {
     let value = try database.transaction { () throws(HubDatabaseError) in
-      beginAnew()
+      resetChanges()
       let value = try work()
       for item in news { try database.notify(item.payload) }
       return value
@@ -104,7 +104,7 @@ public actor HubStore {
   func hasOtherHubs() throws(HubDatabaseError) -> Bool { try database.listeners() > 1 }
 
   /// Discards the changes of an attempt that is repeated.
-  func beginAnew() { (news, documents) = ([], [:]) }
+  func resetChanges() { (news, documents) = ([], [:]) }
 
   /// Reports the changes, after the commit.
   func tellNews() { for item in news { listener(item) } }

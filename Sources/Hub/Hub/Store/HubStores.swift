@@ -101,7 +101,7 @@ final class HubStores: Sendable {
 
   /// How much is stored of an epoch; `nil`: the gateway or the epoch is unknown.
   func progress(gateway: String, epoch: String) async throws -> HubStore.Progress? {
-    try await greetings.ask(GatewayEpoch(gateway: gateway, epoch: epoch))
+    try await greetings.submit(GatewayEpoch(gateway: gateway, epoch: epoch))
   }
 
   /// The states of these buckets for a gateway, which takes only messages of these `hearers`, if any are named. Invalid names, and names after the
@@ -110,10 +110,10 @@ final class HubStores: Sendable {
   func standing(
     of buckets: [String], for gateway: String, hearers: [String]?, now: ContinuousClock.Instant = .now
   ) async throws -> [HubStore.BucketState] {
-    let answer = try await standings.ask(HubStore.BucketQuestion(buckets, of: gateway))
+    let answer = try await standings.submit(HubStore.BucketQuestion(buckets, of: gateway))
     guard let hearers = hearers.map({ Array(Set($0.prefix(64).filter(Name.isAllowed))) }) else { return answer.states }
     if Set(hearers) != answer.hearers, hearingRations.take(gateway, now: now) {
-      _ = try await hearings.ask(HubStore.WantedHearers(gateway: gateway, hearers: hearers))
+      _ = try await hearings.submit(HubStore.WantedHearers(gateway: gateway, hearers: hearers))
     }
     return answer.states
   }
@@ -123,7 +123,7 @@ final class HubStores: Sendable {
   func setState(_ name: String, _ body: JSONValue, of gateway: String, at now: Int64) async throws -> Bool {
     let text = JSONWriterText.text(body)
     guard text.utf8.count <= HubBounds.stateBytes else { return false }
-    return try await states.ask(GatewayState(gateway: gateway, name: name, at: now, body: text))
+    return try await states.submit(GatewayState(gateway: gateway, name: name, at: now, body: text))
   }
 
   /// Copies an SQLite file's log into the file. A small database used to be in the log alone for weeks, and a copy of its file had no tables. Writers

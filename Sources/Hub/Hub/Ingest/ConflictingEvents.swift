@@ -5,15 +5,15 @@ import SQLite
 
 /// An event that came with other content than the stored event of the same number: a gateway's database is an older copy, two gateways have one id,
 /// or somebody else wrote in its name.
-struct Divergence: Hashable, Sendable {
+struct EventKey: Hashable, Sendable {
   let gateway: String
   let epoch: String
   let seq: Int64
 
-  private static let told = RareLine(HubLog.write)
+  private static let conflictLog = RareLine(HubLog.write)
 
-  func tell() {
-    Self.told.say(
+  func logConflict() {
+    Self.conflictLog.say(
       "gateway \(gateway): event \(seq) of epoch \(epoch) is here with other content. Its database is an older copy, another gateway has the same id, "
         + "or somebody else has written with its token. Both are kept; see docs/hub.md, \"One identity, two histories\""
     )
@@ -83,13 +83,13 @@ extension HubStore {
   // MARK: Within a transaction of batches
 
   /// Raises an alert for each gateway whose events conflict with stored ones. A conflicting event that comes again raises no alert.
-  func tellConflicts(_ work: Work) throws(HubDatabaseError) {
-    guard !work.divergent.isEmpty else { return }
+  func tellConflicts(_ work: IngestWork) throws(HubDatabaseError) {
+    guard !work.conflicting.isEmpty else { return }
     var found: [String: (seqs: Set<Int64>, epoch: String, at: Int64)] = [:]
     for batch in work.accepted {
-      let isBeside = !batch.takesConflicts
-      for event in batch.events where work.diverges(event, of: batch) {
-        if isBeside, !work.added.contains(work.placeBeside(event, of: batch)) { continue }
+      let isKept = !batch.handlesConflicts
+      for event in batch.events where work.conflicts(event, of: batch) {
+        if isKept, !work.added.contains(work.keyInHistory(event, of: batch)) { continue }
         found[batch.gateway, default: ([], batch.epoch, batch.at)].seqs.insert(event.event.seq)
       }
     }
@@ -103,20 +103,20 @@ extension HubStore {
   }
 
   /// The stored events in conflict with those of senders that handle conflicts.
-  func refusals(_ work: Work) -> [EventKey: StoredEvent] {
-    let keys = Set(work.accepted.filter(\.takesConflicts).flatMap { batch in batch.events.map(batch.key) })
-    return work.divergent.filter { keys.contains($0.key) }
+  func refusals(_ work: IngestWork) -> [EventKey: StoredEvent] {
+    let keys = Set(work.accepted.filter(\.handlesConflicts).flatMap { batch in batch.events.map(batch.key) })
+    return work.conflicting.filter { keys.contains($0.key) }
   }
 
   /// Takes back the acknowledgements of conflicting events, and of the batches behind them.
-  func withdraw(_ known: [Epoch: Progress], _ work: inout Work) {
+  func withdraw(_ known: [Epoch: Progress], _ work: inout IngestWork) {
     var broken: Set<Epoch> = []
     work.progress = known
-    for (batch, place) in zip(work.accepted, work.places) {
+    for (batch, place) in zip(work.accepted, work.indices) {
       let epoch = Epoch(gateway: batch.gateway, name: batch.epoch)
       var progress = work.progress[epoch] ?? Progress()
       let before = progress.position(of: batch.lane)
-      if batch.takesConflicts, let event = batch.events.first(where: { work.diverges($0, of: batch) }) {
+      if batch.handlesConflicts, let event = batch.events.first(where: { work.conflicts($0, of: batch) }) {
         broken.insert(epoch)
         work.answers[place] = .conflict(event.event.seq)
       } else if broken.contains(epoch) || batch.events.contains(where: { work.expected.contains(batch.key($0)) }) {
@@ -128,7 +128,7 @@ extension HubStore {
       }
     }
     // An epoch that has a row is searched when its events come again.
-    for batch in work.kept {
+    for batch in work.storedBatches {
       let epoch = Epoch(gateway: batch.gateway, name: batch.epoch)
       if work.progress[epoch] == nil { work.progress[epoch] = Progress() }
     }
@@ -136,7 +136,7 @@ extension HubStore {
 
   /// Finds the events whose number another event has, which is stored already or came in the same transaction. A conflicting event is not stored in
   /// its place.
-  func findDivergent(_ work: inout Work) throws(HubDatabaseError) {
+  func findConflicting(_ work: inout IngestWork) throws(HubDatabaseError) {
     var counts: [EventKey: Int] = [:]
     for batch in work.accepted { for event in batch.events { counts[batch.key(event), default: 0] += 1 } }
     let suspects = counts.filter { key, count in
@@ -147,7 +147,7 @@ extension HubStore {
     for batch in work.accepted {
       for event in batch.events {
         let key = batch.key(event)
-        if let other = stored[key], !other.isSame(as: event) { work.divergent[key] = other }
+        if let other = stored[key], !other.isSame(as: event) { work.conflicting[key] = other }
       }
     }
   }
@@ -163,13 +163,13 @@ extension HubStore {
 
   /// Finds the events that are stored under another epoch: a gateway that begins a new epoch sends again events that the hub may have of earlier
   /// ones, and events on their way in an old epoch may arrive later. The stored ones stay as they are.
-  func findMoved(_ work: inout Work) throws(HubDatabaseError) {
-    let found = work.accepted.filter(work.mayBeElsewhere)
+  func findMoved(_ work: inout IngestWork) throws(HubDatabaseError) {
+    let found = work.accepted.filter(work.mayBeInOtherEpochs)
     // The epoch in which an event came first counts.
     let renewed = found.filter { $0.before == nil } + found.filter { $0.before != nil }
     guard !renewed.isEmpty else { return }
-    var stored: [EventPlace: [StoredEvent]] = [:]
-    let events = renewed.flatMap { batch in batch.events.map { EventPlace(batch.gateway, $0.event.seq) } }
+    var stored: [EventNumber: [StoredEvent]] = [:]
+    let events = renewed.flatMap { batch in batch.events.map { EventNumber(batch.gateway, $0.event.seq) } }
     let call = HubCall(
       """
       SELECT e.gateway, e.seq, e.at, e.kind, e.body FROM @rows JOIN epochs p ON p.gateway = v.gateway
@@ -177,19 +177,19 @@ extension HubStore {
       """, [("gateway", .texts(events.map(\.gateway))), ("seq", .integers(events.map(\.seq)))]
     ) { row in
       let event = StoredEvent(at: row.integer(2), kind: row.text(3), body: row.text(4))
-      stored[EventPlace(row.text(0), row.integer(1)), default: []].append(event)
+      stored[EventNumber(row.text(0), row.integer(1)), default: []].append(event)
     }
     try database.perform([call], begins: false, ends: false)
     // Events of the same transaction are not stored yet. An event that comes twice in one epoch has one place, and keeps it.
-    var coming: [EventPlace: [(epoch: String, event: StoredEvent)]] = [:]
-    for batch in work.accepted where !work.mayBeElsewhere(batch) {
+    var coming: [EventNumber: [(epoch: String, event: StoredEvent)]] = [:]
+    for batch in work.accepted where !work.mayBeInOtherEpochs(batch) {
       for event in batch.events {
-        coming[EventPlace(batch.gateway, event.event.seq), default: []].append((batch.epoch, StoredEvent(event)))
+        coming[EventNumber(batch.gateway, event.event.seq), default: []].append((batch.epoch, StoredEvent(event)))
       }
     }
     for batch in renewed {
       for event in batch.events {
-        let place = EventPlace(batch.gateway, event.event.seq)
+        let place = EventNumber(batch.gateway, event.event.seq)
         let isHere = stored[place]?.contains { $0.isMoved(as: event) } == true
         let comes = coming[place]?.contains { $0.epoch != batch.epoch && $0.event.isMoved(as: event) } == true
         if isHere || comes {
@@ -203,7 +203,7 @@ extension HubStore {
   }
 
   /// A gateway's number, in any epoch.
-  private struct EventPlace: Hashable {
+  private struct EventNumber: Hashable {
     let gateway: String
     let seq: Int64
 
@@ -212,9 +212,9 @@ extension HubStore {
 
   /// Moves conflicting events of senders that do not handle conflicts to another history: once, however often they come, and at their place in the
   /// batch.
-  func setBeside(_ work: inout Work) throws(HubDatabaseError) {
-    work.kept = work.accepted
-    let unaware = work.accepted.filter { !$0.takesConflicts }
+  func moveConflicting(_ work: inout IngestWork) throws(HubDatabaseError) {
+    work.storedBatches = work.accepted
+    let unaware = work.accepted.filter { !$0.handlesConflicts }
     guard !unaware.isEmpty else { return }
     let keys = unaware.flatMap { batch in batch.events.map(batch.key) }.filter { !work.moved.contains($0) }
     var first = try stored(keys)
@@ -226,19 +226,19 @@ extension HubStore {
           first[key] = StoredEvent(event)
           continue
         }
-        if !batch.takesConflicts, !other.isSame(as: event) { work.divergent[key] = other }
+        if !batch.handlesConflicts, !other.isSame(as: event) { work.conflicting[key] = other }
       }
     }
-    guard !work.divergent.isEmpty else { return }
+    guard !work.conflicting.isEmpty else { return }
     try findHistories(&work)
-    work.kept = work.accepted.flatMap { batch in batch.takesConflicts ? [batch] : parts(batch, work) }
+    work.storedBatches = work.accepted.flatMap { batch in batch.handlesConflicts ? [batch] : parts(batch, work) }
   }
 
   /// Splits a batch where its events belong to different epochs.
-  private func parts(_ batch: PreparedBatch, _ work: Work) -> [PreparedBatch] {
+  private func parts(_ batch: PreparedBatch, _ work: IngestWork) -> [PreparedBatch] {
     var parts: [PreparedBatch] = []
     for event in batch.events {
-      let epoch = work.diverges(event, of: batch) ? work.placeBeside(event, of: batch).epoch : batch.epoch
+      let epoch = work.conflicts(event, of: batch) ? work.keyInHistory(event, of: batch).epoch : batch.epoch
       if parts.last?.epoch != epoch {
         var part = batch
         (part.epoch, part.events) = (epoch, [])

@@ -8,7 +8,7 @@ import Timing
 @testable import Hub
 
 /// One number of an epoch that stands for two events.
-@Suite struct DivergenceTests {
+@Suite struct ConflictingEventTests {
   private let scratch = Scratch(inMemory: true)
 
   private static func event(_ seq: Int64, _ text: String, kind: String = "message", at: Int64? = nil) -> HubEvent {
@@ -21,7 +21,7 @@ import Timing
     _ events: [HubEvent], epoch: String = "e", before: String? = nil, after: Int64? = nil, knows: Bool = true
   ) -> PreparedBatch {
     var batch = PreparedBatch(events, of: epoch, in: .messages, from: "g", after: after, at: 1000)
-    (batch.before, batch.takesConflicts) = (before, knows)
+    (batch.before, batch.handlesConflicts) = (before, knows)
     return batch
   }
 

@@ -3,7 +3,7 @@
 import JSON
 
 /// The numbers in gateways' events. A field with an impossible number is left out: no gateway sends one, and a page would show all of its digits.
-enum EventNumbers {
+enum NumberBounds {
   /// The ranges of the radio's frames. Coordinates are checked where they are shown: a node may send any.
   private static let ranges: [String: ClosedRange<Double>] = [
     "snr": -32...31.75, "rssi": -128...127, "hops": 0...63, "battery_mv": 0...65_535, "waited_s": 0...longestAge,

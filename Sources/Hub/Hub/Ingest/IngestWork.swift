@@ -8,7 +8,7 @@ extension HubStore {
   }
 
   /// A contact of a gateway. Keys are compared by their bytes, as in databases: two that look the same are two contacts.
-  struct ContactPlace: Hashable {
+  struct ContactKey: Hashable {
     let gateway: String
     let key: [UInt8]
 
@@ -18,7 +18,7 @@ extension HubStore {
   }
 
   /// A gateway's state of a contact, and its time by the gateway's clock, but never later than the arrival.
-  struct KeptContact {
+  struct StoredContact {
     let body: String
     let at: Int64
     let trusted: Bool
@@ -27,8 +27,6 @@ extension HubStore {
       (self.body, at, trusted) = (body, min(event.at, came), event.trusted)
     }
   }
-
-  typealias EventKey = Divergence
 
   /// A message for the other gateways on its channel.
   struct Update {
@@ -47,7 +45,7 @@ extension HubStore {
   }
 
   /// What one transaction has found so far.
-  struct Work {
+  struct IngestWork {
     var progress: [Epoch: Progress] = [:]
     /// For each gateway the epoch that began last.
     var newest: [String: String] = [:]
@@ -55,33 +53,33 @@ extension HubStore {
     var unknown: Set<Epoch> = []
     var accepted: [PreparedBatch] = []
     /// The accepted batches as they are stored: conflicting events of senders that do not handle conflicts are under another epoch.
-    var kept: [PreparedBatch] = []
+    var storedBatches: [PreparedBatch] = []
     /// For each accepted batch its index among all batches.
-    var places: [Int] = []
+    var indices: [Int] = []
     var answers: [IngestAnswer] = []
     /// Events that were not stored before.
     var added: Set<EventKey> = []
     /// Identities of messages that are new, or whose time a report improves: the gateways on their channels get updates.
-    var told: Set<String> = []
+    var updated: Set<String> = []
     /// For each named hearer the gateways that take its messages.
-    var wanted: [String: [String]] = [:]
+    var takers: [String: [String]] = [:]
     /// The channels of these messages that those gateways know.
-    var known: Set<GatewayChannel> = []
+    var joined: Set<GatewayChannel> = []
     /// The new reports of named hearers.
-    var heardByWanted: Set<HearerOfMessage> = []
+    var namedReports: Set<MessageHearer> = []
     /// By message and reading gateway, for messages that a named hearer had reported: the time in the gateway's list.
-    var listed: [HearerOfMessage: ToldBefore] = [:]
+    var listed: [MessageHearer: ListedTimes] = [:]
     /// Messages whose updates exceed a rate limit, by identity.
-    var unsettled: [String: ToldBefore] = [:]
+    var unsettled: [String: ListedTimes] = [:]
     /// The first reports of those messages.
-    var reportFirst: Set<HearerOfMessage> = []
-    var removed: [ContactPlace: String] = [:]
+    var firstReports: Set<MessageHearer> = []
+    var removed: [ContactKey: String] = [:]
     /// The stored events whose number another event came with.
-    var divergent: [EventKey: StoredEvent] = [:]
+    var conflicting: [EventKey: StoredEvent] = [:]
     /// Of those, the ones whose new event is not stored, as an earlier attempt of this transaction found.
     var refused: [EventKey: StoredEvent] = [:]
     /// The epoch under which each conflicting event is kept, by the place that it would have alone.
-    var beside: [EventKey: String] = [:]
+    var historyEpochs: [EventKey: String] = [:]
     /// Events that are stored, under the same number, in another epoch.
     var moved: Set<EventKey> = []
     /// Those of them whose other copy comes in this transaction.
@@ -89,37 +87,37 @@ extension HubStore {
   }
 }
 
-extension HubStore.Work {
+extension HubStore.IngestWork {
   /// Whether a stored event has the number of this one, and other content.
-  func diverges(_ event: PreparedEvent, of batch: PreparedBatch) -> Bool {
-    divergent[batch.key(event)].map { !$0.isSame(as: event) } ?? false
+  func conflicts(_ event: PreparedEvent, of batch: PreparedBatch) -> Bool {
+    conflicting[batch.key(event)].map { !$0.isSame(as: event) } ?? false
   }
 
   /// Whether the event is stored already, or is refused.
   func isLeftOut(_ event: PreparedEvent, of batch: PreparedBatch) -> Bool {
     let key = batch.key(event)
-    return moved.contains(key) || batch.takesConflicts && refused[key].map { !$0.isSame(as: event) } ?? false
+    return moved.contains(key) || batch.handlesConflicts && refused[key].map { !$0.isSame(as: event) } ?? false
   }
 
   /// Whether its events may be stored under other epochs.
-  func mayBeElsewhere(_ batch: PreparedBatch) -> Bool {
+  func mayBeInOtherEpochs(_ batch: PreparedBatch) -> Bool {
     batch.before != nil || newest[batch.gateway].map { $0 != batch.epoch } ?? false
       // A copy of the gateway may have sent them in an epoch that began later.
       || unknown.contains(HubStore.Epoch(gateway: batch.gateway, name: batch.epoch))
   }
 
   /// What the names of an epoch's further histories begin with.
-  static func stem(_ batch: PreparedBatch) -> String { "\(batch.epoch.prefix(47))." }
+  static func historyPrefix(_ batch: PreparedBatch) -> String { "\(batch.epoch.prefix(47))." }
 
   /// The place of an event that begins a history.
-  static func ownPlace(_ event: PreparedEvent, of batch: PreparedBatch) -> Divergence {
-    let epoch = stem(batch) + (HubStore.StoredEvent(event).digest ?? "gap")
-    return Divergence(gateway: batch.gateway, epoch: epoch, seq: event.event.seq)
+  static func newHistoryKey(_ event: PreparedEvent, of batch: PreparedBatch) -> EventKey {
+    let epoch = historyPrefix(batch) + (HubStore.StoredEvent(event).digest ?? "gap")
+    return EventKey(gateway: batch.gateway, epoch: epoch, seq: event.event.seq)
   }
 
   /// The place of a conflicting event in its history.
-  func placeBeside(_ event: PreparedEvent, of batch: PreparedBatch) -> Divergence {
-    let own = Self.ownPlace(event, of: batch)
-    return Divergence(gateway: own.gateway, epoch: beside[own] ?? own.epoch, seq: own.seq)
+  func keyInHistory(_ event: PreparedEvent, of batch: PreparedBatch) -> EventKey {
+    let own = Self.newHistoryKey(event, of: batch)
+    return EventKey(gateway: own.gateway, epoch: historyEpochs[own] ?? own.epoch, seq: own.seq)
   }
 }

@@ -8,7 +8,7 @@ import Testing
 @testable import Hub
 
 /// Who asks for pages, and how long the others wait: questions take until the test lets them go.
-@Suite struct ReaderTurnTests {
+@Suite struct ReaderPoolTests {
   private let scratch = Scratch(inMemory: true)
 
   /// What runs, in the order in which it began.

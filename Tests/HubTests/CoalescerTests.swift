@@ -6,7 +6,7 @@ import Testing
 @testable import Hub
 
 /// Work that many ask for at the same time, on a database that stands still or is away.
-@Suite struct GatheredTests {
+@Suite struct CoalescerTests {
   /// A database that does nothing while it is frozen.
   private final class Database: Sendable {
     let state = Mutex((isFrozen: false, failures: 0, groups: [Int]()))
@@ -35,7 +35,7 @@ import Testing
     database.state.withLock { $0.isFrozen = true }
     let gathered = gathered(database, patience: .seconds(3600))
     let answers = try await withThrowingTaskGroup(of: Int.self) { group in
-      for number in 0..<500 { group.addTask { try await gathered.ask(number) } }
+      for number in 0..<500 { group.addTask { try await gathered.submit(number) } }
       // As many as have asked by then.
       try await Task.sleep(for: .milliseconds(1200))
       database.state.withLock { $0.isFrozen = false }
@@ -49,8 +49,8 @@ import Testing
     let database = Database()
     database.state.withLock { $0.failures = 2 }
     let gathered = gathered(database, patience: .seconds(3600))
-    async let first = gathered.ask(1)
-    async let second = gathered.ask(2)
+    async let first = gathered.submit(1)
+    async let second = gathered.submit(2)
     let answers = try await [first, second]
     #expect(answers == [1, 2])
     #expect(database.state.withLock { $0.failures } < 0)
@@ -60,16 +60,16 @@ import Testing
     let database = Database()
     database.state.withLock { $0.isFrozen = true }
     let gathered = gathered(database, patience: .zero)
-    let late = await #expect(throws: WaitedTooLong.self) { try await gathered.ask(1) }
+    let late = await #expect(throws: QueueTimeout.self) { try await gathered.submit(1) }
     #expect(late?.retryAfter == 1 && late?.description == Admission.message)
     // What was under way goes on, and fails.
     database.state.withLock { ($0.isFrozen, $0.failures) = (false, 1_000_000) }
-    let away = await #expect(throws: WaitedTooLong.self) { try await gathered.ask(2) }
+    let away = await #expect(throws: QueueTimeout.self) { try await gathered.submit(2) }
     #expect(away?.description == "the disk is full" || away?.description == Admission.message)
     database.state.withLock { $0.failures = 0 }
     while true {
       // `try?`: with this patience it may be told so once more.
-      if let answer = try? await gathered.ask(3) {
+      if let answer = try? await gathered.submit(3) {
         #expect(answer == 3)
         break
       }

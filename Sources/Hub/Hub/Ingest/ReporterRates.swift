@@ -2,7 +2,7 @@
 
 /// How many messages each gateway has put into each list in the last minute, by the steady clock. It is in memory: a restart forgets the counts, and
 /// other hubs of the same database do not share them.
-struct TellerRates {
+struct ReporterRates {
   /// The messages a minute that a gateway takes from each other one, unless its operator changes that (`relay.messages_per_minute`). A gateway leaves
   /// out what exceeds this, so an excess message must not hide another gateway's report.
   static let perMinute = 6

@@ -6,7 +6,7 @@
 /// does.
 extension HubStore {
   /// The latest sending time that a list has of a message.
-  struct ToldBefore {
+  struct ListedTimes {
     /// Of all updates.
     var sent: Int64
     /// Of the updates within rate limits; `nil`: there is none.
@@ -19,19 +19,19 @@ extension HubStore {
   }
 
   /// The updates that a transaction adds to a list.
-  struct Tellings {
+  struct ListUpdates {
     /// The gateway whose list it is; empty: the lists of channels.
     let list: String
-    private(set) var all: [Telling] = []
-    private(set) var states: [String: ToldBefore] = [:]
+    private(set) var all: [ListUpdate] = []
+    private(set) var states: [String: ListedTimes] = [:]
     private var places: [String: Int] = [:]
-    private var tellers: Set<HearerOfMessage> = []
+    private var reporters: Set<MessageHearer> = []
 
     init(of list: String) { self.list = list }
 
     /// `isFirst`: the gateway had not reported that message before this transaction.
     mutating func add(
-      _ hearing: OneHearing, isFirst: Bool, after before: ToldBefore?, _ rates: inout TellerRates
+      _ hearing: MessageReport, isFirst: Bool, after before: ListedTimes?, _ rates: inout ReporterRates
     ) {
       guard let channel = hearing.heard.channel else { return }
       let (identity, gateway, sent) = (hearing.heard.identity, hearing.gateway, hearing.sent)
@@ -39,17 +39,17 @@ extension HubStore {
       let isBetter = state.map { Self.isLater(sent, than: $0.sent) } ?? true
       let isOpen = state.map { $0.settled.map { Self.isLater(sent, than: $0) } ?? true } ?? true
       // Once for each gateway, and within its rate limit.
-      let mayTell = isFirst && !tellers.contains(hearing.hearer) && !rates.isFull(list, gateway, channel: channel)
+      let mayTell = isFirst && !reporters.contains(hearing.hearer) && !rates.isFull(list, gateway, channel: channel)
       guard isBetter || isOpen && mayTell else { return }
       let isBeyond = rates.tell(list, gateway, channel: channel)
-      let telling = Telling(hearing: hearing, isBeyond: isBeyond)
-      tellers.insert(hearing.hearer)
-      states[identity, default: state ?? ToldBefore(sent: sent)].add(sent, isBeyond: isBeyond)
+      let entry = ListUpdate(hearing: hearing, isBeyond: isBeyond)
+      reporters.insert(hearing.hearer)
+      states[identity, default: state ?? ListedTimes(sent: sent)].add(sent, isBeyond: isBeyond)
       if isBetter, let place, !isBeyond || all[place].hearing.gateway == gateway {
-        all[place] = telling
+        all[place] = entry
       } else {
         places[identity] = all.count
-        all.append(telling)
+        all.append(entry)
       }
     }
 
@@ -58,8 +58,8 @@ extension HubStore {
     }
   }
 
-  struct Telling {
-    let hearing: OneHearing
+  struct ListUpdate {
+    let hearing: MessageReport
     let isBeyond: Bool
 
     var update: Update? {
@@ -74,7 +74,7 @@ extension HubStore {
   /// Reads the messages whose updates exceed a rate limit, and whether this is a gateway's first report of each. On a server other transactions wait
   /// from here to the commit.
   func unsettledCall(
-    _ hearers: [OneHearing], _ row: @escaping (HearerOfMessage, _ isFirst: Bool, ToldBefore) -> Void
+    _ hearers: [MessageReport], _ row: @escaping (MessageHearer, _ isFirst: Bool, ListedTimes) -> Void
   ) -> HubCall {
     let columns = """
       m.identity, v.gateway, m.sent, m.settled,
@@ -87,16 +87,16 @@ extension HubStore {
       """, one: "SELECT \(columns) FROM messages m WHERE m.identity = v.identity AND m.settled IS NOT NULL",
       [("identity", .texts(hearers.map(\.heard.identity))), ("gateway", .texts(hearers.map(\.gateway)))]
     ) {
-      let hearer = HearerOfMessage(identity: $0.text(0), gateway: $0.text(1))
+      let hearer = MessageHearer(identity: $0.text(0), gateway: $0.text(1))
       let settled = $0.integer(3)
-      row(hearer, $0.integer(4) == 1, ToldBefore(sent: $0.integer(2), settled: settled < 0 ? nil : settled))
+      row(hearer, $0.integer(4) == 1, ListedTimes(sent: $0.integer(2), settled: settled < 0 ? nil : settled))
     }
   }
 
   /// Stores the settled times that have changed.
-  func settledCall(_ tellings: Tellings, _ before: [String: ToldBefore]) -> HubCall {
+  func settledTimesCall(_ updates: ListUpdates, _ before: [String: ListedTimes]) -> HubCall {
     var rows: [(identity: String, settled: Int64?)] = []
-    for (identity, state) in tellings.states.sorted(by: { $0.key < $1.key }) {
+    for (identity, state) in updates.states.sorted(by: { $0.key < $1.key }) {
       let settled = [state.settled, before[identity]?.settled].compactMap(\.self).max() ?? -1
       if settled < state.sent {
         rows.append((identity, settled))
@@ -114,32 +114,33 @@ extension HubStore {
 
   /// The updates for gateways that take messages of named hearers: each message from the first named hearer that reports it, and again as in the
   /// channels' lists. However many hear a message, the list holds it about once.
-  func heardLists(_ hearings: [OneHearing], _ work: Work) -> [BucketPlace: [Update]] {
-    var lists: [String: Tellings] = [:]
+  func heardLists(_ hearings: [MessageReport], _ work: IngestWork) -> [BucketKey: [Update]] {
+    var lists: [String: ListUpdates] = [:]
     for hearing in hearings {
       guard let channel = hearing.heard.channel else { continue }
-      for gateway in work.wanted[hearing.gateway] ?? []
-      where work.known.contains(GatewayChannel(gateway: gateway, channel: channel)) {
-        let before = work.listed[HearerOfMessage(identity: hearing.heard.identity, gateway: gateway)]
-        lists[gateway, default: Tellings(of: gateway)].add(hearing, isFirst: true, after: before, &tellers)
+      for gateway in work.takers[hearing.gateway] ?? []
+      where work.joined.contains(GatewayChannel(gateway: gateway, channel: channel)) {
+        let before = work.listed[MessageHearer(identity: hearing.heard.identity, gateway: gateway)]
+        lists[gateway, default: ListUpdates(of: gateway)].add(hearing, isFirst: true, after: before, &reporterRates)
       }
     }
-    var updates: [BucketPlace: [Update]] = [:]
-    for (gateway, tellings) in lists {
-      updates[BucketPlace(scope: gateway, name: Self.heardBucket)] = tellings.all.compactMap(\.update)
+    var updates: [BucketKey: [Update]] = [:]
+    for (gateway, list) in lists {
+      updates[BucketKey(scope: gateway, name: Self.heardBucket)] = list.all.compactMap(\.update)
     }
     return updates
   }
 
   /// Reads which of these messages a named hearer has reported before, and the update that is in the list. A message whose update has left the list,
   /// such as after a flood by the same gateway, is not settled.
-  func listedCall(_ work: Work, _ row: @escaping (HearerOfMessage, _ sent: Int64, _ isBeyond: Bool) -> Void) -> HubCall
+  func listedCall(_ work: IngestWork, _ row: @escaping (MessageHearer, _ sent: Int64, _ isBeyond: Bool) -> Void)
+    -> HubCall
   {
-    var asked: Set<HearerOfMessage> = []
+    var asked: Set<MessageHearer> = []
     for batch in work.accepted {
       for case .heard(let heard) in batch.events.map(\.effect) where heard.update != nil {
-        for gateway in work.wanted[batch.gateway] ?? [] {
-          asked.insert(HearerOfMessage(identity: heard.identity, gateway: gateway))
+        for gateway in work.takers[batch.gateway] ?? [] {
+          asked.insert(MessageHearer(identity: heard.identity, gateway: gateway))
         }
       }
     }
@@ -159,7 +160,7 @@ extension HubStore {
       one: "SELECT \(columns) FROM messages m \(told) WHERE m.identity = v.identity AND \(isHeard)",
       [("identity", .texts(rows.map(\.identity))), ("gateway", .texts(rows.map(\.gateway)))]
     ) {
-      let place = HearerOfMessage(identity: $0.text(0), gateway: $0.text(1))
+      let place = MessageHearer(identity: $0.text(0), gateway: $0.text(1))
       guard let body = $0.textIfAny(3) else { return row(place, .max, true) }
       // Never later than the arrival, whatever the gateway's clock says.
       let sent = PreparedEvent.Heard.sent(byUpdate: body).map { [came = $0.integer(2)] in min($0, came) } ?? .max

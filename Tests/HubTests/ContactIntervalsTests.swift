@@ -5,7 +5,7 @@ import Timing
 
 @testable import Hub
 
-@Suite struct HabitsTests {
+@Suite struct ContactIntervalsTests {
   private static let least: Duration = .seconds(900)
 
   private func time(_ seconds: Double) -> MonotonicTime { MonotonicTime(seconds: seconds) }
