@@ -96,7 +96,7 @@ private final class Pair {
     guard let action = catchUp.next() else { return false }
     switch action {
     case .askState(let names):
-      let states = try await hub.states(of: [HubStore.BucketQuestion(names, of: "g")])[0].states
+      let states = try await hub.states(of: [HubStore.BucketQuery(names, of: "g")])[0].states
       guard !losesAnswer else { catchUp.failed(); return true }
       catchUp.stateArrived(states.map { ($0.bucket, $0.seq, $0.at) })
     case .fetch(let bucket, let from, let until, let limit, _):

@@ -57,7 +57,7 @@ import Testing
     func open() async throws -> [String] {
       await stores.probe.ask()
       await alerts.look()
-      return try await stores.watcher.alerts(before: .max, openOnly: true, limit: 10).alerts.map(\.rule)
+      return try await stores.monitor.alerts(before: .max, openOnly: true, limit: 10).alerts.map(\.rule)
     }
     #expect(try await !open().contains("hub_store_lost"))
     #expect(stores.probe.now.failure == nil)
@@ -97,7 +97,7 @@ import Testing
       return (stores, alerts)
     }
     func open(_ stores: HubStores) async throws -> [HubAlert] {
-      try await stores.watcher.alerts(before: .max, openOnly: true, limit: 10).alerts.filter {
+      try await stores.monitor.alerts(before: .max, openOnly: true, limit: 10).alerts.filter {
         $0.rule == "hub_store_lost"
       }
     }
@@ -259,7 +259,7 @@ private final class StuckDatabase: HubDatabase {
   func rollback() { database.rollback() }
   func lock(_ name: String) {}
   func locking(_ names: [String]) -> [HubCall] { [] }
-  func notifying(_ news: [HubNews]) -> [HubCall] { [] }
+  func notifying(_ news: [HubChange]) -> [HubCall] { [] }
   func notify(_ payload: String) {}
   func perform(_ calls: [HubCall], begins: Bool, ends: Bool) throws(HubDatabaseError) {
     try database.perform(calls, begins: begins, ends: ends)

@@ -88,7 +88,7 @@ import Testing
     let store = try await store()
     let wanted = ["c", "stranger"].map { HubStore.WantedHearers(gateway: $0, hearers: ["b", "d"]) }
     try await store.setWantedHearers(wanted)
-    #expect(try await store.states(of: [HubStore.BucketQuestion([], of: "c")]).map(\.hearers) == [["b", "d"]])
+    #expect(try await store.states(of: [HubStore.BucketQuery([], of: "c")]).map(\.hearers) == [["b", "d"]])
     func own(_ gateway: String = "c") async throws -> [String] {
       try await told(store, in: "heard", of: gateway).map(\.gateway)
     }
@@ -156,7 +156,7 @@ import Testing
         _ = try await store.take(Array(batches[first..<first + 100]))
       }
     }
-    let states = try await store.states(of: [HubStore.BucketQuestion(["heard"], of: "c")])
+    let states = try await store.states(of: [HubStore.BucketQuery(["heard"], of: "c")])
     #expect(states.first?.states.first?.seq == 1306)
   }
 
@@ -177,7 +177,7 @@ import Testing
     let question =
       #"{"type":"request","id":"1","method":"getUpdatesState","params":{"buckets":["heard"]\#(parameters)}}"#
     #expect(try await rig.say(question)["ok"]?.bool == true)
-    return try await rig.store.states(of: [HubStore.BucketQuestion([], of: "g")])[0].hearers
+    return try await rig.store.states(of: [HubStore.BucketQuery([], of: "g")])[0].hearers
   }
 
   @Test func `who asks for a gateway's buckets without saying whose messages it takes leaves that as it is`()
@@ -198,10 +198,10 @@ import Testing
     let stores = try HubStores(location: scratch.location("hub.db"))
     let begin = ContinuousClock.now
     func change(_ number: Int, of gateway: String = "c", after passed: Duration = .zero) async throws -> Set<String> {
-      let states = try await stores.standing(
+      let states = try await stores.bucketStates(
         of: ["heard"], for: gateway, hearers: ["x\(number)"], now: begin + passed)
       #expect(states.count == 1, "it is answered all the same")
-      return try await stores.writer.states(of: [HubStore.BucketQuestion([], of: gateway)])[0].hearers
+      return try await stores.writer.states(of: [HubStore.BucketQuery([], of: gateway)])[0].hearers
     }
     for number in 1...16 { #expect(try await change(number) == ["x\(number)"]) }
     for number in 16...18 { #expect(try await change(number) == ["x16"]) }

@@ -53,7 +53,7 @@ import Testing
     while let action = catchUp.next() {
       switch action {
       case .askState(let names):
-        let states = try await store.states(of: [HubStore.BucketQuestion(names, of: "z")])[0].states
+        let states = try await store.states(of: [HubStore.BucketQuery(names, of: "z")])[0].states
         catchUp.stateArrived(states.map { ($0.bucket, $0.seq, $0.at) })
       case .skip: throw CancellationError()
       case .fetch(let bucket, let from, let until, let limit, let most):

@@ -233,7 +233,7 @@ private final class PickyDatabase: HubDatabase {
   func rollback() { database.rollback() }
   func lock(_ name: String) {}
   func locking(_ names: [String]) -> [HubCall] { [] }
-  func notifying(_ news: [HubNews]) -> [HubCall] { [] }
+  func notifying(_ news: [HubChange]) -> [HubCall] { [] }
   func notify(_ payload: String) {}
   func listeners() -> Int64 { 1 }
   func perform(_ calls: [HubCall], begins: Bool, ends: Bool) throws(HubDatabaseError) {

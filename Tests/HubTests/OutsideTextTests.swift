@@ -59,7 +59,7 @@ import Testing
       }
       // Told again and again, for it may not wait yet.
       for _ in 0..<6000 where sent.ids.withLock({ $0.isEmpty }) {
-        await registry.received(HubNews(gateway: "g", bucket: "result/\u{301}x", seq: 0))
+        await registry.received(HubChange(gateway: "g", bucket: "result/\u{301}x", seq: 0))
         // `try?`: nobody cancels this.
         try? await Task.sleep(for: .milliseconds(10))
       }
@@ -69,6 +69,6 @@ import Testing
 
   @Test(arguments: ["\u{301}x", "x\u{600}", "\u{600} \u{301}", "a b"])
   func `news of a command are read whatever stands at the ends of its id`(_ id: String) {
-    #expect(HubNews("g result/\(id) 0") == HubNews(gateway: "g", bucket: "result/\(id)", seq: 0))
+    #expect(HubChange("g result/\(id) 0") == HubChange(gateway: "g", bucket: "result/\(id)", seq: 0))
   }
 }

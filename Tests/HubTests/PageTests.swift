@@ -209,8 +209,9 @@ import Testing
   }
 
   @Test func `news of a command whose id holds blanks is understood`() {
-    #expect(HubNews("g result/a b c 0") == HubNews(gateway: "g", bucket: "result/a b c", seq: 0))
-    #expect(HubNews(" channel/0011223344556677 5") == HubNews(gateway: "", bucket: "channel/0011223344556677", seq: 5))
-    #expect(HubNews("g 5") == nil && HubNews("") == nil && HubNews("g b x") == nil)
+    #expect(HubChange("g result/a b c 0") == HubChange(gateway: "g", bucket: "result/a b c", seq: 0))
+    #expect(
+      HubChange(" channel/0011223344556677 5") == HubChange(gateway: "", bucket: "channel/0011223344556677", seq: 5))
+    #expect(HubChange("g 5") == nil && HubChange("") == nil && HubChange("g b x") == nil)
   }
 }

@@ -21,11 +21,11 @@ import Testing
       hubs.withLock { $0 = made }
     }
 
-    private func pass(_ news: [HubNews]) async {
+    private func pass(_ news: [HubChange]) async {
       for item in news {
         let payload = item.payload
         told.withLock { $0.append(payload) }
-        guard let read = HubNews(payload) else { continue }
+        guard let read = HubChange(payload) else { continue }
         for hub in hubs.withLock({ $0 }) { Task { await hub.received(read) } }
       }
     }
@@ -176,7 +176,7 @@ import Testing
   func `what makes no sense changes nothing`(_ bucket: String) async throws {
     let pair = Pair()
     await link(pair.registries[1])
-    for hub in pair.hubs.withLock({ $0 }) { await hub.received(HubNews(gateway: "g", bucket: bucket, seq: 0)) }
+    for hub in pair.hubs.withLock({ $0 }) { await hub.received(HubChange(gateway: "g", bucket: bucket, seq: 0)) }
     let answer = try await pair.one.request("g", id: "c", command: Self.command("still there"))
     #expect(answer["text"]?.string == "still there")
   }

@@ -43,12 +43,12 @@ import Testing
 
   /// Each question of the store, once and with what it can be asked for.
   private func askAll(_ store: HubStore) async throws {
-    let words = try SearchedWords("hill")
+    let words = try SearchTerms("hill")
     for after in [nil, 0] as [Int64?] {
       var query = ListQuery(after: after, limit: 10)
       for gateway in [nil, "g"] {
         for channel in [nil, "0123456789abcdef"] {
-          for (since, words) in [(nil, nil), (1, nil), (nil, words)] as [(Int64?, SearchedWords?)] {
+          for (since, words) in [(nil, nil), (1, nil), (nil, words)] as [(Int64?, SearchTerms?)] {
             (query.gateway, query.channel, query.since, query.words) = (gateway, channel, since, words)
             _ = try await store.messages(query)
             for kind in [nil, "message"] {
@@ -84,7 +84,7 @@ import Testing
     _ = try await store.hearerCounts(from: 0)
     _ = try await store.joined([1])
     _ = try await store.progress(of: [GatewayEpoch(gateway: "g", epoch: "e")])
-    _ = try await store.states(of: [HubStore.BucketQuestion(["commands", "channel/0123456789abcdef"], of: "g")])
+    _ = try await store.states(of: [HubStore.BucketQuery(["commands", "channel/0123456789abcdef"], of: "g")])
     for bucket in ["commands", "channel/0123456789abcdef"] {
       for after in [0, 99] as [Int64] {
         for most in [nil, 1] as [Int64?] {

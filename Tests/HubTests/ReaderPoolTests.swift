@@ -45,15 +45,15 @@ import Testing
     }
   }
 
-  private func turns(_ readers: Int = 2) throws -> ReaderTurns {
+  private func turns(_ readers: Int = 2) throws -> ReaderPool {
     _ = try HubStore(location: scratch.location("hub.db"))
-    return ReaderTurns(
+    return ReaderPool(
       try (0..<readers).map { _ in HubStore(try SQLiteHubDatabase(reading: scratch.location("hub.db"))) })
   }
 
   /// Questions that have their places, in this order.
   private func ask(
-    _ names: [String], of holder: String, _ turns: ReaderTurns, _ questions: Questions
+    _ names: [String], of holder: String, _ turns: ReaderPool, _ questions: Questions
   ) async -> [Task<String, any Error>] {
     var tasks: [Task<String, any Error>] = []
     for name in names {
@@ -66,15 +66,15 @@ import Testing
 
   @Test func `forty questions of one run one at a time, and another holder's is answered at once`() async throws {
     let (turns, questions) = (try turns(), Questions())
-    let names = (0...ReaderTurns.mostWaiting).map { "a\($0)" }
+    let names = (0...ReaderPool.mostWaiting).map { "a\($0)" }
     let all = await ask(names, of: "a", turns, questions)
     #expect(await questions.begun(1) == ["a0"])
     for _ in names.count..<40 {
-      await #expect(throws: TooManyQuestions.self) { try await turns.ask("a") { _ in questions.run("never") } }
+      await #expect(throws: TooManyQueries.self) { try await turns.ask("a") { _ in questions.run("never") } }
     }
     // None of them has been let go.
     #expect(try await turns.ask("b") { try $0.gateways().count } == 0)
-    #expect(turns.running == 1 && turns.waiting == ReaderTurns.mostWaiting)
+    #expect(turns.running == 1 && turns.waiting == ReaderPool.mostWaiting)
     for name in names { questions.letGo(name) }
     for (task, name) in zip(all, names) { #expect(try await task.value == name) }
     #expect(turns.running == 0 && turns.waiting == 0)
@@ -100,7 +100,7 @@ import Testing
 
   @Test func `a question whose asker is gone gives its place back`() async throws {
     let (turns, questions) = (try turns(), Questions())
-    let all = await ask((0...ReaderTurns.mostWaiting).map { "\($0)" }, of: "a", turns, questions)
+    let all = await ask((0...ReaderPool.mostWaiting).map { "\($0)" }, of: "a", turns, questions)
     for task in all.dropFirst() { task.cancel() }
     for task in all.dropFirst() { await #expect(throws: HubDatabaseError.self) { try await task.value } }
     #expect(turns.waiting == 0 && turns.running == 1)

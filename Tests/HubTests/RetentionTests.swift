@@ -208,7 +208,7 @@ import Testing
     #expect(HubStore.clockTrouble(Self.now, surely: Self.now) == nil)
   }
 
-  @Test func `the hub's caretaker deletes what the configuration no longer keeps, and counts it`() async throws {
+  @Test func `the hub's maintenance deletes what the configuration no longer keeps, and counts it`() async throws {
     let stores = try HubStores(location: scratch.location("hub.db"))
     try await take(stores.writer, "g", .packets, (1...600).map { Self.event($0, "packet", days: 8) })
     try await take(stores.writer, "g", .messages, [Self.event(601, "message", days: 0)])

@@ -88,15 +88,15 @@ import Testing
     let asking = ["dale", "hill", "ridge", "vale"]
     for gateway in asking {
       try await send(from: gateway, to: stores)
-      _ = try await stores.standing(of: [], for: gateway, hearers: ["b"])
+      _ = try await stores.bucketStates(of: [], for: gateway, hearers: ["b"])
       for text in ["one", "two"] {
         _ = try await stores.writer.push(HubStore.heardBucket, of: gateway, id: text, body: "{}", now: 1)
       }
     }
-    let caretaker = Caretaker(stores: stores, retention: Retention(), access: access, log: { _, _ in })
+    let maintenance = Caretaker(stores: stores, retention: Retention(), access: access, log: { _, _ in })
     func left(hours: Int64) async throws -> [String] {
-      await caretaker.forgetHearers(at: hours * 3_600_000)
-      let answers = try await stores.writer.states(of: asking.map { HubStore.BucketQuestion([], of: $0) })
+      await maintenance.forgetHearers(at: hours * 3_600_000)
+      let answers = try await stores.writer.states(of: asking.map { HubStore.BucketQuery([], of: $0) })
       return zip(asking, answers).compactMap { $1.hearers.isEmpty ? nil : $0 }
     }
     #expect(try await left(hours: 1) == asking)

@@ -170,11 +170,11 @@ final class HubAccess: Sendable {
     let (own, tokens) = holders
     let hasOwn = own.contains(gateway)
     // A refused gateway costs a look at an index, and no write.
-    var standing = try await stores.greeter.standing(of: wanted, hasOwn: hasOwn, tokens: tokens)
-    if standing == .free {
-      standing = try await stores.writer.bind(wanted, hasOwn: hasOwn, tokens: tokens, at: HubClock.now)
+    var eligibility = try await stores.lookups.eligibility(of: wanted, hasOwn: hasOwn, tokens: tokens)
+    if eligibility == .free {
+      eligibility = try await stores.writer.bind(wanted, hasOwn: hasOwn, tokens: tokens, at: HubClock.now)
     }
-    if case .refused(let reason) = standing { return reason }
+    if case .refused(let reason) = eligibility { return reason }
     let isNew = keys.withLock { $0.bindings[wanted.token, default: []].insert(gateway).inserted }
     if isNew { HubLog.write(.notice, "the token \(grant.name) belongs to \(gateway) from now on") }
     return nil

@@ -42,14 +42,14 @@ public struct HubServer: Sendable {
     let peerHubs =
       isServer
       ? PeerHubRequests(
-        registry, hasOtherHubs: { try await stores.watcher.hasOtherHubs() },
-        notify: { try await stores.writer.tellOthers($0) }
+        registry, hasOtherHubs: { try await stores.monitor.hasOtherHubs() },
+        notify: { try await stores.writer.notifyOtherHubs($0) }
       )
       : nil
     let figures = FleetFigures { now in try await stores.readers.ask("figures") { try $0.figures(now: now) } }
     let counts: @Sendable ([String]) async -> [String: Int64] = { gateways in
       // `try?`: the probe reports what is wrong with the database.
-      (try? await stores.watcher.alertCounts(of: gateways)) ?? [:]
+      (try? await stores.monitor.alertCounts(of: gateways)) ?? [:]
     }
     let watch = HubAlerts(
       configuration.alerts, stores, registry, name: "\(ProcessInfo.processInfo.hostName):\(configuration.port)",
@@ -61,7 +61,7 @@ public struct HubServer: Sendable {
     let refused = RefusedLogins(HubLog.write)
     api = HubAPI(
       stores: stores, access: access, registry: registry, links: links, figures: figures,
-      live: LiveFeed({ stores.watcher }, links, figures, alerts: counts), watch: watch, alerts: counts,
+      live: LiveFeed({ stores.monitor }, links, figures, alerts: counts), watch: watch, alerts: counts,
       peerHubs: peerHubs,
       limiter: RateLimiter(perSecond: configuration.rateLimit, bytesPerDay: configuration.bytesPerDay),
       memory: HubMemory(largest: configuration.maxBody),
@@ -102,15 +102,15 @@ public struct HubServer: Sendable {
     let registry = api.registry
     let live = api.live
     do {
-      access.load(try await api.stores.greeter.tokenBindings())
+      access.load(try await api.stores.lookups.tokenBindings())
     } catch {
       // Each binding is read again when its gateway comes.
       HubLog.debug("tokens' gateways: \(error.message)")
     }
-    await api.stores.listen { news in
+    await api.stores.listen { change in
       Task {
-        await registry.received(news)
-        await live.received(news)
+        await registry.received(change)
+        await live.received(change)
       }
     }
     let listener = listenToOtherHubs()
@@ -127,7 +127,7 @@ public struct HubServer: Sendable {
         if tokens.hasChanged() { tokens.apply(to: access, api.connections) }
       }
     }
-    let caretaker = Caretaker(stores: api.stores, retention: configuration.retention, access: access)
+    let maintenance = Caretaker(stores: api.stores, retention: configuration.retention, access: access)
     let watch = Task { [api] in await api.watch.run() }
     // Uses of tokens are shown only in the pages, so without pages nothing records them.
     let uses = api.web.map { _ in Task { [access] in await TokenUses(stores: api.stores, access: access).run() } }
@@ -137,7 +137,7 @@ public struct HubServer: Sendable {
       repeat { await api.stores.copyLog() } while (try? await Task.sleep(for: Self.copiesLog)) != nil
     }
     let revocation = api.web.map { web in Task { [api] in await web.endRevoked(in: api.connections) } }
-    let care = Task { await caretaker.run() }
+    let care = Task { await maintenance.run() }
     defer {
       probe.cancel()
       minutes.cancel()
@@ -181,14 +181,14 @@ extension HubServer {
     let (registry, stores, peerHubs, live) = (api.registry, api.stores, api.peerHubs, api.live)
     return PostgresListener(
       address: configuration.location, password: configuration.password,
-      onConnect: { Task { await registry.notifyAll(from: stores.greeter) } },
-      onNews: { news in
+      onConnect: { Task { await registry.notifyAll(from: stores.lookups) } },
+      onChange: { change in
         Task {
-          if news.bucket.begins(with: PeerHubRequests.bucketPrefix) {
-            await peerHubs?.received(news)
+          if change.bucket.begins(with: PeerHubRequests.bucketPrefix) {
+            await peerHubs?.received(change)
           } else {
-            await registry.received(news)
-            await live.received(news)
+            await registry.received(change)
+            await live.received(change)
           }
         }
       })

@@ -169,9 +169,9 @@ struct HubAPI: Sendable {
       } catch let late as QueueTimeout {
         stores.metrics.wasBusy(late.failure == nil ? .queue : .database)
         return Self.refusal(.serviceUnavailable, late.description, retryAfter: late.retryAfter)
-      } catch is TooManyQuestions {
+      } catch is TooManyQueries {
         stores.metrics.wasBusy(.queue)
-        return Self.refusal(.tooManyRequests, TooManyQuestions.message, retryAfter: TooManyQuestions.retryAfter)
+        return Self.refusal(.tooManyRequests, TooManyQueries.message, retryAfter: TooManyQueries.retryAfter)
       } catch let error as HubDatabaseError where error.kind == .unfit {
         return Self.refusal(.unprocessableContent, error.message)
       } catch let error as HubDatabaseError {

@@ -61,7 +61,7 @@ extension HubAPI {
   /// Whether the gateway was ever here, or a token is for it.
   private func isKnown(_ gateway: String) async throws -> Bool {
     if await links.isLinked(gateway) { return true }
-    return try await !stores.greeter.gateways(gateway).isEmpty || access.expects(gateway)
+    return try await !stores.lookups.gateways(gateway).isEmpty || access.expects(gateway)
   }
 
   /// Refuses requests about an unknown gateway, whose id is misspelt: it has no lists, not even empty ones, and nothing to edit.

@@ -50,7 +50,7 @@ extension HubAPI {
   }
 
   func greet(_ call: Call) async throws -> Response {
-    guard let known = try await stores.greeter.gateways(call.gateway).first else {
+    guard let known = try await stores.lookups.gateways(call.gateway).first else {
       return Self.refusal(.notFound, "unknown gateway") { json in
         HubStore.Progress().write(to: &json)
         Self.writePacking(to: &json)
@@ -62,7 +62,7 @@ extension HubAPI {
     let progress =
       asked.lanes.isEmpty
       ? try await stores.progress(gateway: call.gateway, epoch: epoch)
-      : try await stores.greeter.progress(gateway: call.gateway, epoch: epoch, through: asked)
+      : try await stores.lookups.progress(gateway: call.gateway, epoch: epoch, through: asked)
     let isLinked = await links.isLinked(call.gateway)
     return Self.json {
       Self.write(known, to: &$0)
@@ -121,9 +121,9 @@ extension HubAPI {
     if let names = call.query("buckets") {
       let buckets = names.split(separator: ",").map(String.init)
       let hearers = call.query("gateways").map { $0.split(separator: ",").map(String.init) }
-      let states = try await stores.standing(of: buckets, for: call.gateway, hearers: hearers)
+      let states = try await stores.bucketStates(of: buckets, for: call.gateway, hearers: hearers)
       guard call.query("lanes") != nil else { return Self.json(HubUpdates.states(states)) }
-      let known = try await stores.greeter.gateways(call.gateway).first
+      let known = try await stores.lookups.gateways(call.gateway).first
       return Self.json(
         HubUpdates.states(states) { json in
           json.field("epoch", known?.epoch)
@@ -133,7 +133,7 @@ extension HubAPI {
     guard let query = HubUpdates.Query({ call.number($0) }, bucket: call.query("bucket")) else {
       return Self.refusal(.badRequest, "buckets, or bucket and after, are required")
     }
-    return Self.json(try await query.run(stores.greeter, call.gateway))
+    return Self.json(try await query.run(stores.lookups, call.gateway))
   }
 
   func states(_ call: Call) async throws -> Response {

@@ -18,7 +18,7 @@ extension HubAPI {
     }
     var query = ListQuery(after: isNewestFirst ? nil : after ?? 0, before: before, limit: try call.boundLimit())
     (query.since, query.until) = (try call.bound("since"), try call.bound("until"))
-    query.words = try SearchedWords(call.query("q"))
+    query.words = try SearchTerms(call.query("q"))
     return query
   }
 
@@ -56,7 +56,7 @@ extension HubAPI {
     Self.json(
       try await stores.readers.ask(call.holder) {
         try $0.nodes(
-          after: call.query("after") ?? "", limit: try call.boundLimit(), words: try SearchedWords(call.query("q")))
+          after: call.query("after") ?? "", limit: try call.boundLimit(), words: try SearchTerms(call.query("q")))
       })
   }
 

@@ -19,7 +19,7 @@ extension HubAPI {
   ]
   private static let words = HubRoute.Parameter.text(
     "q", "Words that have to be there, all of them, in any script; upper and lower case are the same.",
-    most: SearchedWords.mostBytes)
+    most: SearchTerms.mostBytes)
   private static let channel = HubRoute.Parameter.text("channel", "A channel's digest.")
   private static let wait = HubRoute.Parameter.whole("wait_s", "Seconds to wait for its end: 0 to 60.")
 

@@ -60,7 +60,7 @@ extension HubStore {
   private static let ofGateways =
     "rule NOT IN (\(AlertRule.ofHubs.map { "'\($0.rawValue)'" }.joined(separator: ", ")))"
 
-  static func alertNews(_ id: Int64) -> HubNews { HubNews(gateway: "", bucket: "alert/\(id)", seq: 0) }
+  static func alertNews(_ id: Int64) -> HubChange { HubChange(gateway: "", bucket: "alert/\(id)", seq: 0) }
 
   // MARK: Reports of gateways
 

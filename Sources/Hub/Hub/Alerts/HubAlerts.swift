@@ -132,12 +132,12 @@ actor HubAlerts {
     var before = Int64.max
     let now = HubClock.now
     while true {
-      let (found, hasMore) = try await stores.watcher.alerts(before: before, openOnly: true, limit: Self.pageRows)
+      let (found, hasMore) = try await stores.monitor.alerts(before: before, openOnly: true, limit: Self.pageRows)
       for alert in found { restore(alert, now) }
       guard hasMore, let last = found.last else { break }
       before = last.id
     }
-    for alert in try await stores.watcher.alerts(before: .max, openOnly: false, limit: Self.pageRows).alerts {
+    for alert in try await stores.monitor.alerts(before: .max, openOnly: false, limit: Self.pageRows).alerts {
       restore(alert, now)
     }
     isRecalled = true
@@ -198,7 +198,7 @@ actor HubAlerts {
   private func readLoss() async throws {
     let subject = AlertSubject(.hubStoreLost, name)
     if !isMarked, unmarked == nil {
-      let found = try await stores.watcher.name()
+      let found = try await stores.monitor.name()
       if let known = mark?.names, !known.isEmpty, !known.contains(found) {
         replaced = "\(name): \(Self.replacedDatabase)"
         HubLog.write(.error, Self.replacedDatabase)
@@ -206,7 +206,7 @@ actor HubAlerts {
       unmarked = found
     }
     var text = replaced
-    if text == nil { text = try await stores.watcher.unseen(subject.rule.rawValue, name) }
+    if text == nil { text = try await stores.monitor.unseen(subject.rule.rawValue, name) }
     read(subject, text.map { .bad(text: $0) } ?? .well)
   }
 
@@ -235,7 +235,7 @@ actor HubAlerts {
     try await noteLinked(linked, silentAfter: times.begins)
     var (after, all) = ("", Set<String>())
     while true {
-      let page = try await stores.watcher.lastContacts(after: after, limit: Self.pageRows)
+      let page = try await stores.monitor.lastContacts(after: after, limit: Self.pageRows)
       // The database has answered: a gap before this check is not the gateways' silence.
       if after.isEmpty { passOver(times) }
       for one in page {
@@ -263,7 +263,7 @@ actor HubAlerts {
 
   /// About the database, so all hubs on it report the same.
   private func readRetention() async throws {
-    let held = try await stores.watcher.heldRetention()
+    let held = try await stores.monitor.heldRetention()
     retentionHeldAt = held?.since ?? retentionHeldAt
     let reading = held.map { AlertReading.bad(text: $0.message, value: Double($0.rows)) }
     read(AlertSubject(.retentionHeld), reading ?? .well)
@@ -339,7 +339,7 @@ actor HubAlerts {
 
   private func count() async {
     do {
-      let found = try await stores.watcher.alertCensus()
+      let found = try await stores.monitor.alertCensus()
       kept.withLock { $0 = Census(rules: found.rules, unacknowledged: found.unacknowledged) }
     } catch {
       // The probe reports what is wrong with the database.

@@ -178,7 +178,7 @@ protocol HubDatabase: AnyObject {
   /// The calls that take an exclusive lock on each of these names, which are sorted, until the transaction's end.
   func locking(_ names: [String]) -> [HubCall]
   /// The calls that notify other hubs on this database after the commit.
-  func notifying(_ news: [HubNews]) -> [HubCall]
+  func notifying(_ changes: [HubChange]) -> [HubCall]
   /// Within a transaction: notifies other hubs on this database after the commit.
   func notify(_ payload: String) throws(HubDatabaseError)
   /// Performs the calls in order, within a transaction; on a server in one round trip. A call with an empty set is left out.

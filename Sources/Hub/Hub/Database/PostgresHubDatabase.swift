@@ -302,10 +302,11 @@ final class PostgresHubDatabase: HubDatabase {
     ]
   }
 
-  func notifying(_ news: [HubNews]) -> [HubCall] {
-    guard !news.isEmpty else { return [] }
+  func notifying(_ changes: [HubChange]) -> [HubCall] {
+    guard !changes.isEmpty else { return [] }
     return [
-      HubCall("SELECT pg_notify('\(Self.channel)', v.payload) FROM @rows", [("payload", .texts(news.map(\.payload)))])
+      HubCall(
+        "SELECT pg_notify('\(Self.channel)', v.payload) FROM @rows", [("payload", .texts(changes.map(\.payload)))])
     ]
   }
 

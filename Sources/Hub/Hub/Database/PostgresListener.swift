@@ -12,7 +12,7 @@ final class PostgresListener: Sendable {
   /// `onConnect`: notifications arrive from now on; earlier ones may have been missed.
   init(
     address: String, password: String?, onConnect: @escaping @Sendable () -> Void,
-    onNews: @escaping @Sendable (HubNews) -> Void
+    onChange: @escaping @Sendable (HubChange) -> Void
   ) {
     OwnThread.begin {
       while true {
@@ -20,7 +20,7 @@ final class PostgresListener: Sendable {
         if let connection = try? PostgresHubDatabase.connect(
           address, password, name: PostgresHubDatabase.listenerName)
         {
-          Self.listen(connection, onConnect, onNews)
+          Self.listen(connection, onConnect, onChange)
           PQfinish(connection)
         }
         sleep(Self.pause)
@@ -30,7 +30,7 @@ final class PostgresListener: Sendable {
 
   /// Runs until the connection ends.
   private static func listen(
-    _ connection: OpaquePointer, _ onConnect: () -> Void, _ onNews: (HubNews) -> Void
+    _ connection: OpaquePointer, _ onConnect: () -> Void, _ onChange: (HubChange) -> Void
   ) {
     // `try?`: it connects again.
     guard (try? PostgresHubDatabase.execute("LISTEN \(PostgresHubDatabase.channel)", on: connection)) == true else {
@@ -48,14 +48,14 @@ final class PostgresListener: Sendable {
         return
       }
       while let notification = PQnotifies(connection) {
-        if let news = HubNews(String(cString: notification.pointee.extra)) { onNews(news) }
+        if let change = HubChange(String(cString: notification.pointee.extra)) { onChange(change) }
         PQfreemem(notification)
       }
     }
   }
 }
 
-extension HubNews {
+extension HubChange {
   var payload: String { "\(gateway) \(bucket) \(seq)" }
 
   /// Parses a notification: gateway, bucket and number.

@@ -145,7 +145,7 @@ final class SQLiteHubDatabase: HubDatabase {
   var unsettledPosition: String? { nil }
 
   func locking(_ names: [String]) -> [HubCall] { [] }
-  func notifying(_ news: [HubNews]) -> [HubCall] { [] }
+  func notifying(_ changes: [HubChange]) -> [HubCall] { [] }
 
   /// Only one transaction writes at a time.
   func lock(_ name: String) {}

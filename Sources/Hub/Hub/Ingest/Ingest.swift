@@ -40,7 +40,7 @@ final class Ingest: Sendable {
     writers[Self.place(batch.gateway, of: writers.count)].begin(batch)
   }
 
-  func listen(_ listener: @escaping @Sendable (HubNews) -> Void) async {
+  func listen(_ listener: @escaping @Sendable (HubChange) -> Void) async {
     for store in stores { await store.listen(listener) }
   }
 

@@ -39,7 +39,7 @@ extension HubStore {
       return work
     }
     reporterRates.commit()
-    tellNews()
+    notifyListener()
     done.conflicting.keys.first?.logConflict()
     return done
   }
@@ -239,14 +239,14 @@ extension HubStore {
         },
       ]
     if updates.isEmpty {
-      return try database.perform(calls + database.notifying(news), begins: false, ends: true)
+      return try database.perform(calls + database.notifying(changes), begins: false, ends: true)
     }
     try database.perform(calls, begins: false, ends: false)
-    for (place, state) in numbered { announce(HubNews(gateway: place.scope, bucket: place.name, seq: state.last)) }
+    for (place, state) in numbered { announce(HubChange(gateway: place.scope, bucket: place.name, seq: state.last)) }
     let full = fullLists(updates, numbered)
     let added = updatesCall(updates, numbered)
     guard !full.isEmpty else {
-      return try database.perform([added] + database.notifying(news), begins: false, ends: true)
+      return try database.perform([added] + database.notifying(changes), begins: false, ends: true)
     }
     var counts: [BucketKey: [Int64]] = [:]
     var last = [added]
@@ -255,7 +255,7 @@ extension HubStore {
     let trims = full.flatMap { place, most in
       Self.share(of: most, counts[place] ?? []).map { trimCalls(place, to: $0) } ?? []
     }
-    try database.perform(trims + database.notifying(news), begins: false, ends: true)
+    try database.perform(trims + database.notifying(changes), begins: false, ends: true)
   }
 
   private static func offRadio(_ body: String?) -> String? {

@@ -28,7 +28,7 @@ actor LinkRegistry {
     /// How many links of this gateway in a row, up to this one, replaced a link that was young and alive.
     var contested = 0
     var buckets: Set<String> = []
-    /// Buckets with changes that the gateway does not know of yet.
+    /// Buckets with change that the gateway does not know of yet.
     var pending: [String: Int64] = [:]
     var isNotifying = false
   }
@@ -212,17 +212,17 @@ actor LinkRegistry {
 
   // MARK: News
 
-  func received(_ news: HubNews) {
-    if news.bucket.begins(with: Self.resultPrefix) {
-      let key = Key(gateway: news.gateway, command: Array(news.bucket.utf8.dropFirst(Self.resultPrefix.utf8.count)))
+  func received(_ change: HubChange) {
+    if change.bucket.begins(with: Self.resultPrefix) {
+      let key = Key(gateway: change.gateway, command: Array(change.bucket.utf8.dropFirst(Self.resultPrefix.utf8.count)))
       for waiting in results.removeValue(forKey: key)?.values ?? [:].values { waiting.resume() }
       return
     }
-    let concerned = news.gateway.isEmpty ? listeners[news.bucket] ?? [] : [news.gateway]
-    for gateway in concerned where links[gateway]?.buckets.contains(news.bucket) == true {
+    let concerned = change.gateway.isEmpty ? listeners[change.bucket] ?? [] : [change.gateway]
+    for gateway in concerned where links[gateway]?.buckets.contains(change.bucket) == true {
       // Notifications may overtake each other.
-      let known = links[gateway]?.pending[news.bucket] ?? 0
-      links[gateway]?.pending[news.bucket] = max(known, news.seq)
+      let known = links[gateway]?.pending[change.bucket] ?? 0
+      links[gateway]?.pending[change.bucket] = max(known, change.seq)
       notify(gateway)
     }
   }
@@ -234,8 +234,10 @@ actor LinkRegistry {
       links.flatMap { gateway, link in link.buckets.map { HubStore.BucketKey($0, of: gateway) } })
     var rest = Array(places)[...]
     while !rest.isEmpty {
-      // `try?`: an unreachable database has no changes.
-      for news in (try? await store.standing(of: Array(rest.prefix(Self.askedAtOnce)))) ?? [] { received(news) }
+      // `try?`: an unreachable database has no change.
+      for change in (try? await store.bucketChanges(of: Array(rest.prefix(Self.askedAtOnce)))) ?? [] {
+        received(change)
+      }
       rest = rest.dropFirst(Self.askedAtOnce)
     }
   }

@@ -373,13 +373,13 @@ struct LinkSession: Sendable {
     let names = (parameters["buckets"]?.array ?? []).compactMap(\.string)
     await registry.subscribe(gateway, Set(names.prefix(64).filter(HubStore.isBucket)))
     let hearers = parameters["gateways"]?.array?.compactMap(\.string)
-    return HubUpdates.states(try await stores.standing(of: names, for: gateway, hearers: hearers))
+    return HubUpdates.states(try await stores.bucketStates(of: names, for: gateway, hearers: hearers))
   }
 
   private func updates(_ parameters: JSONValue) async throws -> [UInt8]? {
     guard let query = HubUpdates.Query({ parameters[$0]?.integer }, bucket: parameters["bucket"]?.string) else {
       return nil
     }
-    return try await query.run(stores.greeter, gateway)
+    return try await query.run(stores.lookups, gateway)
   }
 }

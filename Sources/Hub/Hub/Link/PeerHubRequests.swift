@@ -34,7 +34,7 @@ actor PeerHubRequests {
 
   private let registry: LinkRegistry
   private let patience: Duration
-  private let notify: @Sendable ([HubNews]) async throws -> Void
+  private let notify: @Sendable ([HubChange]) async throws -> Void
   private let hasOtherHubs: @Sendable () async throws -> Bool
   private var waiting: [String: Waiting] = [:]
   private var incomplete: [String: Pieces] = [:]
@@ -46,7 +46,7 @@ actor PeerHubRequests {
   init(
     _ registry: LinkRegistry, patience: Duration = PeerHubRequests.patience,
     hasOtherHubs: @escaping @Sendable () async throws -> Bool,
-    notify: @escaping @Sendable ([HubNews]) async throws -> Void
+    notify: @escaping @Sendable ([HubChange]) async throws -> Void
   ) {
     (self.registry, self.patience, self.hasOtherHubs, self.notify) = (registry, patience, hasOtherHubs, notify)
   }
@@ -88,8 +88,8 @@ actor PeerHubRequests {
   // MARK: Receiving
 
   /// A notification of any hub; one for another hub is ignored.
-  func received(_ news: HubNews) async {
-    guard let part = Part(news.bucket) else { return }
+  func received(_ change: HubChange) async {
+    guard let part = Part(change.bucket) else { return }
     switch part.kind {
     case "taken": waiting[part.number]?.isAccepted = true
     case "answer":
@@ -100,11 +100,11 @@ actor PeerHubRequests {
       }
       end(part.number, .success(answer))
     case "ask":
-      guard await registry.isOpen(news.gateway), !served.contains(part.number), let whole = assemble(part, as: "ask"),
+      guard await registry.isOpen(change.gateway), !served.contains(part.number), let whole = assemble(part, as: "ask"),
         let body = try? JSONValue(parsing: whole),  // as above
         let id = body["id"]?.string, let command = body["command"]
       else { return }
-      await serve(news.gateway, part.number, id, command)
+      await serve(change.gateway, part.number, id, command)
     default: break
     }
   }
@@ -140,14 +140,15 @@ actor PeerHubRequests {
   }
 
   /// `nil`: the body is too long.
-  private static func notifications(_ gateway: String, _ kind: String, _ number: String, _ body: [UInt8]) -> [HubNews]?
+  private static func notifications(_ gateway: String, _ kind: String, _ number: String, _ body: [UInt8])
+    -> [HubChange]?
   {
     let count = max(1, (body.count + pieceBytes - 1) / pieceBytes)
     guard count <= maxPieces else { return nil }
     return (0..<count).map { index in
       let piece = body[min(body.count, index * pieceBytes)..<min(body.count, (index + 1) * pieceBytes)]
       let text = Data(piece).base64EncodedString()
-      return HubNews(gateway: gateway, bucket: "\(bucketPrefix)\(kind)/\(number)/\(index)/\(count)/\(text)", seq: 0)
+      return HubChange(gateway: gateway, bucket: "\(bucketPrefix)\(kind)/\(number)/\(index)/\(count)/\(text)", seq: 0)
     }
   }
 

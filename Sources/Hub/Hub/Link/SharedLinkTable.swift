@@ -55,7 +55,7 @@ actor SharedLinkTable {
   private func refreshOthers() async {
     guard refreshedAt.map({ .now - $0 >= Self.pause }) ?? true else { return }
     refreshedAt = .now
-    let store = stores.watcher
+    let store = stores.monitor
     do {
       let versions = try await store.linkLists(besides: hub, validity: Self.validity)
       let fresh = try await store.links(of: versions.filter { others[$0.key]?.version != $0.value }.map(\.key).sorted())
@@ -74,7 +74,7 @@ actor SharedLinkTable {
     var (round, hasOthers) = (0, false)
     while !Task.isCancelled {
       do {
-        if round % Self.checksPerHeartbeat == 0 { hasOthers = try await stores.watcher.hasOtherHubs() }
+        if round % Self.checksPerHeartbeat == 0 { hasOthers = try await stores.monitor.hasOtherHubs() }
         if hasOthers { try await publish(isHeartbeat: round % Self.checksPerHeartbeat == 0) }
       } catch {
         written = nil

@@ -168,19 +168,19 @@ actor LiveFeed {
   // MARK: Finding changes
 
   /// A change that a hub on this database announced.
-  func received(_ news: HubNews) {
+  func received(_ change: HubChange) {
     guard isRunning else { return }
-    if news.bucket == "commands" {
-      if commanded.count < Self.rowsAtOnce { commanded.insert(news.gateway) }
-    } else if let id = news.bucket.utf8.starts(with: "result/".utf8)
-      ? String(news.bucket.utf8.dropFirst("result/".utf8.count)) : nil
+    if change.bucket == "commands" {
+      if commanded.count < Self.rowsAtOnce { commanded.insert(change.gateway) }
+    } else if let id = change.bucket.utf8.starts(with: "result/".utf8)
+      ? String(change.bucket.utf8.dropFirst("result/".utf8.count)) : nil
     {
-      if commands.count < Self.rowsAtOnce { commands.insert([news.gateway, id]) }
-    } else if news.bucket.utf8.starts(with: "alert/".utf8) {
-      guard let id = Int64(news.bucket.dropFirst("alert/".count)) else { return }
+      if commands.count < Self.rowsAtOnce { commands.insert([change.gateway, id]) }
+    } else if change.bucket.utf8.starts(with: "alert/".utf8) {
+      guard let id = Int64(change.bucket.dropFirst("alert/".count)) else { return }
       if changedAlerts.count < Self.rowsAtOnce { changedAlerts.insert(id) }
     } else {
-      guard news.bucket.utf8.starts(with: "channel/".utf8) else { return }
+      guard change.bucket.utf8.starts(with: "channel/".utf8) else { return }
     }
     wake()
   }

@@ -61,7 +61,7 @@ extension HubWeb {
 
   private func key() async throws(OpenIDFailure) -> [UInt8] {
     do {
-      return Array(try await stores.greeter.journeyKey().utf8)
+      return Array(try await stores.lookups.journeyKey().utf8)
     } catch {
       throw .unavailable(error.message)
     }

@@ -80,7 +80,7 @@ final class HubWeb: Sendable {
   private func people(of tokens: Set<String>) async throws(HubDatabaseError) -> [String: HubPerson] {
     let now = HubClock.now
     let since = now - settings.sessionDays * 86_400_000
-    let found = try await stores.greeter.sessions(tokens, since: since, at: now)
+    let found = try await stores.lookups.sessions(tokens, since: since, at: now)
     for (token, session) in found where session.isStale {
       try await stores.writer.useSession(token, of: session.person.name, since: since, at: now)
     }
@@ -156,7 +156,7 @@ final class HubWeb: Sendable {
   func signOut(_ request: Request) async throws -> Response {
     try check(request, sameOrigin: true)
     // Asks on a connection for readers, not on the one that writes gateways' batches.
-    for token in tokens(request, Self.cookie) where try await stores.greeter.hasSession(token) {
+    for token in tokens(request, Self.cookie) where try await stores.lookups.hasSession(token) {
       try await stores.writer.endSession(token)
     }
     var response = state(nil)
@@ -173,11 +173,11 @@ final class HubWeb: Sendable {
     else { return Self.plain(HubAPI.refusal(.badRequest, "\"person\" and \"password\" are missing")) }
     var guesser = Guesser(address: address, name: name)
     for browser in tokens(request, Self.browserCookie) where guesser.browser == nil {
-      if try await stores.greeter.isKnown(browser, to: name) { guesser.browser = browser }
+      if try await stores.lookups.isKnown(browser, to: name) { guesser.browser = browser }
     }
     if let pause = pause(of: guesser) { return Self.tooMany(pause) }
     // An unknown name takes as much work as a known one.
-    let hash = try await stores.greeter.passwordHash(of: name)
+    let hash = try await stores.lookups.passwordHash(of: name)
     let isRight: Bool
     do {
       isRight = try await clerk.isRight(password, hash)

@@ -55,7 +55,7 @@ struct Caretaker: Sendable {
   /// Stores the time of the commands' queues.
   private func keepMark() async {
     do {
-      try await stores.caretaker.keepMark()
+      try await stores.maintenance.keepMark()
     } catch {
       rare.say("retention: \(error)")
     }
@@ -65,7 +65,7 @@ struct Caretaker: Sendable {
   func forgetHearers(at clock: Int64) async {
     guard let access else { return }
     do {
-      let gone = try await stores.caretaker.forgetHearers(of: access.holders, unseenSince: clock - Self.lately)
+      let gone = try await stores.maintenance.forgetHearers(of: access.holders, unseenSince: clock - Self.lately)
       for gateway in gone { log(.info, "\(gateway) has no token any more: what others heard is not kept for it") }
     } catch {
       rare.say("retention: \(error)")
@@ -75,7 +75,7 @@ struct Caretaker: Sendable {
   /// The time that has surely passed; `nil`: the database fails.
   private func surelyPassed(at clock: Int64, uptime: Int64) async -> Int64? {
     do {
-      return try await stores.caretaker.surelyPassed(at: clock, uptime: uptime)
+      return try await stores.maintenance.surelyPassed(at: clock, uptime: uptime)
     } catch {
       rare.say("retention: \(error)")
       return nil
@@ -100,7 +100,7 @@ struct Caretaker: Sendable {
   }
 
   private func run(at now: Int64, clock: Int64) async throws -> Purge.Count {
-    let (store, retention) = (stores.caretaker, retention)
+    let (store, retention) = (stores.maintenance, retention)
     var reaches = try await store.retentionReaches()
     if retention.isEmpty, reaches.isEmpty { return Purge.Count() }
     // A part without a known reach begins at its oldest row.
@@ -165,7 +165,7 @@ struct Caretaker: Sendable {
   private func purge(
     _ plan: PurgePlan, at now: Int64, clock: Int64, deletes: Bool, most: Int = .max
   ) -> Purge {
-    Purge(stores.caretaker, plan, at: now, clock: clock, deletes: deletes, most: most) { [stores, leastRest] took in
+    Purge(stores.maintenance, plan, at: now, clock: clock, deletes: deletes, most: most) { [stores, leastRest] took in
       try await Task.sleep(for: max(took * Self.rest, leastRest))
       let begun = ContinuousClock.now
       while stores.ingest.admission.waiting.bytes > Self.busy, .now - begun < Self.longestWait {

@@ -54,7 +54,7 @@ extension HubStore {
       "INSERT INTO updates(gateway, bucket, seq, id, at, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6)", .text(scope),
       .text(bucket), .integer(seq), .text(id), .integer(at), .text(body))
     if seq % 256 == 0 { try trim(bucket, scope, upTo: seq - Self.maxShared) }
-    announce(HubNews(gateway: scope, bucket: bucket, seq: seq))
+    announce(HubChange(gateway: scope, bucket: bucket, seq: seq))
     return seq
   }
 
@@ -93,7 +93,7 @@ extension HubStore {
   // MARK: Questions of gateways
 
   /// A gateway's question for the states of these buckets. Invalid names, and names after the first 64, are left out.
-  struct BucketQuestion: Sendable {
+  struct BucketQuery: Sendable {
     let places: [BucketKey]
     let gateway: String
 
@@ -104,7 +104,7 @@ extension HubStore {
   }
 
   /// The states of a gateway's buckets, and the named hearers that the hub knows.
-  struct BucketAnswer: Sendable {
+  struct BucketQueryResult: Sendable {
     var states: [BucketState]
     var hearers: Set<String>
   }
@@ -160,7 +160,7 @@ extension HubStore {
   }
 
   /// The states of many gateways' buckets in one query: after a restart the whole fleet asks.
-  func states(of questions: [BucketQuestion]) throws(HubDatabaseError) -> [BucketAnswer] {
+  func states(of questions: [BucketQuery]) throws(HubDatabaseError) -> [BucketQueryResult] {
     var found: [BucketKey: BucketState] = [:]
     var hearers: [String: Set<String>] = [:]
     let places = Array(Set(questions.flatMap(\.places)))
@@ -183,7 +183,7 @@ extension HubStore {
     try database.read(calls)
     return questions.map { question in
       let states = question.places.map { found[$0] ?? BucketState(bucket: $0.name, seq: 0, at: 0) }
-      return BucketAnswer(states: states, hearers: hearers[question.gateway] ?? [])
+      return BucketQueryResult(states: states, hearers: hearers[question.gateway] ?? [])
     }
   }
 
@@ -209,14 +209,14 @@ extension HubStore {
   }
 
   /// The states of these buckets, in one query; empty buckets are left out.
-  func standing(of places: [BucketKey]) throws(HubDatabaseError) -> [HubNews] {
-    var found: [HubNews] = []
+  func bucketChanges(of places: [BucketKey]) throws(HubDatabaseError) -> [HubChange] {
+    var found: [HubChange] = []
     let call = HubCall(
       """
       SELECT b.gateway, b.name, b.seq FROM @rows JOIN buckets b ON b.gateway = v.gateway AND b.name = v.name
       WHERE b.seq > 0
       """, [("gateway", .texts(places.map(\.scope))), ("name", .texts(places.map(\.name)))]
-    ) { found.append(HubNews(gateway: $0.text(0), bucket: $0.text(1), seq: $0.integer(2))) }
+    ) { found.append(HubChange(gateway: $0.text(0), bucket: $0.text(1), seq: $0.integer(2))) }
     try database.read([call])
     return found
   }

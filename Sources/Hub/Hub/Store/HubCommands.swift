@@ -96,7 +96,7 @@ extension HubStore {
         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7) ON CONFLICT(gateway, id) DO NOTHING
         """, .text(gateway), .text(id), .text(JSONWriterText.text(body)), .text(state.rawValue),
         .text(Self.kept(answer)), .text(author), .integer(now))
-      announce(HubNews(gateway: gateway, bucket: "result/\(id)", seq: 0))
+      announce(HubChange(gateway: gateway, bucket: "result/\(id)", seq: 0))
       try forget(gateway)
     }
   }
@@ -112,7 +112,7 @@ extension HubStore {
     guard ended > 0 else { return }
     try forget(gateway)
     try supersede("commands", of: gateway, id: id)
-    announce(HubNews(gateway: gateway, bucket: "result/\(id)", seq: 0))
+    announce(HubChange(gateway: gateway, bucket: "result/\(id)", seq: 0))
   }
 
   /// The answer, or a note that it was too large to be stored.
@@ -157,7 +157,7 @@ extension HubStore {
         "UPDATE commands SET state = 'expired', ended_at = ?3 WHERE gateway = ?1 AND id = ?2", .text(gateway),
         .text(id), .integer(now))
       try supersede("commands", of: gateway, id: id)
-      announce(HubNews(gateway: gateway, bucket: "result/\(id)", seq: 0))
+      announce(HubChange(gateway: gateway, bucket: "result/\(id)", seq: 0))
       try forget(gateway)
     }
   }

@@ -12,7 +12,7 @@ struct ListQuery: Sendable {
   /// Milliseconds since 1970, both inclusive.
   var since: Int64?
   var until: Int64?
-  var words: SearchedWords?
+  var words: SearchTerms?
   var channel: String?
   var gateway: String?
   /// Only events of this kind.
@@ -28,7 +28,7 @@ struct ListQuery: Sendable {
     // `try?`: stored values were valid JSON when they arrived.
     guard let body = try? JSONValue(parsing: body) else { return false }
     if ofEvent, let channel, body["channel"]?.string?.utf8.elementsEqual(channel.utf8) != true { return false }
-    return words?.areIn(message: body) ?? true
+    return words?.match(message: body) ?? true
   }
   fileprivate var isFiltered: Bool {
     since != nil || until != nil || words != nil || channel != nil || gateway != nil

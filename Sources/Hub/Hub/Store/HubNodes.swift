@@ -24,7 +24,7 @@ extension HubStore {
   }
 
   /// `{"nodes": [{"key", "name", "kind", "lat", "lon", "heard": [{"gateway", "at", "snr", "hops"}]}], "next"}`, by key.
-  func nodes(after: String, limit: Int, words: SearchedWords?) throws(HubDatabaseError) -> [UInt8] {
+  func nodes(after: String, limit: Int, words: SearchTerms?) throws(HubDatabaseError) -> [UInt8] {
     var (last, rows, lookedAt) = (after, 0, 0)
     var list = JSONWriter()
     var isAtEnd = false
@@ -96,8 +96,8 @@ extension HubStore {
     return found
   }
 
-  private static func matches(_ heard: [Hearing], _ key: String, _ words: SearchedWords?) -> Bool {
-    words.map { words in words.areIn(heard.compactMap { $0.body["name"]?.string } + [key]) } ?? true
+  private static func matches(_ heard: [Hearing], _ key: String, _ words: SearchTerms?) -> Bool {
+    words.map { words in words.match(heard.compactMap { $0.body["name"]?.string } + [key]) } ?? true
   }
 
   private static func node(_ key: String, _ heard: [Hearing]) -> [UInt8] {

@@ -3,7 +3,7 @@
 import JSON
 
 /// A change that hubs are notified of, for gateways, waiting requests and live readers.
-public struct HubNews: Equatable, Sendable {
+public struct HubChange: Equatable, Sendable {
   /// Empty: any gateway.
   public var gateway: String
   /// A bucket; `result/ID` for a command that has ended, `alert/ID` for an alert.
@@ -38,7 +38,7 @@ public actor HubStore {
 
   let database: any HubDatabase
   private let executor = DatabaseExecutor()
-  private(set) var news: [HubNews] = []
+  private(set) var changes: [HubChange] = []
   /// The number of documents of gateways, counted once in a transaction.
   var documents: [String: Int64] = [:]
   /// Ended commands and received alerts of each gateway: once in so many, its old ones are deleted.
@@ -48,7 +48,7 @@ public actor HubStore {
   var reporterRates = ReporterRates()
   /// `nil`: no age has been asked for.
   var passed: PassedTime?
-  private var listener: @Sendable (HubNews) -> Void = { _ in }
+  private var listener: @Sendable (HubChange) -> Void = { _ in }
 
   /// Databases block, so each store has its own thread.
   public nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
@@ -74,16 +74,16 @@ public actor HubStore {
   }
 
   /// `listener` gets changes once they are on disk.
-  public func listen(_ listener: @escaping @Sendable (HubNews) -> Void) { self.listener = listener }
+  public func listen(_ listener: @escaping @Sendable (HubChange) -> Void) { self.listener = listener }
 
   func transaction<Value>(_ work: () throws(HubDatabaseError) -> Value) throws(HubDatabaseError) -> Value {
     let value = try database.transaction { () throws(HubDatabaseError) in
       resetChanges()
       let value = try work()
-      for item in news { try database.notify(item.payload) }
+      for item in changes { try database.notify(item.payload) }
       return value
     }
-    tellNews()
+    notifyListener()
     return value
   }
 
@@ -93,10 +93,10 @@ public actor HubStore {
   }
 
   /// Notifies all hubs on this database, without calling this store's listener.
-  func tellOthers(_ news: [HubNews]) throws(HubDatabaseError) {
-    guard !news.isEmpty else { return }
+  func notifyOtherHubs(_ changes: [HubChange]) throws(HubDatabaseError) {
+    guard !changes.isEmpty else { return }
     try database.transaction { () throws(HubDatabaseError) in
-      for item in news { try database.notify(item.payload) }
+      for item in changes { try database.notify(item.payload) }
     }
   }
 
@@ -104,13 +104,13 @@ public actor HubStore {
   func hasOtherHubs() throws(HubDatabaseError) -> Bool { try database.listeners() > 1 }
 
   /// Discards the changes of an attempt that is repeated.
-  func resetChanges() { (news, documents) = ([], [:]) }
+  func resetChanges() { (changes, documents) = ([], [:]) }
 
   /// Reports the changes, after the commit.
-  func tellNews() { for item in news { listener(item) } }
+  func notifyListener() { for item in changes { listener(item) } }
 
   /// Within a transaction: notes a change.
-  func announce(_ item: HubNews) { news.append(item) }
+  func announce(_ item: HubChange) { changes.append(item) }
 }
 
 enum JSONWriterText {

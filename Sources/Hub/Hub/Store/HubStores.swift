@@ -10,24 +10,24 @@ final class HubStores: Sendable {
   /// Commands, documents and states: single writes.
   let writer: HubStore
   /// Questions of gateways, and sessions: short queries, which never wait for a page.
-  let greeter: HubStore
+  let lookups: HubStore
   /// The hub's own queries, for live readers, alerts and other hubs. They wait for no reader.
-  let watcher: HubStore
+  let monitor: HubStore
   /// Pages for readers: each may take long.
-  let readers: ReaderTurns
+  let readers: ReaderPool
   /// Positions for gateways that connect: after a restart of the hub that is the whole fleet.
-  let greetings: Coalescer<GatewayEpoch, HubStore.Progress?>
+  let progressQueries: Coalescer<GatewayEpoch, HubStore.Progress?>
   /// Changes of named hearers: all that wait go into one transaction.
-  private let hearings: Coalescer<HubStore.WantedHearers, Bool>
-  private let hearingRations = GatewayRations(Ration(most: 16, oneIn: .seconds(300)))
+  private let hearerChanges: Coalescer<HubStore.WantedHearers, Bool>
+  private let hearerRations = GatewayRations(Ration(most: 16, oneIn: .seconds(300)))
   /// States of buckets, which each gateway asks for when it connects.
-  let standings: Coalescer<HubStore.BucketQuestion, HubStore.BucketAnswer>
+  let bucketQueries: Coalescer<HubStore.BucketQuery, HubStore.BucketQueryResult>
   /// States that gateways send, each when it connects.
-  let states: Coalescer<GatewayState, Bool>
+  let stateWrites: Coalescer<GatewayState, Bool>
   /// Tests whether the database answers, on a connection of its own.
   let probe: DatabaseProbe
   /// The connection that deletes rows by age.
-  let caretaker: HubStore
+  let maintenance: HubStore
   let metrics = HubMetrics()
   /// The location of the SQLite file; `nil`: the database is on a server.
   private let file: String?
@@ -61,59 +61,59 @@ final class HubStores: Sendable {
       file = nil
       writer = try connect(true)
       ingest = Ingest(try (0..<Self.writers).map { _ in try connect(false) }, metrics: metrics)
-      greeter = try reader()
-      watcher = try reader()
-      readers = ReaderTurns(try (0..<Self.readerCount).map { _ in try reader() })
+      lookups = try reader()
+      monitor = try reader()
+      readers = ReaderPool(try (0..<Self.readerCount).map { _ in try reader() })
       probe = DatabaseProbe(
         try connect(false), question: "SELECT CASE WHEN pg_is_in_recovery() THEN 1 ELSE 0 END",
         version: "SELECT coalesce(max(version), 0) FROM schema_version")
-      caretaker = keeps.isEmpty ? writer : try connect(false)
+      maintenance = keeps.isEmpty ? writer : try connect(false)
     } else {
       file = location
       writer = store(try SQLiteHubDatabase(location: location))
       ingest = Ingest([writer], metrics: metrics)
       let reader = { store(try SQLiteHubDatabase(reading: location)) }
-      greeter = try reader()
-      watcher = try reader()
-      readers = ReaderTurns(try (0..<Self.readerCount).map { _ in try reader() })
+      lookups = try reader()
+      monitor = try reader()
+      readers = ReaderPool(try (0..<Self.readerCount).map { _ in try reader() })
       probe = DatabaseProbe(
         try reader(), question: "SELECT count(*) FROM positions WHERE base < 0",
         version: "PRAGMA user_version", file: OpenedFile(location))
       // Only one connection writes.
-      caretaker = writer
+      maintenance = writer
     }
-    greetings = Coalescer(weight: { _ in 0.001 }) { [greeter] (epochs) async throws(HubDatabaseError) in
-      try await greeter.progress(of: epochs)
+    progressQueries = Coalescer(weight: { _ in 0.001 }) { [lookups] (epochs) async throws(HubDatabaseError) in
+      try await lookups.progress(of: epochs)
     }
-    standings = Coalescer(weight: { 0.001 + Double($0.places.count) / 4000 }) {
-      [greeter] (questions) async throws(HubDatabaseError) in
-      try await greeter.states(of: questions)
+    bucketQueries = Coalescer(weight: { 0.001 + Double($0.places.count) / 4000 }) {
+      [lookups] (questions) async throws(HubDatabaseError) in
+      try await lookups.states(of: questions)
     }
-    hearings = Coalescer(weight: { 0.002 + Double($0.hearers.count) / 1000 }) {
+    hearerChanges = Coalescer(weight: { 0.002 + Double($0.hearers.count) / 1000 }) {
       [writer] (changes) async throws(HubDatabaseError) in
       try await writer.setWantedHearers(changes)
       return changes.map { _ in true }
     }
-    states = Coalescer(weight: { 0.002 + Double($0.body.utf8.count) / Double(4 << 20) }) {
+    stateWrites = Coalescer(weight: { 0.002 + Double($0.body.utf8.count) / Double(4 << 20) }) {
       [writer] (states) async throws(HubDatabaseError) in try await writer.keep(states)
     }
   }
 
   /// How much is stored of an epoch; `nil`: the gateway or the epoch is unknown.
   func progress(gateway: String, epoch: String) async throws -> HubStore.Progress? {
-    try await greetings.submit(GatewayEpoch(gateway: gateway, epoch: epoch))
+    try await progressQueries.submit(GatewayEpoch(gateway: gateway, epoch: epoch))
   }
 
   /// The states of these buckets for a gateway, which takes only messages of these `hearers`, if any are named. Invalid names, and names after the
   /// first 64, are left out. `nil` leaves the named hearers as they are, such as when somebody else asks in the gateway's place. They also stay if
   /// they change too often, since each change writes.
-  func standing(
+  func bucketStates(
     of buckets: [String], for gateway: String, hearers: [String]?, now: ContinuousClock.Instant = .now
   ) async throws -> [HubStore.BucketState] {
-    let answer = try await standings.submit(HubStore.BucketQuestion(buckets, of: gateway))
+    let answer = try await bucketQueries.submit(HubStore.BucketQuery(buckets, of: gateway))
     guard let hearers = hearers.map({ Array(Set($0.prefix(64).filter(Name.isAllowed))) }) else { return answer.states }
-    if Set(hearers) != answer.hearers, hearingRations.take(gateway, now: now) {
-      _ = try await hearings.submit(HubStore.WantedHearers(gateway: gateway, hearers: hearers))
+    if Set(hearers) != answer.hearers, hearerRations.take(gateway, now: now) {
+      _ = try await hearerChanges.submit(HubStore.WantedHearers(gateway: gateway, hearers: hearers))
     }
     return answer.states
   }
@@ -123,7 +123,7 @@ final class HubStores: Sendable {
   func setState(_ name: String, _ body: JSONValue, of gateway: String, at now: Int64) async throws -> Bool {
     let text = JSONWriterText.text(body)
     guard text.utf8.count <= HubBounds.stateBytes else { return false }
-    return try await states.submit(GatewayState(gateway: gateway, name: name, at: now, body: text))
+    return try await stateWrites.submit(GatewayState(gateway: gateway, name: name, at: now, body: text))
   }
 
   /// Copies an SQLite file's log into the file. A small database used to be in the log alone for weeks, and a copy of its file had no tables. Writers
@@ -138,7 +138,7 @@ final class HubStores: Sendable {
   }
 
   /// `listener` gets changes once they are on disk.
-  func listen(_ listener: @escaping @Sendable (HubNews) -> Void) async {
+  func listen(_ listener: @escaping @Sendable (HubChange) -> Void) async {
     await writer.listen(listener)
     await ingest.listen(listener)
   }

@@ -20,15 +20,15 @@ extension HubStore {
   }
 
   /// Whether a gateway may use a token for any gateway.
-  enum TokenStanding: Equatable, Sendable {
+  enum TokenEligibility: Equatable, Sendable {
     case bound, free
     case refused(String)
   }
 
   /// `hasOwn`: another token is for that gateway alone. `tokens`: all tokens for any gateway.
-  func standing(
+  func eligibility(
     of wanted: TokenBinding, hasOwn: Bool, tokens: Set<String>
-  ) throws(HubDatabaseError) -> TokenStanding {
+  ) throws(HubDatabaseError) -> TokenEligibility {
     let gateway = wanted.gateway
     var holders: Set<String> = []
     try database.every("SELECT token FROM token_gateways WHERE gateway = ?1", [.text(gateway)]) { row in
@@ -54,12 +54,12 @@ extension HubStore {
   /// Binds a free token to a gateway, for good.
   func bind(
     _ wanted: TokenBinding, hasOwn: Bool, tokens: Set<String>, at now: Int64
-  ) throws(HubDatabaseError) -> TokenStanding {
-    try transaction { () throws(HubDatabaseError) -> TokenStanding in
+  ) throws(HubDatabaseError) -> TokenEligibility {
+    try transaction { () throws(HubDatabaseError) -> TokenEligibility in
       // Another hub may do the same at this moment.
       try database.lock("meshpost tokens")
-      let standing = try standing(of: wanted, hasOwn: hasOwn, tokens: tokens)
-      guard standing == .free else { return standing }
+      let eligibility = try eligibility(of: wanted, hasOwn: hasOwn, tokens: tokens)
+      guard eligibility == .free else { return eligibility }
       // The gateway's earlier tokens are no longer valid.
       try database.run("DELETE FROM token_gateways WHERE gateway = ?1", [.text(wanted.gateway)])
       try database.run(

@@ -3,7 +3,7 @@
 import Synchronization
 
 /// A holder has as many waiting questions as it may have.
-struct TooManyQuestions: Error {
+struct TooManyQueries: Error {
   static let message = "too many of your questions are waiting"
   static let retryAfter = 2
 }
@@ -12,7 +12,7 @@ struct TooManyQuestions: Error {
 ///
 /// A holder has one question in progress, and holders with waiting questions take turns, however much each has asked before: forty searches of one
 /// holder leave a connection to all others, and a newcomer waits for at most one question of each other holder.
-final class ReaderTurns: Sendable {
+final class ReaderPool: Sendable {
   /// Most waiting questions of one holder. The tabs of a reopened browser ask a dozen at once.
   static let mostWaiting = 16
 
@@ -78,7 +78,7 @@ final class ReaderTurns: Sendable {
         let failure = state.withLock { state -> (any Error)? in
           if Task.isCancelled { return Self.isGone }
           let own = state.waiting[holder] ?? []
-          guard own.count < Self.mostWaiting else { return TooManyQuestions() }
+          guard own.count < Self.mostWaiting else { return TooManyQueries() }
           if own.isEmpty, !state.running.contains(holder) { state.order.append(holder) }
           state.waiting[holder] = own + [Waiting(id: id, turn: turn)]
           return nil

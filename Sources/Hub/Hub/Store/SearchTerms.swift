@@ -8,7 +8,7 @@ import JSON
 /// Both sides are folded: compatibility forms become plain ones, upper case becomes lower case, and accents of European scripts are removed. Then
 /// scalars are compared, never characters: a mark that follows a word does not hide it. Scripts without spaces need nothing else, for a word may
 /// begin and end anywhere.
-struct SearchedWords: Sendable {
+struct SearchTerms: Sendable {
   /// Most bytes of a query before folding.
   static let mostBytes = 512
   static let mostWords = 16
@@ -30,9 +30,9 @@ struct SearchedWords: Sendable {
   }
 
   /// Whether a message's body has all the words.
-  func areIn(message body: JSONValue) -> Bool { areIn(Self.fields.compactMap { body[$0]?.string }) }
+  func match(message body: JSONValue) -> Bool { match(Self.fields.compactMap { body[$0]?.string }) }
 
-  func areIn(_ texts: [String]) -> Bool {
+  func match(_ texts: [String]) -> Bool {
     let texts = texts.map(Self.folded)
     return words.allSatisfy { word in texts.contains { Self.has($0, word) } }
   }
