@@ -38,7 +38,7 @@ import Testing
 
   @Test func `a line that could come a thousand times a second comes once a minute`() {
     let lines = Lines()
-    let line = RareLine { _, words in lines.all.withLock { $0.append(words) } }
+    let line = ThrottledLog { _, words in lines.all.withLock { $0.append(words) } }
     let start = ContinuousClock.now
     for _ in 0..<1000 { line.say("full", now: start) }
     line.say("full", now: start + .seconds(61))

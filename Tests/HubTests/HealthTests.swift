@@ -207,9 +207,9 @@ import Testing
       #expect(access.check("Bearer \(token.secrets[0])", gateway: nil, .measure).allowed == token.name)
     }
     #expect(access.check("Bearer the-token-own", gateway: nil, .measure) == .forbidden("own"))
-    for deed in [HubAccess.Deed.read, .write, .command] {
-      #expect(access.check("Bearer the-token-metrics", gateway: "hill", deed) == .forbidden("metrics"))
-      #expect(access.check("Bearer the-token-metrics", gateway: nil, deed) == .forbidden("metrics"))
+    for operation in [HubAccess.Operation.read, .write, .command] {
+      #expect(access.check("Bearer the-token-metrics", gateway: "hill", operation) == .forbidden("metrics"))
+      #expect(access.check("Bearer the-token-metrics", gateway: nil, operation) == .forbidden("metrics"))
     }
   }
 

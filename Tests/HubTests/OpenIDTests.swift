@@ -79,50 +79,50 @@ import Testing
   // MARK: The way
 
   @Test func `a journey comes back as it went, for ten minutes`() {
-    let journey = OpenIDJourney(back: "/messages?q=a", at: 1_000_000)
+    let journey = SignInAttempt(back: "/messages?q=a", at: 1_000_000)
     let key = Array("a key".utf8)
     let cookie = journey.cookie(key: key)
-    #expect(OpenIDJourney(cookie, key: key, at: 1_000_001) == journey)
-    #expect(OpenIDJourney(cookie, key: key, at: 1_000_000 + OpenIDJourney.longest * 1000) != nil)
-    #expect(OpenIDJourney(cookie, key: key, at: 1_000_001 + OpenIDJourney.longest * 1000) == nil)
-    #expect(OpenIDJourney(cookie, key: key, at: 999_999) == nil)
+    #expect(SignInAttempt(cookie, key: key, at: 1_000_001) == journey)
+    #expect(SignInAttempt(cookie, key: key, at: 1_000_000 + SignInAttempt.longest * 1000) != nil)
+    #expect(SignInAttempt(cookie, key: key, at: 1_000_001 + SignInAttempt.longest * 1000) == nil)
+    #expect(SignInAttempt(cookie, key: key, at: 999_999) == nil)
     // What nobody began here.
-    #expect(OpenIDJourney(cookie, key: Array("another".utf8), at: 1_000_001) == nil)
+    #expect(SignInAttempt(cookie, key: Array("another".utf8), at: 1_000_001) == nil)
     let words = cookie.split(separator: ".")[0]
     for forged in ["\(words)", "\(words).", "\(words).AAAA", "\(words)..\(cookie.split(separator: ".")[1])"] {
-      #expect(OpenIDJourney(forged, key: key, at: 1_000_001) == nil)
+      #expect(SignInAttempt(forged, key: key, at: 1_000_001) == nil)
     }
-    #expect(OpenIDJourney(back: nil, at: 0).state != OpenIDJourney(back: nil, at: 0).state)
+    #expect(SignInAttempt(back: nil, at: 0).state != SignInAttempt(back: nil, at: 0).state)
     #expect(Set([journey.state, journey.nonce, journey.verifier]).count == 3)
     for wrong in ["", "AAAA", "e30", String(cookie.dropLast(9)), String(repeating: "A", count: 5000)] {
-      #expect(OpenIDJourney(wrong, key: key, at: 1_000_001) == nil)
+      #expect(SignInAttempt(wrong, key: key, at: 1_000_001) == nil)
     }
   }
 
   @Test func `who comes without end makes their own address wait, and nobody else`() async throws {
-    let turnstile = Turnstile()
-    for _ in 0..<Turnstile.mostOfOne { #expect(await turnstile.enter(from: "office")) }
-    let crowd = (0..<Turnstile.mostWaitingOfOne).map { _ in Task { await turnstile.enter(from: "office") } }
+    let turnstile = ProviderLimiter()
+    for _ in 0..<ProviderLimiter.mostOfOne { #expect(await turnstile.enter(from: "office")) }
+    let crowd = (0..<ProviderLimiter.mostWaitingOfOne).map { _ in Task { await turnstile.enter(from: "office") } }
     while turnstile.counts.waiting < crowd.count { await Task.yield() }
     #expect(await !turnstile.enter(from: "office"), "a bound")
     #expect(await turnstile.enter(from: "elsewhere"))
     turnstile.leave(from: "elsewhere")
-    for _ in 0..<Turnstile.mostOfOne + crowd.count { turnstile.leave(from: "office") }
+    for _ in 0..<ProviderLimiter.mostOfOne + crowd.count { turnstile.leave(from: "office") }
     for one in crowd { #expect(await one.value) }
     #expect(turnstile.counts == (0, 0))
     #expect(await turnstile.enter(from: "office"), "and what was before is forgotten")
   }
 
   @Test(arguments: ["/", "/fleet", "/messages?q=a%20b&x=1", "/fleet/hill"]) func `own paths lead back`(_ path: String) {
-    #expect(OpenIDJourney.own(path) == path)
+    #expect(SignInAttempt.own(path) == path)
   }
 
   @Test(arguments: [
     "", "fleet", "//evil.example", "/\\evil.example", "https://evil.example", "/a\r\nSet-Cookie: a=b", "/a b", "/ä",
     "/" + String(repeating: "a", count: 600), "/\t/evil.example", "\\\\evil.example",
   ]) func `others do not`(_ path: String) {
-    #expect(OpenIDJourney.own(path) == nil)
-    #expect(OpenIDJourney(back: path, at: 0).back == "/")
+    #expect(SignInAttempt.own(path) == nil)
+    #expect(SignInAttempt(back: path, at: 0).back == "/")
   }
 
   // MARK: Settings

@@ -41,8 +41,8 @@ import Testing
     let access = HubAccess([token("shared"), token("own", "hill")])
     for name in ["shared", "own"] {
       for gateway in ["hill", "dale", nil] {
-        for deed in [HubAccess.Deed.read, .command, .administer] {
-          #expect(access.check("Bearer the-token-\(name)-of-16", gateway: gateway, deed) == .forbidden(name))
+        for operation in [HubAccess.Operation.read, .command, .administer] {
+          #expect(access.check("Bearer the-token-\(name)-of-16", gateway: gateway, operation) == .forbidden(name))
         }
       }
     }
@@ -145,7 +145,7 @@ import Testing
   {
     let looks = Mutex(0)
     let pause = Duration.milliseconds(100)
-    let look = TokenLook(pause: pause) { looks.withLock { $0 += 1 } }
+    let look = TokenRefresh(pause: pause) { looks.withLock { $0 += 1 } }
     let begun = ContinuousClock.now
     for _ in 0..<3 {
       let before = looks.withLock { $0 }

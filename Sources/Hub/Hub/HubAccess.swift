@@ -6,7 +6,7 @@ import Synchronization
 /// Access control. Tokens can be replaced while the hub runs: it accepts old and new ones until the old ones are removed.
 final class HubAccess: Sendable {
   /// An operation on a gateway or on the hub.
-  enum Deed: Sendable {
+  enum Operation: Sendable {
     case read
     /// Asking how much of a gateway's journal is stored.
     case greet
@@ -34,7 +34,7 @@ final class HubAccess: Sendable {
     let proof: Proof
     /// `nil` for operations on all gateways.
     let gateway: String?
-    let deed: Deed
+    let operation: Operation
 
     /// The name under which a connection is counted.
     var holder: String { "\(name)/\(gateway ?? "")" }
@@ -96,10 +96,10 @@ final class HubAccess: Sendable {
       return found
     }
 
-    func fitting(_ digest: [UInt8], _ gateway: String?, _ deed: Deed) -> Int? {
+    func fitting(_ digest: [UInt8], _ gateway: String?, _ operation: Operation) -> Int? {
       let fitting = (places[digest] ?? []).filter { place in
         let token = tokens[place]
-        return (token.gateway == "*" || token.gateway == gateway) && token.access.allows(deed)
+        return (token.gateway == "*" || token.gateway == gateway) && token.access.allows(operation)
       }
       return fitting.first { tokens[$0].gateway == gateway } ?? fitting.first
     }
@@ -140,7 +140,7 @@ final class HubAccess: Sendable {
   static let unknownToken = Verdict.unknown("unknown token")
 
   /// `gateway`: `nil` for operations on all gateways.
-  func check(_ authorization: String?, gateway: String?, _ deed: Deed) -> Verdict {
+  func check(_ authorization: String?, gateway: String?, _ operation: Operation) -> Verdict {
     let scheme = Array("bearer ".utf8)
     guard let sent = authorization.map({ Array($0.utf8) }), sent.count > scheme.count,
       zip(sent, scheme).allSatisfy({ $0 | 0x20 == $1 })
@@ -150,8 +150,8 @@ final class HubAccess: Sendable {
     return keys.withLock { keys in
       guard let places = keys.places[digest], let first = places.first else { return Self.unknownToken }
       for place in places { keys.usedAt[place] = now }
-      guard let place = keys.fitting(digest, gateway, deed) else { return .forbidden(keys.tokens[first].name) }
-      let grant = Grant(name: keys.tokens[place].name, proof: .token(digest), gateway: gateway, deed: deed)
+      guard let place = keys.fitting(digest, gateway, operation) else { return .forbidden(keys.tokens[first].name) }
+      let grant = Grant(name: keys.tokens[place].name, proof: .token(digest), gateway: gateway, operation: operation)
       return keys.isBound(digest, at: place, gateway) ? .allowed(grant) : .unbound(grant)
     }
   }
@@ -183,13 +183,13 @@ final class HubAccess: Sendable {
   /// Whether a token still allows the operation. `HubWeb.endRevoked` checks sessions.
   func allows(_ grant: Grant) -> Bool {
     guard case .token(let digest) = grant.proof else { return true }
-    return keys.withLock { $0.fitting(digest, grant.gateway, grant.deed) != nil }
+    return keys.withLock { $0.fitting(digest, grant.gateway, grant.operation) != nil }
   }
 }
 
 extension HubConfiguration.Access {
-  fileprivate func allows(_ deed: HubAccess.Deed) -> Bool {
-    switch deed {
+  fileprivate func allows(_ operation: HubAccess.Operation) -> Bool {
+    switch operation {
     case .read: self == .read || self == .command || self == .all
     case .greet: self != .metrics
     case .measure: true

@@ -79,7 +79,7 @@ struct HubLogHandler: LogHandler {
 }
 
 /// Limits a frequent line to once a minute, with the number of repetitions.
-final class RareLine: Sendable {
+final class ThrottledLog: Sendable {
   private static let pause: Duration = .seconds(60)
 
   private let log: HubLog.Write

@@ -55,7 +55,7 @@ public struct HubServer: Sendable {
       configuration.alerts, stores, registry, name: "\(ProcessInfo.processInfo.hostName):\(configuration.port)",
       location: isServer ? nil : configuration.location, mark: DatabaseMark(configuration.location))
     let connections = ConnectionTable(most: room, access, log: HubLog.write)
-    let look = TokenLook { [tokens, access, connections] in
+    let tokenRefresh = TokenRefresh { [tokens, access, connections] in
       if tokens.hasChanged() { tokens.apply(to: access, connections) }
     }
     let refused = RefusedLogins(HubLog.write)
@@ -66,7 +66,7 @@ public struct HubServer: Sendable {
       limiter: RateLimiter(perSecond: configuration.rateLimit, bytesPerDay: configuration.bytesPerDay),
       memory: HubMemory(largest: configuration.maxBody),
       connections: connections, refused: refused,
-      maxBody: configuration.maxBody, newTokens: configuration.gatewayTokens == nil ? nil : look,
+      maxBody: configuration.maxBody, tokenRefresh: configuration.gatewayTokens == nil ? nil : tokenRefresh,
       web: try configuration.web.map { try HubWeb($0, stores, refused) })
   }
 
@@ -74,8 +74,8 @@ public struct HubServer: Sendable {
   private static var loops: Int { System.coreCount * 3 + 1 }
 
   /// Pause between two checks of the folder of gateways' tokens, and so the longest time that a removed token stays valid.
-  private static let tokensLook: Duration = .milliseconds(500)
-  private static let copiesLog: Duration = .seconds(3600)
+  private static let tokensPause: Duration = .milliseconds(500)
+  private static let logCopyPause: Duration = .seconds(3600)
 
   /// Connections that the kernel holds until the hub accepts them; it has a limit of its own (`net.core.somaxconn`, 4096 by default). A fleet that
   /// connects all at once waits here for milliseconds. Beyond the limit TCP retries after one second, two, four …
@@ -123,7 +123,7 @@ public struct HubServer: Sendable {
     let minutes = Task { await summary.run() }
     let folder = Task {
       // `try?`: it is cancelled while it sleeps.
-      while (try? await Task.sleep(for: Self.tokensLook)) != nil {
+      while (try? await Task.sleep(for: Self.tokensPause)) != nil {
         if tokens.hasChanged() { tokens.apply(to: access, api.connections) }
       }
     }
@@ -134,7 +134,7 @@ public struct HubServer: Sendable {
     let telling = Task { [api] in await api.links.run() }
     let copying = Task { [api] in
       // `try?`: it is cancelled while it sleeps.
-      repeat { await api.stores.copyLog() } while (try? await Task.sleep(for: Self.copiesLog)) != nil
+      repeat { await api.stores.copyLog() } while (try? await Task.sleep(for: Self.logCopyPause)) != nil
     }
     let revocation = api.web.map { web in Task { [api] in await web.endRevoked(in: api.connections) } }
     let care = Task { await maintenance.run() }

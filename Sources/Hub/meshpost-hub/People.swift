@@ -24,7 +24,7 @@ struct People: AsyncParsableCommand {
       let people = try await beside.store(beside.configuration(), writes: false) { try await $0.people() }
       for person in people {
         let used = person.usedAt.map { "last used \(Self.day($0))" } ?? "never used"
-        let way = person.way == .oidc ? ", by OpenID Connect" : ""
+        let way = person.signInMethod == .oidc ? ", by OpenID Connect" : ""
         print("\(person.name)  \(person.role.rawValue)  since \(Self.day(person.createdAt)), \(used)\(way)")
       }
       if people.isEmpty { print("nobody: add someone with `meshpost-hub people add NAME --role administer`") }
@@ -128,7 +128,7 @@ struct People: AsyncParsableCommand {
   /// Adds a record to the audit, by this machine's user.
   static func note(_ store: HubStore, _ name: String, _ detail: [String: String]) async throws {
     let user = getpwuid(getuid()).map { String(cString: $0.pointee.pw_name) } ?? "\(getuid())"
-    try await store.note(HubDeed(person: name, by: user, detail, at: Beside.now))
+    try await store.note(AuditRecord(person: name, by: user, detail, at: Beside.now))
   }
 
   static func ask(_ file: String?) throws -> String {

@@ -29,7 +29,7 @@ struct HubAPI: Sendable {
   let maxBody: Int
   let short = ShortPosts()
   /// `nil`: the hub has no folder of gateways' tokens.
-  var newTokens: TokenLook?
+  var tokenRefresh: TokenRefresh?
   /// `nil`: the hub has no pages.
   var web: HubWeb?
 
@@ -43,9 +43,9 @@ struct HubAPI: Sendable {
     let grant: HubAccess.Grant
     /// The name of the token or the person.
     var author: String { grant.name }
-    var way: HubDeed.SignInMethod = .token
+    var signInMethod: AuditRecord.SignInMethod = .token
     /// The name under which readers take turns.
-    var holder: String { "\(way.rawValue) \(author)" }
+    var holder: String { "\(signInMethod.rawValue) \(author)" }
     let parameters: Parameters
     /// The session of a short post, with the post's key.
     var short: ShortPosts.Session?
@@ -67,14 +67,14 @@ struct HubAPI: Sendable {
 
   func router() -> Router<HubContext> {
     let router = Router(context: HubContext.self)
-    router.add(middleware: WordsForNothing())
+    router.add(middleware: NotFoundMiddleware())
     router.get("/healthz") { _, _ in Self.json(Array("{\"ok\":true}".utf8)) }
     router.get("/readyz") { _, _ in ready() }
     router.get("/metrics") { request, context in try await answer(request, context, .measure, metrics) }
     // Each route is documented where it is declared: `routes`.
     for route in routes {
       router.on(RouterPath(route.path), method: route.method) { request, context in
-        try await answer(request, context, route.deed, route.handler)
+        try await answer(request, context, route.operation, route.handler)
       }
     }
     router.post("/v1/e") { request, context in try await takeShort(request, context) }
@@ -85,19 +85,21 @@ struct HubAPI: Sendable {
   }
 
   /// Checks a token. An unknown one is checked once more after the folder was read again: it may have been added a moment ago.
-  private func check(_ authorization: String?, gateway: String?, _ deed: HubAccess.Deed) async -> HubAccess.Verdict {
-    let verdict = access.check(authorization, gateway: gateway, deed)
-    guard verdict == HubAccess.unknownToken, let newTokens else { return verdict }
-    await newTokens.again()
-    return access.check(authorization, gateway: gateway, deed)
+  private func check(_ authorization: String?, gateway: String?, _ operation: HubAccess.Operation) async
+    -> HubAccess.Verdict
+  {
+    let verdict = access.check(authorization, gateway: gateway, operation)
+    guard verdict == HubAccess.unknownToken, let tokenRefresh else { return verdict }
+    await tokenRefresh.refresh()
+    return access.check(authorization, gateway: gateway, operation)
   }
 
   /// Answers a request that has a token, or the cookie of a signed-in person.
   func answer(
-    _ request: Request, _ context: HubContext, _ deed: HubAccess.Deed, _ handler: Handler
+    _ request: Request, _ context: HubContext, _ operation: HubAccess.Operation, _ handler: Handler
   ) async throws -> Response {
     guard let web, request.headers[.authorization] == nil, request.headers[.cookie] != nil else {
-      let verdict = await check(request.headers[.authorization], gateway: context.parameters.get("id"), deed)
+      let verdict = await check(request.headers[.authorization], gateway: context.parameters.get("id"), operation)
       return try await answer(request, context, verdict, by: .token, handler)
     }
     do {
@@ -106,15 +108,16 @@ struct HubAPI: Sendable {
         return HubWeb.plain(Self.refusal(.unauthorized, "sign in"))
       }
       let grant = HubAccess.Grant(
-        name: visitor.person.name, proof: .session(visitor.token), gateway: context.parameters.get("id"), deed: deed)
-      guard visitor.person.role.allows(deed) else {
+        name: visitor.person.name, proof: .session(visitor.token), gateway: context.parameters.get("id"),
+        operation: operation)
+      guard visitor.person.role.allows(operation) else {
         HubLog.write(
           .info,
           "\(grant.name) (\(visitor.person.role.rawValue)) may not \(request.method.rawValue) \(request.uri.path)")
         return HubWeb.plain(
           Self.refusal(.forbidden, "your role does not allow this: \(visitor.person.role.rawValue)"))
       }
-      return HubWeb.plain(try await answer(request, context, .allowed(grant), by: visitor.person.way, handler))
+      return HubWeb.plain(try await answer(request, context, .allowed(grant), by: visitor.person.signInMethod, handler))
     } catch let refusal as WebGuard.Refusal {
       return HubWeb.refusing(refusal)
     } catch let error as HubDatabaseError {
@@ -123,7 +126,7 @@ struct HubAPI: Sendable {
   }
 
   func answer(
-    _ request: Request, _ context: HubContext, _ verdict: HubAccess.Verdict, by way: HubDeed.SignInMethod,
+    _ request: Request, _ context: HubContext, _ verdict: HubAccess.Verdict, by signInMethod: AuditRecord.SignInMethod,
     short: ShortPosts.Session? = nil, _ handler: Handler
   ) async throws -> Response {
     let gateway = short?.gateway ?? context.parameters.get("id")
@@ -146,7 +149,7 @@ struct HubAPI: Sendable {
         return unavailable(error)
       }
       guard let reason else {
-        return try await answer(request, context, .allowed(grant), by: way, short: short, handler)
+        return try await answer(request, context, .allowed(grant), by: signInMethod, short: short, handler)
       }
       stores.metrics.refused(.forbidden)
       refused.note(
@@ -160,7 +163,8 @@ struct HubAPI: Sendable {
       }
       if let gateway, !Name.isAllowed(gateway) { return Self.invalidID }
       let call = Call(
-        request: request, gateway: gateway ?? "", grant: grant, way: way, parameters: context.parameters, short: short
+        request: request, gateway: gateway ?? "", grant: grant, signInMethod: signInMethod,
+        parameters: context.parameters, short: short
       )
       do {
         return try await handled(call, handler)
@@ -216,13 +220,13 @@ struct HubAPI: Sendable {
   func childChannel(_ responder: @escaping HTTPChannelHandler.Responder) -> LinkUpgradeChannel {
     LinkUpgradeChannel(
       responder: responder, maxMessage: maxBody, connections: connections,
-      admit: { [access, newTokens] head in
+      admit: { [access, tokenRefresh] head in
         guard let gateway = LinkProtocol.gateway(in: head.uri) else { return .closed }
         return switch access.check(head.headers.first(name: "Authorization"), gateway: gateway, .write) {
         case .allowed(let grant) where head.headers[LinkProtocol.Origin.field].isEmpty:
           .open(LinkProtocol.AuthorizedGateway(gateway: gateway, grant: grant))
         case .allowed, .unbound: .undecided
-        case let verdict: verdict == HubAccess.unknownToken && newTokens != nil ? .undecided : .closed
+        case let verdict: verdict == HubAccess.unknownToken && tokenRefresh != nil ? .undecided : .closed
         }
       },
       decide: { head in
@@ -362,7 +366,7 @@ struct HubContext: RequestContext {
 }
 
 /// Refuses requests without a route as other requests are refused: with a body.
-private struct WordsForNothing: RouterMiddleware {
+private struct NotFoundMiddleware: RouterMiddleware {
   @concurrent func handle(
     _ request: Request, context: HubContext, next: @concurrent (Request, HubContext) async throws -> Response
   ) async throws -> Response {

@@ -76,11 +76,11 @@ extension HubAPI {
   private var readers: [HubRoute] {
     [
       HubRoute(
-        method: .get, path: "/v1/fleet", deed: .read, summary: "Each gateway with what is known of it, by id.",
+        method: .get, path: "/v1/fleet", operation: .read, summary: "Each gateway with what is known of it, by id.",
         parameters: [Self.afterText, Self.limit], answers: [200: Self.page("gateways", Self.fleetRow, next: .text)],
         handler: { try await fleet($0) }),
       HubRoute(
-        method: .get, path: "/v1/fleet/summary", deed: .read, summary: "The fleet in figures.",
+        method: .get, path: "/v1/fleet/summary", operation: .read, summary: "The fleet in figures.",
         answers: [
           200: .object([
             ("gateways", .whole), ("linked", .whole), ("silent", .whole), ("alerts", .whole),
@@ -89,15 +89,16 @@ extension HubAPI {
           ])
         ], handler: { try await fleetSummary($0) }),
       HubRoute(
-        method: .get, path: "/v1/messages", deed: .read,
+        method: .get, path: "/v1/messages", operation: .read,
         summary: "Messages of all gateways, each once, with who heard it.",
         parameters: Self.newestFirst + [Self.channel, .text("gateway", "Only what this one heard.")],
         answers: [200: Self.page("messages", Self.message)], handler: { try await joined($0) }),
       HubRoute(
-        method: .get, path: "/v1/messages/{position}", deed: .read, summary: "One message.",
+        method: .get, path: "/v1/messages/{position}", operation: .read, summary: "One message.",
         answers: [200: Self.message], refusals: [404], handler: { try await oneMessage($0) }),
       HubRoute(
-        method: .get, path: "/v1/channels", deed: .read, summary: "Channels of any gateway, the newest message first.",
+        method: .get, path: "/v1/channels", operation: .read,
+        summary: "Channels of any gateway, the newest message first.",
         answers: [
           200: .object([
             (
@@ -107,7 +108,8 @@ extension HubAPI {
           ])
         ], handler: { try await channels($0) }),
       HubRoute(
-        method: .get, path: "/v1/nodes", deed: .read, summary: "Nodes of all gateways, by key, with who heard them.",
+        method: .get, path: "/v1/nodes", operation: .read,
+        summary: "Nodes of all gateways, by key, with who heard them.",
         parameters: [Self.afterText, Self.limit, Self.words],
         answers: [
           200: Self.page(
@@ -116,7 +118,7 @@ extension HubAPI {
             next: .text)
         ], handler: { try await nodes($0) }),
       HubRoute(
-        method: .get, path: "/v1/coverage", deed: .read, summary: "Which gateway hears which node.",
+        method: .get, path: "/v1/coverage", operation: .read, summary: "Which gateway hears which node.",
         parameters: [Self.afterText, Self.limit, .whole("since", "Only what was heard as late.")],
         answers: [
           200: .object([
@@ -131,29 +133,29 @@ extension HubAPI {
           ])
         ], handler: { try await coverage($0) }),
       HubRoute(
-        method: .get, path: "/v1/commands", deed: .read, summary: "Commands to all gateways, the newest first.",
+        method: .get, path: "/v1/commands", operation: .read, summary: "Commands to all gateways, the newest first.",
         parameters: [.text("before", "The `next` of the page before."), Self.limit],
         answers: [200: Self.page("commands", Self.ownedCommand, next: .text)], handler: { try await allCommands($0) }),
       HubRoute(
-        method: .get, path: "/v1/alerts", deed: .read, summary: "Alerts of gateways and hubs, the newest first.",
+        method: .get, path: "/v1/alerts", operation: .read, summary: "Alerts of gateways and hubs, the newest first.",
         parameters: [
           HubRoute.Parameter(
             name: "state", shape: .oneOf(["all", "open"]), summary: "Whether also those that are over."),
           .text("gateway", "Only of this one."), .whole("before", "The `next` of the page before."), Self.limit,
         ], answers: [200: Self.page("alerts", Self.alert)], handler: { try await alertList($0) }),
       HubRoute(
-        method: .get, path: "/v1/alerts/rules", deed: .read, summary: "The hub's own rules, each as a sentence.",
+        method: .get, path: "/v1/alerts/rules", operation: .read, summary: "The hub's own rules, each as a sentence.",
         answers: [200: .object([("rules", .list(.object([("rule", .text), ("sentence", .text)])))])],
         handler: { try await alertRules($0) }),
       HubRoute(
-        method: .get, path: "/v1/live", deed: .read, summary: "What changes, as server-sent events.",
+        method: .get, path: "/v1/live", operation: .read, summary: "What changes, as server-sent events.",
         parameters: [
           .whole("after", "The last message that the reader has; as the header Last-Event-ID."),
           .whole("arrived", "When that came to the hub, by its `arrived`."),
         ],
         answers: [200: .text], isStream: true, handler: { try await follow($0) }),
       HubRoute(
-        method: .get, path: "/v1/gateways", deed: .read, summary: "Gateways, by id.",
+        method: .get, path: "/v1/gateways", operation: .read, summary: "Gateways, by id.",
         parameters: [Self.afterText, Self.limit],
         answers: [200: Self.page("gateways", .object([("gateway", .text), ("epoch", .text)]), next: .text)],
         handler: { try await gateways($0) }),
@@ -166,39 +168,39 @@ extension HubAPI {
     let id = "/v1/gateways/{id}"
     return [
       HubRoute(
-        method: .get, path: id, deed: .greet, summary: "A gateway, and how much of its journal is here.",
+        method: .get, path: id, operation: .greet, summary: "A gateway, and how much of its journal is here.",
         parameters: [.text("epoch", "The newest without it.")]
           + EventBatch.Lane.allCases.map { .whole($0.rawValue, "Of this lane only what is here up to this event.") },
         answers: [200: .object([("gateway", .text), ("epoch", .text), ("linked", .truth)])], refusals: [404],
         handler: { try await greet($0) }),
       HubRoute(
-        method: .get, path: id + "/events", deed: .read, summary: "Its journal.",
+        method: .get, path: id + "/events", operation: .read, summary: "Its journal.",
         parameters: Self.newestFirst + [.text("kind", "Only of this kind."), Self.channel],
         answers: [200: Self.page("events", Self.event)], refusals: [404],
         handler: { try await ofKnown($0) { try await page($0, kind: nil) } }),
       HubRoute(
-        method: .get, path: id + "/messages", deed: .read, summary: "Messages that it received.",
+        method: .get, path: id + "/messages", operation: .read, summary: "Messages that it received.",
         parameters: Self.newestFirst + [Self.channel], answers: [200: Self.page("messages", Self.event)],
         refusals: [404],
         handler: { try await ofKnown($0) { try await page($0, kind: "message") } }),
       HubRoute(
-        method: .get, path: id + "/contacts", deed: .read, summary: "The newest state of each node, by key.",
+        method: .get, path: id + "/contacts", operation: .read, summary: "The newest state of each node, by key.",
         parameters: [Self.afterText, Self.limit], answers: [200: Self.page("contacts", .object([]), next: .text)],
         refusals: [404],
         handler: { try await ofKnown($0) { try await contacts($0) } }),
       HubRoute(
-        method: .get, path: id + "/state", deed: .read, summary: "What it last said of itself, by name.",
+        method: .get, path: id + "/state", operation: .read, summary: "What it last said of itself, by name.",
         answers: [200: .object([])], refusals: [404], handler: { try await ofKnown($0) { try await states($0) } }),
       HubRoute(
-        method: .get, path: id + "/commands", deed: .read, summary: "Commands to it, the newest first.",
+        method: .get, path: id + "/commands", operation: .read, summary: "Commands to it, the newest first.",
         parameters: [Self.limit], answers: [200: .object([("commands", .list(Self.command))])], refusals: [404],
         handler: { try await commands($0) }),
       HubRoute(
-        method: .get, path: id + "/commands/{command}", deed: .read, summary: "One command.",
+        method: .get, path: id + "/commands/{command}", operation: .read, summary: "One command.",
         parameters: [Self.wait], answers: [200: Self.command, 202: Self.command], refusals: [404],
         handler: { try await oneCommand($0) }),
       HubRoute(
-        method: .get, path: id + "/documents", deed: .read, summary: "Its documents, by key.",
+        method: .get, path: id + "/documents", operation: .read, summary: "Its documents, by key.",
         parameters: [Self.afterText, Self.limit], answers: [200: Self.page("documents", Self.document, next: .text)],
         refusals: [404],
         handler: { try await ofKnown($0) { try await documents($0) } }),
@@ -209,19 +211,21 @@ extension HubAPI {
     let id = "/v1/gateways/{id}"
     return [
       HubRoute(
-        method: .post, path: "/v1/alerts/{alert}/acknowledge", deed: .command, summary: "Somebody has seen an alert.",
+        method: .post, path: "/v1/alerts/{alert}/acknowledge", operation: .command,
+        summary: "Somebody has seen an alert.",
         body: .object([("note?", .text(most: AlertReport.textBytes))]), answers: [200: Self.alert], refusals: [404],
         handler: { try await acknowledgeAlert($0) }),
       HubRoute(
-        method: .post, path: id + "/commands", deed: .command, summary: "A command to it.", parameters: [Self.wait],
+        method: .post, path: id + "/commands", operation: .command, summary: "A command to it.",
+        parameters: [Self.wait],
         body: .object([("command", .text), ("id?", .text(most: 48)), ("queue?", .truth)]),
         answers: [200: Self.command, 202: Self.command], refusals: [404, 413, 504], handler: { try await command($0) }),
       HubRoute(
-        method: .put, path: id + "/documents/**", deed: .command, summary: "Edits a document.",
+        method: .put, path: id + "/documents/**", operation: .command, summary: "Edits a document.",
         body: .object([("value", .any)]), answers: [200: Self.document], refusals: [404, 422],
         handler: { try await ofKnown($0) { try await editDocument($0) } }),
       HubRoute(
-        method: .delete, path: id + "/documents/**", deed: .command, summary: "Deletes a document.",
+        method: .delete, path: id + "/documents/**", operation: .command, summary: "Deletes a document.",
         answers: [200: Self.document], refusals: [404],
         handler: { try await ofKnown($0) { try await editDocument($0) } }),
     ]
@@ -234,7 +238,7 @@ extension HubAPI {
     let roles = Shape.oneOf(HubPerson.Role.allCases.map(\.rawValue))
     return [
       HubRoute(
-        method: .get, path: "/v1/people", deed: .administer, summary: "Lists the people who may use the pages.",
+        method: .get, path: "/v1/people", operation: .administer, summary: "Lists the people who may use the pages.",
         answers: [
           200: .object([
             (
@@ -247,14 +251,14 @@ extension HubAPI {
           ])
         ], handler: { try await people($0) }),
       HubRoute(
-        method: .put, path: "/v1/people/{name}", deed: .administer, summary: "Adds somebody, or changes them.",
+        method: .put, path: "/v1/people/{name}", operation: .administer, summary: "Adds somebody, or changes them.",
         body: .object([("role?", roles), ("password?", .text)]), answers: [200: Self.ok], refusals: [404, 409],
         handler: { try await setPerson($0) }),
       HubRoute(
-        method: .delete, path: "/v1/people/{name}", deed: .administer, summary: "Removes somebody.",
+        method: .delete, path: "/v1/people/{name}", operation: .administer, summary: "Removes somebody.",
         answers: [200: Self.ok], refusals: [404, 409], handler: { try await removePerson($0) }),
       HubRoute(
-        method: .get, path: "/v1/tokens", deed: .administer, summary: "Lists the tokens.",
+        method: .get, path: "/v1/tokens", operation: .administer, summary: "Lists the tokens.",
         answers: [
           200: .object([
             (
@@ -268,7 +272,7 @@ extension HubAPI {
           ])
         ], handler: { try await tokens($0) }),
       HubRoute(
-        method: .get, path: "/v1/audit", deed: .administer, summary: "Who did what, the newest first.",
+        method: .get, path: "/v1/audit", operation: .administer, summary: "Who did what, the newest first.",
         parameters: [.whole("before", "The `next` of the page before."), Self.limit],
         answers: [
           200: Self.page(
@@ -277,7 +281,7 @@ extension HubAPI {
               ("id", .whole), ("at", .whole), ("who", .text), ("way", .text), ("what", .text), ("gateway?", .text),
               ("detail", .object([])),
             ]))
-        ], handler: { try await deeds($0) }),
+        ], handler: { try await auditRecords($0) }),
     ]
   }
 
@@ -287,7 +291,7 @@ extension HubAPI {
     let id = "/v1/gateways/{id}"
     return [
       HubRoute(
-        method: .post, path: id + "/events", deed: .write, summary: "A batch of its journal.",
+        method: .post, path: id + "/events", operation: .write, summary: "A batch of its journal.",
         body: .object([
           ("epoch", .text), ("lane?", .oneOf(["messages", "nodes", "packets"])),
           (
@@ -299,10 +303,10 @@ extension HubAPI {
           ),
         ]), answers: [200: Self.acknowledged], refusals: [413, 415, 422], handler: { try await take($0) }),
       HubRoute(
-        method: .get, path: id + "/link", deed: .write, summary: "Its link: a WebSocket.", answers: [:],
+        method: .get, path: id + "/link", operation: .write, summary: "Its link: a WebSocket.", answers: [:],
         refusals: [409, 426], handler: { await noLink($0) }),
       HubRoute(
-        method: .get, path: id + "/updates", deed: .write, summary: "What is new for it.",
+        method: .get, path: id + "/updates", operation: .write, summary: "What is new for it.",
         parameters: [
           .text("buckets", "How far each of these is."),
           .text("gateways", "With that: of messages only what these heard is taken; without it that stays as it is."),
@@ -316,7 +320,8 @@ extension HubAPI {
           Self.limit,
         ], answers: [200: .object([])], handler: { try await updates($0) }),
       HubRoute(
-        method: .put, path: id + "/state/{name}", deed: .write, summary: "What it says of itself.", body: .object([]),
+        method: .put, path: id + "/state/{name}", operation: .write, summary: "What it says of itself.",
+        body: .object([]),
         answers: [200: Self.ok], refusals: [413], handler: { try await setState($0) }),
     ]
   }

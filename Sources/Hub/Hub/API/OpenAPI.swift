@@ -8,7 +8,7 @@ struct HubRoute: Sendable {
   let method: HTTPRequest.Method
   /// In the router's syntax: `/v1/gateways/{id}`, `**` for the rest of a path.
   let path: String
-  let deed: HubAccess.Deed
+  let operation: HubAccess.Operation
   /// One sentence.
   let summary: String
   var parameters: [Parameter] = []

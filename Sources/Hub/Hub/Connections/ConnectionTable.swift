@@ -35,14 +35,14 @@ final class ConnectionTable: Sendable {
   let most: Int
   private let access: HubAccess
   private let state: Mutex<State>
-  private let evictionLog: RareLine
-  private let rejectionLog: RareLine
+  private let evictionLog: ThrottledLog
+  private let rejectionLog: ThrottledLog
 
   init(most: Int, _ access: HubAccess, log: @escaping HubLog.Write) {
     (self.most, self.access) = (most, access)
     state = Mutex(State(limiter: ConnectionLimiter(most: most)))
-    evictionLog = RareLine(log)
-    rejectionLog = RareLine(log)
+    evictionLog = ThrottledLog(log)
+    rejectionLog = ThrottledLog(log)
   }
 
   /// The number of connections that fit a limit of open files, of which `open` are in use already; at most `wanted`.

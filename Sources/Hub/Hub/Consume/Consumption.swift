@@ -61,9 +61,9 @@ public final class Consumption: Sendable {
   private let patterns: [TopicPattern]
   private let commands: [TopicPattern]
   private let refused: RefusedFile
-  private let gaps = RareLine(HubLog.write)
-  private let refusals = RareLine(HubLog.write)
-  private let questions: RareLine
+  private let gaps = ThrottledLog(HubLog.write)
+  private let refusals = ThrottledLog(HubLog.write)
+  private let questions: ThrottledLog
   private let newcomers: Mutex<Newcomers>
   private let log: HubLog.Write
   private let tellsRefused: Bool
@@ -75,7 +75,7 @@ public final class Consumption: Sendable {
       tellsConflicts: configuration.alerts.rules.times[.gatewayConflict] != nil)
     (patterns, commands) = (settings.topics, settings.commandTopics)
     refused = RefusedFile(location: settings.refusedFile)
-    (questions, log) = (RareLine(HubLog.write), HubLog.write)
+    (questions, log) = (ThrottledLog(HubLog.write), HubLog.write)
     newcomers = Mutex(Newcomers(perDay: settings.newGateways, most: settings.mostGateways))
     tellsRefused = configuration.alerts.rules.times[.gatewaysRefused] != nil
   }
@@ -86,7 +86,7 @@ public final class Consumption: Sendable {
     newcomers: Newcomers = Newcomers(perDay: 1000, most: 10_000), log: @escaping HubLog.Write = HubLog.write
   ) {
     (self.store, patterns, self.commands, self.refused) = (store, topics, commands, refused)
-    (questions, self.log) = (RareLine(log), log)
+    (questions, self.log) = (ThrottledLog(log), log)
     self.newcomers = Mutex(newcomers)
     tellsRefused = true
   }

@@ -58,7 +58,7 @@ struct DatabaseMark: Sendable {
 
 extension HubStore {
   /// The database's name, which its copies share and no other database has: a random value from the creation of the tables.
-  func name() throws(HubDatabaseError) -> String { DatabaseMark.digest(try journeyKey()) }
+  func name() throws(HubDatabaseError) -> String { DatabaseMark.digest(try signInKey()) }
 
   /// The text of one of the hub's own open alerts; `nil`: there is none, or it has been acknowledged.
   func unseen(_ rule: String, _ subject: String) throws(HubDatabaseError) -> String? {

@@ -13,7 +13,7 @@ enum HubSchema {
     let all = [
       journals, joined, lanes, positions, dialect == .sqlite ? updatesInRows : "SELECT 1", pages, alerts, access,
       dialect == .sqlite ? "SELECT 1" : links, gatewayChannels(dialect),
-      steadyClock, journeyKey, reading, tokenGateways, retention, replaced, told, contactClocks, wantedHearers,
+      steadyClock, signInKey, reading, tokenGateways, retention, replaced, told, contactClocks, wantedHearers,
       sources(dialect), queueClock, settled,
     ]
     return all.enumerated().map { index, sql in
@@ -146,7 +146,7 @@ enum HubSchema {
   private static let steadyClock = "CREATE TABLE steady_clock(elapsed INTEGER NOT NULL, wall INTEGER NOT NULL)"
 
   /// The key that proves that a sign-in by OpenID Connect began at a hub of this database. It is random, from the creation of the table.
-  private static var journeyKey: String {
+  private static var signInKey: String {
     "CREATE TABLE journey_key(key TEXT NOT NULL); INSERT INTO journey_key VALUES ('\(WebSessions.token())')"
   }
 

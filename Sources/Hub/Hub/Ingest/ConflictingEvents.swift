@@ -10,7 +10,7 @@ struct EventKey: Hashable, Sendable {
   let epoch: String
   let seq: Int64
 
-  private static let conflictLog = RareLine(HubLog.write)
+  private static let conflictLog = ThrottledLog(HubLog.write)
 
   func logConflict() {
     Self.conflictLog.say(

@@ -10,7 +10,7 @@ final class Ingest: Sendable {
   private let stores: [HubStore]
   private let writers: [Coalescer<PreparedBatch, HubStore.IngestAnswer>]
   let admission = Admission()
-  private static let failures = RareLine(HubLog.write)
+  private static let failures = ThrottledLog(HubLog.write)
 
   init(_ stores: [HubStore], patience: Duration = .seconds(12), metrics: HubMetrics = HubMetrics()) {
     self.stores = stores

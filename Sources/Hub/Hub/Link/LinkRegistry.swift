@@ -67,7 +67,7 @@ actor LinkRegistry {
   static let patience: Duration = .seconds(15)
 
   private var links: [String: Link] = [:]
-  private let contestLog: RareLine
+  private let contestLog: ThrottledLog
   private var contested: Set<String> = []
   /// For each gateway that sends over HTTP: its epoch, the epoch before, how often in a row an epoch came back, and when it last changed.
   private var epochs: [String: (now: String, before: String?, returns: Int, at: ContinuousClock.Instant)] = [:]
@@ -80,7 +80,7 @@ actor LinkRegistry {
     log: @escaping HubLog.Write = HubLog.write
   ) {
     (self.patience, self.answerLimit) = (patience, answerLimit)
-    contestLog = RareLine(log)
+    contestLog = ThrottledLog(log)
   }
 
   /// Increases when a link opens or closes.
@@ -133,10 +133,10 @@ actor LinkRegistry {
     return nil
   }
 
-  private func contest(_ gateway: String, _ deed: String) {
+  private func contest(_ gateway: String, _ action: String) {
     contested.insert(gateway)
     contestLog.say(
-      "gateway \(gateway): two gateways with this id \(deed). Was a card copied? Give one of them another id: "
+      "gateway \(gateway): two gateways with this id \(action). Was a card copied? Give one of them another id: "
         + "\"One identity, two histories\" in docs/hub.md")
   }
 

@@ -178,7 +178,7 @@ struct LinkSession: Sendable {
     return nil
   }
 
-  private static let leftOut = RareLine(HubLog.write)
+  private static let leftOut = ThrottledLog(HubLog.write)
 
   private func keep(_ state: JSONValue, as name: String, _ bytes: Int) async throws {
     guard await limiter.admit(gateway, bytes: bytes) == nil else {

@@ -21,15 +21,15 @@ extension HubWeb {
       throw WebGuard.Refusal(status: 403, message: "requests of other sites are refused")
     }
     guard let provider else { return Self.plain(HubAPI.refusal(.notFound, "not found")) }
-    let journey = OpenIDJourney(back: request.values["back"], at: HubClock.now)
+    let attempt = SignInAttempt(back: request.values["back"], at: HubClock.now)
     do throws(OpenIDFailure) {
-      var response = Self.redirect(try await provider.address(journey, from: address))
+      var response = Self.redirect(try await provider.address(attempt, from: address))
       setCookie(
-        OpenIDJourney.cookie, journey.cookie(key: try await key()), seconds: Int(OpenIDJourney.longest), isLax: true,
+        SignInAttempt.cookie, attempt.cookie(key: try await key()), seconds: Int(SignInAttempt.longest), isLax: true,
         in: &response)
       return response
     } catch {
-      openIDTrouble.say("OpenID Connect: \(error)")
+      openIDLog.say("OpenID Connect: \(error)")
       return Self.redirect("/?signin=\(error.word)")
     }
   }
@@ -40,10 +40,10 @@ extension HubWeb {
     guard let provider else { return Self.plain(HubAPI.refusal(.notFound, "not found")) }
     var response: Response
     do throws(OpenIDFailure) {
-      let journey = try journey(request, try await key())
+      let attempt = try attempt(request, try await key())
       // A wrong code is no guess at a password, and counts as none: an office shares one address.
-      let claims = try await provider.claims(code: try code(request), journey, from: address)
-      response = Self.redirect(journey.back)
+      let claims = try await provider.claims(code: try code(request), attempt, from: address)
+      response = Self.redirect(attempt.back)
       try await welcome(claims, provider.settings, from: address, in: &response)
     } catch {
       switch error {
@@ -51,29 +51,29 @@ extension HubWeb {
         refused.note(from: address, "\(error)", "GET", "/oidc/back")
         await noteRefused("", .oidc, from: address)
       // Anybody can request this address without a code.
-      case .unavailable, .late, .busy: openIDTrouble.say("OpenID Connect: \(error)")
+      case .unavailable, .late, .busy: openIDLog.say("OpenID Connect: \(error)")
       }
       response = Self.redirect("/?signin=\(error.word)")
     }
-    setCookie(OpenIDJourney.cookie, "", seconds: 0, isLax: true, in: &response)
+    setCookie(SignInAttempt.cookie, "", seconds: 0, isLax: true, in: &response)
     return response
   }
 
   private func key() async throws(OpenIDFailure) -> [UInt8] {
     do {
-      return Array(try await stores.lookups.journeyKey().utf8)
+      return Array(try await stores.lookups.signInKey().utf8)
     } catch {
       throw .unavailable(error.message)
     }
   }
 
-  private func journey(_ request: Request, _ key: [UInt8]) throws(OpenIDFailure) -> OpenIDJourney {
+  private func attempt(_ request: Request, _ key: [UInt8]) throws(OpenIDFailure) -> SignInAttempt {
     let state = request.values["state"] ?? ""
-    let journeys = cookies(request, OpenIDJourney.cookie).prefix(4).compactMap {
-      OpenIDJourney($0, key: key, at: HubClock.now)
+    let attempts = cookies(request, SignInAttempt.cookie).prefix(4).compactMap {
+      SignInAttempt($0, key: key, at: HubClock.now)
     }
-    guard let journey = journeys.first(where: { WebSessions.isSame($0.state, state) }) else { throw .late }
-    return journey
+    guard let attempt = attempts.first(where: { WebSessions.isSame($0.state, state) }) else { throw .late }
+    return attempt
   }
 
   private func code(_ request: Request) throws(OpenIDFailure) -> String {

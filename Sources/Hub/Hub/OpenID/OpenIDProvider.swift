@@ -16,7 +16,7 @@ actor OpenIDProvider {
   private static let shownBytes = 200
 
   /// The provider's description of itself (OpenID Connect Discovery 1.0 § 3).
-  struct Facts: Sendable {
+  struct Metadata: Sendable {
     let authorization: String
     let token: String
     let keys: String
@@ -28,42 +28,42 @@ actor OpenIDProvider {
   nonisolated let settings: OpenIDSettings
   /// The address to which the provider sends browsers back.
   nonisolated let callback: String
-  private nonisolated let turnstile = Turnstile()
-  private var facts: (facts: Facts, at: ContinuousClock.Instant)?
+  private nonisolated let limiter = ProviderLimiter()
+  private var metadata: (metadata: Metadata, at: ContinuousClock.Instant)?
   private var keys: (keys: [WebKey], at: ContinuousClock.Instant)?
 
   init(_ settings: OpenIDSettings, callback: String) { (self.settings, self.callback) = (settings, callback) }
 
   /// The claims about the person who signed in. Throws why the provider gives none, or why they are not trusted.
   nonisolated func claims(
-    code: String, _ journey: OpenIDJourney, from address: String
+    code: String, _ attempt: SignInAttempt, from address: String
   ) async throws(OpenIDFailure) -> JSONValue {
-    try await counted(address) { () async throws(OpenIDFailure) in try await self.exchanged(code, journey) }
+    try await limited(address) { () async throws(OpenIDFailure) in try await self.exchange(code, attempt) }
   }
 
   /// The address where a browser signs in.
-  nonisolated func address(_ journey: OpenIDJourney, from address: String) async throws(OpenIDFailure) -> String {
-    let facts = try await counted(address) { () async throws(OpenIDFailure) in try await self.known() }
+  nonisolated func address(_ attempt: SignInAttempt, from address: String) async throws(OpenIDFailure) -> String {
+    let metadata = try await limited(address) { () async throws(OpenIDFailure) in try await self.fetchMetadata() }
     let query = ProviderRequest.encode([
       ("response_type", "code"), ("client_id", settings.clientID), ("redirect_uri", callback),
-      ("scope", settings.scopes.joined(separator: " ")), ("state", journey.state), ("nonce", journey.nonce),
-      ("code_challenge", journey.challenge), ("code_challenge_method", "S256"),
+      ("scope", settings.scopes.joined(separator: " ")), ("state", attempt.state), ("nonce", attempt.nonce),
+      ("code_challenge", attempt.challenge), ("code_challenge_method", "S256"),
     ])
-    return facts.authorization + (facts.authorization.has("?") ? "&" : "?") + query
+    return metadata.authorization + (metadata.authorization.has("?") ? "&" : "?") + query
   }
 
-  private nonisolated func counted<Value: Sendable>(
+  private nonisolated func limited<Value: Sendable>(
     _ address: String, _ work: @Sendable () async throws(OpenIDFailure) -> Value
   ) async throws(OpenIDFailure) -> Value {
-    guard await turnstile.enter(from: address) else { throw .busy }
-    defer { turnstile.leave(from: address) }
+    guard await limiter.enter(from: address) else { throw .busy }
+    defer { limiter.leave(from: address) }
     return try await work()
   }
 
   // MARK: The description
 
-  private func known() async throws(OpenIDFailure) -> Facts {
-    if let facts, .now - facts.at < Self.memory { return facts.facts }
+  private func fetchMetadata() async throws(OpenIDFailure) -> Metadata {
+    if let metadata, .now - metadata.at < Self.memory { return metadata.metadata }
     var issuer = settings.issuer.utf8[...]
     while issuer.last == UInt8(ascii: "/") { issuer.removeLast() }
     let json = try await object(String(decoding: issuer, as: UTF8.self) + "/.well-known/openid-configuration")
@@ -79,22 +79,22 @@ actor OpenIDProvider {
     }
     // A header is the default (§ 3).
     let ways = json["token_endpoint_auth_methods_supported"]?.array?.compactMap(\.string) ?? ["client_secret_basic"]
-    let found = Facts(
+    let found = Metadata(
       authorization: try address("authorization_endpoint"), token: try address("token_endpoint"),
       keys: try address("jwks_uri"),
       userInfo: json["userinfo_endpoint"] == nil ? nil : try address("userinfo_endpoint"),
       postsSecret: !ways.contains("client_secret_basic") && ways.contains("client_secret_post"))
-    facts = (found, .now)
+    metadata = (found, .now)
     return found
   }
 
   /// The provider's keys. They are fetched again if the named one is missing: providers replace their keys.
-  private func keys(_ facts: Facts, naming id: String?) async throws(OpenIDFailure) -> [WebKey] {
+  private func keys(_ metadata: Metadata, naming id: String?) async throws(OpenIDFailure) -> [WebKey] {
     if let keys, .now - keys.at < Self.memory {
       let hasIt = id.map { id in keys.keys.contains { $0.id?.isExactly(id) ?? true } } ?? true
       if hasIt || .now - keys.at < Self.keyPause { return keys.keys }
     }
-    let found = WebKey.keys(try await object(facts.keys))
+    let found = WebKey.keys(try await object(metadata.keys))
     guard !found.isEmpty else { throw .unavailable("it has no keys that are known here: RSA, P-256, Ed25519") }
     keys = (found, .now)
     return found
@@ -102,14 +102,14 @@ actor OpenIDProvider {
 
   // MARK: A code
 
-  private func exchanged(_ code: String, _ journey: OpenIDJourney) async throws(OpenIDFailure) -> JSONValue {
-    let facts = try await known()
+  private func exchange(_ code: String, _ attempt: SignInAttempt) async throws(OpenIDFailure) -> JSONValue {
+    let metadata = try await fetchMetadata()
     var form = [
       ("grant_type", "authorization_code"), ("code", code), ("redirect_uri", callback),
-      ("code_verifier", journey.verifier),
+      ("code_verifier", attempt.verifier),
     ]
     var authorization: String?
-    if let secret = settings.secret, !facts.postsSecret {
+    if let secret = settings.secret, !metadata.postsSecret {
       // Both are encoded first (RFC 6749 § 2.3.1).
       let words = "\(PercentCoding.encode(settings.clientID)):\(PercentCoding.encode(secret))"
       authorization = "Basic \(Data(words.utf8).base64EncodedString())"
@@ -118,7 +118,7 @@ actor OpenIDProvider {
       if let secret = settings.secret { form.append(("client_secret", secret)) }
     }
     let answer = try await ProviderRequest(
-      url: facts.token, form: form, authorization: authorization, authorities: settings.authorities
+      url: metadata.token, form: form, authorization: authorization, authorities: settings.authorities
     ).send()
     // `try?`: an answer that is not JSON has no token.
     let json = try? JSONValue(parsing: answer.body)
@@ -127,20 +127,20 @@ actor OpenIDProvider {
       if answer.status >= 500 { throw .unavailable(words) }
       throw .refused(words)
     }
-    let keys = try await keys(facts, naming: IDToken.keyID(token))
+    let keys = try await keys(metadata, naming: IDToken.keyID(token))
     let claims = try IDToken.claims(
       token, keys,
       IDToken.Expected(
-        issuer: settings.issuer, clientID: settings.clientID, nonce: journey.nonce, now: HubClock.now / 1000))
-    return try await completed(claims, facts, json?["access_token"]?.string)
+        issuer: settings.issuer, clientID: settings.clientID, nonce: attempt.nonce, now: HubClock.now / 1000))
+    return try await addUserInfo(claims, metadata, json?["access_token"]?.string)
   }
 
   /// Adds claims of the user info endpoint: some providers give names and groups only there (§ 5.3).
-  private func completed(
-    _ claims: JSONValue, _ facts: Facts, _ access: String?
+  private func addUserInfo(
+    _ claims: JSONValue, _ metadata: Metadata, _ access: String?
   ) async throws(OpenIDFailure) -> JSONValue {
     let wanted = [settings.nameClaim] + (settings.roleClaim.map { [$0] } ?? [])
-    guard wanted.contains(where: { claims.claim($0) == nil }), let url = facts.userInfo, let access,
+    guard wanted.contains(where: { claims.claim($0) == nil }), let url = metadata.userInfo, let access,
       access.utf8.count <= IDToken.mostBytes, access.utf8.allSatisfy({ (0x21...0x7E).contains($0) })
     else { return claims }
     let more = try await object(url, authorization: "Bearer \(access)")

@@ -4,7 +4,7 @@ import JSON
 import SQLite
 
 /// A record of something that a person or a token did at the hub.
-public struct HubDeed: Sendable {
+public struct AuditRecord: Sendable {
   public enum SignInMethod: String, Sendable {
     case password, token, oidc
     case commandLine = "command_line"
@@ -13,7 +13,7 @@ public struct HubDeed: Sendable {
   public var at: Int64
   /// The name of a person or a token; empty: unknown.
   public var who: String
-  public var way: SignInMethod
+  public var signInMethod: SignInMethod
   /// `signed_in`, `sign_in_refused`, `command`, `document`, `person`, `alert`.
   public var what: String
   public var gateway: String?
@@ -21,11 +21,11 @@ public struct HubDeed: Sendable {
   public var detail = "{}"
 }
 
-extension HubDeed {
+extension AuditRecord {
   /// A person was added, changed or removed on this machine by the account `user`.
   public init(person: String, by user: String, _ detail: [String: String], at: Int64) {
     self.init(
-      at: at, who: user, way: .commandLine, what: "person",
+      at: at, who: user, signInMethod: .commandLine, what: "person",
       detail: JSONWriterText.object { json in
         json.field("name", person)
         for (name, value) in detail.sorted(by: { $0.key < $1.key }) { json.field(name, value) }
@@ -35,19 +35,20 @@ extension HubDeed {
 
 /// The audit: the last ten thousand records.
 extension HubStore {
-  private static let mostDeeds: Int64 = 10_000
+  private static let mostRecords: Int64 = 10_000
 
-  public func note(_ deed: HubDeed) throws(HubDatabaseError) {
+  public func note(_ record: AuditRecord) throws(HubDatabaseError) {
     try transaction { () throws(HubDatabaseError) -> Void in
       try database.run(
-        "INSERT INTO audit(at, who, way, what, gateway, detail) VALUES (?1, ?2, ?3, ?4, ?5, ?6)", .integer(deed.at),
-        .text(deed.who), .text(deed.way.rawValue), .text(deed.what), .optional(deed.gateway), .text(deed.detail))
-      try database.run("DELETE FROM audit WHERE id <= (SELECT max(id) FROM audit) - ?1", .integer(Self.mostDeeds))
+        "INSERT INTO audit(at, who, way, what, gateway, detail) VALUES (?1, ?2, ?3, ?4, ?5, ?6)", .integer(record.at),
+        .text(record.who), .text(record.signInMethod.rawValue), .text(record.what), .optional(record.gateway),
+        .text(record.detail))
+      try database.run("DELETE FROM audit WHERE id <= (SELECT max(id) FROM audit) - ?1", .integer(Self.mostRecords))
     }
   }
 
   /// The newest records first, as many as fit a page. `before`: an `id`.
-  public func deeds(before: Int64, limit: Int) throws(HubDatabaseError) -> [UInt8] {
+  public func auditRecords(before: Int64, limit: Int) throws(HubDatabaseError) -> [UInt8] {
     let filter = "FROM audit WHERE id < ?1 ORDER BY id DESC LIMIT ?2"
     let fit = try fitting("SELECT \(bytes("detail")) \(filter)", [.integer(before), .integer(Int64(limit))])
     var last: Int64?

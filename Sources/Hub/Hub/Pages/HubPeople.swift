@@ -14,8 +14,8 @@ public struct HubPerson: Sendable, Equatable {
     /// People and tokens.
     case administer
 
-    func allows(_ deed: HubAccess.Deed) -> Bool {
-      switch deed {
+    func allows(_ operation: HubAccess.Operation) -> Bool {
+      switch operation {
       case .read, .greet: true
       case .command: self != .view
       case .administer, .measure: self == .administer
@@ -38,7 +38,7 @@ public struct HubPerson: Sendable, Equatable {
   /// When the person was last active, to a day; `nil`: never.
   public var usedAt: Int64?
   /// How the person signs in.
-  public var way: HubDeed.SignInMethod = .password
+  public var signInMethod: AuditRecord.SignInMethod = .password
 }
 
 /// People and their sessions. The database has only digests of session tokens: a reader of the database gets no session.
@@ -70,7 +70,7 @@ extension HubStore {
   private static func person(_ row: any HubRow) -> HubPerson {
     HubPerson(
       name: row.text(0), role: HubPerson.Role(rawValue: row.text(1)) ?? .view, createdAt: row.integer(2),
-      usedAt: row.textIfAny(3).flatMap { Int64($0) }, way: row.textIfAny(4) == nil ? .password : .oidc)
+      usedAt: row.textIfAny(3).flatMap { Int64($0) }, signInMethod: row.textIfAny(4) == nil ? .password : .oidc)
   }
 
   /// The hash of a person's password; `nil`: there is no such person, or no password.
@@ -87,7 +87,7 @@ extension HubStore {
       let known = try person(name)
       guard !mustBeNew || known == nil else { return PeopleRefusal(description: "\(name) is there already") }
       if let known {
-        guard known.way != .oidc else {
+        guard known.signInMethod != .oidc else {
           return PeopleRefusal(description: "\(name) has the role, and no password, by OpenID Connect: see [web.oidc]")
         }
         if let role, role != .administer, known.role == .administer, try isLast(name) { return Self.last }
@@ -179,14 +179,14 @@ extension HubStore {
       try database.run(
         "INSERT INTO people(name, role, identity, created_at) VALUES (?1, ?2, ?3, ?4)", .text(name),
         .text(role.rawValue), .text(identity), .integer(now))
-      return .success(HubPerson(name: name, role: role, createdAt: now, way: .oidc))
+      return .success(HubPerson(name: name, role: role, createdAt: now, signInMethod: .oidc))
     }
   }
 
   // MARK: Sessions
 
   /// The key that signs the cookies of sign-ins by OpenID Connect.
-  func journeyKey() throws(HubDatabaseError) -> String {
+  func signInKey() throws(HubDatabaseError) -> String {
     try database.first("SELECT key FROM journey_key", read: { $0.text(0) }) ?? ""
   }
 

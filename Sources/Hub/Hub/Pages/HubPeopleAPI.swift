@@ -70,7 +70,7 @@ extension HubAPI {
       json.objects("people", people) { person, json in
         json.field("name", person.name)
         json.field("role", person.role.rawValue)
-        json.field("way", person.way.rawValue)
+        json.field("way", person.signInMethod.rawValue)
         json.field("created_at", person.createdAt)
         json.field("last_used", person.usedAt)
       }
@@ -151,10 +151,10 @@ extension HubAPI {
 
   // MARK: Audit
 
-  func deeds(_ call: Call) async throws -> Response {
+  func auditRecords(_ call: Call) async throws -> Response {
     Self.json(
       try await stores.readers.ask(call.holder) {
-        try $0.deeds(before: call.number("before") ?? .max, limit: call.limit)
+        try $0.auditRecords(before: call.number("before") ?? .max, limit: call.limit)
       })
   }
 
@@ -163,8 +163,8 @@ extension HubAPI {
     // Only the pages show the audit.
     guard web != nil else { return }
     try await stores.writer.note(
-      HubDeed(
-        at: HubClock.now, who: call.author, way: call.way, what: what,
+      AuditRecord(
+        at: HubClock.now, who: call.author, signInMethod: call.signInMethod, what: what,
         gateway: call.gateway.isEmpty ? nil : call.gateway,
         detail: detail))
   }

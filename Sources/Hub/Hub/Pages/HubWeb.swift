@@ -22,13 +22,13 @@ final class HubWeb: Sendable {
   let settings: HubWebSettings
   let stores: HubStores
   private let files: PageFiles
-  private let guardian: WebGuard
-  private let clerk = PasswordClerk()
+  private let webGuard: WebGuard
+  private let hasher = PasswordHasher()
   private let limit = Mutex(GuessLimit(mostPlaces: 4096))
-  private let refusals = RefusedSignIns()
+  private let refusals = AuditThrottle()
   /// Logs them.
   let refused: RefusedLogins
-  let openIDTrouble = RareLine(HubLog.write)
+  let openIDLog = ThrottledLog(HubLog.write)
   /// `nil`: people sign in with passwords only.
   let provider: OpenIDProvider?
   private let started = ContinuousClock.now
@@ -40,7 +40,7 @@ final class HubWeb: Sendable {
         description: "no pages in \(settings.pages): the package meshpost-hub contains them")
     }
     (self.settings, self.stores, self.files, self.refused) = (settings, stores, files, refused)
-    guardian = WebGuard(names: settings.names)
+    webGuard = WebGuard(names: settings.names)
     if let openID = settings.openID {
       if openID.secretFile != nil, openID.secret == nil {
         throw HubConfiguration.Failure(
@@ -55,7 +55,7 @@ final class HubWeb: Sendable {
   // MARK: Sessions
 
   /// A signed-in person and the session.
-  struct Visitor: Sendable {
+  struct SignedInPerson: Sendable {
     let person: HubPerson
     let token: String
   }
@@ -66,15 +66,15 @@ final class HubWeb: Sendable {
       method: request.method.rawValue, hosts: [request.head.authority].compactMap { $0 },
       origin: request.headers[.origin],
       site: request.headers[.init("Sec-Fetch-Site")!], type: request.headers[.contentType])
-    try guardian.check(browser)
-    if sameOrigin { try guardian.checkSameOrigin(browser) }
+    try webGuard.check(browser)
+    if sameOrigin { try webGuard.checkSameOrigin(browser) }
   }
 
   /// The signed-in person; `nil`: nobody is signed in.
-  func visitor(_ request: Request) async throws -> Visitor? {
+  func visitor(_ request: Request) async throws -> SignedInPerson? {
     let tokens = tokens(request, Self.cookie)
     let found = tokens.isEmpty ? [:] : try await people(of: Set(tokens))
-    return tokens.lazy.compactMap { token in found[token].map { Visitor(person: $0, token: token) } }.first
+    return tokens.lazy.compactMap { token in found[token].map { SignedInPerson(person: $0, token: token) } }.first
   }
 
   private func people(of tokens: Set<String>) async throws(HubDatabaseError) -> [String: HubPerson] {
@@ -97,7 +97,7 @@ final class HubWeb: Sendable {
       guard !busy.isEmpty, let people = try? await people(of: busy) else { continue }
       connections.close { grant in
         guard case .session(let token) = grant.proof, busy.contains(token) else { return true }
-        return people[token]?.role.allows(grant.deed) == true
+        return people[token]?.role.allows(grant.operation) == true
       }
     }
   }
@@ -140,13 +140,13 @@ final class HubWeb: Sendable {
         json.field("signed_in", person != nil)
         guard let person else {
           json.arrayField("ways") { json in
-            json.value(HubDeed.SignInMethod.password.rawValue)
-            if provider != nil { json.value(HubDeed.SignInMethod.oidc.rawValue) }
+            json.value(AuditRecord.SignInMethod.password.rawValue)
+            if provider != nil { json.value(AuditRecord.SignInMethod.oidc.rawValue) }
           }
           if let provider { json.objectField("oidc") { $0.field("name", provider.settings.name) } }
           return
         }
-        json.field("way", person.way.rawValue)
+        json.field("way", person.signInMethod.rawValue)
         json.field("person", person.name)
         json.field("role", person.role.rawValue)
         json.field("can_change", person.role != .view)
@@ -180,7 +180,7 @@ final class HubWeb: Sendable {
     let hash = try await stores.lookups.passwordHash(of: name)
     let isRight: Bool
     do {
-      isRight = try await clerk.isRight(password, hash)
+      isRight = try await hasher.isRight(password, hash)
     } catch {
       return Self.plain(HubAPI.refusal(.tooManyRequests, "too many try at the same time", retryAfter: 2))
     }
@@ -223,29 +223,29 @@ final class HubWeb: Sendable {
 
   private func noteSignedIn(_ person: HubPerson, from address: String) async throws {
     try await stores.writer.note(
-      HubDeed(
-        at: HubClock.now, who: person.name, way: person.way, what: "signed_in",
+      AuditRecord(
+        at: HubClock.now, who: person.name, signInMethod: person.signInMethod, what: "signed_in",
         detail: JSONWriterText.object { $0.field("from", address) }))
   }
 
   /// `name`: empty if it is unknown.
-  func noteRefused(_ name: String, _ way: HubDeed.SignInMethod, from address: String) async {
+  func noteRefused(_ name: String, _ signInMethod: AuditRecord.SignInMethod, from address: String) async {
     guard let leftOut = refusals.takes(now) else { return }
-    let deed = HubDeed(
-      at: HubClock.now, who: name, way: way, what: "sign_in_refused",
+    let record = AuditRecord(
+      at: HubClock.now, who: name, signInMethod: signInMethod, what: "sign_in_refused",
       detail: JSONWriterText.object { json in
         json.field("from", address)
         if leftOut > 0 { json.field("left_out", leftOut) }
       })
     do {
-      try await stores.writer.note(deed)
+      try await stores.writer.note(record)
     } catch {
       HubLog.write(.warning, "a refused login is not written down: \(error.message)")
     }
   }
 
   /// `nil`: there is not enough memory.
-  func hash(_ password: String) async -> String? { await clerk.make(password) }
+  func hash(_ password: String) async -> String? { await hasher.make(password) }
 
   static func tooMany(_ pause: Duration) -> Response {
     let seconds = Int64(clamping: pause.components.seconds + 1)
@@ -328,7 +328,7 @@ final class HubWeb: Sendable {
 }
 
 /// Limits the refused sign-ins that go into the audit: a burst of 20, then one every five minutes. The log has all of them.
-private final class RefusedSignIns: Sendable {
+private final class AuditThrottle: Sendable {
   private static let most = 20
   private static let every: Duration = .seconds(300)
 
@@ -349,7 +349,7 @@ private final class RefusedSignIns: Sendable {
 }
 
 /// Compares passwords with their hashes, one after another on its own thread: each takes 16 MiB and some tenths of a second.
-actor PasswordClerk {
+actor PasswordHasher {
   /// Most waiting password checks.
   private static let mostWaiting = 8
 
@@ -358,7 +358,7 @@ actor PasswordClerk {
   private let executor = DatabaseExecutor()
   private nonisolated let waiting = Mutex(0)
   /// The hash of a random password, for unknown names, so that they take as long.
-  private lazy var nobodys = PasswordHash.make(WebSessions.token())
+  private lazy var unknownNameHash = PasswordHash.make(WebSessions.token())
 
   nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
 
@@ -375,7 +375,7 @@ actor PasswordClerk {
   }
 
   private func compare(_ password: String, _ hash: String?) -> Bool {
-    guard let other = hash ?? nobodys else { return false }
+    guard let other = hash ?? unknownNameHash else { return false }
     return PasswordHash.isRight(password, other) && hash != nil
   }
 

@@ -22,8 +22,8 @@ struct Caretaker: Sendable {
   /// `nil`: the caretaker does not know which gateways have tokens.
   private let access: HubAccess?
   private let log: HubLog.Write
-  private let rare: RareLine
-  private let doubts: RareLine
+  private let rare: ThrottledLog
+  private let doubts: ThrottledLog
 
   init(
     stores: HubStores, retention: Retention, access: HubAccess? = nil, leastRest: Duration = .milliseconds(20),
@@ -31,7 +31,7 @@ struct Caretaker: Sendable {
   ) {
     (self.stores, self.retention, self.access) = (stores, retention, access)
     (self.leastRest, self.log) = (leastRest, log)
-    (rare, doubts) = (RareLine(log), RareLine(log))
+    (rare, doubts) = (ThrottledLog(log), ThrottledLog(log))
   }
 
   /// Runs until cancelled. A random first pause keeps hubs that start together apart.

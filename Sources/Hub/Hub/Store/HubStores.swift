@@ -42,7 +42,7 @@ final class HubStores: Sendable {
     location: String, password: String? = nil, keeps: Retention = Retention(), tellsConflicts: Bool = true
   ) throws {
     let metrics = metrics
-    let rare = RareLine(HubLog.write)
+    let rare = ThrottledLog(HubLog.write)
     func store(_ database: sending any HubDatabase) -> HubStore {
       HubStore(
         TimedDatabase(database) { what, took in

@@ -9,7 +9,7 @@ import UntrustedText
 ///
 /// It is in a cookie that scripts cannot read, signed with a key of the database: a sign-in that did not begin here ends here, and costs the provider
 /// nothing. A stolen cookie is useless: it needs the code that the provider gives to the person who signs in.
-struct OpenIDJourney: Equatable, Sendable {
+struct SignInAttempt: Equatable, Sendable {
   static let cookie = "meshpost_oidc"
   /// Most seconds between the beginning and the end of a sign-in.
   static let longest: Int64 = 600

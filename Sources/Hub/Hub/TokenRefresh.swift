@@ -3,32 +3,32 @@
 /// Reads the folder of gateways' tokens once more for an unknown token, which may have been added since the last time.
 ///
 /// There is at most one reading in each `pause`, however many unknown tokens come: callers wait for the next one together.
-actor TokenLook {
+actor TokenRefresh {
   static let pause: Duration = .milliseconds(500)
 
   private let pause: Duration
-  private let look: @Sendable () -> Void
+  private let refreshNow: @Sendable () -> Void
   /// The reading that has not begun yet.
-  private var coming: Task<Void, Never>?
-  private var lookedAt: ContinuousClock.Instant?
+  private var pending: Task<Void, Never>?
+  private var refreshedAt: ContinuousClock.Instant?
 
-  init(pause: Duration = TokenLook.pause, _ look: @escaping @Sendable () -> Void) {
-    (self.pause, self.look) = (pause, look)
+  init(pause: Duration = TokenRefresh.pause, _ refreshNow: @escaping @Sendable () -> Void) {
+    (self.pause, self.refreshNow) = (pause, refreshNow)
   }
 
   /// Returns after a reading that began later than the call.
-  func again() async {
-    if let coming { return await coming.value }
+  func refresh() async {
+    if let pending { return await pending.value }
     let task = Task {
-      let wait = lookedAt.map { pause - (ContinuousClock.now - $0) } ?? .zero
+      let wait = refreshedAt.map { pause - (ContinuousClock.now - $0) } ?? .zero
       // `try?`: nobody cancels it.
       if wait > .zero { try? await Task.sleep(for: wait) }
       // Later callers need another reading.
-      coming = nil
-      lookedAt = .now
-      look()
+      pending = nil
+      refreshedAt = .now
+      refreshNow()
     }
-    coming = task
+    pending = task
     await task.value
   }
 }

@@ -4,7 +4,7 @@ import Synchronization
 
 /// Limits concurrent questions to the provider: a few at once, fewer from one address, and the others in the order of their arrival. Frequent
 /// requests delay those from the same address, which may be an office or a whole carrier, but earlier requests never cause a refusal.
-final class Turnstile: Sendable {
+final class ProviderLimiter: Sendable {
   static let most = 8
   static let mostOfOne = 2
   static let mostWaiting = 256
@@ -16,7 +16,7 @@ final class Turnstile: Sendable {
     var waiting: [(address: String, turn: CheckedContinuation<Bool, Never>)] = []
 
     func hasRoom(for address: String) -> Bool {
-      count < Turnstile.most && inside[address, default: 0] < Turnstile.mostOfOne
+      count < ProviderLimiter.most && inside[address, default: 0] < ProviderLimiter.mostOfOne
     }
 
     mutating func enter(_ address: String) {
