@@ -75,8 +75,8 @@ import Timing
     let forged = Publication(topic: "meshpost/hill/ask", payload: Self.single(3).payload)
     let request = Publication(topic: "meshpost/hill/ask", payload: Array(#"{"id":"a","command":"sync"}"#.utf8))
     let lines = Mutex<[String]>([])
-    func consumption(_ commands: [TopicPattern]) -> Consumption {
-      Consumption(
+    func consumption(_ commands: [TopicPattern]) -> PublicationIngest {
+      PublicationIngest(
         store, topics: Self.patterns, commands: commands,
         refused: RefusedFile(location: scratch.location("refused.jsonl"))
       ) { _, line in lines.withLock { $0.append(line) } }
@@ -177,8 +177,8 @@ import Timing
 
   // MARK: Storing
 
-  private func consumption(_ store: HubStore) -> Consumption {
-    Consumption(
+  private func consumption(_ store: HubStore) -> PublicationIngest {
+    PublicationIngest(
       store, topics: Self.patterns, refused: RefusedFile(location: scratch.location("refused.jsonl")))
   }
 
@@ -203,7 +203,7 @@ import Timing
   }
 
   @Test func `so many new gateways come a day and in all, and those that are here go on`() {
-    var newcomers = Newcomers(perDay: 24, most: 100)
+    var newcomers = NewGatewayLimit(perDay: 24, most: 100)
     func day(_ hours: Double) -> MonotonicTime { MonotonicTime(seconds: hours * 3600) }
     for number in 0..<24 { #expect(newcomers.refusal("g\(number)", count: Int64(number), now: day(0)) == nil) }
     #expect(newcomers.refusal("g24", count: 24, now: day(0))?.contains("consume.new_gateways_per_day") == true)
@@ -234,9 +234,9 @@ import Timing
         after: nil, at: 1)
     ])
     let lines = Mutex<[String]>([])
-    let consumption = Consumption(
+    let consumption = PublicationIngest(
       store, topics: Self.patterns, refused: RefusedFile(location: scratch.location("refused.jsonl")),
-      newcomers: Newcomers(perDay: 1000, most: 5), log: { _, line in lines.withLock { $0.append(line) } })
+      newcomers: NewGatewayLimit(perDay: 1000, most: 5), log: { _, line in lines.withLock { $0.append(line) } })
     let ghosts = (0..<20).map { Self.single(1, gateway: "ghost\($0)") }
     let counts = try await consumption.keep(ghosts + [Self.single(2, gateway: "old")])
     #expect(counts.stored == 5 && counts.refused == 16)
@@ -311,7 +311,7 @@ import Timing
 
   @Test func `a file of what was refused that cannot be written holds everything up`() async throws {
     let store = try HubStore(location: scratch.location("hub.db"))
-    let consumption = Consumption(
+    let consumption = PublicationIngest(
       store, topics: Self.patterns, refused: RefusedFile(location: scratch.location("none/refused.jsonl")))
     await #expect(throws: HubDatabaseError.self) {
       try await consumption.keep([Publication(topic: "meshpost/hill/x", payload: [7])])

@@ -20,34 +20,34 @@ import Testing
     let probe = DatabaseProbe(HubStore(database), question: "SELECT 0", version: "PRAGMA user_version")
     // However long this machine takes between an answer and the question for it.
     let begun = ContinuousClock.now
-    #expect(probe.lack() == .starting)
+    #expect(probe.problem() == .starting)
     await probe.ask()
-    #expect(probe.lack(at: begun) == nil)
+    #expect(probe.problem(at: begun) == nil)
 
     gate.isStuck.withLock { $0 = true }
     async let stuck: Void = probe.ask()
     gate.asked.wait()
     // It has been asked, and does not answer: that is told without it.
-    #expect(probe.lack(at: begun) == nil)
-    #expect(probe.lack(at: .now + DatabaseProbe.patience + .seconds(1)) == .silent)
+    #expect(probe.problem(at: begun) == nil)
+    #expect(probe.problem(at: .now + DatabaseProbe.patience + .seconds(1)) == .silent)
     gate.isStuck.withLock { $0 = false }
     gate.answers.signal()
     await stuck
-    #expect(probe.lack(at: begun) == nil)
+    #expect(probe.problem(at: begun) == nil)
 
     gate.failure.withLock { $0 = HubDatabaseError(kind: .unavailable, message: "no route to host") }
     await probe.ask()
-    #expect(probe.lack() == .down)
+    #expect(probe.problem() == .down)
     gate.failure.withLock { $0 = nil }
     await probe.ask()
-    #expect(probe.lack(at: begun) == nil)
+    #expect(probe.problem(at: begun) == nil)
   }
 
   @Test func `a standby is not ready`() async throws {
     let store = try HubStore(location: scratch.location("hub.db"))
     let probe = DatabaseProbe(store, question: "SELECT 1", version: "SELECT 0")
     await probe.ask()
-    #expect(probe.lack() == .readOnly)
+    #expect(probe.problem() == .readOnly)
   }
 
   @Test func `a file that is removed or replaced under the hub is no database to be ready with`() async throws {
@@ -92,7 +92,7 @@ import Testing
         await stores.probe.ask()
         try #require(stores.probe.now.failure == nil)
         await alerts.look()
-        if stores.probe.lack() == nil { looks += 1 }
+        if stores.probe.problem() == nil { looks += 1 }
       }
       return (stores, alerts)
     }
@@ -144,7 +144,7 @@ import Testing
     let store = try HubStore(location: location)
     let probe = DatabaseProbe(store, question: "SELECT 0", version: "PRAGMA user_version")
     await probe.ask()
-    #expect(probe.lack() == nil)
+    #expect(probe.problem() == nil)
     let event = HubEvent(seq: 1, at: 1, trusted: true, kind: "advert", body: .object([("key", .string("k"))]))
     let batch = PreparedBatch([event], of: "e", in: .nodes, from: "g", after: nil, at: 1)
     #expect(try await store.take([batch]) == [.acknowledged(1)])
@@ -154,7 +154,7 @@ import Testing
     await #expect(throws: HubDatabaseError.outdated) { try await store.take([batch]) }
     await #expect(throws: HubDatabaseError.outdated) { try await store.keepUnordered([batch]) }
     #expect(await probe.run(), "it ends by itself")
-    #expect(probe.lack() == .outdated)
+    #expect(probe.problem() == .outdated)
     // What is refused leaves nothing open behind it.
     try newer.execute("PRAGMA user_version = \(HubSchema.newest)")
     #expect(try await store.take([batch]) == [.acknowledged(1)])

@@ -69,7 +69,7 @@ private final class World {
 
   @discardableResult
   func look(_ hub: Hub) async -> Purge.Count? {
-    await Caretaker(stores: hub.stores, retention: retention, leastRest: .zero, log: { _, _ in })
+    await RetentionService(stores: hub.stores, retention: retention, leastRest: .zero, log: { _, _ in })
       .once(at: now + hub.ahead, uptime: now - hub.boot)
   }
 
@@ -204,7 +204,7 @@ private final class World {
     func open() async throws -> [String] {
       let probe = Task { [stores = world.hubs[0].stores] in _ = await stores.probe.run() }
       defer { probe.cancel() }
-      while world.hubs[0].stores.probe.lack() != nil { try await Task.sleep(for: .milliseconds(10)) }
+      while world.hubs[0].stores.probe.problem() != nil { try await Task.sleep(for: .milliseconds(10)) }
       await alerts.look()
       return try await store.alerts(before: .max, openOnly: true, limit: 9).alerts.map { "\($0.rule) \($0.beganAt)" }
     }

@@ -44,7 +44,7 @@ import Testing
   @Test(arguments: [0, 1, day, now]) func `no time that has passed is too short to ask for what is old`(_ passed: Int64)
   {
     // At a new hub hardly any has surely passed, whatever its clock shows.
-    #expect(OldRows.date(Self.now, isTrusted: true, latest: passed) == (passed == Self.now ? Self.now : nil))
+    #expect(ExpiredRows.date(Self.now, isTrusted: true, latest: passed) == (passed == Self.now ? Self.now : nil))
   }
 
   @Test func `ages are hours, days, weeks and years, from an hour to a century`() {
@@ -214,7 +214,7 @@ import Testing
     try await take(stores.writer, "g", .messages, [Self.event(601, "message", days: 0)])
     var retention = Retention()
     retention.lanes = [.packets: 7 * Self.day]
-    let count = await Caretaker(stores: stores, retention: retention).once(at: Self.now)
+    let count = await RetentionService(stores: stores, retention: retention).once(at: Self.now)
     #expect(count?.tables == [.events: 600])
     #expect(try await seqs(stores.writer, "g") == [601])
     #expect(stores.metrics.now.purged == ["events": 600])

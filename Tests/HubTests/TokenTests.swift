@@ -93,7 +93,7 @@ import Testing
         _ = try await stores.writer.push(HubStore.heardBucket, of: gateway, id: text, body: "{}", now: 1)
       }
     }
-    let maintenance = Caretaker(stores: stores, retention: Retention(), access: access, log: { _, _ in })
+    let maintenance = RetentionService(stores: stores, retention: Retention(), access: access, log: { _, _ in })
     func left(hours: Int64) async throws -> [String] {
       await maintenance.forgetHearers(at: hours * 3_600_000)
       let answers = try await stores.writer.states(of: asking.map { HubStore.BucketQuery([], of: $0) })

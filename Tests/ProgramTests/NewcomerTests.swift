@@ -8,7 +8,7 @@ import Testing
 
 extension WholeProgramTests {
   /// What people try in the first hours, and what they are told.
-  @Suite struct Newcomers {
+  @Suite struct NewGatewayLimit {
     @Test func `a node's alias is what people see and write, and nobody on the air can take it`() throws {
       let rig = try Rig()
       try rig.startRadio(["--contacts", "2"])

@@ -63,7 +63,7 @@ public struct HubConfiguration: Sendable {
 
   /// The purpose of reading a configuration: a consumer, or a command beside a hub, takes no requests, and needs no tokens. Often only root may read
   /// the token files, and only the hub's user may use the database.
-  public enum Purpose: Sendable { case serving, consuming, beside }
+  public enum Purpose: Sendable { case serving, consuming, commands }
 
   static let credentials = "/etc/meshpost-hub/credentials"
 

@@ -127,7 +127,7 @@ public struct HubServer: Sendable {
         if tokens.hasChanged() { tokens.apply(to: access, api.connections) }
       }
     }
-    let maintenance = Caretaker(stores: api.stores, retention: configuration.retention, access: access)
+    let maintenance = RetentionService(stores: api.stores, retention: configuration.retention, access: access)
     let watch = Task { [api] in await api.watch.run() }
     // Uses of tokens are shown only in the pages, so without pages nothing records them.
     let uses = api.web.map { _ in Task { [access] in await TokenUses(stores: api.stores, access: access).run() } }
@@ -160,8 +160,8 @@ public struct HubServer: Sendable {
     uses?.cancel()
     telling.cancel()
     // A hub that stops does not wait for a database that does not answer.
-    let lack = api.stores.probe.lack()
-    if lack == nil || lack == .lost {
+    let problem = api.stores.probe.problem()
+    if problem == nil || problem == .lost {
       await uses?.value
       await telling.value
       await api.stores.copyLog(atEnd: true)

@@ -11,7 +11,7 @@ struct Backup: AsyncParsableCommand {
       An existing file is not replaced.
       """)
 
-  @OptionGroup var beside: Beside
+  @OptionGroup var hub: HubOptions
   @Option(help: "Of PostgreSQL: seconds for which nothing more may come from pg_dump, before it is ended.")
   var patience = 600
   @Argument(help: "The new file.") var file: String
@@ -21,7 +21,7 @@ struct Backup: AsyncParsableCommand {
   }
 
   func run() async throws {
-    let configuration = try beside.configuration()
+    let configuration = try hub.configuration()
     do {
       let bytes = try HubBackup.make(of: configuration, to: file, patience: .seconds(patience))
       print("\(file): \(bytes) bytes, verified")

@@ -14,20 +14,20 @@ struct Doctor: AsyncParsableCommand {
     abstract: "Find problems of the hub, its database and its machine, and suggest remedies.",
     discussion: "Exits with 1 if a problem is found.")
 
-  @OptionGroup var beside: Beside
+  @OptionGroup var hub: HubOptions
   @Flag(help: "As JSON.") var json = false
 
   func run() async throws {
     var found: [HubFinding]
     do {
-      let configuration = try HubConfiguration(file: beside.config)
-      found = [HubFinding("configuration", .ok, beside.config)]
+      let configuration = try HubConfiguration(file: hub.config)
+      found = [HubFinding("configuration", .ok, hub.config)]
       found += await HubDoctor(configuration).examine()
       found += [Self.service(configuration), Self.answer(configuration)].compactMap { $0 }
     } catch {
       let lines = "\(error)".split(whereSeparator: \.isNewline)
       found = lines.map {
-        HubFinding("configuration", .failed, String($0), "\(beside.config): see the documented example.")
+        HubFinding("configuration", .failed, String($0), "\(hub.config): see the documented example.")
       }
     }
     let isFine = found.allSatisfy { $0.state == .ok }
@@ -81,7 +81,7 @@ struct Doctor: AsyncParsableCommand {
   private static func properties(_ names: [String]) -> [String: String]? {
     let arguments = ["/usr/bin/systemctl", "show", unit, "--property=\(names.joined(separator: ","))"]
     // `try?`: a machine without systemd has no unit.
-    guard let exit = try? OtherProgram.run(arguments, environment: ProcessInfo.processInfo.environment), exit.code == 0
+    guard let exit = try? Subprocess.run(arguments, environment: ProcessInfo.processInfo.environment), exit.code == 0
     else { return nil }
     let pairs = String(decoding: exit.output, as: UTF8.self).split(separator: "\n").compactMap {
       line -> (String, String)? in

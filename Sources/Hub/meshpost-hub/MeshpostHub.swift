@@ -38,14 +38,14 @@ struct Serve: AsyncParsableCommand {
       throw failure("\(configuration.location): \(error)", 74)  // EX_IOERR
     }
     let reloading = reloadOnHangUp(server, configuration)
-    let duties = HubDuties(server)
+    let notifier = ServiceNotifier(server)
     defer {
       reloading.cancel()
-      duties.end()
+      notifier.end()
     }
     do {
       try await server.run { port in
-        duties.isReady(port: port)
+        notifier.isReady(port: port)
         HubLog.write(.notice, "listening on \(configuration.host) port \(port)")
       }
     } catch let error as HubDatabaseError {

@@ -18,10 +18,10 @@ struct People: AsyncParsableCommand {
 
   struct List: AsyncParsableCommand {
     static let configuration = CommandConfiguration(abstract: "List people.")
-    @OptionGroup var beside: Beside
+    @OptionGroup var hub: HubOptions
 
     func run() async throws {
-      let people = try await beside.store(beside.configuration(), writes: false) { try await $0.people() }
+      let people = try await hub.store(hub.configuration(), writes: false) { try await $0.people() }
       for person in people {
         let used = person.usedAt.map { "last used \(Self.day($0))" } ?? "never used"
         let way = person.signInMethod == .oidc ? ", by OpenID Connect" : ""
@@ -39,7 +39,7 @@ struct People: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
       abstract: "Add a person.",
       discussion: "Asks for the password, or reads it from the first line of standard input.")
-    @OptionGroup var beside: Beside
+    @OptionGroup var hub: HubOptions
     @Option(help: "A file with the password in its first line.") var passwordFile: String?
     @Argument(help: "The name to sign in with.") var name: String
     @Option(help: "\(HubPerson.Role.names).") var role: HubPerson.Role
@@ -47,19 +47,19 @@ struct People: AsyncParsableCommand {
     func validate() throws { try People.check(name) }
 
     func run() async throws {
-      try await People.change(beside, name, role: role, password: try People.ask(passwordFile), mustBeNew: true)
+      try await People.change(hub, name, role: role, password: try People.ask(passwordFile), mustBeNew: true)
       print("added \(name), who may \(role.rawValue)")
     }
   }
 
   struct Role: AsyncParsableCommand {
     static let configuration = CommandConfiguration(abstract: "Change what a person may do.")
-    @OptionGroup var beside: Beside
+    @OptionGroup var hub: HubOptions
     @Argument(help: "The person.") var name: String
     @Argument(help: "\(HubPerson.Role.names).") var role: HubPerson.Role
 
     func run() async throws {
-      try await People.change(beside, name, role: role, password: nil)
+      try await People.change(hub, name, role: role, password: nil)
       print("\(name) may \(role.rawValue)")
     }
   }
@@ -68,24 +68,24 @@ struct People: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
       abstract: "Change a person's password.",
       discussion: "Asks for it, or reads it from the first line of standard input.")
-    @OptionGroup var beside: Beside
+    @OptionGroup var hub: HubOptions
     @Option(help: "A file with the password in its first line.") var passwordFile: String?
     @Argument(help: "The person.") var name: String
 
     func run() async throws {
-      try await People.change(beside, name, role: nil, password: try People.ask(passwordFile))
+      try await People.change(hub, name, role: nil, password: try People.ask(passwordFile))
       print("changed the password of \(name)")
     }
   }
 
   struct Remove: AsyncParsableCommand {
     static let configuration = CommandConfiguration(abstract: "Remove a person.")
-    @OptionGroup var beside: Beside
+    @OptionGroup var hub: HubOptions
     @Argument(help: "The person.") var name: String
 
     func run() async throws {
       let name = name
-      let refusal = try await beside.store(beside.configuration(), writes: true) { store in
+      let refusal = try await hub.store(hub.configuration(), writes: true) { store in
         let refusal = try await store.removePerson(name)
         if refusal == nil { try await People.note(store, name, ["removed": "true"]) }
         return refusal
@@ -102,7 +102,7 @@ struct People: AsyncParsableCommand {
   }
 
   static func change(
-    _ beside: Beside, _ name: String, role: HubPerson.Role?, password: String?, mustBeNew: Bool = false
+    _ hub: HubOptions, _ name: String, role: HubPerson.Role?, password: String?, mustBeNew: Bool = false
   ) async throws {
     var hash: String?
     if let password {
@@ -110,8 +110,8 @@ struct People: AsyncParsableCommand {
       guard hash != nil else { throw failure("not enough memory") }
     }
     let words = hash
-    let refusal = try await beside.store(beside.configuration(), writes: true) { store in
-      let refusal = try await store.setPerson(name, role: role, hash: words, mustBeNew: mustBeNew, at: Beside.now)
+    let refusal = try await hub.store(hub.configuration(), writes: true) { store in
+      let refusal = try await store.setPerson(name, role: role, hash: words, mustBeNew: mustBeNew, at: HubOptions.now)
       if refusal == nil {
         let detail = ["role": role?.rawValue, "password": words == nil ? nil : "changed"].compactMapValues { $0 }
         try await note(store, name, detail)
@@ -128,7 +128,7 @@ struct People: AsyncParsableCommand {
   /// Adds a record to the audit, by this machine's user.
   static func note(_ store: HubStore, _ name: String, _ detail: [String: String]) async throws {
     let user = getpwuid(getuid()).map { String(cString: $0.pointee.pw_name) } ?? "\(getuid())"
-    try await store.note(AuditRecord(person: name, by: user, detail, at: Beside.now))
+    try await store.note(AuditRecord(person: name, by: user, detail, at: HubOptions.now))
   }
 
   static func ask(_ file: String?) throws -> String {

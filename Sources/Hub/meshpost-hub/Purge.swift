@@ -2,38 +2,8 @@
 
 import ArgumentParser
 import Console
-import FoundationEssentials
 import Glibc
 import Hub
-
-/// Options and functions of commands beside the hub.
-struct Beside: ParsableArguments {
-  @Option(help: "The configuration file.") var config = "/etc/meshpost-hub/hub.toml"
-
-  func configuration() throws -> HubConfiguration {
-    do {
-      return try HubConfiguration(file: config, for: .beside)
-    } catch {
-      throw failure("\(error)", 78)  // EX_CONFIG
-    }
-  }
-
-  /// Runs `work` on the hub's database; its errors end the program.
-  func store<Value>(
-    _ configuration: HubConfiguration, writes: Bool, _ work: (HubStore) async throws -> Value
-  ) async throws -> Value {
-    do {
-      return try await work(try HubStore.beside(configuration, writes: writes))
-    } catch let code as ExitCode {
-      throw code
-    } catch {
-      throw failure("\(configuration.location): \(error)", 74)  // EX_IOERR
-    }
-  }
-
-  /// Milliseconds since 1970.
-  static var now: Int64 { Int64(Date().timeIntervalSince1970 * 1000) }
-}
 
 struct PurgeOld: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
@@ -43,7 +13,7 @@ struct PurgeOld: AsyncParsableCommand {
       gateways have been acknowledged stays: nothing is sent again. The database's file does not get smaller; its space is used again.
       """)
 
-  @OptionGroup var beside: Beside
+  @OptionGroup var hub: HubOptions
   @Option(help: "How old: \(Age.allowed).") var olderThan: String?
   @Flag(
     help:
@@ -80,12 +50,12 @@ struct PurgeOld: AsyncParsableCommand {
   }
 
   func run() async throws {
-    let configuration = try beside.configuration()
+    let configuration = try hub.configuration()
     guard !retention || !configuration.retention.isEmpty else {
       throw failure("the configuration has no [retention]", 78)  // EX_CONFIG
     }
     let plan = plan(configuration)
-    try await beside.store(configuration, writes: !dryRun) { store in
+    try await hub.store(configuration, writes: !dryRun) { store in
       if let gateway, try await store.gateways(gateway).isEmpty, try await store.commands(of: gateway, limit: 1).isEmpty
       {
         throw failure("no gateway \(gateway) was ever here", 67)  // EX_NOUSER
@@ -93,7 +63,7 @@ struct PurgeOld: AsyncParsableCommand {
       if let wrong = try await store.unknown(kind).first {
         throw failure("--kind: \"\(wrong)\" is not a kind of event: expected \(KnownKinds.allowed)", 64)  // EX_USAGE
       }
-      let clock = Beside.now
+      let clock = HubOptions.now
       let now = try await store.surelyPassed(at: clock, trusts: trustClock, keeps: !dryRun)
       if let words = HubStore.clockTrouble(clock, surely: now) { Console.error("note: \(words)") }
       let found = try await Hub.Purge(store, plan, at: now, clock: clock, deletes: false) { _ in }.run()

@@ -9,7 +9,7 @@ import Hub
 struct Stats: AsyncParsableCommand {
   static let configuration = CommandConfiguration(abstract: "Show statistics of the database.")
 
-  @OptionGroup var beside: Beside
+  @OptionGroup var hub: HubOptions
   @Flag(
     help:
       "Count and measure tables, and count the events of the last days, also in a database of more than 2 GiB, which reads all of it."
@@ -22,9 +22,9 @@ struct Stats: AsyncParsableCommand {
   }
 
   func run() async throws {
-    let configuration = try beside.configuration()
-    let found = try await beside.store(configuration, writes: false) { store in
-      try await store.statistics(isServer: configuration.isServer, isFull: full, top: top, now: Beside.now)
+    let configuration = try hub.configuration()
+    let found = try await hub.store(configuration, writes: false) { store in
+      try await store.statistics(isServer: configuration.isServer, isFull: full, top: top, now: HubOptions.now)
     }
     if json { return Console.json(String(decoding: found.json, as: UTF8.self)) }
     let free = found.freeBytes.map { ", of which \(Self.size($0)) are free" } ?? ""

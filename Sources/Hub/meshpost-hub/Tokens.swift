@@ -17,10 +17,10 @@ struct Tokens: ParsableCommand {
 
   struct List: ParsableCommand {
     static let configuration = CommandConfiguration(abstract: "List gateways that have tokens.")
-    @OptionGroup var beside: Beside
+    @OptionGroup var hub: HubOptions
 
     func run() throws {
-      let folder = try Tokens.folder(beside)
+      let folder = try Tokens.folder(hub)
       for token in folder.tokens { print("\(token.gateway)  \(Tokens.count(token.secrets.count))") }
       for fault in folder.faults { Console.error("warning: \(fault)") }
       if folder.tokens.isEmpty { print("none: add one with `meshpost-hub tokens add GATEWAY`") }
@@ -33,14 +33,14 @@ struct Tokens: ParsableCommand {
       discussion: """
         To exchange a token: add another one, bring it to the gateway, and take the older one away with `tokens remove GATEWAY --keep-newest`.
         """)
-    @OptionGroup var beside: Beside
+    @OptionGroup var hub: HubOptions
     @Flag(help: "Also if the gateway has one already; both count then.") var another = false
     @Argument(help: "The gateway's id.") var gateway: String
 
     func validate() throws { try Tokens.check(gateway) }
 
     func run() throws {
-      let folder = try Tokens.folder(beside)
+      let folder = try Tokens.folder(hub)
       if !another, folder.tokens.contains(where: { $0.gateway == gateway }) {
         throw failure("\(gateway) has a token; `--another` makes a second one")
       }
@@ -53,14 +53,14 @@ struct Tokens: ParsableCommand {
     static let configuration = CommandConfiguration(
       abstract: "Take a gateway's tokens away.",
       discussion: "What it has begun with them ends within a second. Its events stay.")
-    @OptionGroup var beside: Beside
+    @OptionGroup var hub: HubOptions
     @Flag(help: "All but the one that was added last.") var keepNewest = false
     @Argument(help: "The gateway's id.") var gateway: String
 
     func validate() throws { try Tokens.check(gateway) }
 
     func run() throws {
-      let folder = try Tokens.folder(beside)
+      let folder = try Tokens.folder(hub)
       guard let token = folder.tokens.first(where: { $0.gateway == gateway }) else {
         throw failure("\(gateway) has no token in \(folder.folder)", 67)  // EX_NOUSER
       }
@@ -79,10 +79,10 @@ struct Tokens: ParsableCommand {
     }
   }
 
-  static func folder(_ beside: Beside) throws -> GatewayTokens {
-    guard let location = try beside.configuration().gatewayTokens else {
+  static func folder(_ hub: HubOptions) throws -> GatewayTokens {
+    guard let location = try hub.configuration().gatewayTokens else {
       Console.error(
-        "error: \(beside.config): gateway_tokens is not set; for example: gateway_tokens = \"/etc/meshpost-hub/tokens\""
+        "error: \(hub.config): gateway_tokens is not set; for example: gateway_tokens = \"/etc/meshpost-hub/tokens\""
       )
       throw ExitCode(78)  // EX_CONFIG
     }

@@ -90,18 +90,18 @@ actor HubAlerts {
   }
 
   func look() async {
-    let isLost = stores.probe.lack() == .lost
+    let isLost = stores.probe.problem() == .lost
     if isLost { read(AlertSubject(.hubStoreLost, name), .bad(text: "\(name): \(DatabaseProbe.lostFile)")) }
     // A lost file still answers.
-    let lack = isLost ? nil : stores.probe.lack()
-    if let lack, lack != .starting, lack != .outdated {
-      read(AlertSubject(.hubDatabase, name), .bad(text: "the database of \(name) is away: \(lack.rawValue)"))
-    } else if lack == nil {
+    let problem = isLost ? nil : stores.probe.problem()
+    if let problem, problem != .starting, problem != .outdated {
+      read(AlertSubject(.hubDatabase, name), .bad(text: "the database of \(name) is away: \(problem.rawValue)"))
+    } else if problem == nil {
       read(AlertSubject(.hubDatabase, name), .well)
     }
     readDisk()
     var hasLooked = false
-    if lack == nil {
+    if problem == nil {
       do {
         try await recall()
         if !isLost { try await readLoss() }

@@ -14,7 +14,7 @@ final class PostgresListener: Sendable {
     address: String, password: String?, onConnect: @escaping @Sendable () -> Void,
     onChange: @escaping @Sendable (HubChange) -> Void
   ) {
-    OwnThread.begin {
+    DetachedThread.run {
       while true {
         // `try?`: writes report an unreachable server.
         if let connection = try? PostgresHubDatabase.connect(

@@ -11,7 +11,7 @@ final class DatabaseProbe: Sendable {
   static let patience: Duration = .seconds(6)
 
   /// Why a hub is not ready: the words of docs/observability.md.
-  enum Lack: String {
+  enum Problem: String {
     /// The first answer has not come yet.
     case starting
     /// The database cannot be reached, or answers with an error.
@@ -34,7 +34,7 @@ final class DatabaseProbe: Sendable {
 
   struct State {
     var answered: ContinuousClock.Instant?
-    var failure: Lack?
+    var failure: Problem?
     /// How long the last answer took.
     var took: Duration?
     var census: Census?
@@ -62,7 +62,7 @@ final class DatabaseProbe: Sendable {
   var now: State { state.withLock { $0 } }
 
   /// `nil`: it answers.
-  func lack(at now: ContinuousClock.Instant = .now) -> Lack? {
+  func problem(at now: ContinuousClock.Instant = .now) -> Problem? {
     let state = self.now
     if let failure = state.failure { return failure }
     guard let answered = state.answered else { return .starting }

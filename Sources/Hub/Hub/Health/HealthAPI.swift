@@ -11,12 +11,12 @@ import Release
 extension HubAPI {
   /// Answers at once from the last results, whatever the database does.
   func ready() -> Response {
-    let lack = stores.probe.lack()
+    let problem = stores.probe.problem()
     let body = JSONWriter.object { json in
-      json.field("ready", lack == nil)
-      json.field("reason", lack?.rawValue)
+      json.field("ready", problem == nil)
+      json.field("reason", problem?.rawValue)
     }
-    return Self.json(body, status: lack == nil ? .ok : .serviceUnavailable)
+    return Self.json(body, status: problem == nil ? .ok : .serviceUnavailable)
   }
 
   func metrics(_ call: Call) async throws -> Response {
@@ -104,7 +104,7 @@ extension HubAPI {
 
   private func databaseMetrics(_ text: inout PrometheusText, _ counts: HubMetrics.Counts) {
     let probe = stores.probe.now
-    text.gauge("meshpost_hub_database_up", "1: the database answers.", stores.probe.lack() == nil ? 1 : 0)
+    text.gauge("meshpost_hub_database_up", "1: the database answers.", stores.probe.problem() == nil ? 1 : 0)
     text.metric("meshpost_hub_database_probe_seconds", .gauge, "How long its last answer took.") {
       $0.add(probe.took?.seconds)
     }

@@ -24,7 +24,7 @@ struct ProviderRequest: Sendable {
 
   func send() async throws(OpenIDFailure) -> Answer {
     let result: Result<Answer, OpenIDFailure> = await withCheckedContinuation { ended in
-      OwnThread.begin {
+      DetachedThread.run {
         let loop = EventLoop()
         var result: Result<Answer, OpenIDFailure> = .failure(.unavailable("it was abandoned"))
         loop.run { result = await self.result(on: loop) }

@@ -13,7 +13,7 @@ public struct HubDoctor: Sendable {
   public func examine() async -> [HubFinding] {
     var found = files() + address() + [clock()] + disk()
     do {
-      let store = try HubStore.beside(configuration, writes: false)
+      let store = try HubStore.existing(configuration, writes: false)
       found.append(HubFinding("database", .ok, "it answers"))
       found += shared(try await store.tokenBindings())
       let isServer = configuration.isServer

@@ -78,7 +78,7 @@ struct PostgresDump {
     environment["PGAPPNAME"] = "meshpost-hub backup"
     environment["PGCONNECT_TIMEOUT"] = environment["PGCONNECT_TIMEOUT"] ?? Self.connectLimit
     var (size, grown) = (Int64(-1), ContinuousClock.now)
-    let exit = try OtherProgram.run([tool] + arguments, environment: environment) {
+    let exit = try Subprocess.run([tool] + arguments, environment: environment) {
       let now = growing.map(Self.bytes) ?? 0
       if now != size { (size, grown) = (now, .now) }
       return ContinuousClock.now - grown < patience

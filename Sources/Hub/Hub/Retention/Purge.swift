@@ -148,7 +148,7 @@ public struct Purge: Sendable {
   /// `find` returns the old rows behind a row.
   private func steps(
     _ table: PurgedTable, _ count: inout Count, _ told: (PurgedTable, Int) -> Void,
-    _ find: (_ after: Int64) async throws -> OldRows
+    _ find: (_ after: Int64) async throws -> ExpiredRows
   ) async throws {
     var last: Int64 = 0
     while count.rows < most {

@@ -31,7 +31,7 @@ extension HubStore {
     var kept: (elapsed: Int64, wall: Int64)?
     try database.each("SELECT elapsed, wall FROM steady_clock", []) { (row) throws(HubDatabaseError) in
       // A hub of an older version counted from 1970 if it had no events yet.
-      if row.integer(0) >= OldRows.earliest { kept = (row.integer(0), row.integer(1)) }
+      if row.integer(0) >= ExpiredRows.earliest { kept = (row.integer(0), row.integer(1)) }
       return false
     }
     let newest = try newestEvent(before: now)
@@ -69,7 +69,7 @@ extension HubStore {
   private func newestEvent(before now: Int64) throws(HubDatabaseError) -> Int64? {
     var newest: Int64?
     try database.every(Self.newestEvents) { row in
-      if (OldRows.earliest...max(now, OldRows.earliest)).contains(row.integer(0)) {
+      if (ExpiredRows.earliest...max(now, ExpiredRows.earliest)).contains(row.integer(0)) {
         newest = max(newest ?? 0, row.integer(0))
       }
     }

@@ -28,15 +28,15 @@ final class BrokerConsumer {
   }
 
   private enum Outcome: Sendable {
-    case kept(Consumption.Counts)
+    case kept(PublicationIngest.Counts)
     case failed(String)
     /// A newer program has upgraded the tables.
     case outdated(String)
   }
 
-  private let brokers: [BrokerPlace]
+  private let brokers: [BrokerEndpoint]
   private let settings: ConsumeSettings
-  private let consumption: Consumption
+  private let consumption: PublicationIngest
   private let loop: EventLoop
   private let tell: (String) -> Void
   private let outcomes = Wakeup<Outcome>()
@@ -54,12 +54,12 @@ final class BrokerConsumer {
   private var isClosed = false
   /// Why it has ended by itself: a newer program has upgraded the tables.
   private(set) var end: String?
-  private var counts = Consumption.Counts()
-  private var reported = Consumption.Counts()
+  private var counts = PublicationIngest.Counts()
+  private var reported = PublicationIngest.Counts()
 
   /// `tell` gets the status in words, for a service manager.
   init(
-    _ brokers: [BrokerPlace], _ settings: ConsumeSettings, _ consumption: Consumption, on loop: EventLoop,
+    _ brokers: [BrokerEndpoint], _ settings: ConsumeSettings, _ consumption: PublicationIngest, on loop: EventLoop,
     _ tell: @escaping (String) -> Void
   ) {
     (self.brokers, self.settings, self.consumption) = (brokers, settings, consumption)
@@ -112,7 +112,7 @@ final class BrokerConsumer {
   }
 
   /// Opens one connection and uses it; returns why it ended.
-  private func visit(_ place: BrokerPlace, _ isUp: () -> Void) async throws(CancellationError) -> String {
+  private func visit(_ place: BrokerEndpoint, _ isUp: () -> Void) async throws(CancellationError) -> String {
     do {
       let client = try client(place)
       self.client = client
@@ -154,7 +154,7 @@ final class BrokerConsumer {
       """
   }
 
-  private func client(_ place: BrokerPlace) throws -> MQTTClient {
+  private func client(_ place: BrokerEndpoint) throws -> MQTTClient {
     let address = place.address
     var tls: TLSContext?
     if address.tls {
@@ -266,7 +266,7 @@ final class BrokerConsumer {
     }
   }
 
-  private func words(_ counts: Consumption.Counts) -> String {
+  private func words(_ counts: PublicationIngest.Counts) -> String {
     var words = "\(counts.stored) events stored of \(counts.publications) publications, \(counts.known) were known"
     if counts.missing > 0 { words += ", \(counts.missing) are missing at gateways" }
     if counts.refused > 0 { words += ", \(counts.refused) publications refused (\(settings.refusedFile))" }

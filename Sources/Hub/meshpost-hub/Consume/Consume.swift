@@ -17,20 +17,20 @@ struct Consume: AsyncParsableCommand {
   func run() async throws {
     let configuration: HubConfiguration
     let settings: ConsumeSettings
-    let brokers: [BrokerPlace]
+    let brokers: [BrokerEndpoint]
     do {
       configuration = try HubConfiguration(file: config, for: .consuming)
       guard let consume = configuration.consume else {
         throw HubConfiguration.Failure(description: "\(config): a table [consume] is required")
       }
       settings = consume
-      brokers = try BrokerPlace.all(settings)
+      brokers = try BrokerEndpoint.all(settings)
     } catch {
       throw failure("\(error)", 78)  // EX_CONFIG
     }
-    let consumption: Consumption
+    let consumption: PublicationIngest
     do {
-      consumption = try Consumption(configuration, settings)
+      consumption = try PublicationIngest(configuration, settings)
     } catch {
       throw failure("\(configuration.location): \(error)", 74)  // EX_IOERR
     }
@@ -42,7 +42,7 @@ struct Consume: AsyncParsableCommand {
     let sources = [SIGTERM, SIGINT].map { Self.source($0, stop) }
     // A thread of its own: the loop would block one of the few threads that tasks share.
     let end = await withCheckedContinuation { ended in
-      OwnThread.begin {
+      DetachedThread.run {
         ended.resume(returning: Self.consume(brokers, settings, consumption, stop))
       }
     }
@@ -62,7 +62,7 @@ struct Consume: AsyncParsableCommand {
 
   /// Returns after SIGTERM or SIGINT, or with the reason why it cannot continue.
   private static func consume(
-    _ brokers: [BrokerPlace], _ settings: ConsumeSettings, _ consumption: Consumption, _ stop: Wakeup<Int32>
+    _ brokers: [BrokerEndpoint], _ settings: ConsumeSettings, _ consumption: PublicationIngest, _ stop: Wakeup<Int32>
   ) -> String? {
     signal(SIGPIPE, SIG_IGN)
     let loop = EventLoop()

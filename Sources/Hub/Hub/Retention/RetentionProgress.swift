@@ -9,7 +9,7 @@ import SQLite
 ///
 /// Normally each run advances by the time since the last one. If up to `most` has to be caught up, it advances by a `stride` a run. If more waits, it
 /// advances with time, and the rest waits for an operator's decision.
-struct RetentionReach: Equatable, Sendable {
+struct RetentionProgress: Equatable, Sendable {
   static let stride: Int64 = 86_400_000
   static let most: Int64 = 8 * 86_400_000
 
@@ -23,11 +23,11 @@ struct RetentionReach: Equatable, Sendable {
   var heldThrough: Int64 = 0
 
   /// Whether more waits than it catches up by itself.
-  func isFar(from cutoff: Int64) -> Bool { cutoff - through > Self.most }
+  func isOverdue(from cutoff: Int64) -> Bool { cutoff - through > Self.most }
 
   /// The date up to which a run deletes now.
   func bound(_ cutoff: Int64, at now: Int64) -> Int64 {
-    let pace = isFar(from: cutoff) ? min(max(now - at, 0), Self.stride) : Self.stride
+    let pace = isOverdue(from: cutoff) ? min(max(now - at, 0), Self.stride) : Self.stride
     return min(cutoff, through + pace)
   }
 }
@@ -60,10 +60,10 @@ public struct HeldRetention: Equatable, Sendable {
 }
 
 extension HubStore {
-  func retentionReaches() throws(HubDatabaseError) -> [Purge.Part: RetentionReach] {
-    var found: [Purge.Part: RetentionReach] = [:]
+  func retentionProgress() throws(HubDatabaseError) -> [Purge.Part: RetentionProgress] {
+    var found: [Purge.Part: RetentionProgress] = [:]
     try database.every("SELECT name, through, at, held, held_since, held_through FROM retention") { row in
-      found[Purge.Part(name: row.text(0))] = RetentionReach(
+      found[Purge.Part(name: row.text(0))] = RetentionProgress(
         through: row.integer(1), at: row.integer(2), held: row.integer(3), heldSince: row.integer(4),
         heldThrough: row.integer(5))
     }
@@ -71,17 +71,17 @@ extension HubStore {
   }
 
   /// Stores the reaches; another hub on this database may have come further.
-  func keep(_ reaches: [Purge.Part: RetentionReach]) throws(HubDatabaseError) {
+  func keep(_ progress: [Purge.Part: RetentionProgress]) throws(HubDatabaseError) {
     try database.transaction { () throws(HubDatabaseError) in
-      for (part, reach) in reaches.sorted(by: { $0.key.name < $1.key.name }) {
+      for (part, own) in progress.sorted(by: { $0.key.name < $1.key.name }) {
         try database.run(
           """
           INSERT INTO retention(name, through, at, held, held_since, held_through) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
           ON CONFLICT(name) DO UPDATE SET at = excluded.at, held = excluded.held, held_since = excluded.held_since,
           held_through = excluded.held_through,
           through = CASE WHEN retention.through > excluded.through THEN retention.through ELSE excluded.through END
-          """, .text(part.name), .integer(reach.through), .integer(reach.at), .integer(reach.held),
-          .integer(reach.heldSince), .integer(reach.heldThrough))
+          """, .text(part.name), .integer(own.through), .integer(own.at), .integer(own.held),
+          .integer(own.heldSince), .integer(own.heldThrough))
       }
     }
   }
@@ -101,21 +101,21 @@ extension HubStore {
 
   /// Notes that an operator has deleted all rows beyond `[retention]`.
   public func retentionIsDone(_ retention: Retention, at now: Int64) throws(HubDatabaseError) {
-    var reaches = try retentionReaches()
-    for part in reaches.keys {
-      reaches[part] = retention.age(of: part).map { RetentionReach(through: now - $0, at: now) }
+    var progress = try retentionProgress()
+    for part in progress.keys {
+      progress[part] = retention.age(of: part).map { RetentionProgress(through: now - $0, at: now) }
     }
-    try keep(reaches)
+    try keep(progress)
   }
 
   /// `nil`: nothing waits.
   public func heldRetention() throws(HubDatabaseError) -> HeldRetention? {
     var held: HeldRetention?
-    for reach in try retentionReaches().values where reach.heldSince > 0 {
+    for own in try retentionProgress().values where own.heldSince > 0 {
       let before = held ?? HeldRetention(rows: 0, since: .max, first: .max, last: 0)
       held = HeldRetention(
-        rows: before.rows + reach.held, since: min(before.since, reach.heldSince),
-        first: min(before.first, reach.through), last: max(before.last, reach.heldThrough))
+        rows: before.rows + own.held, since: min(before.since, own.heldSince),
+        first: min(before.first, own.through), last: max(before.last, own.heldThrough))
     }
     return held
   }

@@ -5,7 +5,7 @@ import Synchronization
 
 /// Deletes rows beyond `[retention]`, and lists of gateways that no longer exist, while the hub serves: every hour, a step at a time, and not while
 /// batches wait.
-struct Caretaker: Sendable {
+struct RetentionService: Sendable {
   private static let interval: Duration = .seconds(3600)
   /// The pause after a step, as a multiple of its duration: deleting takes a fifth of the time.
   private static let rest = 4
@@ -101,62 +101,63 @@ struct Caretaker: Sendable {
 
   private func run(at now: Int64, clock: Int64) async throws -> Purge.Count {
     let (store, retention) = (stores.maintenance, retention)
-    var reaches = try await store.retentionReaches()
-    if retention.isEmpty, reaches.isEmpty { return Purge.Count() }
-    // A part without a known reach begins at its oldest row.
+    var progress = try await store.retentionProgress()
+    if retention.isEmpty, progress.isEmpty { return Purge.Count() }
+    // A part without known progress begins at its oldest row.
     let unknown = Mutex(Set<Purge.Part>())
     var plan = retention.plan
-    plan.bound = { [reaches] part in
-      guard let reach = reaches[part], let age = retention.age(of: part) else {
+    plan.bound = { [progress] part in
+      guard let own = progress[part], let age = retention.age(of: part) else {
         unknown.withLock { _ = $0.insert(part) }
         return .min
       }
-      return reach.bound(now - age, at: now)
+      return own.bound(now - age, at: now)
     }
     let count = try await purge(plan, at: now, clock: clock, deletes: true)
       .run { [stores] table, rows in stores.metrics.purged(rows, of: table) }
-    try await go(on: &reaches, at: now, clock: clock)
+    try await advance(&progress, at: now, clock: clock)
     let new = unknown.withLock { $0 }
     for part in new {
       guard let age = retention.age(of: part) else { continue }
       let oldest = try await store.oldest(part, latest: max(now, clock))
-      reaches[part] = RetentionReach(through: oldest ?? now - age, at: now)
+      progress[part] = RetentionProgress(through: oldest ?? now - age, at: now)
     }
-    try await store.keep(reaches)
+    try await store.keep(progress)
     return new.isEmpty ? count : try await run(at: now, clock: clock)
   }
 
-  /// Moves the reaches behind the deleted rows, and counts and reports the rows that exceed what a run may delete.
-  private func go(on reaches: inout [Purge.Part: RetentionReach], at now: Int64, clock: Int64) async throws {
-    let far = reaches.filter { part, reach in retention.age(of: part).map { reach.isFar(from: now - $0) } ?? false }
+  /// Notes how far the run came, and counts and reports the rows that exceed what a run may delete.
+  private func advance(_ progress: inout [Purge.Part: RetentionProgress], at now: Int64, clock: Int64) async throws {
+    let overdue = progress.filter { part, own in retention.age(of: part).map { own.isOverdue(from: now - $0) } ?? false
+    }
     var waiting = Purge.Count()
-    if !far.isEmpty {
+    if !overdue.isEmpty {
       var plan = retention.plan
-      plan.bound = { [far] part in far[part] == nil ? .min : .max }
+      plan.bound = { [overdue] part in overdue[part] == nil ? .min : .max }
       waiting = try await purge(plan, at: now, clock: clock, deletes: false, most: HeldRetention.mostCounted).run()
     }
-    for (part, before) in reaches {
+    for (part, before) in progress {
       guard let age = retention.age(of: part) else {
-        reaches[part]?.heldSince = 0
+        progress[part]?.heldSince = 0
         continue
       }
       let cutoff = now - age
-      var reach = RetentionReach(through: max(before.through, before.bound(cutoff, at: now)), at: now)
-      if far[part] != nil {
+      var own = RetentionProgress(through: max(before.through, before.bound(cutoff, at: now)), at: now)
+      if overdue[part] != nil {
         let rows = waiting.rows(of: part)
         if rows > 0 || waiting.rows >= HeldRetention.mostCounted {
-          (reach.held, reach.heldThrough) = (Int64(rows), cutoff)
-          reach.heldSince = before.heldSince > 0 ? before.heldSince : clock
+          (own.held, own.heldThrough) = (Int64(rows), cutoff)
+          own.heldSince = before.heldSince > 0 ? before.heldSince : clock
         } else {
-          reach.through = cutoff
+          own.through = cutoff
         }
       }
-      reaches[part] = reach
-      guard (reach.heldSince > 0) != (before.heldSince > 0) else { continue }
+      progress[part] = own
+      guard (own.heldSince > 0) != (before.heldSince > 0) else { continue }
       log(
         .warning,
-        reach.heldSince > 0
-          ? "retention: \(reach.held) rows of \(part.name) are to go at once, far more than its last runs deleted: they wait. "
+        own.heldSince > 0
+          ? "retention: \(own.held) rows of \(part.name) are to go at once, far more than its last runs deleted: they wait. "
             + HeldRetention.remedy
           : "retention: \(part.name): nothing waits any more")
     }

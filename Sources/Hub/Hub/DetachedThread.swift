@@ -3,14 +3,14 @@
 import Glibc
 
 /// A thread for blocking work: a task would block one of the few threads that other tasks share.
-public enum OwnThread {
+public enum DetachedThread {
   private final class Body {
     let run: @Sendable () -> Void
     init(_ run: @escaping @Sendable () -> Void) { self.run = run }
   }
 
   /// Nobody waits for the end of `body`.
-  public static func begin(_ body: @escaping @Sendable () -> Void) {
+  public static func run(_ body: @escaping @Sendable () -> Void) {
     let given = Unmanaged.passRetained(Body(body)).toOpaque()
     var thread = pthread_t()
     // If the machine has no thread left, it tries again until there is one.

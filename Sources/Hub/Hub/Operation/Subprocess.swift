@@ -3,7 +3,7 @@
 import EventLoop
 
 /// Runs another program to its end, for a command that has nothing else to do.
-public enum OtherProgram {
+public enum Subprocess {
   /// Pause between two calls of `mayGoOn`.
   private static let pause: Duration = .milliseconds(100)
   /// Bytes of its output, and of its errors, that are kept.

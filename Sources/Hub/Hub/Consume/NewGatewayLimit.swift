@@ -3,7 +3,7 @@
 import Timing
 
 /// Limits unknown gateways that come through a broker: whoever may publish there can invent any number of them. Pure.
-struct Newcomers {
+struct NewGatewayLimit {
   /// Known gateways that are remembered, to save queries.
   private static let mostRemembered = 4096
 

@@ -5,14 +5,14 @@ import Hub
 import MQTT
 
 /// A broker's address in the configuration.
-struct BrokerPlace: Sendable {
+struct BrokerEndpoint: Sendable {
   let address: BrokerAddress
   /// The address without anything secret.
   var shown: String { "\(address.host) port \(address.port)" }
 
   /// The brokers of a configuration; throws for an invalid address.
-  static func all(_ settings: ConsumeSettings) throws(HubConfiguration.Failure) -> [BrokerPlace] {
-    var places: [BrokerPlace] = []
+  static func all(_ settings: ConsumeSettings) throws(HubConfiguration.Failure) -> [BrokerEndpoint] {
+    var places: [BrokerEndpoint] = []
     for url in settings.urls {
       guard let address = BrokerAddress(url) else {
         throw HubConfiguration.Failure(
@@ -22,7 +22,7 @@ struct BrokerPlace: Sendable {
       if isSecret, !address.tls, !HTTPEndpoint.isThisMachine(address.host) {
         HubLog.write(.warning, "consume: the password is sent over the network unencrypted: use mqtts://")
       }
-      places.append(BrokerPlace(address: address))
+      places.append(BrokerEndpoint(address: address))
     }
     return places
   }

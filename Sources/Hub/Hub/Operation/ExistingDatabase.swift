@@ -4,7 +4,7 @@ import Glibc
 
 extension HubStore {
   /// Opens a hub's database for a command beside the hub, which may be serving. It neither creates nor upgrades tables.
-  public static func beside(_ configuration: HubConfiguration, writes: Bool) throws -> HubStore {
+  public static func existing(_ configuration: HubConfiguration, writes: Bool) throws -> HubStore {
     if isServer(configuration.location) {
       let database = try PostgresHubDatabase(
         address: configuration.location, password: configuration.password, migrates: false)

@@ -4,7 +4,7 @@ import Hub
 import ServiceManager
 
 /// Notifies the service manager: readiness, and watchdog pings while its loops and links respond.
-final class HubDuties: Sendable {
+final class ServiceNotifier: Sendable {
   private let ports: AsyncStream<Int>.Continuation
   private let task: Task<Void, Never>
 

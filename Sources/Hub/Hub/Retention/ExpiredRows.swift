@@ -3,7 +3,7 @@
 import SQLite
 
 /// Decides which rows are old, from rows in the order of their arrival: pure.
-struct OldRows: Equatable {
+struct ExpiredRows: Equatable {
   struct Row: Equatable {
     var id: Int64
     /// Milliseconds since 1970; `nil`: the row has no usable date.
@@ -75,16 +75,16 @@ extension HubStore {
 
   func oldEvents(
     of gateway: String, _ kind: String, after: Int64, before cutoff: Int64, latest: Int64, limit: Int
-  ) throws(HubDatabaseError) -> OldRows {
+  ) throws(HubDatabaseError) -> ExpiredRows {
     let source = "SELECT id, at, trusted FROM events WHERE gateway = ?1 AND kind = ?2 AND id > ?3"
-    var rows: [OldRows.Row] = []
+    var rows: [ExpiredRows.Row] = []
     try database.every(
       "\(source) ORDER BY id LIMIT ?4", [.text(gateway), .text(kind), .integer(after), .integer(Int64(limit))]
     ) { row in
-      let date = OldRows.date(row.integer(1), isTrusted: row.integer(2) != 0, latest: latest)
-      rows.append(OldRows.Row(id: row.integer(0), at: date))
+      let date = ExpiredRows.date(row.integer(1), isTrusted: row.integer(2) != 0, latest: latest)
+      rows.append(ExpiredRows.Row(id: row.integer(0), at: date))
     }
-    return try OldRows(rows, before: cutoff, limit: limit) { () throws(HubDatabaseError) in
+    return try ExpiredRows(rows, before: cutoff, limit: limit) { () throws(HubDatabaseError) in
       try oldestEvent(of: gateway, kind, after: rows.last?.id ?? after, latest: latest)
     }
   }
@@ -99,7 +99,7 @@ extension HubStore {
       SELECT at FROM events WHERE gateway = ?1 AND kind = ?2 AND id > ?3 AND trusted = 1 ORDER BY id LIMIT 100
       """, [.text(gateway), .text(kind), .integer(after)]
     ) { (row) throws(HubDatabaseError) in
-      found = OldRows.date(row.integer(0), isTrusted: true, latest: latest)
+      found = ExpiredRows.date(row.integer(0), isTrusted: true, latest: latest)
       return found == nil
     }
     return found
@@ -131,21 +131,23 @@ extension HubStore {
   func joinedRows() throws(HubDatabaseError) -> Int { Int(try number("SELECT count(*) FROM messages")) }
 
   /// The newest message stays: on SQLite the next message's position follows from it.
-  func oldMessages(after: Int64, before cutoff: Int64, latest: Int64, limit: Int) throws(HubDatabaseError) -> OldRows {
+  func oldMessages(after: Int64, before cutoff: Int64, latest: Int64, limit: Int) throws(HubDatabaseError)
+    -> ExpiredRows
+  {
     let source = """
       SELECT position, at FROM messages WHERE position > ?1 AND position < (SELECT max(position) FROM messages)
       ORDER BY position LIMIT ?2
       """
-    func rows(_ after: Int64, _ limit: Int) throws(HubDatabaseError) -> [OldRows.Row] {
-      var rows: [OldRows.Row] = []
+    func rows(_ after: Int64, _ limit: Int) throws(HubDatabaseError) -> [ExpiredRows.Row] {
+      var rows: [ExpiredRows.Row] = []
       try database.every(source, [.integer(after), .integer(Int64(limit))]) { row in
-        let date = OldRows.date(row.integer(1), isTrusted: true, latest: latest)
-        rows.append(OldRows.Row(id: row.integer(0), at: date))
+        let date = ExpiredRows.date(row.integer(1), isTrusted: true, latest: latest)
+        rows.append(ExpiredRows.Row(id: row.integer(0), at: date))
       }
       return rows
     }
     let found = try rows(after, limit)
-    return try OldRows(found, before: cutoff, limit: limit) { () throws(HubDatabaseError) in
+    return try ExpiredRows(found, before: cutoff, limit: limit) { () throws(HubDatabaseError) in
       try rows(found.last?.id ?? after, limit).lazy.compactMap(\.at).first
     }
   }
@@ -174,7 +176,7 @@ extension HubStore {
       [.text(gateway), .text(key), .integer(Int64(limit))]
     ) { row in
       (count, last) = (count + 1, row.text(0))
-      if let at = OldRows.date(row.integer(1), isTrusted: true, latest: cutoff), at < cutoff { keys.append(last) }
+      if let at = ExpiredRows.date(row.integer(1), isTrusted: true, latest: cutoff), at < cutoff { keys.append(last) }
     }
     return (keys, count == limit ? last : nil)
   }

@@ -8,7 +8,7 @@ import Timing
 /// database that cannot store anything now.
 ///
 /// A gateway's position stays as it is: no broker says whether all earlier events are stored, too. Source: docs/decisions/0019.
-public final class Consumption: Sendable {
+public final class PublicationIngest: Sendable {
   /// Results since the start.
   public struct Counts: Sendable, Equatable {
     public var publications = 0
@@ -64,7 +64,7 @@ public final class Consumption: Sendable {
   private let gaps = ThrottledLog(HubLog.write)
   private let refusals = ThrottledLog(HubLog.write)
   private let questions: ThrottledLog
-  private let newcomers: Mutex<Newcomers>
+  private let newcomers: Mutex<NewGatewayLimit>
   private let log: HubLog.Write
   private let tellsRefused: Bool
   private let began = ContinuousClock.now
@@ -76,14 +76,14 @@ public final class Consumption: Sendable {
     (patterns, commands) = (settings.topics, settings.commandTopics)
     refused = RefusedFile(location: settings.refusedFile)
     (questions, log) = (ThrottledLog(HubLog.write), HubLog.write)
-    newcomers = Mutex(Newcomers(perDay: settings.newGateways, most: settings.mostGateways))
+    newcomers = Mutex(NewGatewayLimit(perDay: settings.newGateways, most: settings.mostGateways))
     tellsRefused = configuration.alerts.rules.times[.gatewaysRefused] != nil
   }
 
   /// For tests only.
   init(
     _ store: HubStore, topics: [TopicPattern], commands: [TopicPattern] = [], refused: RefusedFile,
-    newcomers: Newcomers = Newcomers(perDay: 1000, most: 10_000), log: @escaping HubLog.Write = HubLog.write
+    newcomers: NewGatewayLimit = NewGatewayLimit(perDay: 1000, most: 10_000), log: @escaping HubLog.Write = HubLog.write
   ) {
     (self.store, patterns, self.commands, self.refused) = (store, topics, commands, refused)
     (questions, self.log) = (ThrottledLog(log), log)

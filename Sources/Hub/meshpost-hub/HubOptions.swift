@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+
+import ArgumentParser
+import FoundationEssentials
+import Hub
+
+/// Options and functions of commands beside the hub.
+struct HubOptions: ParsableArguments {
+  @Option(help: "The configuration file.") var config = "/etc/meshpost-hub/hub.toml"
+
+  func configuration() throws -> HubConfiguration {
+    do {
+      return try HubConfiguration(file: config, for: .commands)
+    } catch {
+      throw failure("\(error)", 78)  // EX_CONFIG
+    }
+  }
+
+  /// Runs `work` on the hub's database; its errors end the program.
+  func store<Value>(
+    _ configuration: HubConfiguration, writes: Bool, _ work: (HubStore) async throws -> Value
+  ) async throws -> Value {
+    do {
+      return try await work(try HubStore.existing(configuration, writes: writes))
+    } catch let code as ExitCode {
+      throw code
+    } catch {
+      throw failure("\(configuration.location): \(error)", 74)  // EX_IOERR
+    }
+  }
+
+  /// Milliseconds since 1970.
+  static var now: Int64 { Int64(Date().timeIntervalSince1970 * 1000) }
+}
