@@ -211,11 +211,11 @@ import Timing
     #expect(alert.rule == "gateway_conflict" && alert.gateway == "g" && alert.text.contains("event 2 of epoch e "))
     // What comes twice from those who know nothing of it is no other conflict; a gateway that knows is refused each time.
     #expect(alert.text.hasSuffix("; \(knows ? 6 : 3) so far"), "\(alert.text)")
-    try await store.endQuiet(.gatewayConflict, since: 999, at: 2000)
+    try await store.endIdleAlerts(.gatewayConflict, since: 999, at: 2000)
     #expect(try await store.alertCounts(of: []) == ["g": 1], "there was another since")
     try await store.endLostAlerts(at: 5_000_000)
     #expect(try await store.alertCounts(of: []) == ["g": 1], "it is the hub's own")
-    try await store.endQuiet(.gatewayConflict, since: 1000, at: 2000)
+    try await store.endIdleAlerts(.gatewayConflict, since: 1000, at: 2000)
     let over = try await store.alerts(before: .max, openOnly: false, limit: 9).alerts
     #expect(over.map(\.endedAt) == [2000])
   }
@@ -224,11 +224,11 @@ import Timing
   func `two gateways that take one link from each other are the same alert, and a rule that is off tells nothing`()
     async throws
   {
-    let quiet = try HubStore(location: scratch.location("quiet.db"), tellsConflicts: false)
-    try await quiet.tellRivals(of: "g", at: 1)
+    let quiet = try HubStore(location: scratch.location("quiet.db"), alertsOnConflicts: false)
+    try await quiet.reportContestedLink(of: "g", at: 1)
     #expect(try await quiet.alertCounts(of: []).isEmpty)
     let store = try HubStore(location: scratch.location("hub.db"))
-    for time in 1...3 { try await store.tellRivals(of: "g", at: Int64(time)) }
+    for time in 1...3 { try await store.reportContestedLink(of: "g", at: Int64(time)) }
     let alerts = try await store.alerts(before: .max, openOnly: true, limit: 9).alerts
     #expect(alerts.count == 1 && alerts[0].text.contains("take the link from each other"))
     #expect(alerts[0].text.hasSuffix("; 3 so far"))

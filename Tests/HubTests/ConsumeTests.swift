@@ -261,7 +261,7 @@ import Timing
     }
     #expect(letIn.count == 1, "\(lines.withLock(\.self))")
     #expect(alerts.first?.text.hasSuffix("; 16 so far") == true, "\(alerts)")
-    try await store.endQuiet(.gatewaysRefused, since: HubClock.now + 1, at: HubClock.now + 1)
+    try await store.endIdleAlerts(.gatewaysRefused, since: HubClock.now + 1, at: HubClock.now + 1)
     #expect(try await store.alerts(before: .max, openOnly: true, limit: 10).alerts.isEmpty)
   }
 

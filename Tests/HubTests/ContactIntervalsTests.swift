@@ -11,104 +11,106 @@ import Timing
   private func time(_ seconds: Double) -> MonotonicTime { MonotonicTime(seconds: seconds) }
 
   private func look(
-    _ habits: inout ContactIntervals, seen: Int64, at seconds: Double, hasLink: Bool = false, isLinked: Bool = false
+    _ intervals: inout ContactIntervals, seen: Int64, at seconds: Double, hasLink: Bool = false, isLinked: Bool = false
   ) {
-    habits.look(
+    intervals.update(
       "hill", seen: seen, hasLink: hasLink, isLinked: isLinked, least: Self.least, now: time(seconds))
   }
 
   @Test func `a gateway that keeps a link is late after its time, and never while it is linked`() {
-    var habits = ContactIntervals()
+    var intervals = ContactIntervals()
     for second in stride(from: 0.0, through: 7200, by: 15) {
-      look(&habits, seen: 1, at: second, hasLink: true, isLinked: true)
-      #expect(!habits.isLate("hill", now: time(second)))
+      look(&intervals, seen: 1, at: second, hasLink: true, isLinked: true)
+      #expect(!intervals.isLate("hill", now: time(second)))
     }
-    look(&habits, seen: 1, at: 7215, hasLink: true)
-    #expect(!habits.isLate("hill", now: time(8099)) && habits.isLate("hill", now: time(8100)))
-    look(&habits, seen: 2, at: 8100, hasLink: true)
-    #expect(!habits.isLate("hill", now: time(8100)))
+    look(&intervals, seen: 1, at: 7215, hasLink: true)
+    #expect(!intervals.isLate("hill", now: time(8099)) && intervals.isLate("hill", now: time(8100)))
+    look(&intervals, seen: 2, at: 8100, hasLink: true)
+    #expect(!intervals.isLate("hill", now: time(8100)))
   }
 
   @Test func `one that keeps no link any more is late by its pauses`() {
-    var habits = ContactIntervals()
-    look(&habits, seen: 1, at: 0, hasLink: true, isLinked: true)
+    var intervals = ContactIntervals()
+    look(&intervals, seen: 1, at: 0, hasLink: true, isLinked: true)
     var (seen, now) = (Int64(1), 0.0)
     // From then on it posts, each three hours.
     while now < 2 * 86_400 {
       (seen, now) = (seen + 1, now + 10_800)
-      look(&habits, seen: seen, at: now, hasLink: now <= 86_400)
+      look(&intervals, seen: seen, at: now, hasLink: now <= 86_400)
     }
-    #expect(!habits.isLate("hill", now: time(now + 3600)) && !habits.isLate("hill", now: time(now + 4 * 10_800 - 1)))
-    #expect(habits.isLate("hill", now: time(now + 4 * 10_800 + 1)))
+    #expect(
+      !intervals.isLate("hill", now: time(now + 3600)) && !intervals.isLate("hill", now: time(now + 4 * 10_800 - 1)))
+    #expect(intervals.isLate("hill", now: time(now + 4 * 10_800 + 1)))
   }
 
   @Test func `one without a link is late after four of its longest pauses, and after a day while nothing is known`() {
-    var habits = ContactIntervals()
-    look(&habits, seen: 0, at: 0)
-    #expect(!habits.isLate("hill", now: time(86_399)) && habits.isLate("hill", now: time(86_400)))
+    var intervals = ContactIntervals()
+    look(&intervals, seen: 0, at: 0)
+    #expect(!intervals.isLate("hill", now: time(86_399)) && intervals.isLate("hill", now: time(86_400)))
     // Twice an hour, and once after two hours.
     var (seen, now) = (Int64(0), 0.0)
     for pause in [1800.0, 1800, 7200, 1800, 1800] {
       (seen, now) = (seen + 1, now + pause)
-      look(&habits, seen: seen, at: now)
+      look(&intervals, seen: seen, at: now)
     }
     let limit = 4 * 7200 * 0.95 * 0.95
-    #expect(!habits.isLate("hill", now: time(now + limit - 1)) && habits.isLate("hill", now: time(now + limit + 1)))
+    #expect(
+      !intervals.isLate("hill", now: time(now + limit - 1)) && intervals.isLate("hill", now: time(now + limit + 1)))
     // What is seldom is forgotten.
     for _ in 0..<200 {
       (seen, now) = (seen + 1, now + 1800)
-      look(&habits, seen: seen, at: now)
+      look(&intervals, seen: seen, at: now)
     }
-    #expect(!habits.isLate("hill", now: time(now + 7199)) && habits.isLate("hill", now: time(now + 7201)))
+    #expect(!intervals.isLate("hill", now: time(now + 7199)) && intervals.isLate("hill", now: time(now + 7201)))
   }
 
   /// The database's times are of clocks that are set, forwards and back.
   @Test(arguments: 0..<10 as Range<UInt64>)
   func `clocks that are set make nobody late, and nobody well`(_ seed: UInt64) {
     var random = SeededRandom(seed: seed)
-    var (habits, seen, silentSince) = (ContactIntervals(), Int64(1), 0.0)
-    look(&habits, seen: seen, at: 0, hasLink: true)
+    var (intervals, seen, silentSince) = (ContactIntervals(), Int64(1), 0.0)
+    look(&intervals, seen: seen, at: 0, hasLink: true)
     for second in stride(from: 15.0, through: 40_000, by: 15) {
       if second < 20_000, Int.random(in: 0..<20, using: &random) == 0 {
         // Any other time means that it was heard.
         seen = Int64.random(in: -1 << 50...1 << 50, using: &random)
         silentSince = second
       }
-      look(&habits, seen: seen, at: second, hasLink: true)
-      #expect(habits.isLate("hill", now: time(second)) == (second - silentSince >= 900))
+      look(&intervals, seen: seen, at: second, hasLink: true)
+      #expect(intervals.isLate("hill", now: time(second)) == (second - silentSince >= 900))
     }
   }
 
   @Test func `what was silent before the hub began counts as heard when it is`() {
-    var habits = ContactIntervals()
-    look(&habits, seen: 5, at: 0, hasLink: true)
-    look(&habits, seen: 5, at: 15, hasLink: true)
-    #expect(!habits.wasHeard("hill"))
-    look(&habits, seen: 6, at: 30, hasLink: true)
-    #expect(habits.wasHeard("hill"))
-    habits.keep(only: [])
-    #expect(habits.gateways.isEmpty && !habits.isLate("hill", now: time(1e9)))
+    var intervals = ContactIntervals()
+    look(&intervals, seen: 5, at: 0, hasLink: true)
+    look(&intervals, seen: 5, at: 15, hasLink: true)
+    #expect(!intervals.wasHeard("hill"))
+    look(&intervals, seen: 6, at: 30, hasLink: true)
+    #expect(intervals.wasHeard("hill"))
+    intervals.keep(only: [])
+    #expect(intervals.gateways.isEmpty && !intervals.isLate("hill", now: time(1e9)))
   }
 
   /// The database was away for hours, and nobody knows who tried to come meanwhile.
   @Test func `nobody is late because the hub could not listen, and who was late before stays so`() {
-    var habits = ContactIntervals()
+    var intervals = ContactIntervals()
     func look(_ gateway: String, seen: Int64, at seconds: Double, hasLink: Bool) {
-      habits.look(
+      intervals.update(
         gateway, seen: seen, hasLink: hasLink, isLinked: false, least: Self.least, now: time(seconds))
     }
     for gateway in ["lost", "linked"] { look(gateway, seen: 1, at: 0, hasLink: true) }
     for number in 0..<10 { look("hourly", seen: Int64(number), at: Double(number) * 100, hasLink: false) }
     look("linked", seen: 2, at: 1000, hasLink: true)
-    #expect(habits.isLate("lost", now: time(1000)) && !habits.isLate("linked", now: time(1000)))
-    habits.pass(from: time(1000), to: time(21_000), least: Self.least)
+    #expect(intervals.isLate("lost", now: time(1000)) && !intervals.isLate("linked", now: time(1000)))
+    intervals.skip(from: time(1000), to: time(21_000), least: Self.least)
     for (gateway, seen, hasLink) in [("lost", 1, true), ("linked", 2, true), ("hourly", 9, false)] {
       look(gateway, seen: Int64(seen), at: 21_000, hasLink: hasLink)
-      #expect(habits.isLate(gateway, now: time(21_000)) == (gateway == "lost"))
+      #expect(intervals.isLate(gateway, now: time(21_000)) == (gateway == "lost"))
     }
-    #expect(!habits.isLate("linked", now: time(21_899)) && habits.isLate("linked", now: time(21_900)))
+    #expect(!intervals.isLate("linked", now: time(21_899)) && intervals.isLate("linked", now: time(21_900)))
     // The hub's own absence was no pause of a gateway.
     look("hourly", seen: 10, at: 21_015, hasLink: false)
-    #expect(habits.isLate("hourly", now: time(21_015 + 901)))
+    #expect(intervals.isLate("hourly", now: time(21_015 + 901)))
   }
 }

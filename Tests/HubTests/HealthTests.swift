@@ -56,7 +56,7 @@ import Testing
     let alerts = HubAlerts(HubAlertSettings(), stores, LinkRegistry(), name: "h", location: location)
     func open() async throws -> [String] {
       await stores.probe.ask()
-      await alerts.look()
+      await alerts.check()
       return try await stores.monitor.alerts(before: .max, openOnly: true, limit: 10).alerts.map(\.rule)
     }
     #expect(try await !open().contains("hub_store_lost"))
@@ -91,7 +91,7 @@ import Testing
       while looks < 2 {
         await stores.probe.ask()
         try #require(stores.probe.now.failure == nil)
-        await alerts.look()
+        await alerts.check()
         if stores.probe.problem() == nil { looks += 1 }
       }
       return (stores, alerts)
@@ -119,7 +119,7 @@ import Testing
       let alert = try #require(try await open(stores).first, "a restart does not forget it")
       #expect(try await open(stores).count == 1)
       _ = try await stores.writer.acknowledgeAlert(alert.id, by: "ana", note: nil, at: 5)
-      await alerts.look()
+      await alerts.check()
       #expect(try await open(stores).isEmpty)
     }
     remove()

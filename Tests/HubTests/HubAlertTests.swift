@@ -106,16 +106,16 @@ import Timing
   @Test func `several hubs tell the same alert once, and people acknowledge it once`() async throws {
     let (one, other) = (try store(), try store())
     let alert = HubAlert(gateway: "hill", rule: "gateway_silent", subject: "", text: "silent", beganAt: 50)
-    for hub in [one, other, one] { try await hub.tellAlerts([.begins(alert, at: 60)]) }
+    for hub in [one, other, one] { try await hub.storeAlertChanges([.begins(alert, at: 60)]) }
     let found = try await all(other)
     #expect(found.count == 1)
     let id = try #require(found.first?.id)
     #expect(try await one.acknowledgeAlert(id, by: "ana", note: nil, at: 70)?.acknowledgedBy == "ana")
     #expect(try await other.acknowledgeAlert(id, by: "ben", note: "too late", at: 80)?.acknowledgedBy == "ana")
     #expect(try await one.acknowledgeAlert(id + 1, by: "ana", note: nil, at: 70) == nil)
-    for hub in [other, one] { try await hub.tellAlerts([.ends(alert, at: 90)]) }
+    for hub in [other, one] { try await hub.storeAlertChanges([.ends(alert, at: 90)]) }
     // The slower hub finds it late, by the same last contact.
-    try await other.tellAlerts([.begins(alert, at: 95)])
+    try await other.storeAlertChanges([.begins(alert, at: 95)])
     #expect(try await all(one).map(\.endedAt) == [90])
   }
 
@@ -140,7 +140,7 @@ import Timing
     async throws
   {
     // Its numbers stand for many events.
-    let store = try HubStore(location: scratch.location("hub.db"), tellsConflicts: false)
+    let store = try HubStore(location: scratch.location("hub.db"), alertsOnConflicts: false)
     func told(_ rule: String, _ number: Int64, _ state: String) throws -> HubEvent {
       HubEvent(
         seq: number + 1, at: number.isMultiple(of: 2) ? .min : .max, trusted: true, kind: "alert",

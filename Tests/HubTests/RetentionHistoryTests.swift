@@ -205,7 +205,7 @@ private final class World {
       let probe = Task { [stores = world.hubs[0].stores] in _ = await stores.probe.run() }
       defer { probe.cancel() }
       while world.hubs[0].stores.probe.problem() != nil { try await Task.sleep(for: .milliseconds(10)) }
-      await alerts.look()
+      await alerts.check()
       return try await store.alerts(before: .max, openOnly: true, limit: 9).alerts.map { "\($0.rule) \($0.beganAt)" }
     }
     #expect(try await open() == ["retention_held \(held.since)"])

@@ -23,7 +23,7 @@ public struct HubServer: Sendable {
     _ = HubClock.started
     let stores = try HubStores(
       location: configuration.location, password: configuration.password, keeps: configuration.retention,
-      tellsConflicts: configuration.alerts.rules.times[.gatewayConflict] != nil)
+      alertsOnConflicts: configuration.alerts.rules.times[.gatewayConflict] != nil)
     let limit = OpenFiles.raiseLimit()
     let room = ConnectionTable.room(
       limit: limit, open: OpenFiles.count + Self.loops, wanted: configuration.maxConnections)

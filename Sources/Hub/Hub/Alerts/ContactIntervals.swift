@@ -15,7 +15,7 @@ struct ContactIntervals {
   /// A gateway that has been heard for this long without a link keeps none any more.
   static let linkMemory: Duration = .seconds(86_400)
 
-  private struct Habit {
+  private struct Contact {
     var seen: Int64
     /// The longest pause; an old one fades with each contact.
     var pause: Duration?
@@ -25,39 +25,39 @@ struct ContactIntervals {
     var linked: MonotonicTime?
   }
 
-  private var habits: [String: Habit] = [:]
+  private var contacts: [String: Contact] = [:]
   private var silence = Silence<String>()
 
-  var gateways: [String] { Array(habits.keys) }
+  var gateways: [String] { Array(contacts.keys) }
 
   /// Takes what is known about a gateway now. `hasLink`: the database shows a link within a day before the last contact. `isLinked`: it is linked to
   /// this hub, and therefore heard now.
-  mutating func look(
+  mutating func update(
     _ gateway: String, seen: Int64, hasLink: Bool, isLinked: Bool, least: Duration, now: MonotonicTime
   ) {
-    guard var habit = habits[gateway] else {
-      habits[gateway] = Habit(seen: seen, wasHeard: isLinked, linked: hasLink || isLinked ? now : nil)
+    guard var contact = contacts[gateway] else {
+      contacts[gateway] = Contact(seen: seen, wasHeard: isLinked, linked: hasLink || isLinked ? now : nil)
       silence.listen(for: gateway, heard: now, limit: limit(nil, hasLink || isLinked, least))
       return
     }
-    if habit.seen != seen || isLinked {
-      if habit.seen != seen, habit.wasHeard, let before = silence.heard(gateway) {
-        let faded = (habit.pause ?? .zero) * 19 / 20
-        habit.pause = max(now - before, faded)
+    if contact.seen != seen || isLinked {
+      if contact.seen != seen, contact.wasHeard, let before = silence.heard(gateway) {
+        let faded = (contact.pause ?? .zero) * 19 / 20
+        contact.pause = max(now - before, faded)
       }
-      (habit.seen, habit.wasHeard) = (seen, true)
+      (contact.seen, contact.wasHeard) = (seen, true)
       silence.hear(gateway, at: now)
     }
     let heard = silence.heard(gateway) ?? now
-    if isLinked { habit.linked = now }
-    let keepsLink = hasLink || habit.linked.map { heard - $0 <= Self.linkMemory } ?? false
-    habits[gateway] = habit
-    silence.listen(for: gateway, heard: heard, limit: limit(habit.pause, keepsLink, least))
+    if isLinked { contact.linked = now }
+    let keepsLink = hasLink || contact.linked.map { heard - $0 <= Self.linkMemory } ?? false
+    contacts[gateway] = contact
+    silence.listen(for: gateway, heard: heard, limit: limit(contact.pause, keepsLink, least))
   }
 
   /// Nobody was listening in between: the database was unavailable, or this hub stood still. Contacts in that time are unknown, so it counts neither
   /// as a pause nor as silence.
-  mutating func pass(from begin: MonotonicTime, to end: MonotonicTime, least: Duration) {
+  mutating func skip(from begin: MonotonicTime, to end: MonotonicTime, least: Duration) {
     silence.pass(from: begin, to: end, least: least)
   }
 
@@ -68,8 +68,8 @@ struct ContactIntervals {
 
   /// Forgets gateways that do not exist any more.
   mutating func keep(only gateways: Set<String>) {
-    for gateway in habits.keys where !gateways.contains(gateway) {
-      habits[gateway] = nil
+    for gateway in contacts.keys where !gateways.contains(gateway) {
+      contacts[gateway] = nil
       silence.ignore(gateway)
     }
   }
@@ -77,8 +77,8 @@ struct ContactIntervals {
   func isLate(_ gateway: String, now: MonotonicTime) -> Bool { silence.isLate(gateway, now: now) }
 
   /// Whether it was heard since the hub started: until then a gateway that was silent before does not count as well.
-  func wasHeard(_ gateway: String) -> Bool { habits[gateway]?.wasHeard ?? false }
+  func wasHeard(_ gateway: String) -> Bool { contacts[gateway]?.wasHeard ?? false }
 
   func heard(_ gateway: String) -> MonotonicTime? { silence.heard(gateway) }
-  func lastContact(_ gateway: String) -> Int64? { habits[gateway]?.seen }
+  func lastContact(_ gateway: String) -> Int64? { contacts[gateway]?.seen }
 }

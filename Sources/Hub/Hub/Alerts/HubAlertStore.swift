@@ -36,7 +36,7 @@ struct HubAlert: Sendable, Equatable {
 }
 
 /// A change of one of the hub's own alerts.
-enum HubAlertTelling: Sendable {
+enum HubAlertChange: Sendable {
   case begins(HubAlert, at: Int64)
   /// Ends the open alert with the same gateway, rule and subject.
   case ends(HubAlert, at: Int64)
@@ -60,12 +60,12 @@ extension HubStore {
   private static let ofGateways =
     "rule NOT IN (\(AlertRule.ofHubs.map { "'\($0.rawValue)'" }.joined(separator: ", ")))"
 
-  static func alertNews(_ id: Int64) -> HubChange { HubChange(gateway: "", bucket: "alert/\(id)", seq: 0) }
+  static func alertChange(_ id: Int64) -> HubChange { HubChange(gateway: "", bucket: "alert/\(id)", seq: 0) }
 
   // MARK: Reports of gateways
 
   /// Stores a report, within a transaction that has locked the gateway.
-  func takeAlert(_ report: AlertReport, of gateway: String, now: Int64) throws(HubDatabaseError) {
+  func storeAlert(_ report: AlertReport, of gateway: String, now: Int64) throws(HubDatabaseError) {
     let place: [SQLiteValue] = [.text(gateway), .text(report.rule), .text(report.subject), .integer(report.since)]
     try database.run(
       """
@@ -100,14 +100,14 @@ extension HubStore {
       place[2], place[3]
     ) { $0.integer(0) }
     guard let id else { return }
-    announce(Self.alertNews(id))
-    if report.state != .end { try endWhatIsTooMuch(of: gateway, at: report.at) }
+    announce(Self.alertChange(id))
+    if report.state != .end { try endExcessAlerts(of: gateway, at: report.at) }
     try forgetAlerts(of: gateway)
   }
 
   /// Within a transaction: ends the oldest alerts of a gateway with more open alerts than any gateway can have. It does not know them any more, and
   /// nobody has to look through them.
-  private func endWhatIsTooMuch(of gateway: String, at: Int64) throws(HubDatabaseError) {
+  private func endExcessAlerts(of gateway: String, at: Int64) throws(HubDatabaseError) {
     try database.run(
       """
       UPDATE alerts SET ended_at = ?2 WHERE gateway = ?1 AND ended_at IS NULL AND \(Self.ofGateways) AND id <=
@@ -161,7 +161,7 @@ extension HubStore {
       for id in lost {
         let count = try database.run(
           "UPDATE alerts SET ended_at = ?2 WHERE id = ?1 AND ended_at IS NULL", .integer(id), .integer(now))
-        if count > 0 { announce(Self.alertNews(id)) }
+        if count > 0 { announce(Self.alertChange(id)) }
       }
     }
   }
@@ -172,11 +172,11 @@ extension HubStore {
   private static let lock = "hub alerts"
 
   /// Writes the changes in one transaction, in this order.
-  func tellAlerts(_ tellings: [HubAlertTelling]) throws(HubDatabaseError) {
+  func storeAlertChanges(_ changes: [HubAlertChange]) throws(HubDatabaseError) {
     try transaction { () throws(HubDatabaseError) -> Void in
       try database.lock(Self.lock)
-      for telling in tellings {
-        switch telling {
+      for change in changes {
+        switch change {
         case .begins(let alert, let now): try begin(alert, at: now)
         case .ends(let alert, let now): try end(alert, at: now)
         }
@@ -194,25 +194,25 @@ extension HubStore {
       """, .text(alert.gateway), .text(alert.rule), .text(alert.subject), .integer(alert.beganAt), .text(alert.text),
       .integer(Int64(alert.returns)), .integer(now))
     guard added > 0, let id = try openAlert(alert.gateway, alert.rule, alert.subject) else { return }
-    announce(Self.alertNews(id))
+    announce(Self.alertChange(id))
     try forgetAlerts(of: alert.gateway)
   }
 
   /// Within a transaction that has locked the gateway: reports a conflict. One row, whichever program finds more of them: `returns` counts them.
-  func tellConflict(of gateway: String, _ text: String, _ count: Int, at now: Int64) throws(HubDatabaseError) {
-    guard tellsConflicts, count > 0 else { return }
-    try tell(.gatewayConflict, of: gateway, text, count, at: now)
+  func reportConflict(of gateway: String, _ text: String, _ count: Int, at now: Int64) throws(HubDatabaseError) {
+    guard alertsOnConflicts, count > 0 else { return }
+    try report(.gatewayConflict, of: gateway, text, count, at: now)
   }
 
   /// Reports gateways whose publications a consumer refuses.
-  func tellRefusedGateways(_ text: String, _ count: Int, at now: Int64) throws(HubDatabaseError) {
+  func reportRefusedGateways(_ text: String, _ count: Int, at now: Int64) throws(HubDatabaseError) {
     try transaction { () throws(HubDatabaseError) -> Void in
       try database.lock(Self.lock)
-      try tell(.gatewaysRefused, of: "", text, count, at: now)
+      try report(.gatewaysRefused, of: "", text, count, at: now)
     }
   }
 
-  private func tell(
+  private func report(
     _ rule: AlertRule, of gateway: String, _ text: String, _ count: Int, at now: Int64
   ) throws(HubDatabaseError) {
     try begin(HubAlert(gateway: gateway, rule: rule.rawValue, subject: "", text: text, beganAt: now), at: now)
@@ -220,13 +220,13 @@ extension HubStore {
     try database.run(
       "UPDATE alerts SET told_at = ?2, returns = returns + ?3 WHERE id = ?1", .integer(id), .integer(now),
       .integer(Int64(count)))
-    announce(Self.alertNews(id))
+    announce(Self.alertChange(id))
   }
 
-  func tellRivals(of gateway: String, at now: Int64) throws(HubDatabaseError) {
+  func reportContestedLink(of gateway: String, at now: Int64) throws(HubDatabaseError) {
     try transaction { () throws(HubDatabaseError) -> Void in
       try database.lock(gateway)
-      try tellConflict(
+      try reportConflict(
         of: gateway,
         "two gateways with the id \(gateway) take the link from each other, or send in turn: was a card copied?", 1,
         at: now)
@@ -234,7 +234,7 @@ extension HubStore {
   }
 
   /// Ends event-driven alerts without events since `time`.
-  func endQuiet(_ rule: AlertRule, since time: Int64, at now: Int64) throws(HubDatabaseError) {
+  func endIdleAlerts(_ rule: AlertRule, since time: Int64, at now: Int64) throws(HubDatabaseError) {
     let quiet = try database.rows(
       "SELECT id FROM alerts WHERE ended_at IS NULL AND rule = ?1 AND told_at <= ?2",
       [.text(rule.rawValue), .integer(time)]
@@ -245,7 +245,7 @@ extension HubStore {
   private func end(_ alert: HubAlert, at now: Int64) throws(HubDatabaseError) {
     guard let id = try openAlert(alert.gateway, alert.rule, alert.subject) else { return }
     try database.run("UPDATE alerts SET ended_at = ?2 WHERE id = ?1", .integer(id), .integer(now))
-    announce(Self.alertNews(id))
+    announce(Self.alertChange(id))
   }
 
   private func openAlert(
@@ -268,7 +268,7 @@ extension HubStore {
         """
         UPDATE alerts SET acknowledged_at = ?2, acknowledged_by = ?3, note = ?4 WHERE id = ?1 AND acknowledged_at IS NULL
         """, .integer(id), .integer(now), .text(person), .optional(note))
-      if count > 0 { announce(Self.alertNews(id)) }
+      if count > 0 { announce(Self.alertChange(id)) }
       return try alert(id)
     }
   }

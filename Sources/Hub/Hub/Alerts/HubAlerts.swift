@@ -7,7 +7,7 @@ import Timing
 
 /// The hub's own alerts: silent gateways, its disk, its database. Gateways report theirs in their events.
 ///
-/// Hubs that share a database all check. They find the same, which is written once (`HubStore.tellAlerts`).
+/// Hubs that share a database all check. They find the same, which is written once (`HubStore.storeAlertChanges`).
 actor HubAlerts {
   /// Pause between two checks.
   private static let round: Duration = .seconds(15)
@@ -15,14 +15,14 @@ actor HubAlerts {
   private static let pageRows = 1000
   /// The longest pause between two notes for other hubs about quiet gateways that are linked to this hub, in milliseconds. It is shorter, a third of
   /// the limit, if silence is reported sooner.
-  private static let noting: Int64 = 300_000
+  private static let notePause: Int64 = 300_000
   /// Most gateways and other subjects that are watched.
   private static let maxSubjects = 65_536
-  private static let mostWaiting = 2 * maxSubjects
+  private static let mostPending = 2 * maxSubjects
   /// Changes in one transaction.
   private static let writtenAtOnce = 200
   /// Pause between two searches for alerts that gateways have forgotten.
-  private static let betweenLost: Duration = .seconds(300)
+  private static let searchPause: Duration = .seconds(300)
 
   /// Open alerts by rule, at the last check; `nil`: unknown.
   struct Census: Sendable {
@@ -30,7 +30,7 @@ actor HubAlerts {
     var unacknowledged: Int64
   }
 
-  private struct Waiting {
+  private struct PendingChange {
     let change: AlertChange
     let beganAt: Int64
     let at: Int64
@@ -47,18 +47,18 @@ actor HubAlerts {
   private let began = ContinuousClock.now
   private var board: AlertBoard
   private var intervals = ContactIntervals()
-  private var waiting: [Waiting] = []
-  private var isRecalled = false
+  private var pending: [PendingChange] = []
+  private var isRestored = false
   private var retentionHeldAt: Int64?
   /// The database's name, until the mark has it; and the message if it is another database than before.
   private var unmarked: String?
   private var isMarked = false
   private var replaced: String?
-  private var notedAt: Int64 = 0
+  private var linksNotedAt: Int64 = 0
   /// The last check of gateways, and the last search for forgotten alerts.
-  private var lookedAt: MonotonicTime?
-  private var lostAt: MonotonicTime?
-  private nonisolated let kept = Mutex<Census?>(nil)
+  private var checkedAt: MonotonicTime?
+  private var searchedAt: MonotonicTime?
+  private nonisolated let lastCensus = Mutex<Census?>(nil)
 
   init(
     _ settings: HubAlertSettings, _ stores: HubStores, _ registry: LinkRegistry, name: String, location: String?,
@@ -69,7 +69,7 @@ actor HubAlerts {
     board = AlertBoard(settings.rules, maxSubjects: Self.maxSubjects)
   }
 
-  nonisolated var census: Census? { kept.withLock { $0 } }
+  nonisolated var census: Census? { lastCensus.withLock { $0 } }
   nonisolated var rules: [(rule: AlertRule, sentence: String)] { settings.rules.sentences }
 
   private var now: MonotonicTime { MonotonicTime(nanoseconds: 0) + (ContinuousClock.now - began) }
@@ -77,7 +77,7 @@ actor HubAlerts {
   /// Checks until it is cancelled.
   func run() async {
     while !Task.isCancelled {
-      await look()
+      await check()
       // `try?`: cancelled while it sleeps.
       try? await Task.sleep(for: pause)
     }
@@ -89,7 +89,7 @@ actor HubAlerts {
     return min(max(shortest / 4, .seconds(1)), Self.round)
   }
 
-  func look() async {
+  func check() async {
     let isLost = stores.probe.problem() == .lost
     if isLost { read(AlertSubject(.hubStoreLost, name), .bad(text: "\(name): \(DatabaseProbe.lostFile)")) }
     // A lost file still answers.
@@ -100,35 +100,35 @@ actor HubAlerts {
       read(AlertSubject(.hubDatabase, name), .well)
     }
     readDisk()
-    var hasLooked = false
+    var hasChecked = false
     if problem == nil {
       do {
-        try await recall()
+        try await restoreAll()
         if !isLost { try await readLoss() }
         try await readGateways()
         try await readRetention()
         try await endLostAlerts()
         try await readEventDriven()
-        hasLooked = true
+        hasChecked = true
       } catch {
         // The probe reports what is wrong with the database.
       }
     }
-    for change in board.timedOut(now: now) { tell(change) }
+    for change in board.timedOut(now: now) { report(change) }
     await write()
     // From here on the next start does not report it again.
-    if let name = unmarked, waiting.isEmpty {
+    if let name = unmarked, pending.isEmpty {
       mark?.keep(name)
       (unmarked, isMarked, replaced) = (nil, true, nil)
     }
-    await count()
+    await updateCensus()
     // At the end of a check, however long that took: only the time until the next one counts as a gap.
-    if hasLooked { lookedAt = now }
+    if hasChecked { checkedAt = now }
   }
 
   /// Restores the alerts that were open when the last hub ended.
-  private func recall() async throws {
-    guard !isRecalled else { return }
+  private func restoreAll() async throws {
+    guard !isRestored else { return }
     var before = Int64.max
     let now = HubClock.now
     while true {
@@ -140,7 +140,7 @@ actor HubAlerts {
     for alert in try await stores.monitor.alerts(before: .max, openOnly: false, limit: Self.pageRows).alerts {
       restore(alert, now)
     }
-    isRecalled = true
+    isRestored = true
   }
 
   private func restore(_ alert: HubAlert, _ now: Int64) {
@@ -154,7 +154,7 @@ actor HubAlerts {
     }
     let subject = AlertSubject(rule, rule == .gatewaySilent ? alert.gateway : alert.subject)
     guard settings.rules.times[rule] != nil else {
-      if alert.endedAt == nil { waiting.append(Waiting(change: .ends(subject), beganAt: now, at: now)) }
+      if alert.endedAt == nil { pending.append(PendingChange(change: .ends(subject), beganAt: now, at: now)) }
       return
     }
     if let ended = alert.endedAt {
@@ -169,7 +169,7 @@ actor HubAlerts {
   private func endOfAnother(_ alert: HubAlert, _ subject: AlertSubject, _ now: Int64) {
     guard alert.endedAt == nil, alert.gateway.isEmpty, location != nil || now - alert.beganAt > Self.longestOfAnother
     else { return }
-    waiting.append(Waiting(change: .ends(subject), beganAt: now, at: now))
+    pending.append(PendingChange(change: .ends(subject), beganAt: now, at: now))
   }
 
   /// Milliseconds: twice the longest time that an alert has to be well before it ends.
@@ -178,19 +178,19 @@ actor HubAlerts {
   // MARK: Checks
 
   private func endLostAlerts() async throws {
-    if let lostAt, now - lostAt < Self.betweenLost { return }
+    if let searchedAt, now - searchedAt < Self.searchPause { return }
     try await stores.writer.endLostAlerts(at: HubClock.now)
-    lostAt = now
+    searchedAt = now
   }
 
   /// Reports gateways of which two take one link from each other, and ends event-driven alerts that are over.
   private func readEventDriven() async throws {
     for gateway in await registry.takeContested() {
-      try await stores.writer.tellRivals(of: gateway, at: HubClock.now)
+      try await stores.writer.reportContestedLink(of: gateway, at: HubClock.now)
     }
     for rule in AlertRule.ofHubs where rule.isEventDriven {
       let over = settings.rules.times[rule]?.ends ?? .zero
-      try await stores.writer.endQuiet(rule, since: HubClock.now - Int64(over.inSeconds * 1000), at: HubClock.now)
+      try await stores.writer.endIdleAlerts(rule, since: HubClock.now - Int64(over.inSeconds * 1000), at: HubClock.now)
     }
   }
 
@@ -237,10 +237,10 @@ actor HubAlerts {
     while true {
       let page = try await stores.monitor.lastContacts(after: after, limit: Self.pageRows)
       // The database has answered: a gap before this check is not the gateways' silence.
-      if after.isEmpty { passOver(times) }
+      if after.isEmpty { skipGap(times) }
       for one in page {
         all.insert(one.gateway)
-        intervals.look(
+        intervals.update(
           one.gateway, seen: one.seen, hasLink: one.hasLink, isLinked: linked.contains(one.gateway),
           least: times.begins, now: now)
         read(one.gateway)
@@ -250,15 +250,15 @@ actor HubAlerts {
     }
     intervals.keep(only: all)
     for subject in board.open where subject.rule == .gatewaySilent && !all.contains(subject.name) {
-      if let change = board.drop(subject) { tell(change) }
+      if let change = board.drop(subject) { report(change) }
     }
   }
 
   /// While the database is unavailable, or this machine sleeps, no gateway is heard. That is one alert, `hub_database`, and not one for each gateway.
-  private func passOver(_ times: AlertTimes) {
+  private func skipGap(_ times: AlertTimes) {
     let now = now
-    guard let lookedAt, now - lookedAt > pause * 3 else { return }
-    intervals.pass(from: lookedAt, to: now, least: times.begins)
+    guard let checkedAt, now - checkedAt > pause * 3 else { return }
+    intervals.skip(from: checkedAt, to: now, least: times.begins)
   }
 
   /// About the database, so all hubs on it report the same.
@@ -285,19 +285,19 @@ actor HubAlerts {
   /// Other hubs do not know of this hub's links.
   private func noteLinked(_ linked: Set<String>, silentAfter: Duration) async throws {
     let now = HubClock.now
-    let noting = min(Self.noting, silentAfter.components.seconds * 1000 / 3)
-    guard location == nil, !linked.isEmpty, abs(now - notedAt) >= noting else { return }
-    notedAt = now
-    try await stores.writer.noteLinked(Array(linked), quietSince: now - noting, at: now)
+    let notePause = min(Self.notePause, silentAfter.components.seconds * 1000 / 3)
+    guard location == nil, !linked.isEmpty, abs(now - linksNotedAt) >= notePause else { return }
+    linksNotedAt = now
+    try await stores.writer.noteLinked(Array(linked), quietSince: now - notePause, at: now)
   }
 
   private func read(_ subject: AlertSubject, _ reading: AlertReading) {
-    if let change = board.read(subject, reading, now: now) { tell(change) }
+    if let change = board.read(subject, reading, now: now) { report(change) }
   }
 
   // MARK: Reporting
 
-  private func tell(_ change: AlertChange) {
+  private func report(_ change: AlertChange) {
     let at = HubClock.now
     var beganAt = at
     switch change {
@@ -309,24 +309,24 @@ actor HubAlerts {
       if subject.rule == .gatewaySilent, location == nil { beganAt = intervals.lastContact(subject.name) ?? beganAt }
     case .ends(let subject): HubLog.write(.notice, "alert over: \(subject.rule.rawValue) \(subject.name)")
     }
-    waiting.append(Waiting(change: change, beganAt: beganAt, at: at))
-    if waiting.count > Self.mostWaiting { waiting.removeFirst() }
+    pending.append(PendingChange(change: change, beganAt: beganAt, at: at))
+    if pending.count > Self.mostPending { pending.removeFirst() }
   }
 
   /// Changes that the database does not take now wait for the next check.
   private func write() async {
-    while !waiting.isEmpty {
-      let some = waiting.prefix(Self.writtenAtOnce)
+    while !pending.isEmpty {
+      let some = pending.prefix(Self.writtenAtOnce)
       do {
-        try await stores.writer.tellAlerts(some.map(Self.telling))
+        try await stores.writer.storeAlertChanges(some.map(Self.storable))
       } catch {
         return
       }
-      waiting.removeFirst(some.count)
+      pending.removeFirst(some.count)
     }
   }
 
-  private static func telling(_ one: Waiting) -> HubAlertTelling {
+  private static func storable(_ one: PendingChange) -> HubAlertChange {
     let subject = one.change.subject
     let isOfGateway = subject.rule == .gatewaySilent
     var alert = HubAlert(
@@ -337,13 +337,13 @@ actor HubAlerts {
     return .begins(alert, at: one.at)
   }
 
-  private func count() async {
+  private func updateCensus() async {
     do {
       let found = try await stores.monitor.alertCensus()
-      kept.withLock { $0 = Census(rules: found.rules, unacknowledged: found.unacknowledged) }
+      lastCensus.withLock { $0 = Census(rules: found.rules, unacknowledged: found.unacknowledged) }
     } catch {
       // The probe reports what is wrong with the database.
-      kept.withLock { $0 = nil }
+      lastCensus.withLock { $0 = nil }
     }
   }
 }

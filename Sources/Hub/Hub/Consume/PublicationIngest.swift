@@ -72,7 +72,7 @@ public final class PublicationIngest: Sendable {
   public init(_ configuration: HubConfiguration, _ settings: ConsumeSettings) throws {
     store = try HubStore(
       location: configuration.location, password: configuration.password,
-      tellsConflicts: configuration.alerts.rules.times[.gatewayConflict] != nil)
+      alertsOnConflicts: configuration.alerts.rules.times[.gatewayConflict] != nil)
     (patterns, commands) = (settings.topics, settings.commandTopics)
     refused = RefusedFile(location: settings.refusedFile)
     (questions, log) = (ThrottledLog(HubLog.write), HubLog.write)
@@ -123,7 +123,7 @@ public final class PublicationIngest: Sendable {
     }
     try await store(try await letIn(items, &work), &work)
     try judge(&work)
-    try await tellRefusedGateways(work)
+    try await reportRefusedGateways(work)
     for (place, reason) in work.refusals.sorted(by: { $0.key < $1.key }) {
       try refused.append(publications[place], reason: reason, at: HubClock.now)
       refusals.say("a publication on \(publications[place].topic) cannot be stored: \(reason)")
@@ -175,14 +175,14 @@ public final class PublicationIngest: Sendable {
 
   private var now: MonotonicTime { MonotonicTime(nanoseconds: 0) + (ContinuousClock.now - began) }
 
-  private func tellRefusedGateways(_ work: Work) async throws {
+  private func reportRefusedGateways(_ work: Work) async throws {
     noteStrangers(work)
     guard tellsRefused else { return }
     let (now, first) = (now, work.strangers.min { $0.key < $1.key }?.value)
     let words = first.map { "publications such as gateway \($0.gateway)'s are refused: \($0.reason)" }
     let telling = newcomers.withLock { $0.telling(work.strangers.count, words, now: now) }
     guard let telling else { return }
-    try await store.tellRefusedGateways(telling.reason, telling.count, at: HubClock.now)
+    try await store.reportRefusedGateways(telling.reason, telling.count, at: HubClock.now)
   }
 
   /// Stores all in one transaction. If an event makes it fail, the halves are tried, until only events are left that cannot be stored.

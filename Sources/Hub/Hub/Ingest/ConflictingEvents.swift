@@ -83,7 +83,7 @@ extension HubStore {
   // MARK: Within a transaction of batches
 
   /// Raises an alert for each gateway whose events conflict with stored ones. A conflicting event that comes again raises no alert.
-  func tellConflicts(_ work: IngestWork) throws(HubDatabaseError) {
+  func reportConflicts(_ work: IngestWork) throws(HubDatabaseError) {
     guard !work.conflicting.isEmpty else { return }
     var found: [String: (seqs: Set<Int64>, epoch: String, at: Int64)] = [:]
     for batch in work.accepted {
@@ -95,7 +95,7 @@ extension HubStore {
     }
     for (gateway, conflict) in found.sorted(by: { $0.key < $1.key }) {
       guard let first = conflict.seqs.min() else { continue }
-      try tellConflict(
+      try reportConflict(
         of: gateway,
         "event \(first) of epoch \(conflict.epoch) of \(gateway) came with other content than is here: its database is an older copy, "
           + "another gateway has its id, or somebody else writes in its name", conflict.seqs.count, at: conflict.at)

@@ -216,7 +216,7 @@ extension HubStore {
           contacts[place] = StoredContact(body, event.event, came: batch.at)
         case .radio(let name): radios[batch.gateway] = name
         case .command: try endCommand(event.event, of: batch.gateway, now: batch.at)
-        case .alert(let report): try takeAlert(report, of: batch.gateway, now: batch.at)
+        case .alert(let report): try storeAlert(report, of: batch.gateway, now: batch.at)
         case .document: try mergeDocument(event.event, from: batch.gateway, now: batch.at)
         }
       }
@@ -227,7 +227,7 @@ extension HubStore {
     }
     // Gateways that take messages of named hearers have lists of their own: the others pay nothing for them.
     for (place, list) in heardLists(heardByWanted, work) { updates[place] = list }
-    try tellConflicts(work)
+    try reportConflicts(work)
     var numbered: [BucketKey: (last: Int64, at: Int64)] = [:]
     let calls =
       progressCalls(batches, work, events, radios)

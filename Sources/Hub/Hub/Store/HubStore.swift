@@ -54,18 +54,18 @@ public actor HubStore {
   public nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
 
   /// Whether conflicting events raise alerts.
-  let tellsConflicts: Bool
+  let alertsOnConflicts: Bool
 
-  init(_ database: sending any HubDatabase, tellsConflicts: Bool = true) {
-    (self.database, self.tellsConflicts) = (database, tellsConflicts)
+  init(_ database: sending any HubDatabase, alertsOnConflicts: Bool = true) {
+    (self.database, self.alertsOnConflicts) = (database, alertsOnConflicts)
   }
 
   /// A store in an SQLite file, or, with an address `postgresql://…`, on a PostgreSQL server.
-  public init(location: String, password: String? = nil, tellsConflicts: Bool = true) throws {
+  public init(location: String, password: String? = nil, alertsOnConflicts: Bool = true) throws {
     if Self.isServer(location) {
-      self.init(try PostgresHubDatabase(address: location, password: password), tellsConflicts: tellsConflicts)
+      self.init(try PostgresHubDatabase(address: location, password: password), alertsOnConflicts: alertsOnConflicts)
     } else {
-      self.init(try SQLiteHubDatabase(location: location), tellsConflicts: tellsConflicts)
+      self.init(try SQLiteHubDatabase(location: location), alertsOnConflicts: alertsOnConflicts)
     }
   }
 

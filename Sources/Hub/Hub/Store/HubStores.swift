@@ -39,7 +39,7 @@ final class HubStores: Sendable {
   /// Connects to an SQLite file, which one connection writes; or, with an address `postgresql://…`, to a PostgreSQL server. `keeps`: the retention;
   /// without limits the caretaker needs no connection of its own.
   init(
-    location: String, password: String? = nil, keeps: Retention = Retention(), tellsConflicts: Bool = true
+    location: String, password: String? = nil, keeps: Retention = Retention(), alertsOnConflicts: Bool = true
   ) throws {
     let metrics = metrics
     let rare = ThrottledLog(HubLog.write)
@@ -48,7 +48,7 @@ final class HubStores: Sendable {
         TimedDatabase(database) { what, took in
           metrics.wasSlow()
           rare.say("slow: \(what) took \(Int(took.seconds * 1000)) ms")
-        }, tellsConflicts: tellsConflicts)
+        }, alertsOnConflicts: alertsOnConflicts)
     }
     if HubStore.isServer(location) {
       let connect = { (migrates: Bool) in
