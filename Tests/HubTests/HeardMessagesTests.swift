@@ -446,8 +446,8 @@ import Testing
     rates.begin(now: Self.begun)
     for number in 0..<20_000 {
       rates.begin(now: Self.begun + .milliseconds(number))
-      _ = rates.tell("", "g\(number)", channel: "x")
-      for _ in 1...6 { _ = rates.tell("", "thief", channel: "x") }
+      _ = rates.add("", "g\(number)", channel: "x")
+      for _ in 1...6 { _ = rates.add("", "thief", channel: "x") }
       rates.commit()
     }
     #expect(rates.isFull("", "thief", channel: "x"))

@@ -41,7 +41,7 @@ extension HubStore {
       // Once for each gateway, and within its rate limit.
       let mayTell = isFirst && !reporters.contains(hearing.hearer) && !rates.isFull(list, gateway, channel: channel)
       guard isBetter || isOpen && mayTell else { return }
-      let isBeyond = rates.tell(list, gateway, channel: channel)
+      let isBeyond = rates.add(list, gateway, channel: channel)
       let entry = ListUpdate(hearing: hearing, isBeyond: isBeyond)
       reporters.insert(hearing.hearer)
       states[identity, default: state ?? ListedTimes(sent: sent)].add(sent, isBeyond: isBeyond)

@@ -41,7 +41,7 @@ struct ReporterRates {
 
   /// Counts a message; `true`: the gateway exceeds the limit for all channels together, since a gateway that takes several of them leaves out the
   /// excess.
-  mutating func tell(_ list: String, _ gateway: String, channel: String) -> Bool {
+  mutating func add(_ list: String, _ gateway: String, channel: String) -> Bool {
     let all = Count(list: list, gateway: gateway, channel: nil)
     let isBeyond = isFull(all)
     for count in [all, Count(list: list, gateway: gateway, channel: channel)] {

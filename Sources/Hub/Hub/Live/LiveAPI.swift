@@ -15,7 +15,7 @@ extension HubAPI {
       let words = "\(LiveFeed.mostReaders) readers already follow, or \(LiveFeed.mostOfOne) of yours"
       return Self.refusal(.serviceUnavailable, words, retryAfter: 30)
     }
-    let reading = LiveReading(live, reader, stores, call.holder, wanted: wanted, arrived: arrived)
+    let stream = LiveReader(live, reader, stores, call.holder, wanted: wanted, arrived: arrived)
     var headers = HTTPFields()
     headers[.contentType] = "text/event-stream"
     headers[.cacheControl] = "no-store"
@@ -24,7 +24,7 @@ extension HubAPI {
     return Response(
       status: .ok, headers: headers,
       body: ResponseBody { writer in
-        while let bytes = try await reading.next() { try await writer.write(ByteBuffer(bytes: bytes)) }
+        while let bytes = try await stream.next() { try await writer.write(ByteBuffer(bytes: bytes)) }
         try await writer.finish(nil)
       })
   }
@@ -35,9 +35,9 @@ extension HubAPI {
 }
 
 /// What one reader gets: a greeting, the messages that it missed, then new events. Its place is free again when its answer ends, or never begins.
-private actor LiveReading {
+private actor LiveReader {
   /// Pause before a sign of life if nothing else is sent.
-  private static let sign: Duration = .seconds(20)
+  private static let heartbeat: Duration = .seconds(20)
   /// Most bytes of one write.
   private static let piece = 64 * 1024
   private static let pageRows = 100
@@ -57,7 +57,7 @@ private actor LiveReading {
   private let id: Int
   private var reader: LiveFeed.Reader
   private var stage = Stage.greeting
-  private var spoken = ContinuousClock.now
+  private var sentAt = ContinuousClock.now
 
   init(
     _ live: LiveFeed, _ reader: LiveFeed.Reader, _ stores: HubStores, _ holder: String, wanted: Int64?, arrived: Int64?
@@ -91,10 +91,10 @@ private actor LiveReading {
     let isBehind = missed.count > LiveFeed.mostMissed || isOther
     let start = isBehind ? reader.position : known
     stage = .behind(start)
-    let came = isBehind ? reader.arrived : missed.arrived
+    let arrivedThen = isBehind ? reader.arrived : missed.arrived
     let hello = JSONWriter.object { json in
       json.field("position", start)
-      json.field("arrived", came)
+      json.field("arrived", arrivedThen)
       json.field("missed", isBehind ? true : nil)
     }
     return Array("retry: 2000\n\n".utf8) + LiveFeed.event("hello", id: start, hello)
@@ -114,11 +114,11 @@ private actor LiveReading {
   private func news() async throws -> [UInt8]? {
     while !Task.isCancelled {
       let (live, id) = (live, id)
-      let pulse = Task {
-        try await Task.sleep(for: Self.sign)
+      let heartbeatTimer = Task {
+        try await Task.sleep(for: Self.heartbeat)
         await live.nudge(id)
       }
-      defer { pulse.cancel() }
+      defer { heartbeatTimer.cancel() }
       let place = reader
       let found = await withTaskCancellationOrGracefulShutdownHandler {
         await live.next(place, most: Self.piece)
@@ -128,11 +128,11 @@ private actor LiveReading {
       guard let found else { return nil }
       reader = found.reader
       if !found.bytes.isEmpty {
-        spoken = .now
+        sentAt = .now
         return found.bytes
       }
-      guard ContinuousClock.now - spoken >= Self.sign / 2 else { continue }
-      spoken = .now
+      guard ContinuousClock.now - sentAt >= Self.heartbeat / 2 else { continue }
+      sentAt = .now
       // An event, and not a comment: browsers hide comments from a page, which would take the connection for dead.
       return LiveFeed.event("tick", id: nil, Array("{}".utf8))
     }

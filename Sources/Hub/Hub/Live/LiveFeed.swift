@@ -29,7 +29,7 @@ actor LiveFeed {
   private static let seenPause: Int64 = 30_000
   private static let rowsAtOnce = 200
   /// The clocks of several hubs differ by less.
-  private static let clockError: Int64 = 10_000
+  private static let maxClockError: Int64 = 10_000
 
   struct Reader: Sendable {
     let id: Int
@@ -41,12 +41,12 @@ actor LiveFeed {
     let arrived: Int64?
   }
 
-  private struct Known: Equatable {
+  private struct GatewayState: Equatable {
     var linkedAt: Int64?
-    var seen: Int64 = 0
+    var lastSeen: Int64 = 0
     var state: Int64 = 0
     /// The last contact that readers have.
-    var told: Int64 = 0
+    var publishedAt: Int64 = 0
   }
 
   private let store: @Sendable () -> HubStore
@@ -67,14 +67,14 @@ actor LiveFeed {
   private var arrived: Int64?
   private var hearers: [Int64: Int] = [:]
   private var hearersAt = ContinuousClock.now
-  private var gateways: [String: Known] = [:]
+  private var gateways: [String: GatewayState] = [:]
   private var seenUntil: Int64 = 0
   private var seenAt = ContinuousClock.now
-  private var isNew = false
+  private var hasChanges = false
   private var sleeper: Task<Void, Never>?
   /// Commands that ended, and gateways that got commands.
-  private var commands: Set<[String]> = []
-  private var commanded: Set<String> = []
+  private var endedCommands: Set<[String]> = []
+  private var queueChanged: Set<String> = []
   /// Alerts that changed.
   private var changedAlerts: Set<Int64> = []
 
@@ -171,11 +171,11 @@ actor LiveFeed {
   func received(_ change: HubChange) {
     guard isRunning else { return }
     if change.bucket == "commands" {
-      if commanded.count < Self.rowsAtOnce { commanded.insert(change.gateway) }
+      if queueChanged.count < Self.rowsAtOnce { queueChanged.insert(change.gateway) }
     } else if let id = change.bucket.utf8.starts(with: "result/".utf8)
       ? String(change.bucket.utf8.dropFirst("result/".utf8.count)) : nil
     {
-      if commands.count < Self.rowsAtOnce { commands.insert([change.gateway, id]) }
+      if endedCommands.count < Self.rowsAtOnce { endedCommands.insert([change.gateway, id]) }
     } else if change.bucket.utf8.starts(with: "alert/".utf8) {
       guard let id = Int64(change.bucket.dropFirst("alert/".count)) else { return }
       if changedAlerts.count < Self.rowsAtOnce { changedAlerts.insert(id) }
@@ -186,7 +186,7 @@ actor LiveFeed {
   }
 
   private func wake() {
-    isNew = true
+    hasChanges = true
     sleeper?.cancel()
   }
 
@@ -197,7 +197,7 @@ actor LiveFeed {
       arrived = try await store().arrived(newest)
       gateways = [:]
       seenUntil = 0
-      try await lookAtGateways(tells: false)
+      try await pollGateways(publishes: false)
       position = newest
     } catch {
       isRunning = false
@@ -209,13 +209,13 @@ actor LiveFeed {
   /// Ends with the last reader.
   private func run() async {
     while !readers.isEmpty {
-      await look()
+      await poll()
       wakeReaders()
-      let pause = Task<Void, Never> { [isNew] in
+      let pause = Task<Void, Never> { [hasChanges] in
         // `try?`: news cancel it.
-        _ = try? await Task.sleep(for: isNew ? Self.shortest : Self.pause)
+        _ = try? await Task.sleep(for: hasChanges ? Self.shortest : Self.pause)
       }
-      if !isNew { sleeper = pause }
+      if !hasChanges { sleeper = pause }
       await pause.value
       // News come in groups.
       if pause.isCancelled, !readers.isEmpty { _ = try? await Task.sleep(for: Self.shortest) }
@@ -223,24 +223,24 @@ actor LiveFeed {
     }
     (isRunning, position, hearers, gateways) = (false, nil, [:], [:])
     (first, events, bytes) = (first + events.count, [], 0)
-    (commands, commanded, changedAlerts) = ([], [], [])
+    (endedCommands, queueChanged, changedAlerts) = ([], [], [])
     wakeReaders()
   }
 
-  private func look() async {
-    isNew = false
+  private func poll() async {
+    hasChanges = false
     do {
-      try await lookAtMessages()
-      try await lookAtHearers()
-      try await lookAtGateways(tells: true)
-      try await lookAtCommands()
-      try await lookAtAlerts()
+      try await pollMessages()
+      try await pollHearers()
+      try await pollGateways(publishes: true)
+      try await pollCommands()
+      try await pollAlerts()
     } catch {
       // The database is unavailable, as its probe reports: the next round tries again.
     }
   }
 
-  private func lookAtMessages() async throws {
+  private func pollMessages() async throws {
     guard let after = position else { return }
     let store = store()
     let found = try await store.positions(after: after, limit: Self.messagesAtOnce)
@@ -254,10 +254,10 @@ actor LiveFeed {
     arrived = messages.last.flatMap { $0.position == found.last && $0.arrived > 0 ? $0.arrived : nil }
     for old in hearers.keys.sorted().dropLast(Self.watched) { hearers[old] = nil }
     // More messages are waiting.
-    if found.count == Self.messagesAtOnce { isNew = true }
+    if found.count == Self.messagesAtOnce { hasChanges = true }
   }
 
-  private func lookAtHearers() async throws {
+  private func pollHearers() async throws {
     guard let oldest = hearers.keys.min(), ContinuousClock.now - hearersAt >= Self.hearersPause else { return }
     hearersAt = .now
     let store = store()
@@ -270,19 +270,19 @@ actor LiveFeed {
     }
   }
 
-  private func lookAtGateways(tells: Bool) async throws {
-    guard !tells || ContinuousClock.now - seenAt >= Self.pause else { return }
+  private func pollGateways(publishes: Bool) async throws {
+    guard !publishes || ContinuousClock.now - seenAt >= Self.pause else { return }
     seenAt = .now
     let now = HubClock.now
     let store = store()
     let seen = try await store.seen(since: seenUntil)
-    seenUntil = now - Self.clockError
+    seenUntil = now - Self.maxClockError
     let links = await links.times()
     var changed: Set<String> = []
     for (gateway, times) in seen {
-      var known = gateways[gateway] ?? Known()
+      var known = gateways[gateway] ?? GatewayState()
       if known.state < times.state { changed.insert(gateway) }
-      known.seen = max(known.seen, times.seen)
+      known.lastSeen = max(known.lastSeen, times.seen)
       known.state = max(known.state, times.state)
       gateways[gateway] = known
     }
@@ -291,24 +291,26 @@ actor LiveFeed {
         known.linkedAt = links[gateway]
         changed.insert(gateway)
       }
-      if known.seen > known.told, now - known.told >= Self.seenPause || known.told == 0 { changed.insert(gateway) }
+      if known.lastSeen > known.publishedAt, now - known.publishedAt >= Self.seenPause || known.publishedAt == 0 {
+        changed.insert(gateway)
+      }
       gateways[gateway] = known
     }
     for (gateway, since) in links where gateways[gateway] == nil {
-      gateways[gateway] = Known(linkedAt: since)
+      gateways[gateway] = GatewayState(linkedAt: since)
       changed.insert(gateway)
     }
-    guard tells else {
-      for gateway in changed { gateways[gateway]?.told = now }
+    guard publishes else {
+      for gateway in changed { gateways[gateway]?.publishedAt = now }
       return
     }
     for start in stride(from: 0, to: changed.count, by: Self.rowsAtOnce) {
       let some = Array(changed.sorted().dropFirst(start).prefix(Self.rowsAtOnce))
-      try await tell(some, links, now)
+      try await publishRows(some, links, now)
     }
   }
 
-  private func tell(_ some: [String], _ links: [String: Int64], _ now: Int64) async throws {
+  private func publishRows(_ some: [String], _ links: [String: Int64], _ now: Int64) async throws {
     let figures = try await figures.now()
     let counts = await alerts(some)
     for row in try await store().fleet(only: some) {
@@ -316,12 +318,12 @@ actor LiveFeed {
         row.write(linkedAt: links[row.gateway], figures, alerts: counts[row.gateway] ?? 0, to: &$0)
       }
       publish("gateway", body)
-      gateways[row.gateway]?.told = max(now, row.lastSeen)
+      gateways[row.gateway]?.publishedAt = max(now, row.lastSeen)
     }
   }
 
   /// Publishes changed alerts, each with its gateway's row, which has the number of its alerts.
-  private func lookAtAlerts() async throws {
+  private func pollAlerts() async throws {
     let changed = changedAlerts.sorted()
     changedAlerts = []
     var touched: Set<String> = []
@@ -331,12 +333,12 @@ actor LiveFeed {
       if !alert.gateway.isEmpty { touched.insert(alert.gateway) }
     }
     guard !touched.isEmpty else { return }
-    try await tell(touched.sorted(), await links.times(), HubClock.now)
+    try await publishRows(touched.sorted(), await links.times(), HubClock.now)
   }
 
-  private func lookAtCommands() async throws {
-    let (ended, begun) = (commands, commanded)
-    (commands, commanded) = ([], [])
+  private func pollCommands() async throws {
+    let (ended, begun) = (endedCommands, queueChanged)
+    (endedCommands, queueChanged) = ([], [])
     let store = store()
     var found: [HubStore.OwnedCommand] = []
     for place in ended {
@@ -344,7 +346,7 @@ actor LiveFeed {
       found.append(HubStore.OwnedCommand(gateway: place[0], command: command))
     }
     for gateway in begun {
-      for command in try await store.commands(of: gateway, since: HubClock.now - Self.clockError)
+      for command in try await store.commands(of: gateway, since: HubClock.now - Self.maxClockError)
       where !ended.contains([gateway, command.id]) {
         found.append(HubStore.OwnedCommand(gateway: gateway, command: command))
       }

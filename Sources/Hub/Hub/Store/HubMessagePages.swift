@@ -20,7 +20,7 @@ struct ListQuery: Sendable {
 
   var isNewestFirst: Bool { after == nil }
   fileprivate var order: String { isNewestFirst ? "DESC" : "ASC" }
-  fileprivate var beyond: String { isNewestFirst ? "<" : ">" }
+  fileprivate var comparison: String { isNewestFirst ? "<" : ">" }
   /// The row before the first; the largest number of all: it begins at the newest.
   fileprivate var start: Int64 { after ?? before ?? .max }
   /// Whether a body has the words, and an event the channel.
@@ -39,11 +39,11 @@ struct ListQuery: Sendable {
 /// continue from.
 extension HubStore {
   /// Rows that one answer looks at, and the time that it searches for words.
-  private static let lookedAt: Int64 = 10_000
-  private static let longestLook: Duration = .milliseconds(400)
+  private static let maxScanned: Int64 = 10_000
+  private static let maxSearchTime: Duration = .milliseconds(400)
   /// Rows whose texts are in memory at once, and the largest body that is searched.
-  private static let searchedAtOnce = 64
-  private static let searchedBytes = 16 * 1024
+  private static let searchBatch = 64
+  private static let maxSearchedBytes = 16 * 1024
   /// A gateway's clock is assumed to be wrong by less than this.
   private static let clockError: Int64 = 86_400_000
 
@@ -65,7 +65,7 @@ extension HubStore {
     let came = "CASE WHEN arrived = 0 THEN at ELSE arrived END AS came"
     let found = try find(
       query, from: "messages", key: "position",
-      looked: "SELECT position, \(at), channel, \(came) FROM messages WHERE position \(query.beyond) ?1 \(settled)",
+      scan: "SELECT position, \(at), channel, \(came) FROM messages WHERE position \(query.comparison) ?1 \(settled)",
       came: "came",
       filter: "(CAST(?5 AS TEXT) IS NULL OR m.channel = ?5) AND \(gateway)",
       values: [.optional(query.channel), .optional(query.gateway)],
@@ -81,9 +81,9 @@ extension HubStore {
   func events(of gateway: String, _ query: ListQuery) throws(HubDatabaseError) -> [UInt8] {
     let found = try find(
       query, from: "events", key: "id",
-      looked: query.kind == nil
+      scan: query.kind == nil
         ? eventsOfAllKinds(query)
-        : "SELECT id, at FROM events WHERE gateway = ?5 AND kind = ?6 AND id \(query.beyond) ?1",
+        : "SELECT id, at FROM events WHERE gateway = ?5 AND kind = ?6 AND id \(query.comparison) ?1",
       filter: "TRUE", values: [.text(gateway), .optional(query.kind)], size: bytes("b.body"))
     var bodies: [Int64: [UInt8]] = [:]
     try database.read([
@@ -107,7 +107,7 @@ extension HubStore {
   /// Takes the rows from each kind in turn, as the index orders a gateway's events by kind.
   private func eventsOfAllKinds(_ query: ListQuery) -> String {
     let each =
-      "FROM events x WHERE x.gateway = ?5 AND x.kind = k.kind AND x.id \(query.beyond) ?1 ORDER BY x.id \(query.order) LIMIT ?2"
+      "FROM events x WHERE x.gateway = ?5 AND x.kind = k.kind AND x.id \(query.comparison) ?1 ORDER BY x.id \(query.order) LIMIT ?2"
     let join =
       database.knowsLateral
       ? "CROSS JOIN LATERAL (SELECT x.id, x.at \(each)) e" : "JOIN events e ON e.id IN (SELECT x.id \(each))"
@@ -118,48 +118,48 @@ extension HubStore {
       """
   }
 
-  /// The keys of a page's rows. `looked` selects the rows to look at, `filter` those that count; `?1` is the start, `?2` the number of rows to look
+  /// The keys of a page's rows. `scan` selects the rows to look at, `filter` those that count; `?1` is the start, `?2` the number of rows to look
   /// at, `?3` and `?4` the times; `values` begin at `?5`. `came`: the column with a row's arrival.
   private func find(
-    _ query: ListQuery, from table: String, key: String, looked rows: String, came: String = "at", filter: String,
+    _ query: ListQuery, from table: String, key: String, scan rows: String, came: String = "at", filter: String,
     values: [SQLiteValue], size: String
   ) throws(HubDatabaseError) -> Found {
     let order = query.order
-    let looksInside = query.words != nil || (table == "events" && query.channel != nil)
-    let window = query.isFiltered ? Self.lookedAt : Int64(query.limit)
+    let searchesBodies = query.words != nil || (table == "events" && query.channel != nil)
+    let window = query.isFiltered ? Self.maxScanned : Int64(query.limit)
     let all: [SQLiteValue] =
       [.integer(query.start), .integer(window), .optional(query.since), .optional(query.until)] + values
     // Without bodies, which a database might write to a temporary file.
-    let looked = "(\(rows) ORDER BY \(key) \(order) LIMIT ?2) m"
+    let scan = "(\(rows) ORDER BY \(key) \(order) LIMIT ?2) m"
     // Each statement names each parameter: a server needs the type of all.
     let named = [("?3", "BIGINT"), ("?4", "BIGINT"), ("?5", "TEXT"), ("?6", "TEXT")].map { name, type in
       "coalesce(CAST(\(name) AS \(type)) = CAST(\(name) AS \(type)), TRUE)"
     }.joined(separator: " AND ")
     let wanted =
       "(CAST(?3 AS BIGINT) IS NULL OR m.at >= ?3) AND (CAST(?4 AS BIGINT) IS NULL OR m.at <= ?4) AND \(filter) AND \(named)"
-    var reached: (last: Int64, count: Int64, newest: Int64) = (0, 0, 0)
+    var scanned: (last: Int64, count: Int64, newest: Int64) = (0, 0, 0)
     try database.each(
-      "SELECT \(query.isNewestFirst ? "min" : "max")(m.\(key)), count(*), max(m.\(came)) FROM \(looked) WHERE \(named)",
+      "SELECT \(query.isNewestFirst ? "min" : "max")(m.\(key)), count(*), max(m.\(came)) FROM \(scan) WHERE \(named)",
       all
     ) { (row) throws(HubDatabaseError) in
-      reached = (row.integer(0), row.integer(1), row.integer(2))
+      scanned = (row.integer(0), row.integer(1), row.integer(2))
       return false
     }
-    var found = Found(next: reached.count < window ? nil : reached.last)
-    guard reached.count > 0 else { return found }
+    var found = Found(next: scanned.count < window ? nil : scanned.last)
+    guard scanned.count > 0 else { return found }
     // Rows so much older than `since` end the list: behind them no row is newer.
-    if query.isNewestFirst, let since = query.since, reached.newest + Self.clockError < since { found.next = nil }
+    if query.isNewestFirst, let since = query.since, scanned.newest + Self.clockError < since { found.next = nil }
     var (candidates, bytes, last) = ([Int64](), Int64(0), query.start)
     var isFull = false
     let begun = ContinuousClock.now
     try database.each(
       """
-      SELECT m.\(key), \(!looksInside ? size : "0") FROM \(looked) JOIN \(table) b ON b.\(key) = m.\(key)
+      SELECT m.\(key), \(!searchesBodies ? size : "0") FROM \(scan) JOIN \(table) b ON b.\(key) = m.\(key)
       WHERE \(wanted) ORDER BY m.\(key) \(order)
       """, all
     ) { (row) throws(HubDatabaseError) in
       candidates.append(row.integer(0))
-      guard !looksInside else { return true }
+      guard !searchesBodies else { return true }
       bytes += min(max(row.integer(1), 0), Self.pageBytes) + 256
       guard found.rows.isEmpty || bytes <= Self.pageBytes else {
         isFull = true
@@ -170,10 +170,10 @@ extension HubStore {
       isFull = found.rows.count == query.limit
       return !isFull
     }
-    if looksInside {
+    if searchesBodies {
       (found.rows, last, isFull) = try search(query, candidates, table, key, begun)
     }
-    if isFull, last != reached.last || reached.count == window { found.next = last }
+    if isFull, last != scanned.last || scanned.count == window { found.next = last }
     return found
   }
 
@@ -185,7 +185,7 @@ extension HubStore {
     var (rows, bytes, last) = ([Int64](), Int64(0), Int64(0))
     var rest = candidates[...]
     while !rest.isEmpty {
-      let piece = Array(rest.prefix(Self.searchedAtOnce))
+      let piece = Array(rest.prefix(Self.searchBatch))
       rest = rest.dropFirst(piece.count)
       var sizes: [Int64: Int64] = [:]
       let size = self.bytes("m.body")
@@ -193,7 +193,7 @@ extension HubStore {
       try database.read([
         HubCall(
           """
-          SELECT m.\(key), CASE WHEN \(size) <= \(Self.searchedBytes) THEN m.body ELSE '' END, \(size)
+          SELECT m.\(key), CASE WHEN \(size) <= \(Self.maxSearchedBytes) THEN m.body ELSE '' END, \(size)
           FROM @rows JOIN \(table) m ON m.\(key) = v.key
           """, [("key", .integers(piece))]
         ) { if query.isIn($0.text(1), ofEvent: table == "events") { sizes[$0.integer(0)] = $0.integer(2) } }
@@ -208,7 +208,7 @@ extension HubStore {
         last = key
         if rows.count == query.limit { return (rows, last, true) }
       }
-      if ContinuousClock.now - begun > Self.longestLook, !rest.isEmpty { return (rows, last, true) }
+      if ContinuousClock.now - begun > Self.maxSearchTime, !rest.isEmpty { return (rows, last, true) }
     }
     return (rows, last, false)
   }
