@@ -203,24 +203,24 @@ import Timing
   }
 
   @Test func `so many new gateways come a day and in all, and those that are here go on`() {
-    var newcomers = NewGatewayLimit(perDay: 24, most: 100)
+    var newGateways = NewGatewayLimit(perDay: 24, most: 100)
     func day(_ hours: Double) -> MonotonicTime { MonotonicTime(seconds: hours * 3600) }
-    for number in 0..<24 { #expect(newcomers.refusal("g\(number)", count: Int64(number), now: day(0)) == nil) }
-    #expect(newcomers.refusal("g24", count: 24, now: day(0))?.contains("consume.new_gateways_per_day") == true)
+    for number in 0..<24 { #expect(newGateways.refusal("g\(number)", count: Int64(number), now: day(0)) == nil) }
+    #expect(newGateways.refusal("g24", count: 24, now: day(0))?.contains("consume.new_gateways_per_day") == true)
     #expect(
-      newcomers.unknown(["g3", "g24"]) == ["g24"], "one that was let in stays so, also where it was not stored yet")
-    #expect(newcomers.refusal("g24", count: 24, now: day(1.1)) == nil)
-    #expect(newcomers.refusal("g25", count: 25, now: day(1.1)) != nil)
-    #expect(newcomers.refusal("g26", count: 100, now: day(100))?.contains("consume.max_gateways") == true)
-    #expect(newcomers.telling(3, "a", now: day(0))?.count == 3 && newcomers.telling(4, "b", now: day(0)) == nil)
+      newGateways.unknown(["g3", "g24"]) == ["g24"], "one that was let in stays so, also where it was not stored yet")
+    #expect(newGateways.refusal("g24", count: 24, now: day(1.1)) == nil)
+    #expect(newGateways.refusal("g25", count: 25, now: day(1.1)) != nil)
+    #expect(newGateways.refusal("g26", count: 100, now: day(100))?.contains("consume.max_gateways") == true)
+    #expect(newGateways.dueReport(3, "a", now: day(0))?.count == 3 && newGateways.dueReport(4, "b", now: day(0)) == nil)
     // Without any other that is refused.
-    #expect(newcomers.telling(now: day(1)).map { $0.count == 4 && $0.reason == "b" } == true)
-    #expect(newcomers.telling(now: day(2)) == nil)
-    let namings = [2, 3].map { newcomers.wasRefused("h", publications: $0, now: day(3)) }
+    #expect(newGateways.dueReport(now: day(1)).map { $0.count == 4 && $0.reason == "b" } == true)
+    #expect(newGateways.dueReport(now: day(2)) == nil)
+    let namings = [2, 3].map { newGateways.wasRefused("h", publications: $0, now: day(3)) }
     #expect(namings == [true, false])
-    #expect(newcomers.letIn("h") == 5 && newcomers.letIn("h") == 0)
-    let named = (0..<200).count { newcomers.wasRefused("x\($0)", publications: 1, now: day(4)) }
-    let isNamedLater = newcomers.wasRefused("x199", publications: 1, now: day(5))
+    #expect(newGateways.admit("h") == 5 && newGateways.admit("h") == 0)
+    let named = (0..<200).count { newGateways.wasRefused("x\($0)", publications: 1, now: day(4)) }
+    let isNamedLater = newGateways.wasRefused("x199", publications: 1, now: day(5))
     #expect(named == 64 && isNamedLater, "one that was not named yet has its turn later")
   }
 
@@ -236,7 +236,7 @@ import Timing
     let lines = Mutex<[String]>([])
     let consumption = PublicationIngest(
       store, topics: Self.patterns, refused: RefusedFile(location: scratch.location("refused.jsonl")),
-      newcomers: NewGatewayLimit(perDay: 1000, most: 5), log: { _, line in lines.withLock { $0.append(line) } })
+      newGateways: NewGatewayLimit(perDay: 1000, most: 5), log: { _, line in lines.withLock { $0.append(line) } })
     let ghosts = (0..<20).map { Self.single(1, gateway: "ghost\($0)") }
     let counts = try await consumption.keep(ghosts + [Self.single(2, gateway: "old")])
     #expect(counts.stored == 5 && counts.refused == 16)
@@ -256,10 +256,10 @@ import Timing
     // One has left: there is room.
     _ = try await store.number("DELETE FROM gateways WHERE id = 'ghost0'")
     #expect(try await consumption.keep([Self.single(5, gateway: "ghost19")]).stored == 1)
-    let letIn = lines.withLock {
+    let admit = lines.withLock {
       $0.filter { $0.contains("ghost19 is let in: at least 2 of its publications were refused") }
     }
-    #expect(letIn.count == 1, "\(lines.withLock(\.self))")
+    #expect(admit.count == 1, "\(lines.withLock(\.self))")
     #expect(alerts.first?.text.hasSuffix("; 16 so far") == true, "\(alerts)")
     try await store.endIdleAlerts(.gatewaysRefused, since: HubClock.now + 1, at: HubClock.now + 1)
     #expect(try await store.alerts(before: .max, openOnly: true, limit: 10).alerts.isEmpty)

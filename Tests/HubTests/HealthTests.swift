@@ -17,15 +17,15 @@ import Testing
   @Test func `a hub is ready when its database has answered lately, and says why else`() async throws {
     let database = StuckDatabase(try SQLiteHubDatabase(location: scratch.location("hub.db")))
     let gate = database.gate
-    let probe = DatabaseProbe(HubStore(database), question: "SELECT 0", version: "PRAGMA user_version")
+    let probe = DatabaseProbe(HubStore(database), readOnlyQuery: "SELECT 0", versionQuery: "PRAGMA user_version")
     // However long this machine takes between an answer and the question for it.
     let begun = ContinuousClock.now
     #expect(probe.problem() == .starting)
-    await probe.ask()
+    await probe.probe()
     #expect(probe.problem(at: begun) == nil)
 
     gate.isStuck.withLock { $0 = true }
-    async let stuck: Void = probe.ask()
+    async let stuck: Void = probe.probe()
     gate.asked.wait()
     // It has been asked, and does not answer: that is told without it.
     #expect(probe.problem(at: begun) == nil)
@@ -36,17 +36,17 @@ import Testing
     #expect(probe.problem(at: begun) == nil)
 
     gate.failure.withLock { $0 = HubDatabaseError(kind: .unavailable, message: "no route to host") }
-    await probe.ask()
+    await probe.probe()
     #expect(probe.problem() == .down)
     gate.failure.withLock { $0 = nil }
-    await probe.ask()
+    await probe.probe()
     #expect(probe.problem(at: begun) == nil)
   }
 
   @Test func `a standby is not ready`() async throws {
     let store = try HubStore(location: scratch.location("hub.db"))
-    let probe = DatabaseProbe(store, question: "SELECT 1", version: "SELECT 0")
-    await probe.ask()
+    let probe = DatabaseProbe(store, readOnlyQuery: "SELECT 1", versionQuery: "SELECT 0")
+    await probe.probe()
     #expect(probe.problem() == .readOnly)
   }
 
@@ -55,7 +55,7 @@ import Testing
     let stores = try HubStores(location: location)
     let alerts = HubAlerts(HubAlertSettings(), stores, LinkRegistry(), name: "h", location: location)
     func open() async throws -> [String] {
-      await stores.probe.ask()
+      await stores.probe.probe()
       await alerts.check()
       return try await stores.monitor.alerts(before: .max, openOnly: true, limit: 10).alerts.map(\.rule)
     }
@@ -66,10 +66,10 @@ import Testing
     #expect(stores.probe.now.failure == .lost)
     let other = Glibc.open(location, O_WRONLY | O_CREAT, 0o600)
     close(other)
-    await stores.probe.ask()
+    await stores.probe.probe()
     #expect(stores.probe.now.failure == .lost && stores.probe.isLost)
     #expect(rename(location + ".away", location) == 0)
-    await stores.probe.ask()
+    await stores.probe.probe()
     #expect(stores.probe.now.failure == nil, "it was put back")
   }
 
@@ -89,7 +89,7 @@ import Testing
       // It is ready: gateways are to send again. A busy machine takes so long over a look that the answer is old, and then nothing was seen.
       var looks = 0
       while looks < 2 {
-        await stores.probe.ask()
+        await stores.probe.probe()
         try #require(stores.probe.now.failure == nil)
         await alerts.check()
         if stores.probe.problem() == nil { looks += 1 }
@@ -142,8 +142,8 @@ import Testing
   @Test func `tables that a newer program has upgraded are nothing for this one, for good`() async throws {
     let location = scratch.location("hub.db")
     let store = try HubStore(location: location)
-    let probe = DatabaseProbe(store, question: "SELECT 0", version: "PRAGMA user_version")
-    await probe.ask()
+    let probe = DatabaseProbe(store, readOnlyQuery: "SELECT 0", versionQuery: "PRAGMA user_version")
+    await probe.probe()
     #expect(probe.problem() == nil)
     let event = HubEvent(seq: 1, at: 1, trusted: true, kind: "advert", body: .object([("key", .string("k"))]))
     let batch = PreparedBatch([event], of: "e", in: .nodes, from: "g", after: nil, at: 1)

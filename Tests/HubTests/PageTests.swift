@@ -165,16 +165,16 @@ import Testing
   }
 
   @Test func `memory for slow readers is shared out, and comes back`() {
-    let memory = HubMemory(largest: 1 << 20)
-    var shares: [HubMemory.Share?] = (0..<8).map { _ in memory.take(1 << 20, for: "greedy") }
+    let memory = TransferMemory(largest: 1 << 20)
+    var shares: [TransferMemory.Share?] = (0..<8).map { _ in memory.reserve(1 << 20, for: "greedy") }
     #expect(!shares.contains { $0 == nil })
-    #expect(memory.take(1 << 20, for: "greedy") == nil, "one holder has 8 MiB")
-    #expect(memory.take(1 << 20, for: "other") != nil)
-    shares += (0..<7).flatMap { holder in (0..<8).map { _ in memory.take(1 << 20, for: "h\(holder)") } }
+    #expect(memory.reserve(1 << 20, for: "greedy") == nil, "one holder has 8 MiB")
+    #expect(memory.reserve(1 << 20, for: "other") != nil)
+    shares += (0..<7).flatMap { holder in (0..<8).map { _ in memory.reserve(1 << 20, for: "h\(holder)") } }
     #expect(!shares.contains { $0 == nil })
-    #expect(memory.take(1 << 20, for: "late") == nil, "all have 64 MiB")
+    #expect(memory.reserve(1 << 20, for: "late") == nil, "all have 64 MiB")
     shares = []
-    #expect(memory.take(8 << 20, for: "greedy") != nil)
+    #expect(memory.reserve(8 << 20, for: "greedy") != nil)
   }
 
   @Test func `batches that wait are of few bytes of one gateway`() {

@@ -15,7 +15,7 @@ final class Admission: Sendable {
   static let mostOfOne = 4 << 20
   /// Above this limit a link's next batch waits in the network: it is the size of the transaction in progress, and as much again. With a lower limit
   /// a link whose batch is in that transaction would miss the next one, too.
-  static let crowd = 8 << 20
+  static let crowdedBytes = 8 << 20
 
   private let state = Mutex((batches: 0, bytes: 0, gateways: [String: Int]()))
 
@@ -34,7 +34,7 @@ final class Admission: Sendable {
 
   /// The batches that wait now.
   var waiting: (batches: Int, bytes: Int) { state.withLock { ($0.batches, $0.bytes) } }
-  var isCrowded: Bool { waiting.bytes > Self.crowd }
+  var isCrowded: Bool { waiting.bytes > Self.crowdedBytes }
 
   func leave(_ gateway: String, bytes: Int) {
     state.withLock { state in
@@ -48,7 +48,7 @@ final class Admission: Sendable {
 
 /// Limits the memory for bodies in transfer and for slowly read answers, in total and for each token's holder, so that no client can fill the hub's
 /// memory or block others.
-final class HubMemory: Sendable {
+final class TransferMemory: Sendable {
   /// Smaller bodies are not counted.
   static let small = 64 * 1024
   private let most: Int
@@ -63,19 +63,19 @@ final class HubMemory: Sendable {
 
   /// A share of the memory, returned when it is released.
   final class Share: Sendable {
-    private let memory: HubMemory
+    private let memory: TransferMemory
     private let holder: String
     private let count: Int
 
-    fileprivate init(_ memory: HubMemory, _ holder: String, _ count: Int) {
+    fileprivate init(_ memory: TransferMemory, _ holder: String, _ count: Int) {
       (self.memory, self.holder, self.count) = (memory, holder, count)
     }
 
-    deinit { memory.giveBack(count, of: holder) }
+    deinit { memory.release(count, of: holder) }
   }
 
   /// `nil`: no memory is available now.
-  func take(_ count: Int, for holder: String) -> Share? {
+  func reserve(_ count: Int, for holder: String) -> Share? {
     used.withLock { used in
       let own = used.holders[holder] ?? 0
       guard count <= most - used.all, count <= maxOfOne - own else { return nil }
@@ -85,7 +85,7 @@ final class HubMemory: Sendable {
     }
   }
 
-  private func giveBack(_ count: Int, of holder: String) {
+  private func release(_ count: Int, of holder: String) {
     used.withLock { used in
       used.all -= count
       let left = (used.holders[holder] ?? 0) - count
@@ -95,21 +95,21 @@ final class HubMemory: Sendable {
 }
 
 /// Limits how often each gateway may do something.
-final class GatewayRations: Sendable {
+final class GatewayQuotas: Sendable {
   /// Gateways that are remembered; a forgotten one begins with a full ration.
   private static let maxKept = 10_000
 
-  private let full: Ration
+  private let fullQuota: Ration
   private let began = ContinuousClock.now
-  private let rations = Mutex([String: Ration]())
+  private let quotas = Mutex([String: Ration]())
 
-  init(_ full: Ration) { self.full = full }
+  init(_ fullQuota: Ration) { self.fullQuota = fullQuota }
 
   /// Takes one of a gateway's ration. `false`: it is used up.
   func take(_ gateway: String, now: ContinuousClock.Instant = .now) -> Bool {
-    rations.withLock { rations in
-      if rations.count >= Self.maxKept, rations[gateway] == nil { rations.removeAll() }
-      return rations[gateway, default: full].take(at: MonotonicTime(nanoseconds: 0) + (now - began))
+    quotas.withLock { quotas in
+      if quotas.count >= Self.maxKept, quotas[gateway] == nil { quotas.removeAll() }
+      return quotas[gateway, default: fullQuota].take(at: MonotonicTime(nanoseconds: 0) + (now - began))
     }
   }
 }
@@ -120,7 +120,7 @@ actor RateLimiter {
   /// Gateways that are remembered; a forgotten one begins with a full measure.
   private static let maxKept = 10_000
 
-  private struct Measure {
+  private struct Allowance {
     let perSecond: Double
     let most: Double
     var level: Double
@@ -139,41 +139,41 @@ actor RateLimiter {
     }
   }
 
-  private let limits: [Measure?]
-  private var measures: [String: [Measure?]] = [:]
+  private let fullAllowances: [Allowance?]
+  private var allowances: [String: [Allowance?]] = [:]
 
   /// 0: no limit.
   init(perSecond: Int, bytesPerDay: Int64 = 0, now: ContinuousClock.Instant = .now) {
     let (events, bytes) = (Double(perSecond), Double(bytesPerDay))
-    limits = [
-      perSecond > 0 ? Measure(perSecond: events, most: events, level: events, at: now) : nil,
-      bytesPerDay > 0 ? Measure(perSecond: bytes / 86_400, most: bytes, level: bytes, at: now) : nil,
+    fullAllowances = [
+      perSecond > 0 ? Allowance(perSecond: events, most: events, level: events, at: now) : nil,
+      bytesPerDay > 0 ? Allowance(perSecond: bytes / 86_400, most: bytes, level: bytes, at: now) : nil,
     ]
   }
 
   /// Counts bytes that are not refused; they leave a debt of a day at most.
   func count(_ gateway: String, bytes: Int, now: ContinuousClock.Instant = .now) {
-    var own = measures(of: gateway, now)
-    if let measure = own[1] { own[1]?.level = max(measure.level - Double(bytes), -measure.most) }
-    measures[gateway] = own
+    var own = allowances(of: gateway, now)
+    if let allowance = own[1] { own[1]?.level = max(allowance.level - Double(bytes), -allowance.most) }
+    allowances[gateway] = own
   }
 
   /// `nil`: admitted; otherwise the seconds until a retry. Without `events` only bytes count.
   func admit(_ gateway: String, events: Int? = nil, bytes: Int, now: ContinuousClock.Instant = .now) -> Int? {
-    var own = measures(of: gateway, now)
+    var own = allowances(of: gateway, now)
     // A batch without events costs a row, too.
     let amounts = [events.map { Double($0) }, Double(max(bytes, 256))]
-    let waits = zip(own, amounts).compactMap { measure, amount in amount.flatMap { measure?.wait(for: $0) } }
+    let waits = zip(own, amounts).compactMap { allowance, amount in amount.flatMap { allowance?.wait(for: $0) } }
     if waits.isEmpty { for (index, amount) in amounts.enumerated() { own[index]?.level -= amount ?? 0 } }
-    measures[gateway] = own
+    allowances[gateway] = own
     return waits.max()
   }
 
-  private func measures(of gateway: String, _ now: ContinuousClock.Instant) -> [Measure?] {
-    if measures.count >= Self.maxKept, measures[gateway] == nil { measures.removeAll() }
+  private func allowances(of gateway: String, _ now: ContinuousClock.Instant) -> [Allowance?] {
+    if allowances.count >= Self.maxKept, allowances[gateway] == nil { allowances.removeAll() }
     var own =
-      measures[gateway]
-      ?? limits.map { $0.map { Measure(perSecond: $0.perSecond, most: $0.most, level: $0.most, at: now) } }
+      allowances[gateway]
+      ?? fullAllowances.map { $0.map { Allowance(perSecond: $0.perSecond, most: $0.most, level: $0.most, at: now) } }
     for index in own.indices { own[index]?.refill(now) }
     return own
   }

@@ -50,7 +50,7 @@ final class HubAccess: Sendable {
   }
 
   /// A configured token and its use.
-  struct Listed: Sendable {
+  struct TokenUse: Sendable {
     var token: HubConfiguration.Token
     /// Milliseconds since 1970; `nil`: not used since it was configured.
     var usedAt: Int64?
@@ -63,7 +63,7 @@ final class HubAccess: Sendable {
     /// Milliseconds since 1970; `nil`: not used since these tokens were loaded.
     var usedAt: [Int64?]
     /// Indices of tokens by digest. Looking digests up reveals neither content nor length of a token by timing.
-    var places: [[UInt8]: [Int]] = [:]
+    var indices: [[UInt8]: [Int]] = [:]
     /// Gateways with a token that is for them alone.
     var ownTokens: Set<String> = []
     /// The gateways of tokens for any gateway, by the tokens' digests in hex, as in the database.
@@ -72,36 +72,40 @@ final class HubAccess: Sendable {
     init(_ tokens: [HubConfiguration.Token]) {
       self.tokens = tokens
       usedAt = tokens.map { _ in nil }
-      for (place, token) in tokens.enumerated() {
-        for secret in token.secrets { places[Digest.sha256(Array(secret.utf8)), default: []].append(place) }
+      for (index, token) in tokens.enumerated() {
+        for secret in token.secrets { indices[Digest.sha256(Array(secret.utf8)), default: []].append(index) }
         if token.gateway != "*", token.access.allows(.write) { ownTokens.insert(token.gateway) }
       }
     }
 
     /// Whether the token gets bound to the first gateway that uses it.
-    static func binds(_ token: HubConfiguration.Token) -> Bool { token.gateway == "*" && token.access == .write }
+    static func bindsFirstGateway(_ token: HubConfiguration.Token) -> Bool {
+      token.gateway == "*" && token.access == .write
+    }
 
     /// Whether the token at an index may be used by this gateway without being bound first.
-    func isBound(_ digest: [UInt8], at place: Int, _ gateway: String?) -> Bool {
-      guard Self.binds(tokens[place]), let gateway else { return true }
+    func isBound(_ digest: [UInt8], at index: Int, _ gateway: String?) -> Bool {
+      guard Self.bindsFirstGateway(tokens[index]), let gateway else { return true }
       return bindings[RefusedFile.hex(digest)]?.contains(gateway) == true
     }
 
     /// The digests of all tokens that get bound to the first gateway that uses them, with their indices.
     var binding: [String: Int] {
       var found: [String: Int] = [:]
-      for (digest, places) in places {
-        if let place = places.first(where: { Self.binds(tokens[$0]) }) { found[RefusedFile.hex(digest)] = place }
+      for (digest, indices) in indices {
+        if let index = indices.first(where: { Self.bindsFirstGateway(tokens[$0]) }) {
+          found[RefusedFile.hex(digest)] = index
+        }
       }
       return found
     }
 
-    func fitting(_ digest: [UInt8], _ gateway: String?, _ operation: Operation) -> Int? {
-      let fitting = (places[digest] ?? []).filter { place in
-        let token = tokens[place]
+    func matching(_ digest: [UInt8], _ gateway: String?, _ operation: Operation) -> Int? {
+      let matching = (indices[digest] ?? []).filter { index in
+        let token = tokens[index]
         return (token.gateway == "*" || token.gateway == gateway) && token.access.allows(operation)
       }
-      return fitting.first { tokens[$0].gateway == gateway } ?? fitting.first
+      return matching.first { tokens[$0].gateway == gateway } ?? matching.first
     }
   }
 
@@ -119,11 +123,11 @@ final class HubAccess: Sendable {
   }
 
   /// All tokens.
-  var list: [Listed] {
+  var list: [TokenUse] {
     keys.withLock { keys in
-      var listed = zip(keys.tokens, keys.usedAt).map { Listed(token: $0, usedAt: $1) }
-      for (digest, place) in keys.binding { listed[place].gateways += (keys.bindings[digest] ?? []).sorted() }
-      return listed
+      var uses = zip(keys.tokens, keys.usedAt).map { TokenUse(token: $0, usedAt: $1) }
+      for (digest, index) in keys.binding { uses[index].gateways += (keys.bindings[digest] ?? []).sorted() }
+      return uses
     }
   }
 
@@ -135,7 +139,7 @@ final class HubAccess: Sendable {
   }
 
   /// Gateways with a token that is for them alone, and digests of the tokens that get bound to the first gateway that uses them.
-  var holders: (own: Set<String>, tokens: Set<String>) { keys.withLock { ($0.ownTokens, Set($0.binding.keys)) } }
+  var tokenHolders: (own: Set<String>, tokens: Set<String>) { keys.withLock { ($0.ownTokens, Set($0.binding.keys)) } }
 
   static let unknownToken = Verdict.unknown("unknown token")
 
@@ -148,11 +152,11 @@ final class HubAccess: Sendable {
     let digest = Digest.sha256(Array(sent.dropFirst(scheme.count)))
     let now = HubClock.now
     return keys.withLock { keys in
-      guard let places = keys.places[digest], let first = places.first else { return Self.unknownToken }
-      for place in places { keys.usedAt[place] = now }
-      guard let place = keys.fitting(digest, gateway, operation) else { return .forbidden(keys.tokens[first].name) }
-      let grant = Grant(name: keys.tokens[place].name, proof: .token(digest), gateway: gateway, operation: operation)
-      return keys.isBound(digest, at: place, gateway) ? .allowed(grant) : .unbound(grant)
+      guard let indices = keys.indices[digest], let first = indices.first else { return Self.unknownToken }
+      for index in indices { keys.usedAt[index] = now }
+      guard let index = keys.matching(digest, gateway, operation) else { return .forbidden(keys.tokens[first].name) }
+      let grant = Grant(name: keys.tokens[index].name, proof: .token(digest), gateway: gateway, operation: operation)
+      return keys.isBound(digest, at: index, gateway) ? .allowed(grant) : .unbound(grant)
     }
   }
 
@@ -167,7 +171,7 @@ final class HubAccess: Sendable {
   func bind(_ grant: Grant, in stores: HubStores) async throws -> String? {
     guard case .token(let digest) = grant.proof, let gateway = grant.gateway else { return nil }
     let wanted = TokenBinding(token: RefusedFile.hex(digest), gateway: gateway)
-    let (own, tokens) = holders
+    let (own, tokens) = tokenHolders
     let hasOwn = own.contains(gateway)
     // A refused gateway costs a look at an index, and no write.
     var eligibility = try await stores.lookups.eligibility(of: wanted, hasOwn: hasOwn, tokens: tokens)
@@ -183,7 +187,7 @@ final class HubAccess: Sendable {
   /// Whether a token still allows the operation. `HubWeb.endRevoked` checks sessions.
   func allows(_ grant: Grant) -> Bool {
     guard case .token(let digest) = grant.proof else { return true }
-    return keys.withLock { $0.fitting(digest, grant.gateway, grant.operation) != nil }
+    return keys.withLock { $0.matching(digest, grant.gateway, grant.operation) != nil }
   }
 }
 

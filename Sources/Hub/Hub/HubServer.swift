@@ -64,7 +64,7 @@ public struct HubServer: Sendable {
       live: LiveFeed({ stores.monitor }, links, figures, alerts: counts), watch: watch, alerts: counts,
       peerHubs: peerHubs,
       limiter: RateLimiter(perSecond: configuration.rateLimit, bytesPerDay: configuration.bytesPerDay),
-      memory: HubMemory(largest: configuration.maxBody),
+      memory: TransferMemory(largest: configuration.maxBody),
       connections: connections, refused: refused,
       maxBody: configuration.maxBody, tokenRefresh: configuration.gatewayTokens == nil ? nil : tokenRefresh,
       web: try configuration.web.map { try HubWeb($0, stores, refused) })

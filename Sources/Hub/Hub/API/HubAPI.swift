@@ -23,7 +23,7 @@ struct HubAPI: Sendable {
   /// `nil`: no other hub can share the database.
   let peerHubs: PeerHubRequests?
   let limiter: RateLimiter
-  let memory: HubMemory
+  let memory: TransferMemory
   let connections: ConnectionTable
   let refused: RefusedLogins
   let maxBody: Int
@@ -195,13 +195,13 @@ struct HubAPI: Sendable {
     // The size of a compressed body is unknown until it is unpacked.
     let isPlain = call.request.headers[.contentEncoding] == nil
     let length = isPlain ? call.request.headers[.contentLength].flatMap { Int($0) } ?? maxBody : maxBody
-    let body = isAsking || length <= HubMemory.small ? 0 : min(max(length, 0), maxBody)
-    guard let reading = memory.take(body, for: holder) else { return noMemory }
+    let body = isAsking || length <= TransferMemory.small ? 0 : min(max(length, 0), maxBody)
+    guard let reading = memory.reserve(body, for: holder) else { return noMemory }
     defer { withExtendedLifetime(reading) {} }
     let response = try await HubPacking.packed(try await handler(call), for: call.request)
     let bytes = response.body.contentLength ?? 0
-    guard bytes > HubMemory.small else { return response }
-    guard let sending = memory.take(bytes, for: holder) else { return noMemory }
+    guard bytes > TransferMemory.small else { return response }
+    guard let sending = memory.reserve(bytes, for: holder) else { return noMemory }
     let content = response.body
     var slow = response
     slow.body = ResponseBody(contentLength: bytes) { writer in
@@ -257,13 +257,13 @@ struct HubAPI: Sendable {
     var headers = headers
     headers[.contentType] = "application/json"
     let buffer = ByteBuffer(bytes: body)
-    guard body.count > HubMemory.small else {
+    guard body.count > TransferMemory.small else {
       return Response(status: status, headers: headers, body: .init(byteBuffer: buffer))
     }
     // Sends pieces: each waits until the one before is on its way.
     let pieces = ResponseBody(contentLength: body.count) { writer in
       var rest = buffer
-      while let piece = rest.readSlice(length: min(HubMemory.small, rest.readableBytes)), piece.readableBytes > 0 {
+      while let piece = rest.readSlice(length: min(TransferMemory.small, rest.readableBytes)), piece.readableBytes > 0 {
         try await writer.write(piece)
       }
       try await writer.finish(nil)

@@ -5,32 +5,32 @@ import Timing
 /// Limits unknown gateways that come through a broker: whoever may publish there can invent any number of them. Pure.
 struct NewGatewayLimit {
   /// Known gateways that are remembered, to save queries.
-  private static let mostRemembered = 4096
+  private static let mostKnown = 4096
 
   /// The limit of all known gateways, including those that came by other ways.
   let most: Int64
   let perDay: Int64
-  private var ration: Ration
-  private var here: Set<String> = []
-  private var (untold, reason) = (0, "")
-  private var tellings = Ration(most: 1, oneIn: .seconds(60))
+  private var dayQuota: Ration
+  private var known: Set<String> = []
+  private var (unreported, reason) = (0, "")
+  private var reportQuota = Ration(most: 1, oneIn: .seconds(60))
   /// Refused publications of the gateways that the log has named; beyond `mostRefused` gateways all are forgotten.
   private var refused: [String: Int] = [:]
-  private var namings = Ration(most: 64, oneIn: .seconds(1))
+  private var nameQuota = Ration(most: 64, oneIn: .seconds(1))
   private static let mostRefused = 1024
 
   init(perDay: Int64, most: Int64) {
     (self.perDay, self.most) = (perDay, most)
-    ration = Ration(most: perDay, oneIn: .seconds(86_400) / Int(perDay))
+    dayQuota = Ration(most: perDay, oneIn: .seconds(86_400) / Int(perDay))
   }
 
   /// The gateways for which the database has to be asked.
-  func unknown(_ gateways: Set<String>) -> Set<String> { gateways.subtracting(here) }
+  func unknown(_ gateways: Set<String>) -> Set<String> { gateways.subtracting(known) }
 
-  mutating func areHere(_ gateways: some Sequence<String>) {
+  mutating func markKnown(_ gateways: some Sequence<String>) {
     for gateway in gateways {
-      if here.count >= Self.mostRemembered { here = [] }
-      here.insert(gateway)
+      if known.count >= Self.mostKnown { known = [] }
+      known.insert(gateway)
     }
   }
 
@@ -39,11 +39,11 @@ struct NewGatewayLimit {
     guard count < most else {
       return "the hub knows \(count) gateways, and no more than \(most) come by a broker (consume.max_gateways)"
     }
-    guard ration.take(at: now) else {
+    guard dayQuota.take(at: now) else {
       return "more than \(perDay) new gateways a day come by the broker (consume.new_gateways_per_day)"
     }
     // A second attempt after a failure of the database does not count again.
-    areHere([gateway])
+    markKnown([gateway])
     return nil
   }
 
@@ -54,37 +54,37 @@ struct NewGatewayLimit {
       refused[gateway, default: 0] += publications
       return false
     }
-    guard namings.take(at: now) else { return false }
+    guard nameQuota.take(at: now) else { return false }
     if refused.count >= Self.mostRefused { refused = [:] }
     refused[gateway] = publications
     return true
   }
 
   /// Lets a gateway in; returns how many of its publications, at least, were refused before.
-  mutating func letIn(_ gateway: String) -> Int { refused.removeValue(forKey: gateway) ?? 0 }
+  mutating func admit(_ gateway: String) -> Int { refused.removeValue(forKey: gateway) ?? 0 }
 
   /// The number of refused publications to report, and the reason; `nil`: nothing to report now.
-  mutating func telling(_ refused: Int = 0, _ reason: String? = nil, now: MonotonicTime) -> (
+  mutating func dueReport(_ refused: Int = 0, _ reason: String? = nil, now: MonotonicTime) -> (
     count: Int, reason: String
   )? {
-    untold += refused
+    unreported += refused
     self.reason = reason ?? self.reason
-    guard untold > 0, tellings.take(at: now) else { return nil }
-    defer { untold = 0 }
-    return (untold, self.reason)
+    guard unreported > 0, reportQuota.take(at: now) else { return nil }
+    defer { unreported = 0 }
+    return (unreported, self.reason)
   }
 }
 
 extension HubStore {
   /// The known ones among these gateways, and the number of all known gateways.
-  func known(_ gateways: Set<String>) throws(HubDatabaseError) -> (here: Set<String>, count: Int64) {
-    var (here, count): (Set<String>, Int64) = ([], 0)
+  func known(_ gateways: Set<String>) throws(HubDatabaseError) -> (known: Set<String>, count: Int64) {
+    var (known, count): (Set<String>, Int64) = ([], 0)
     try database.read([
       HubCall(
         "SELECT g.id FROM @rows JOIN gateways g ON g.id = v.id", [("id", .texts(gateways.sorted()))]
-      ) { here.insert($0.text(0)) },
+      ) { known.insert($0.text(0)) },
       HubCall("SELECT count(*) FROM gateways", values: []) { count = $0.integer(0) },
     ])
-    return (here, count)
+    return (known, count)
   }
 }

@@ -35,7 +35,7 @@ public final class PublicationIngest: Sendable {
     }
   }
 
-  private struct Item {
+  private struct QueuedEvent {
     /// The index of the publication.
     let place: Int
     let gateway: String
@@ -44,9 +44,9 @@ public final class PublicationIngest: Sendable {
     let event: HubEvent
   }
 
-  private struct Work {
+  private struct Outcome {
     var counts = Counts()
-    var failed: [(item: Item, error: HubDatabaseError)] = []
+    var failed: [(item: QueuedEvent, error: HubDatabaseError)] = []
     /// Reasons, by publication.
     var refusals: [Int: String] = [:]
     /// Those of gateways that are not let in.
@@ -58,94 +58,95 @@ public final class PublicationIngest: Sendable {
   private static let maxBytes = 2 << 20
 
   private let store: HubStore
-  private let patterns: [TopicPattern]
-  private let commands: [TopicPattern]
+  private let topics: [TopicPattern]
+  private let commandTopics: [TopicPattern]
   private let refused: RefusedFile
-  private let gaps = ThrottledLog(HubLog.write)
-  private let refusals = ThrottledLog(HubLog.write)
-  private let questions: ThrottledLog
-  private let newcomers: Mutex<NewGatewayLimit>
+  private let gapLog = ThrottledLog(HubLog.write)
+  private let refusalLog = ThrottledLog(HubLog.write)
+  private let commandLog: ThrottledLog
+  private let newGateways: Mutex<NewGatewayLimit>
   private let log: HubLog.Write
-  private let tellsRefused: Bool
+  private let alertsOnRefused: Bool
   private let began = ContinuousClock.now
 
   public init(_ configuration: HubConfiguration, _ settings: ConsumeSettings) throws {
     store = try HubStore(
       location: configuration.location, password: configuration.password,
       alertsOnConflicts: configuration.alerts.rules.times[.gatewayConflict] != nil)
-    (patterns, commands) = (settings.topics, settings.commandTopics)
+    (topics, commandTopics) = (settings.topics, settings.commandTopics)
     refused = RefusedFile(location: settings.refusedFile)
-    (questions, log) = (ThrottledLog(HubLog.write), HubLog.write)
-    newcomers = Mutex(NewGatewayLimit(perDay: settings.newGateways, most: settings.mostGateways))
-    tellsRefused = configuration.alerts.rules.times[.gatewaysRefused] != nil
+    (commandLog, log) = (ThrottledLog(HubLog.write), HubLog.write)
+    newGateways = Mutex(NewGatewayLimit(perDay: settings.newGateways, most: settings.mostGateways))
+    alertsOnRefused = configuration.alerts.rules.times[.gatewaysRefused] != nil
   }
 
   /// For tests only.
   init(
     _ store: HubStore, topics: [TopicPattern], commands: [TopicPattern] = [], refused: RefusedFile,
-    newcomers: NewGatewayLimit = NewGatewayLimit(perDay: 1000, most: 10_000), log: @escaping HubLog.Write = HubLog.write
+    newGateways: NewGatewayLimit = NewGatewayLimit(perDay: 1000, most: 10_000),
+    log: @escaping HubLog.Write = HubLog.write
   ) {
-    (self.store, patterns, self.commands, self.refused) = (store, topics, commands, refused)
-    (questions, self.log) = (ThrottledLog(log), log)
-    self.newcomers = Mutex(newcomers)
-    tellsRefused = true
+    (self.store, self.topics, commandTopics, self.refused) = (store, topics, commands, refused)
+    (commandLog, self.log) = (ThrottledLog(log), log)
+    self.newGateways = Mutex(newGateways)
+    alertsOnRefused = true
   }
 
   /// Stores publications. When it returns, each is on disk, has no events, or was refused for good and is in the file of refused ones. Throws if that
   /// is impossible now: some may be stored, and all have to be given again.
   public func keep(_ publications: [Publication]) async throws -> Counts {
-    var work = Work()
-    work.counts.publications = publications.count
-    var (items, bytes) = ([Item](), 0)
+    var outcome = Outcome()
+    outcome.counts.publications = publications.count
+    var (items, bytes) = ([QueuedEvent](), 0)
     for (place, publication) in publications.enumerated() {
       do throws(Publication.Refusal) {
-        let meaning = try publication.meaning(patterns, commands: commands) {
-          questions.say(
+        let meaning = try publication.meaning(topics, commands: commandTopics) {
+          commandLog.say(
             "a command came on \(publication.topic), a topic of events: who may ask there may write in the gateway's name. Name it in consume.command_topics"
           )
         }
         guard let events = meaning else {
-          work.counts.passedOver += 1
+          outcome.counts.passedOver += 1
           continue
         }
         items += events.events.map {
-          Item(place: place, gateway: events.gateway, epoch: events.epoch, before: events.before, event: $0)
+          QueuedEvent(place: place, gateway: events.gateway, epoch: events.epoch, before: events.before, event: $0)
         }
         bytes += events.bytes
       } catch {
-        work.refusals[place] = error.reason
+        outcome.refusals[place] = error.reason
       }
       // A compressed payload is many times as large now.
       if items.count >= Self.maxEvents || bytes >= Self.maxBytes {
-        try await store(try await letIn(items, &work), &work)
+        try await store(try await admit(items, &outcome), &outcome)
         (items, bytes) = ([], 0)
       }
     }
-    try await store(try await letIn(items, &work), &work)
-    try judge(&work)
-    try await reportRefusedGateways(work)
-    for (place, reason) in work.refusals.sorted(by: { $0.key < $1.key }) {
+    try await store(try await admit(items, &outcome), &outcome)
+    try refuseInvalid(&outcome)
+    try await reportRefusedGateways(outcome)
+    for (place, reason) in outcome.refusals.sorted(by: { $0.key < $1.key }) {
       try refused.append(publications[place], reason: reason, at: HubClock.now)
-      refusals.say("a publication on \(publications[place].topic) cannot be stored: \(reason)")
+      refusalLog.say("a publication on \(publications[place].topic) cannot be stored: \(reason)")
     }
-    work.counts.refused = work.refusals.count
-    return work.counts
+    outcome.counts.refused = outcome.refusals.count
+    return outcome.counts
   }
 
   /// Leaves out events of unknown gateways that are not let in.
-  private func letIn(_ items: [Item], _ work: inout Work) async throws(HubDatabaseError) -> [Item] {
-    let asked = newcomers.withLock { $0.unknown(Set(items.map(\.gateway))) }
+  private func admit(_ items: [QueuedEvent], _ outcome: inout Outcome) async throws(HubDatabaseError) -> [QueuedEvent] {
+    let asked = newGateways.withLock { $0.unknown(Set(items.map(\.gateway))) }
     guard !asked.isEmpty else { return items }
     let known = try await store.known(asked)
     let now = now
-    let refusals = newcomers.withLock { newcomers -> [String: String] in
-      newcomers.areHere(known.here)
+    let refusals = newGateways.withLock { newGateways -> [String: String] in
+      newGateways.markKnown(known.known)
       var (refusals, count): ([String: String], Int64) = ([:], known.count)
-      for gateway in asked.subtracting(known.here).sorted() {
-        refusals[gateway] = newcomers.refusal(gateway, count: count, now: now)
+      for gateway in asked.subtracting(known.known).sorted() {
+        refusals[gateway] = newGateways.refusal(gateway, count: count, now: now)
         guard refusals[gateway] == nil else { continue }
         count += 1
-        let before = newcomers.letIn(gateway)
+        let before = newGateways.admit(gateway)
         if before > 0 {
           log(
             .warning,
@@ -158,71 +159,72 @@ public final class PublicationIngest: Sendable {
     guard !refusals.isEmpty else { return items }
     for item in items {
       guard let reason = refusals[item.gateway] else { continue }
-      work.refusals[item.place] = "gateway \(item.gateway) is not known here: \(reason)"
-      work.strangers[item.place] = (item.gateway, reason)
+      outcome.refusals[item.place] = "gateway \(item.gateway) is not known here: \(reason)"
+      outcome.strangers[item.place] = (item.gateway, reason)
     }
     return items.filter { refusals[$0.gateway] == nil }
   }
 
   /// Names each refused gateway in the log: an honest new one must not vanish among invented ones.
-  private func noteStrangers(_ work: Work) {
-    for (gateway, all) in Dictionary(grouping: work.strangers.values, by: \.gateway) {
+  private func logStrangers(_ outcome: Outcome) {
+    for (gateway, all) in Dictionary(grouping: outcome.strangers.values, by: \.gateway) {
       let now = now
-      let isNamed = newcomers.withLock { $0.wasRefused(gateway, publications: all.count, now: now) }
+      let isNamed = newGateways.withLock { $0.wasRefused(gateway, publications: all.count, now: now) }
       if isNamed { log(.warning, "gateway \(gateway) is refused: \(all[0].reason); see \(refused.location)") }
     }
   }
 
   private var now: MonotonicTime { MonotonicTime(nanoseconds: 0) + (ContinuousClock.now - began) }
 
-  private func reportRefusedGateways(_ work: Work) async throws {
-    noteStrangers(work)
-    guard tellsRefused else { return }
-    let (now, first) = (now, work.strangers.min { $0.key < $1.key }?.value)
+  private func reportRefusedGateways(_ outcome: Outcome) async throws {
+    logStrangers(outcome)
+    guard alertsOnRefused else { return }
+    let (now, first) = (now, outcome.strangers.min { $0.key < $1.key }?.value)
     let words = first.map { "publications such as gateway \($0.gateway)'s are refused: \($0.reason)" }
-    let telling = newcomers.withLock { $0.telling(work.strangers.count, words, now: now) }
-    guard let telling else { return }
-    try await store.reportRefusedGateways(telling.reason, telling.count, at: HubClock.now)
+    let report = newGateways.withLock { $0.dueReport(outcome.strangers.count, words, now: now) }
+    guard let report else { return }
+    try await store.reportRefusedGateways(report.reason, report.count, at: HubClock.now)
   }
 
   /// Stores all in one transaction. If an event makes it fail, the halves are tried, until only events are left that cannot be stored.
-  private func store(_ items: [Item], _ work: inout Work) async throws(HubDatabaseError) {
+  private func store(_ items: [QueuedEvent], _ outcome: inout Outcome) async throws(HubDatabaseError) {
     guard !items.isEmpty else { return }
     do throws(HubDatabaseError) {
       let new = try await store.keepUnordered(batches(items))
-      work.counts.stored += new
-      work.counts.known += items.count - new
-      for item in items where item.event.kind == "gap" { note(item, &work) }
+      outcome.counts.stored += new
+      outcome.counts.known += items.count - new
+      for item in items where item.event.kind == "gap" { note(item, &outcome) }
     } catch {
       guard error.kind == .unfit || error.kind == .other else { throw error }
-      guard items.count > 1 else { return work.failed.append((items[0], error)) }
-      try await store(Array(items[..<(items.count / 2)]), &work)
-      try await store(Array(items[(items.count / 2)...]), &work)
+      guard items.count > 1 else { return outcome.failed.append((items[0], error)) }
+      try await store(Array(items[..<(items.count / 2)]), &outcome)
+      try await store(Array(items[(items.count / 2)...]), &outcome)
     }
   }
 
   /// Refuses events that a database rejects while it accepts others. A database that rejects all may be misconfigured: then nothing is refused.
-  private func judge(_ work: inout Work) throws {
-    let takesOthers = work.counts.stored + work.counts.known > 0
-    for (item, error) in work.failed {
+  private func refuseInvalid(_ outcome: inout Outcome) throws {
+    let takesOthers = outcome.counts.stored + outcome.counts.known > 0
+    for (item, error) in outcome.failed {
       guard error.kind == .unfit || takesOthers else { throw error }
-      work.refusals[item.place] = "event \(item.gateway)/\(item.epoch)/\(item.event.seq): \(error.message)"
+      outcome.refusals[item.place] = "event \(item.gateway)/\(item.epoch)/\(item.event.seq): \(error.message)"
     }
   }
 
-  private func note(_ item: Item, _ work: inout Work) {
+  private func note(_ item: QueuedEvent, _ outcome: inout Outcome) {
     let body = item.event.body
     let (count, most) = (body["count"]?.count, body["at_most"]?.count)
-    work.counts.missing = work.counts.missing.addingReportingOverflow(Int(clamping: count ?? most ?? 0)).partialValue
+    outcome.counts.missing =
+      outcome.counts.missing.addingReportingOverflow(Int(clamping: count ?? most ?? 0)).partialValue
     // After the loss of a database the number may be unknown.
     let lost = count.map { "\($0) events" } ?? most.map { "at most \($0) events" } ?? "nobody knows how many events"
     let reason = body["reason"]?.string?.prefix(40) ?? "?"
-    gaps.say("gateway \(item.gateway) has lost, before event \(item.event.seq): \(lost) (\(reason))")
+    gapLog.say("gateway \(item.gateway) has lost, before event \(item.event.seq): \(lost) (\(reason))")
   }
 
   /// One batch for each epoch, in the order of seq: brokers may change the order of publications.
-  private func batches(_ items: [Item]) -> [PreparedBatch] {
-    var epochs: [GatewayEpoch: [Item]] = [:]
+  private func batches(_ items: [QueuedEvent]) -> [PreparedBatch] {
+    var epochs: [GatewayEpoch: [QueuedEvent]] = [:]
     for item in items { epochs[GatewayEpoch(gateway: item.gateway, epoch: item.epoch), default: []].append(item) }
     return epochs.sorted { ($0.key.gateway, $0.key.epoch) < ($1.key.gateway, $1.key.epoch) }.flatMap { epoch, items in
       // Events with numbers of an earlier epoch are looked for there.

@@ -41,14 +41,14 @@ final class DatabaseProbe: Sendable {
   }
 
   private let store: HubStore
-  private let question: String
-  private let version: String
+  private let readOnlyQuery: String
+  private let versionQuery: String
   private let file: OpenedFile?
   private let state = Mutex(State())
 
-  /// `question`: SQL for 1 if nothing can be written, otherwise 0. `version`: SQL for the version of the tables. `file`: of an SQLite database.
-  init(_ store: HubStore, question: String, version: String, file: OpenedFile? = nil) {
-    (self.store, self.question, self.version, self.file) = (store, question, version, file)
+  /// `readOnlyQuery`: SQL for 1 if nothing can be written, otherwise 0. `versionQuery`: SQL for the version of the tables. `file`: of an SQLite database.
+  init(_ store: HubStore, readOnlyQuery: String, versionQuery: String, file: OpenedFile? = nil) {
+    (self.store, self.readOnlyQuery, self.versionQuery, self.file) = (store, readOnlyQuery, versionQuery, file)
   }
 
   /// The message for a lost file.
@@ -73,7 +73,7 @@ final class DatabaseProbe: Sendable {
   func run() async -> Bool {
     var counted: (at: ContinuousClock.Instant, pause: Duration)?
     while !Task.isCancelled {
-      await ask()
+      await probe()
       if now.failure == .outdated { return true }
       if now.failure == nil, counted.map({ .now - $0.at > $0.pause }) ?? true {
         let begun = ContinuousClock.now
@@ -87,11 +87,11 @@ final class DatabaseProbe: Sendable {
     return false
   }
 
-  func ask() async {
+  func probe() async {
     let begun = ContinuousClock.now
     do {
-      let isReadOnly = try await store.number(question) == 1
-      guard try await store.number(version) <= Int64(HubSchema.newest) else {
+      let isReadOnly = try await store.number(readOnlyQuery) == 1
+      guard try await store.number(versionQuery) <= Int64(HubSchema.newest) else {
         return state.withLock { $0.failure = .outdated }
       }
       let isLost = isLost

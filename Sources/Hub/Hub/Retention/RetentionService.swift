@@ -65,7 +65,7 @@ struct RetentionService: Sendable {
   func forgetHearers(at clock: Int64) async {
     guard let access else { return }
     do {
-      let gone = try await stores.maintenance.forgetHearers(of: access.holders, unseenSince: clock - Self.lately)
+      let gone = try await stores.maintenance.forgetHearers(of: access.tokenHolders, unseenSince: clock - Self.lately)
       for gateway in gone { log(.info, "\(gateway) has no token any more: what others heard is not kept for it") }
     } catch {
       rare.say("retention: \(error)")

@@ -19,7 +19,7 @@ final class HubStores: Sendable {
   let progressQueries: Coalescer<GatewayEpoch, HubStore.Progress?>
   /// Changes of named hearers: all that wait go into one transaction.
   private let hearerChanges: Coalescer<HubStore.WantedHearers, Bool>
-  private let hearerRations = GatewayRations(Ration(most: 16, oneIn: .seconds(300)))
+  private let hearerRations = GatewayQuotas(Ration(most: 16, oneIn: .seconds(300)))
   /// States of buckets, which each gateway asks for when it connects.
   let bucketQueries: Coalescer<HubStore.BucketQuery, HubStore.BucketQueryResult>
   /// States that gateways send, each when it connects.
@@ -65,8 +65,8 @@ final class HubStores: Sendable {
       monitor = try reader()
       readers = ReaderPool(try (0..<Self.readerCount).map { _ in try reader() })
       probe = DatabaseProbe(
-        try connect(false), question: "SELECT CASE WHEN pg_is_in_recovery() THEN 1 ELSE 0 END",
-        version: "SELECT coalesce(max(version), 0) FROM schema_version")
+        try connect(false), readOnlyQuery: "SELECT CASE WHEN pg_is_in_recovery() THEN 1 ELSE 0 END",
+        versionQuery: "SELECT coalesce(max(version), 0) FROM schema_version")
       maintenance = keeps.isEmpty ? writer : try connect(false)
     } else {
       file = location
@@ -77,8 +77,8 @@ final class HubStores: Sendable {
       monitor = try reader()
       readers = ReaderPool(try (0..<Self.readerCount).map { _ in try reader() })
       probe = DatabaseProbe(
-        try reader(), question: "SELECT count(*) FROM positions WHERE base < 0",
-        version: "PRAGMA user_version", file: OpenedFile(location))
+        try reader(), readOnlyQuery: "SELECT count(*) FROM positions WHERE base < 0",
+        versionQuery: "PRAGMA user_version", file: OpenedFile(location))
       // Only one connection writes.
       maintenance = writer
     }
