@@ -354,15 +354,12 @@ extension HubStore {
   /// Notes quiet gateways that are linked to this hub: other hubs on the database do not know of the link.
   func noteLinked(_ gateways: [String], quietSince: Int64, at now: Int64) throws(HubDatabaseError) {
     guard !gateways.isEmpty else { return }
-    try database.retrying { () throws(HubDatabaseError) in
-      try database.perform(
-        [
-          HubCall(
-            """
-            UPDATE gateways SET last_seen = CAST(@1 AS BIGINT)
-            WHERE id IN (SELECT v.id FROM @rows) AND last_seen < CAST(@2 AS BIGINT)
-            """, [("id", .texts(gateways.sorted()))], values: [.integer(now), .integer(quietSince)])
-        ], begins: true, ends: true)
-    }
+    try database.write([
+      HubCall(
+        """
+        UPDATE gateways SET last_seen = CAST(@1 AS BIGINT)
+        WHERE id IN (SELECT v.id FROM @rows) AND last_seen < CAST(@2 AS BIGINT)
+        """, [("id", .texts(gateways.sorted()))], values: [.integer(now), .integer(quietSince)])
+    ])
   }
 }

@@ -237,45 +237,42 @@ extension HubDatabase {
     return found
   }
 
+  /// The first column of the first row; 0 without a row.
+  func number(_ sql: String, _ values: SQLiteValue...) throws(HubDatabaseError) -> Int64 {
+    var found: Int64 = 0
+    try each(sql, values) { (row) throws(HubDatabaseError) in
+      found = row.integer(0)
+      return false
+    }
+    return found
+  }
+
   /// Runs `work`, which begins and ends a transaction itself; retries a few times after conflicts.
   func retrying<Value>(_ work: () throws(HubDatabaseError) -> Value) throws(HubDatabaseError) -> Value {
-    for _ in 0..<8 {
+    var retries = 8
+    while true {
       do {
         return try work()
       } catch {
         rollback()
-        guard error.kind == .conflict else { throw error }
+        guard error.kind == .conflict, retries > 0 else { throw error }
+        retries -= 1
       }
-    }
-    do {
-      return try work()
-    } catch {
-      rollback()
-      throw error
     }
   }
 
   /// Runs `work` in a transaction; retries a few times after conflicts.
   func transaction<Value>(_ work: () throws(HubDatabaseError) -> Value) throws(HubDatabaseError) -> Value {
-    for _ in 0..<8 {
-      do {
-        return try attempt(work)
-      } catch  where error.kind == .conflict {
-        continue
-      }
-    }
-    return try attempt(work)
-  }
-
-  private func attempt<Value>(_ work: () throws(HubDatabaseError) -> Value) throws(HubDatabaseError) -> Value {
-    try begin()
-    do {
+    try retrying { () throws(HubDatabaseError) in
+      try begin()
       let value = try work()
       try commit()
       return value
-    } catch {
-      rollback()
-      throw error
     }
+  }
+
+  /// Performs the calls in one transaction; retries a few times after conflicts.
+  func write(_ calls: [HubCall]) throws(HubDatabaseError) {
+    try retrying { () throws(HubDatabaseError) in try perform(calls, begins: true, ends: true) }
   }
 }

@@ -315,10 +315,9 @@ final class PostgresHubDatabase: HubDatabase {
   }
 
   func listeners() throws(HubDatabaseError) -> Int64 {
-    try first(
+    try number(
       "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = ?1",
-      .text(Self.listenerName)
-    ) { $0.integer(0) } ?? 0
+      .text(Self.listenerName))
   }
 
   /// The transaction's number and the place in it: no counter on which transactions wait. Source: decision 0018.

@@ -30,7 +30,7 @@ extension PostgresHubDatabase {
       try execute("SET LOCAL lock_timeout = 0")
       try lock("meshpost schema")
       try execute("CREATE TABLE IF NOT EXISTS schema_version(version BIGINT NOT NULL)")
-      let current = try first("SELECT coalesce(max(version), 0) FROM schema_version") { $0.integer(0) } ?? 0
+      let current = try number("SELECT coalesce(max(version), 0) FROM schema_version")
       let steps = HubSchema.steps(.postgres)
       guard current <= Int64(steps.count) else {
         throw HubDatabaseError(

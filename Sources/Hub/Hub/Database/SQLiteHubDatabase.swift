@@ -36,7 +36,7 @@ final class SQLiteHubDatabase: HubDatabase {
     } catch {
       throw HubDatabaseError(error)
     }
-    try HubSchema.require(try first("PRAGMA user_version") { $0.integer(0) } ?? 0)
+    try HubSchema.require(try number("PRAGMA user_version"))
   }
 
   init(location: String) throws(HubDatabaseError) {
@@ -93,7 +93,7 @@ final class SQLiteHubDatabase: HubDatabase {
 
   func begin() throws(HubDatabaseError) {
     try execute("BEGIN IMMEDIATE")
-    guard try first("PRAGMA user_version", read: { $0.integer(0) }) ?? 0 <= Int64(HubSchema.newest) else {
+    guard try number("PRAGMA user_version") <= Int64(HubSchema.newest) else {
       rollback()
       throw .outdated
     }

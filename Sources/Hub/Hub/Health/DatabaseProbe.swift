@@ -128,8 +128,3 @@ final class DatabaseProbe: Sendable {
     }
   }
 }
-
-extension HubStore {
-  /// The first column of the only row; 0 without a row.
-  func number(_ sql: String) throws(HubDatabaseError) -> Int64 { try database.first(sql) { $0.integer(0) } ?? 0 }
-}

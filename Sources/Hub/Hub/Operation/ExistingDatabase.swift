@@ -18,9 +18,7 @@ extension HubStore {
 extension PostgresHubDatabase {
   fileprivate func requireVersion() throws(HubDatabaseError) {
     let exists = try first("SELECT to_regclass('schema_version')::text") { $0.textIfAny(0) } ?? nil
-    let version =
-      exists == nil ? 0 : try first("SELECT coalesce(max(version), 0) FROM schema_version") { $0.integer(0) } ?? 0
-    try HubSchema.require(version)
+    try HubSchema.require(exists == nil ? 0 : try number("SELECT coalesce(max(version), 0) FROM schema_version"))
   }
 }
 

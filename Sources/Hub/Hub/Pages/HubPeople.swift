@@ -96,8 +96,7 @@ extension HubStore {
           .text((role ?? known.role).rawValue), .optional(hash))
       } else {
         guard let role, let hash else { return Self.nobody(name, ": a new person needs a role and a password") }
-        let count = try database.first("SELECT count(*) FROM people") { $0.integer(0) } ?? 0
-        guard count < Self.mostPeople else { return PeopleRefusal(description: "there are \(count) people already") }
+        if let full = try noRoomForPeople() { return full }
         try database.run(
           "INSERT INTO people(name, role, hash, created_at) VALUES (?1, ?2, ?3, ?4)", .text(name), .text(role.rawValue),
           .text(hash), .integer(now))
@@ -105,6 +104,12 @@ extension HubStore {
       try forget(name)
       return nil
     }
+  }
+
+  /// `nil`: one more person may be added.
+  private func noRoomForPeople() throws(HubDatabaseError) -> PeopleRefusal? {
+    let count = try number("SELECT count(*) FROM people")
+    return count < Self.mostPeople ? nil : PeopleRefusal(description: "there are \(count) people already")
   }
 
   /// Ends the sessions of a person to whom the provider gives no role any more.
@@ -140,10 +145,7 @@ extension HubStore {
 
   /// Whether nobody else may administer: the last such person can be neither removed nor demoted.
   private func isLast(_ name: String) throws(HubDatabaseError) -> Bool {
-    let others = try database.first(
-      "SELECT count(*) FROM people WHERE role = 'administer' AND name <> ?1", .text(name)
-    ) { $0.integer(0) }
-    return (others ?? 0) == 0
+    try database.number("SELECT count(*) FROM people WHERE role = 'administer' AND name <> ?1", .text(name)) == 0
   }
 
   private func person(_ name: String) throws(HubDatabaseError) -> HubPerson? {
@@ -166,10 +168,7 @@ extension HubStore {
         known.role = role
         return .success(known)
       }
-      let count = try database.first("SELECT count(*) FROM people") { $0.integer(0) } ?? 0
-      guard count < Self.mostPeople else {
-        return .failure(PeopleRefusal(description: "there are \(count) people already"))
-      }
+      if let full = try noRoomForPeople() { return .failure(full) }
       var (name, number) = (wanted, 1)
       while try person(name) != nil {
         number += 1
@@ -221,9 +220,9 @@ extension HubStore {
 
   /// Whether the person has signed in before in the browser with this token.
   func isKnown(_ browser: String, to name: String) throws(HubDatabaseError) -> Bool {
-    try database.first(
+    try database.number(
       "SELECT count(*) FROM known_browsers WHERE digest = ?1 AND person = ?2", .text(Self.digest(browser)), .text(name)
-    ) { $0.integer(0) } == 1
+    ) == 1
   }
 
   /// The people of these sessions, by the tokens; `since`: a session that was last used before has ended. `isStale`: the use has to be noted by
@@ -263,7 +262,7 @@ extension HubStore {
 
   /// Whether the database has a session with this token, even an ended one.
   func hasSession(_ token: String) throws(HubDatabaseError) -> Bool {
-    try database.first("SELECT 1 FROM web_sessions WHERE digest = ?1", .text(Self.digest(token))) { _ in true } ?? false
+    try database.number("SELECT 1 FROM web_sessions WHERE digest = ?1", .text(Self.digest(token))) == 1
   }
 
   func endSession(_ token: String) throws(HubDatabaseError) {

@@ -108,10 +108,9 @@ extension HubStore {
   /// The number of events of a kind, for a purge's share.
   func eventRows(of gateway: String?, _ kind: String) throws(HubDatabaseError) -> Int {
     Int(
-      try database.first(
+      try database.number(
         "SELECT count(*) FROM events WHERE (CAST(?1 AS TEXT) IS NULL OR gateway = ?1) AND kind = ?2",
-        .optional(gateway), .text(kind)
-      ) { $0.integer(0) } ?? 0)
+        .optional(gateway), .text(kind)))
   }
 
   /// The kinds that no gateway of this version sends and no stored event has: they are misspelt.
@@ -119,11 +118,10 @@ extension HubStore {
     var unknown: [String] = []
     for kind in kinds where !KnownKinds.all.contains(kind) {
       // The index orders kinds by gateway.
-      let isThere = try database.first(
+      let isThere = try database.number(
         "SELECT 1 FROM gateways g WHERE EXISTS (SELECT 1 FROM events e WHERE e.gateway = g.id AND e.kind = ?1) LIMIT 1",
-        .text(kind)
-      ) { _ in true }
-      if isThere == nil { unknown.append(kind) }
+        .text(kind))
+      if isThere == 0 { unknown.append(kind) }
     }
     return unknown
   }
@@ -161,9 +159,7 @@ extension HubStore {
         HubCall("DELETE FROM heard WHERE message IN (SELECT v.id FROM @rows)", rows),
         HubCall("DELETE FROM messages WHERE position IN (SELECT v.id FROM @rows)", rows),
       ] : [HubCall("DELETE FROM events WHERE id IN (SELECT v.id FROM @rows)", rows)]
-    try database.retrying { () throws(HubDatabaseError) in
-      try database.perform(calls, begins: true, ends: true)
-    }
+    try database.write(calls)
   }
 
   /// A page of keys, and where the next page begins. A contact without a known time stays.
@@ -184,22 +180,18 @@ extension HubStore {
   /// Deletes contacts, except those that have changed meanwhile.
   func deleteContacts(of gateway: String, _ keys: [String], before cutoff: Int64) throws(HubDatabaseError) {
     guard !keys.isEmpty else { return }
-    try database.retrying { () throws(HubDatabaseError) in
-      try database.perform(
-        [
-          HubCall(
-            "DELETE FROM contacts WHERE gateway = @1 AND key IN (SELECT v.key FROM @rows) AND at < CAST(@2 AS BIGINT)",
-            [("key", .texts(keys))], values: [.text(gateway), .integer(cutoff)])
-        ], begins: true, ends: true)
-    }
+    try database.write([
+      HubCall(
+        "DELETE FROM contacts WHERE gateway = @1 AND key IN (SELECT v.key FROM @rows) AND at < CAST(@2 AS BIGINT)",
+        [("key", .texts(keys))], values: [.text(gateway), .integer(cutoff)])
+    ])
   }
 
   /// Deletes or counts old commands in one step: a gateway has at most some thousand.
   func oldCommands(of gateway: String, before cutoff: Int64, deletes: Bool) throws(HubDatabaseError) -> Int {
     let filter = "FROM commands WHERE gateway = ?1 AND state <> 'queued' AND ended_at < ?2"
     guard deletes else {
-      return Int(
-        try database.first("SELECT count(*) \(filter)", .text(gateway), .integer(cutoff)) { $0.integer(0) } ?? 0)
+      return Int(try database.number("SELECT count(*) \(filter)", .text(gateway), .integer(cutoff)))
     }
     return try database.transaction { () throws(HubDatabaseError) in
       try database.run("DELETE \(filter)", .text(gateway), .integer(cutoff))

@@ -41,10 +41,9 @@ extension HubStore {
       let time = try keepMark(clocks)
       try expire(gateway, time, now)
       if let known = try command(id, of: gateway) { return .taken(known) }
-      let waiting = try database.first(
-        "SELECT count(*) FROM commands WHERE gateway = ?1 AND state = 'queued'", .text(gateway)
-      ) { $0.integer(0) }
-      guard (waiting ?? 0) < Self.maxWaiting else { return .full }
+      let waiting = try database.number(
+        "SELECT count(*) FROM commands WHERE gateway = ?1 AND state = 'queued'", .text(gateway))
+      guard waiting < Self.maxWaiting else { return .full }
       let text = JSONWriterText.text(body)
       try database.run(
         """

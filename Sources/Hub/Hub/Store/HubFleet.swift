@@ -165,10 +165,8 @@ extension HubStore {
 
   /// The number of gateways, and of those without a link that were not heard since.
   func fleetCounts(heardSince: Int64, linked: [String]) throws(HubDatabaseError) -> (gateways: Int64, silent: Int64) {
-    let all = try database.first("SELECT count(*) FROM gateways") { $0.integer(0) } ?? 0
-    var silent =
-      try database.first("SELECT count(*) FROM gateways WHERE last_seen < ?1", .integer(heardSince)) { $0.integer(0) }
-      ?? 0
+    let all = try number("SELECT count(*) FROM gateways")
+    var silent = try database.number("SELECT count(*) FROM gateways WHERE last_seen < ?1", .integer(heardSince))
     try database.read([
       HubCall(
         "SELECT 1 FROM @rows JOIN gateways g ON g.id = v.id WHERE g.last_seen < @1", [("id", .texts(linked))],

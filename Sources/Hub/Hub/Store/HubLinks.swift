@@ -19,7 +19,7 @@ extension HubStore {
   /// Replaces the list of this hub.
   func keepLinks(_ links: [String: Int64], version: Int64, of hub: String) throws(HubDatabaseError) {
     let list = JSONWriter.object { json in for (gateway, since) in links { json.field(gateway, since) } }
-    try write([
+    try database.write([
       HubCall(
         """
         INSERT INTO hub_links(hub, told_at, version, links)
@@ -35,7 +35,7 @@ extension HubStore {
   /// Notes a sign of life. `false`: the list is missing, or is of another version.
   func confirmLinks(of hub: String, version: Int64) throws(HubDatabaseError) -> Bool {
     var isThere = false
-    try write([
+    try database.write([
       HubCall(
         "UPDATE hub_links SET told_at = \(Self.serverClock) WHERE hub = @1 AND version = CAST(@2 AS BIGINT) RETURNING 1",
         values: [.text(hub), .integer(version)]
@@ -45,11 +45,7 @@ extension HubStore {
   }
 
   func forgetLinks(of hub: String) throws(HubDatabaseError) {
-    try write([HubCall("DELETE FROM hub_links WHERE hub = @1", values: [.text(hub)])])
-  }
-
-  private func write(_ calls: [HubCall]) throws(HubDatabaseError) {
-    try database.retrying { () throws(HubDatabaseError) in try database.perform(calls, begins: true, ends: true) }
+    try database.write([HubCall("DELETE FROM hub_links WHERE hub = @1", values: [.text(hub)])])
   }
 
   /// The other hubs with a sign of life within `validity` milliseconds, and the version of each list.

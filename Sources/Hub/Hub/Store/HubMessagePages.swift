@@ -251,15 +251,13 @@ extension HubStore {
   /// The newest readable message; 0: there is none.
   func newestPosition() throws(HubDatabaseError) -> Int64 {
     let settled = database.unsettledPosition.map { "WHERE position < \($0)" } ?? ""
-    return try database.first("SELECT coalesce(max(position), 0) FROM messages \(settled)") { $0.integer(0) } ?? 0
+    return try number("SELECT coalesce(max(position), 0) FROM messages \(settled)")
   }
 
   /// When the message with this position came; `nil`: there is none, or it was stored before arrivals were.
   func arrived(_ position: Int64) throws(HubDatabaseError) -> Int64? {
-    let found = try database.first("SELECT arrived FROM messages WHERE position = ?1", .integer(position)) {
-      $0.integer(0)
-    }
-    return found.flatMap { $0 > 0 ? $0 : nil }
+    let found = try database.number("SELECT arrived FROM messages WHERE position = ?1", .integer(position))
+    return found > 0 ? found : nil
   }
 
   /// The readable positions behind this one, as many as fit a page.
@@ -287,11 +285,10 @@ extension HubStore {
 
   /// Counts the messages behind a position, up to `most`.
   func missed(after: Int64, upTo most: Int64) throws(HubDatabaseError) -> Missed {
-    let count = try database.first(
+    let count = try database.number(
       "SELECT count(*) FROM (SELECT position FROM messages WHERE position > ?1 ORDER BY position LIMIT ?2) m",
-      .integer(after), .integer(most)
-    ) { $0.integer(0) }
-    return Missed(count: count ?? 0, arrived: try arrived(after))
+      .integer(after), .integer(most))
+    return Missed(count: count, arrived: try arrived(after))
   }
 
   /// The number of hearers of each message from this one on.

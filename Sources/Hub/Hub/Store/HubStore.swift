@@ -87,6 +87,9 @@ public actor HubStore {
     return value
   }
 
+  /// The first column of the first row; 0 without a row.
+  func number(_ sql: String) throws(HubDatabaseError) -> Int64 { try database.number(sql) }
+
   /// Copies an SQLite file's write-ahead log into it.
   func copyLog(whole: Bool) throws(HubDatabaseError) {
     try database.execute("PRAGMA wal_checkpoint(\(whole ? "TRUNCATE" : "PASSIVE"))")

@@ -76,7 +76,7 @@ extension HubStore {
     var mark = Self.mark(clocks, after: marks)
     if mark == nil {
       // Commands that were queued by an older hub, without marks, have surely waited since then.
-      let newest = try database.first("SELECT max(at) FROM buckets WHERE name = 'commands'") { $0.integer(0) } ?? 0
+      let newest = try number("SELECT max(at) FROM buckets WHERE name = 'commands'")
       let begin = newest > 0 ? newest : clocks.wall
       mark = Mark(
         boot: clocks.boot, elapsed: begin, uptime: clocks.uptime, wall: clocks.isSynchronised ? clocks.wall : nil)

@@ -37,18 +37,14 @@ extension HubStore {
     if holders.contains(wanted.token) { return .bound }
     if hasOwn || !holders.isDisjoint(with: tokens) { return .refused("\(gateway) has another token") }
     if holders.contains(Self.anyToken) { return .free }
-    if try has("SELECT 1 FROM token_gateways WHERE token = ?1", wanted.token) {
+    if try database.number("SELECT 1 FROM token_gateways WHERE token = ?1", .text(wanted.token)) == 1 {
       return .refused("it belongs to another gateway: \(gateway) needs a token of its own")
     }
     // Its events came through a broker, or its own token was withdrawn: no other token may act for it.
-    if holders.isEmpty, try has("SELECT 1 FROM gateways WHERE id = ?1", gateway) {
+    if holders.isEmpty, try database.number("SELECT 1 FROM gateways WHERE id = ?1", .text(gateway)) == 1 {
       return .refused("\(gateway) is known here, and needs a token of its own")
     }
     return .free
-  }
-
-  private func has(_ sql: String, _ value: String) throws(HubDatabaseError) -> Bool {
-    try database.first(sql, .text(value)) { _ in true } != nil
   }
 
   /// Binds a free token to a gateway, for good.
