@@ -104,12 +104,11 @@ extension HubAPI {
       try await noteCommand(request, id, call)
     }
     let state = plain["ok"]?.bool == true ? "done" : "refused"
-    return Self.json(
-      JSONWriter.object { json in
-        json.field("id", id)
-        json.field("state", state)
-        json.field("answer", plain)
-      })
+    return Self.json { json in
+      json.field("id", id)
+      json.field("state", state)
+      json.field("answer", plain)
+    }
   }
 
   /// Answers 200 when the command has ended, or 202 if it has not ended within the wait.
@@ -120,8 +119,7 @@ extension HubAPI {
       // `try?`: if the database fails, the answer is the known state.
       command = (try? await stores.writer.command(command.id, of: call.gateway)) ?? command
     }
-    return Self.json(
-      JSONWriter.object { Self.write(command, to: &$0) }, status: command.state == .queued ? .accepted : .ok)
+    return Self.json(status: command.state == .queued ? .accepted : .ok) { Self.write(command, to: &$0) }
   }
 
   static func write(_ command: HubStore.Command, to json: inout JSONWriter) {
@@ -138,12 +136,7 @@ extension HubAPI {
     let found = try await stores.readers.ask(call.holder) { try $0.commands(of: call.gateway, limit: call.limit) }
     // A gateway that never was here may have queued commands.
     if found.isEmpty, try await !isKnown(call.gateway) { return Self.neverHere(call.gateway) }
-    return Self.json(
-      JSONWriter.object { json in
-        json.arrayField("commands") { json in
-          for command in found { json.object { Self.write(command, to: &$0) } }
-        }
-      })
+    return Self.json { $0.objects("commands", found) { Self.write($0, to: &$1) } }
   }
 
   func oneCommand(_ call: Call) async throws -> Response {
@@ -160,13 +153,10 @@ extension HubAPI {
     let (found, hasMore) = try await stores.readers.ask(call.holder) {
       try $0.documents(of: call.gateway, after: call.query("after") ?? "", limit: call.limit)
     }
-    return Self.json(
-      JSONWriter.object { json in
-        json.arrayField("documents") { json in
-          for document in found { json.object { HubStore.write(document, to: &$0) } }
-        }
-        if hasMore { json.field("next", found.last?.key) }
-      })
+    return Self.json { json in
+      json.objects("documents", found) { HubStore.write($0, to: &$1) }
+      if hasMore { json.field("next", found.last?.key) }
+    }
   }
 
   /// Handles `PUT` with `{"value": …}`, and `DELETE`, which leaves a tombstone.
@@ -189,6 +179,6 @@ extension HubAPI {
         json.field("key", key)
         if value == nil { json.field("deleted", true) }
       })
-    return Self.json(JSONWriter.object { HubStore.write(document, to: &$0) })
+    return Self.json { HubStore.write(document, to: &$0) }
   }
 }

@@ -65,7 +65,7 @@ extension HubAPI {
       : try await stores.lookups.progress(gateway: call.gateway, epoch: epoch, through: asked)
     let isLinked = await links.isLinked(call.gateway)
     return Self.json {
-      Self.write(known, to: &$0)
+      known.write(to: &$0)
       $0.field("epoch", epoch)
       $0.field("acknowledged", progress?.acknowledged)
       (progress ?? HubStore.Progress()).write(to: &$0)
@@ -88,20 +88,13 @@ extension HubAPI {
     return response
   }
 
-  private static func write(_ gateway: HubStore.Gateway, to json: inout JSONWriter) {
-    json.field("gateway", gateway.id)
-    json.field("radio", gateway.radio)
-    json.field("events", gateway.events)
-    json.field("last_seen", gateway.lastSeen)
-  }
-
   func gateways(_ call: Call) async throws -> Response {
     let found = try await stores.readers.ask(call.holder) {
       try $0.gateways(after: call.query("after") ?? "", limit: call.limit)
     }
     return Self.json { json in
       json.objects("gateways", found) { gateway, json in
-        Self.write(gateway, to: &json)
+        gateway.write(to: &json)
         json.field("epoch", gateway.epoch)
         json.field("acknowledged", gateway.progress.acknowledged)
       }

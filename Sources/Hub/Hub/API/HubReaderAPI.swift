@@ -106,14 +106,10 @@ extension HubAPI {
       json.field("silent", known.silent)
       json.field("alerts", open)
       json.field("messages_today", figures.total)
-      json.arrayField("hours") { json in
-        for back in stride(from: Int64(23), through: 0, by: -1) {
-          let hour = (now / 3_600_000 - back) * 3_600_000
-          json.object { json in
-            json.field("at", hour)
-            json.field("messages", figures.hours[hour] ?? 0)
-          }
-        }
+      json.objects("hours", (0...23).reversed()) { back, json in
+        let hour = (now / 3_600_000 - back) * 3_600_000
+        json.field("at", hour)
+        json.field("messages", figures.hours[hour] ?? 0)
       }
     }
   }

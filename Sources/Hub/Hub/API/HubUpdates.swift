@@ -29,14 +29,10 @@ enum HubUpdates {
   static func states(_ states: [HubStore.BucketState], _ more: (inout JSONWriter) -> Void = { _ in }) -> [UInt8] {
     JSONWriter.object { json in
       more(&json)
-      json.arrayField("buckets") { json in
-        for state in states {
-          json.object { json in
-            json.field("bucket", state.bucket)
-            json.field("seq", state.seq)
-            json.field("at", state.at)
-          }
-        }
+      json.objects("buckets", states) { state, json in
+        json.field("bucket", state.bucket)
+        json.field("seq", state.seq)
+        json.field("at", state.at)
       }
     }
   }

@@ -23,13 +23,9 @@ extension HubAPI {
 
   func alertRules(_ call: Call) async throws -> Response {
     Self.json { json in
-      json.arrayField("rules") { json in
-        for (rule, sentence) in watch.rules {
-          json.object { json in
-            json.field("rule", rule.rawValue)
-            json.field("sentence", sentence)
-          }
-        }
+      json.objects("rules", watch.rules) { rule, json in
+        json.field("rule", rule.rule.rawValue)
+        json.field("sentence", rule.sentence)
       }
     }
   }

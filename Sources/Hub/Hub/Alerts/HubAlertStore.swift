@@ -309,10 +309,9 @@ extension HubStore {
 
   /// The numbers of open alerts of these gateways, or of all for an empty list; the hub's own are under an empty name.
   func alertCounts(of gateways: [String]) throws(HubDatabaseError) -> [String: Int64] {
-    var counts: [String: Int64] = [:]
-    try database.every("SELECT gateway, count(*) FROM alerts WHERE ended_at IS NULL GROUP BY gateway") { row in
-      counts[row.text(0)] = row.integer(1)
-    }
+    let counts = try database.dictionary(
+      "SELECT gateway, count(*) FROM alerts WHERE ended_at IS NULL GROUP BY gateway"
+    ) { ($0.text(0), $0.integer(1)) }
     guard !gateways.isEmpty else { return counts }
     let wanted = Set(gateways)
     return counts.filter { wanted.contains($0.key) }
@@ -320,9 +319,8 @@ extension HubStore {
 
   /// The numbers of open alerts by rule, and of all that nobody has acknowledged.
   func alertCensus() throws(HubDatabaseError) -> (rules: [String: Int64], unacknowledged: Int64) {
-    var rules: [String: Int64] = [:]
-    try database.every("SELECT rule, count(*) FROM alerts WHERE ended_at IS NULL GROUP BY rule") { row in
-      rules[row.text(0)] = row.integer(1)
+    let rules = try database.dictionary("SELECT rule, count(*) FROM alerts WHERE ended_at IS NULL GROUP BY rule") {
+      ($0.text(0), $0.integer(1))
     }
     return (rules, try number("SELECT count(*) FROM alerts WHERE ended_at IS NULL AND acknowledged_at IS NULL"))
   }
@@ -335,8 +333,7 @@ extension HubStore {
   }
 
   func lastContacts(after id: String, limit: Int) throws(HubDatabaseError) -> [Contact] {
-    var found: [Contact] = []
-    try database.every(
+    try database.rows(
       """
       SELECT g.id, g.last_seen, s.at FROM gateways g LEFT JOIN states s ON s.gateway = g.id AND s.name = 'gateway'
       WHERE g.id > ?1 ORDER BY g.id LIMIT ?2
@@ -346,9 +343,8 @@ extension HubStore {
       let seen = max(row.integer(1), told ?? 0)
       // Only a link carries states.
       let hasLink = told.map { seen - $0 <= ContactIntervals.linkMemory.components.seconds * 1000 } ?? false
-      found.append(Contact(gateway: row.text(0), seen: seen, hasLink: hasLink))
+      return Contact(gateway: row.text(0), seen: seen, hasLink: hasLink)
     }
-    return found
   }
 
   /// Notes quiet gateways that are linked to this hub: other hubs on the database do not know of the link.

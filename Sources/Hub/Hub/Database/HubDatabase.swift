@@ -237,6 +237,13 @@ extension HubDatabase {
     return found
   }
 
+  /// The rows as a dictionary, each converted by `read`; the later one of two equal keys counts.
+  func dictionary<Key, Value>(
+    _ sql: String, _ values: [SQLiteValue] = [], read: (any HubRow) -> (Key, Value)
+  ) throws(HubDatabaseError) -> [Key: Value] {
+    Dictionary(try rows(sql, values, read: read)) { $1 }
+  }
+
   /// The first column of the first row; 0 without a row.
   func number(_ sql: String, _ values: SQLiteValue...) throws(HubDatabaseError) -> Int64 {
     var found: Int64 = 0

@@ -12,11 +12,10 @@ extension HubAPI {
   /// Answers at once from the last results, whatever the database does.
   func ready() -> Response {
     let problem = stores.probe.problem()
-    let body = JSONWriter.object { json in
+    return Self.json(status: problem == nil ? .ok : .serviceUnavailable) { json in
       json.field("ready", problem == nil)
       json.field("reason", problem?.rawValue)
     }
-    return Self.json(body, status: problem == nil ? .ok : .serviceUnavailable)
   }
 
   func metrics(_ call: Call) async throws -> Response {

@@ -61,35 +61,18 @@ public struct HubStatistics: Sendable {
           $0.field("trusted", moment.isTrusted)
         }
       }
-      json.arrayField("tables") { json in
-        for table in tables {
-          json.object {
-            $0.field("table", table.name)
-            $0.field("rows", table.rows)
-            $0.field("bytes", table.bytes)
-          }
-        }
+      json.objects("tables", tables) { table, json in
+        json.field("table", table.name)
+        json.field("rows", table.rows)
+        json.field("bytes", table.bytes)
       }
       if let days {
-        json.arrayField("days") { json in
-          for day in days {
-            json.object {
-              $0.field("day", day.name)
-              $0.field("events", day.events)
-            }
-          }
+        json.objects("days", days) { day, json in
+          json.field("day", day.name)
+          json.field("events", day.events)
         }
       }
-      json.arrayField("top") { json in
-        for gateway in top {
-          json.object {
-            $0.field("gateway", gateway.id)
-            $0.field("radio", gateway.radio)
-            $0.field("events", gateway.events)
-            $0.field("last_seen", gateway.lastSeen)
-          }
-        }
-      }
+      json.objects("top", top) { $0.write(to: &$1) }
     }
   }
 }
@@ -142,19 +125,14 @@ extension HubStore {
     ) { HubStatistics.Table(name: $0.text(0)) }
     guard isCounted else { return tables }
     for index in tables.indices { tables[index].rows = try number("SELECT count(*) FROM \(tables[index].name)") }
-    var sizes: [String: Int64] = [:]
-    do throws(HubDatabaseError) {
-      try database.every(
+    // `try?`: an SQLite library without `dbstat` measures nothing.
+    let sizes =
+      (try? database.dictionary(
         """
         SELECT s.tbl_name, sum(d.pgsize) FROM dbstat d JOIN sqlite_schema s ON s.name = d.name WHERE d.aggregate = TRUE
         GROUP BY 1
         """
-      ) { row in
-        sizes[row.text(0)] = row.integer(1)
-      }
-    } catch {
-      // An SQLite library without `dbstat`.
-    }
+      ) { ($0.text(0), $0.integer(1)) }) ?? [:]
     for index in tables.indices { tables[index].bytes = sizes[tables[index].name] }
     return tables.sorted { ($0.bytes ?? 0, $1.name) > ($1.bytes ?? 0, $0.name) }
   }

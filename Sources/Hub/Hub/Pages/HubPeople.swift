@@ -281,11 +281,7 @@ extension HubStore {
   private static let tokenMemory = 730 * day
 
   func tokenUses() throws(HubDatabaseError) -> [String: Int64] {
-    var uses: [String: Int64] = [:]
-    try database.every("SELECT name, used_at FROM token_uses") { row in
-      uses[row.text(0)] = row.integer(1)
-    }
-    return uses
+    try database.dictionary("SELECT name, used_at FROM token_uses") { ($0.text(0), $0.integer(1)) }
   }
 
   /// `uses`: the last use of each token, by its name.

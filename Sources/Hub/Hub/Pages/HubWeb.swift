@@ -249,11 +249,11 @@ final class HubWeb: Sendable {
 
   static func tooMany(_ pause: Duration) -> Response {
     let seconds = Int64(clamping: pause.components.seconds + 1)
-    let body = JSONWriter.object { json in
-      json.field("error", "too many wrong tries")
-      json.field("retry_after_s", seconds)
-    }
-    return plain(HubAPI.json(body, status: .tooManyRequests))
+    return plain(
+      HubAPI.json(status: .tooManyRequests) { json in
+        json.field("error", "too many wrong tries")
+        json.field("retry_after_s", seconds)
+      })
   }
 
   /// The steady clock, for limits.

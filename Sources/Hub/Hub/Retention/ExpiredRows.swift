@@ -77,12 +77,11 @@ extension HubStore {
     of gateway: String, _ kind: String, after: Int64, before cutoff: Int64, latest: Int64, limit: Int
   ) throws(HubDatabaseError) -> ExpiredRows {
     let source = "SELECT id, at, trusted FROM events WHERE gateway = ?1 AND kind = ?2 AND id > ?3"
-    var rows: [ExpiredRows.Row] = []
-    try database.every(
+    let rows = try database.rows(
       "\(source) ORDER BY id LIMIT ?4", [.text(gateway), .text(kind), .integer(after), .integer(Int64(limit))]
     ) { row in
       let date = ExpiredRows.date(row.integer(1), isTrusted: row.integer(2) != 0, latest: latest)
-      rows.append(ExpiredRows.Row(id: row.integer(0), at: date))
+      return ExpiredRows.Row(id: row.integer(0), at: date)
     }
     return try ExpiredRows(rows, before: cutoff, limit: limit) { () throws(HubDatabaseError) in
       try oldestEvent(of: gateway, kind, after: rows.last?.id ?? after, latest: latest)
@@ -137,12 +136,10 @@ extension HubStore {
       ORDER BY position LIMIT ?2
       """
     func rows(_ after: Int64, _ limit: Int) throws(HubDatabaseError) -> [ExpiredRows.Row] {
-      var rows: [ExpiredRows.Row] = []
-      try database.every(source, [.integer(after), .integer(Int64(limit))]) { row in
+      try database.rows(source, [.integer(after), .integer(Int64(limit))]) { row in
         let date = ExpiredRows.date(row.integer(1), isTrusted: true, latest: latest)
-        rows.append(ExpiredRows.Row(id: row.integer(0), at: date))
+        return ExpiredRows.Row(id: row.integer(0), at: date)
       }
-      return rows
     }
     let found = try rows(after, limit)
     return try ExpiredRows(found, before: cutoff, limit: limit) { () throws(HubDatabaseError) in

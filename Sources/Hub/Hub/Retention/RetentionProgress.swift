@@ -61,13 +61,12 @@ public struct HeldRetention: Equatable, Sendable {
 
 extension HubStore {
   func retentionProgress() throws(HubDatabaseError) -> [Purge.Part: RetentionProgress] {
-    var found: [Purge.Part: RetentionProgress] = [:]
-    try database.every("SELECT name, through, at, held, held_since, held_through FROM retention") { row in
-      found[Purge.Part(name: row.text(0))] = RetentionProgress(
+    try database.dictionary("SELECT name, through, at, held, held_since, held_through FROM retention") { row in
+      let progress = RetentionProgress(
         through: row.integer(1), at: row.integer(2), held: row.integer(3), heldSince: row.integer(4),
         heldThrough: row.integer(5))
+      return (Purge.Part(name: row.text(0)), progress)
     }
-    return found
   }
 
   /// Stores the reaches; another hub on this database may have come further.

@@ -77,8 +77,8 @@ extension HubStore {
       guard count == Self.counted else { break }
       top = lowest
     }
-    try database.every("SELECT gateway, count(*) FROM contacts GROUP BY gateway") { row in
-      figures.nodes[row.text(0)] = row.integer(1)
+    figures.nodes = try database.dictionary("SELECT gateway, count(*) FROM contacts GROUP BY gateway") {
+      ($0.text(0), $0.integer(1))
     }
     return figures
   }

@@ -65,15 +65,9 @@ extension HubStore {
     let filter = "FROM commands WHERE gateway = ?1 ORDER BY created_at DESC, id LIMIT ?2"
     let fit = try fitting(
       "SELECT \(bytes("body")) + \(bytes("answer")) \(filter)", [.text(gateway), .integer(Int64(limit))])
-    var found: [Command] = []
-    try database.each(
+    return try database.rows(
       "SELECT id, state, body, answer, author, created_at, ended_at \(filter)",
-      [.text(gateway), .integer(Int64(fit.rows))]
-    ) { (row) throws(HubDatabaseError) in
-      found.append(Self.command(row))
-      return true
-    }
-    return found
+      [.text(gateway), .integer(Int64(fit.rows))], read: Self.command)
   }
 
   static func command(_ row: any HubRow) -> Command {
@@ -139,17 +133,16 @@ extension HubStore {
   /// came.
   private func expire(_ gateway: String, _ time: Int64, _ now: Int64) throws(HubDatabaseError) {
     var old: [String] = []
-    try database.each(
+    try database.every(
       """
       SELECT c.id, c.body, u.at FROM updates u JOIN commands c ON c.gateway = u.gateway AND c.id = u.id
       WHERE u.gateway = ?1 AND u.bucket = 'commands' AND u.body <> '' AND c.state = 'queued' ORDER BY u.seq LIMIT 100
       """, [.text(gateway)]
-    ) { (row) throws(HubDatabaseError) in
+    ) { row in
       // `try?`: stored values were valid JSON when they arrived.
       let wanted = (try? JSONValue(parsing: row.text(1)))?["expires_s"]?.integer ?? Self.lifetime
       let age = (time - row.integer(2)) / 1000
       if age > min(max(wanted, 1), 30 * 86_400) { old.append(row.text(0)) }
-      return true
     }
     for id in old {
       try database.run(

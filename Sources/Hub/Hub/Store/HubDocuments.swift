@@ -45,12 +45,9 @@ extension HubStore {
 
   /// Within a transaction: counts one more document; `false` at the limit.
   private func makesRoomForDocument(_ gateway: String) throws(HubDatabaseError) -> Bool {
-    var count = documents[gateway] ?? 0
-    if documents[gateway] == nil {
-      try database.each("SELECT count(*) FROM documents WHERE gateway = ?1", [.text(gateway)]) {
-        count = $0.integer(0); return false
-      }
-    }
+    let count =
+      try documents[gateway]
+      ?? database.number("SELECT count(*) FROM documents WHERE gateway = ?1", .text(gateway))
     let fits = count < HubBounds.documents
     documents[gateway] = fits ? count + 1 : count
     return fits
@@ -93,12 +90,8 @@ extension HubStore {
     let filter = "FROM documents WHERE gateway = ?1 AND key > ?2 ORDER BY key LIMIT ?3"
     let values: [SQLiteValue] = [.text(gateway), .text(after)]
     let fit = try fitting("SELECT \(bytes("value")) \(filter)", values + [.integer(Int64(limit))])
-    var found: [Document] = []
-    try database.each("SELECT key, value, updated_at, by_hub \(filter)", values + [.integer(Int64(fit.rows))]) {
-      (row) throws(HubDatabaseError) in
-      found.append(Self.document(row))
-      return true
-    }
+    let found = try database.rows(
+      "SELECT key, value, updated_at, by_hub \(filter)", values + [.integer(Int64(fit.rows))], read: Self.document)
     return (found, fit.isCut || fit.rows == limit)
   }
 

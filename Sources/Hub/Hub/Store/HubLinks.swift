@@ -50,14 +50,10 @@ extension HubStore {
 
   /// The other hubs with a sign of life within `validity` milliseconds, and the version of each list.
   func linkLists(besides hub: String, validity: Int64) throws(HubDatabaseError) -> [String: Int64] {
-    var versions: [String: Int64] = [:]
-    try database.every(
+    try database.dictionary(
       "SELECT hub, version FROM hub_links WHERE hub <> ?1 AND told_at >= \(Self.serverClock) - CAST(?2 AS BIGINT)",
       [.text(hub), .integer(validity)]
-    ) { row in
-      versions[row.text(0)] = row.integer(1)
-    }
-    return versions
+    ) { ($0.text(0), $0.integer(1)) }
   }
 
   func links(of hubs: [String]) throws(HubDatabaseError) -> [LinkList] {

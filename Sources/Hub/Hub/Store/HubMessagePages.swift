@@ -293,12 +293,8 @@ extension HubStore {
 
   /// The number of hearers of each message from this one on.
   func hearerCounts(from position: Int64) throws(HubDatabaseError) -> [Int64: Int] {
-    var found: [Int64: Int] = [:]
-    try database.every(
+    try database.dictionary(
       "SELECT message, count(*) FROM heard WHERE message >= ?1 GROUP BY message LIMIT 20000", [.integer(position)]
-    ) { row in
-      found[row.integer(0)] = Int(row.integer(1))
-    }
-    return found
+    ) { ($0.integer(0), Int($0.integer(1))) }
   }
 }

@@ -156,15 +156,11 @@ extension HubStore {
     }
     let sorted = found.sorted { ($0.value.newest ?? 0, $1.key) > ($1.value.newest ?? 0, $0.key) }
     return JSONWriter.object { json in
-      json.arrayField("channels") { json in
-        for (digest, channel) in sorted {
-          json.object { json in
-            json.field("channel", digest)
-            json.field("name", channel.name)
-            json.field("gateways", channel.gateways)
-            json.field("newest_at", channel.newest)
-          }
-        }
+      json.objects("channels", sorted) { found, json in
+        json.field("channel", found.key)
+        json.field("name", found.value.name)
+        json.field("gateways", found.value.gateways)
+        json.field("newest_at", found.value.newest)
       }
       if isCut { json.field("more", true) }
     }

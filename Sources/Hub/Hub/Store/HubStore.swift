@@ -25,6 +25,13 @@ public actor HubStore {
     /// When it last sent something, milliseconds since 1970.
     public var lastSeen: Int64
     public var radio: String?
+
+    func write(to json: inout JSONWriter) {
+      json.field("gateway", id)
+      json.field("radio", radio)
+      json.field("events", events)
+      json.field("last_seen", lastSeen)
+    }
   }
 
   /// The answer to a batch, with the highest stored seq of its lane.

@@ -59,20 +59,17 @@ extension HubStore {
   public func gateways(
     _ only: String? = nil, after: String = "", limit: Int = 1000
   ) throws(HubDatabaseError) -> [Gateway] {
-    var found: [Gateway] = []
     let lanes = Progress.columns.map { "e.\($0)" }.joined(separator: ", ")
-    try database.every(
+    return try database.rows(
       """
       SELECT g.id, g.epoch, g.events, g.last_seen, g.radio, \(lanes) FROM gateways g
       LEFT JOIN epochs e ON e.gateway = g.id AND e.epoch = g.epoch
       WHERE g.id \(only == nil ? ">" : "=") ?1 ORDER BY g.id LIMIT ?2
       """, [.text(only ?? after), .integer(Int64(limit))]
     ) { row in
-      found.append(
-        Gateway(
-          id: row.text(0), epoch: row.text(1), progress: Progress(row, from: 5), events: row.integer(2),
-          lastSeen: row.integer(3), radio: row.textIfAny(4)))
+      Gateway(
+        id: row.text(0), epoch: row.text(1), progress: Progress(row, from: 5), events: row.integer(2),
+        lastSeen: row.integer(3), radio: row.textIfAny(4))
     }
-    return found
   }
 }

@@ -30,10 +30,8 @@ extension HubStore {
     of wanted: TokenBinding, hasOwn: Bool, tokens: Set<String>
   ) throws(HubDatabaseError) -> TokenEligibility {
     let gateway = wanted.gateway
-    var holders: Set<String> = []
-    try database.every("SELECT token FROM token_gateways WHERE gateway = ?1", [.text(gateway)]) { row in
-      holders.insert(row.text(0))
-    }
+    let holders = Set(
+      try database.rows("SELECT token FROM token_gateways WHERE gateway = ?1", [.text(gateway)]) { $0.text(0) })
     if holders.contains(wanted.token) { return .bound }
     if hasOwn || !holders.isDisjoint(with: tokens) { return .refused("\(gateway) has another token") }
     if holders.contains(Self.anyToken) { return .free }
