@@ -109,7 +109,7 @@ final class GatewayQuotas: Sendable {
   func take(_ gateway: String, now: ContinuousClock.Instant = .now) -> Bool {
     quotas.withLock { quotas in
       if quotas.count >= Self.maxKept, quotas[gateway] == nil { quotas.removeAll() }
-      return quotas[gateway, default: fullQuota].take(at: MonotonicTime(nanoseconds: 0) + (now - began))
+      return quotas[gateway, default: fullQuota].take(at: MonotonicTime(since: began, now: now))
     }
   }
 }
@@ -127,8 +127,7 @@ actor RateLimiter {
     var at: ContinuousClock.Instant
 
     mutating func refill(_ now: ContinuousClock.Instant) {
-      let passed = (now - at).components
-      level = min(most, level + (Double(passed.seconds) + Double(passed.attoseconds) / 1e18) * perSecond)
+      level = min(most, level + (now - at).inSeconds * perSecond)
       at = now
     }
 

@@ -69,7 +69,7 @@ public struct GatewayTokens: Sendable {
 
   /// Gives a gateway one more token. The file is replaced as a whole, so that a serving hub sees the folder change.
   public func add(_ gateway: String) throws(HubConfiguration.Failure) -> String {
-    let secret = RefusedFile.hex((0..<Self.secretBytes).map { _ in UInt8.random(in: .min ... .max) })
+    let secret = ((0..<Self.secretBytes).map { _ in UInt8.random(in: .min ... .max) }).hex
     let present = tokens.first { $0.gateway == gateway }?.secrets ?? []
     try write(present + [secret], for: gateway)
     return secret

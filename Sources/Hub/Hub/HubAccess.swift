@@ -86,7 +86,7 @@ final class HubAccess: Sendable {
     /// Whether the token at an index may be used by this gateway without being bound first.
     func isBound(_ digest: [UInt8], at index: Int, _ gateway: String?) -> Bool {
       guard Self.bindsFirstGateway(tokens[index]), let gateway else { return true }
-      return bindings[RefusedFile.hex(digest)]?.contains(gateway) == true
+      return bindings[digest.hex]?.contains(gateway) == true
     }
 
     /// The digests of all tokens that get bound to the first gateway that uses them, with their indices.
@@ -94,7 +94,7 @@ final class HubAccess: Sendable {
       var found: [String: Int] = [:]
       for (digest, indices) in indices {
         if let index = indices.first(where: { Self.bindsFirstGateway(tokens[$0]) }) {
-          found[RefusedFile.hex(digest)] = index
+          found[digest.hex] = index
         }
       }
       return found
@@ -170,7 +170,7 @@ final class HubAccess: Sendable {
   /// Binds a token for any gateway to the gateway that uses it, for good. Returns why it is refused.
   func bind(_ grant: Grant, in stores: HubStores) async throws -> String? {
     guard case .token(let digest) = grant.proof, let gateway = grant.gateway else { return nil }
-    let wanted = TokenBinding(token: RefusedFile.hex(digest), gateway: gateway)
+    let wanted = TokenBinding(token: digest.hex, gateway: gateway)
     let (own, tokens) = tokenHolders
     let hasOwn = own.contains(gateway)
     // A refused gateway costs a look at an index, and no write.

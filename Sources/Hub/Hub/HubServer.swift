@@ -8,6 +8,7 @@ import NIOCore
 import NIOPosix
 import ServiceLifecycle
 import Synchronization
+import Timing
 
 /// The hub: its HTTP API and its gateways' links. Source of truth: docs/hub-protocol.md.
 public struct HubServer: Sendable {
@@ -228,6 +229,13 @@ private final class Tokens: Sendable {
   }
 
   private func tell() { for fault in state.withLock({ $0.folder?.faults ?? [] }) { HubLog.write(.warning, fault) } }
+}
+
+extension MonotonicTime {
+  /// The time since a moment of the steady clock.
+  init(since moment: ContinuousClock.Instant, now: ContinuousClock.Instant = .now) {
+    self = MonotonicTime(nanoseconds: 0) + (now - moment)
+  }
 }
 
 enum HubClock {

@@ -77,6 +77,6 @@ extension HubAPI {
       case .allowed = access.check(authorization, gateway: call.gateway, .write)
     else { return }
     let key = short.key(for: .init(authorization: authorization, gateway: call.gateway, epoch: epoch))
-    json.field("short", RefusedFile.hex(key))
+    json.field("short", key.hex)
   }
 }

@@ -72,7 +72,7 @@ actor HubAlerts {
   nonisolated var census: Census? { lastCensus.withLock { $0 } }
   nonisolated var rules: [(rule: AlertRule, sentence: String)] { settings.rules.sentences }
 
-  private var now: MonotonicTime { MonotonicTime(nanoseconds: 0) + (ContinuousClock.now - began) }
+  private var now: MonotonicTime { MonotonicTime(since: began) }
 
   /// Checks until it is cancelled.
   func run() async {

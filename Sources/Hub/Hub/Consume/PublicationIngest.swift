@@ -174,7 +174,7 @@ public final class PublicationIngest: Sendable {
     }
   }
 
-  private var now: MonotonicTime { MonotonicTime(nanoseconds: 0) + (ContinuousClock.now - began) }
+  private var now: MonotonicTime { MonotonicTime(since: began) }
 
   private func reportRefusedGateways(_ outcome: Outcome) async throws {
     logStrangers(outcome)

@@ -24,7 +24,7 @@ final class RefusedFile: Sendable {
         json.field("topic", publication.topic)
         json.field("reason", reason)
         json.field("bytes", publication.payload.count)
-        json.field("payload", Self.hex(publication.payload.prefix(Self.maxPayload)))
+        json.field("payload", publication.payload.prefix(Self.maxPayload).hex)
       } + [10]
     let failure = lock.withLock { _ in write(line) }
     if let failure { throw HubDatabaseError(kind: .unavailable, message: "\(location): \(failure)") }
@@ -44,8 +44,12 @@ final class RefusedFile: Sendable {
     return nil
   }
 
-  static func hex(_ bytes: some Collection<UInt8>) -> String {
+}
+
+extension Collection<UInt8> {
+  /// Two lower-case hexadecimal digits for each byte.
+  var hex: String {
     let digits = Array("0123456789abcdef".utf8)
-    return String(decoding: bytes.flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }, as: UTF8.self)
+    return String(decoding: flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }, as: UTF8.self)
   }
 }

@@ -23,7 +23,7 @@ struct DatabaseMark: Sendable {
   }
 
   /// A digest that does not reveal the text.
-  static func digest(_ text: String) -> String { RefusedFile.hex(Digest.sha256(Array(text.utf8)).prefix(8)) }
+  static func digest(_ text: String) -> String { Digest.sha256(Array(text.utf8)).prefix(8).hex }
 
   /// The names, the newest last; empty: no database is known.
   var names: [String] {

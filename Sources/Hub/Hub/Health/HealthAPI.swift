@@ -6,6 +6,7 @@ import Hummingbird
 import JSON
 import PrometheusText
 import Release
+import Timing
 
 /// The state of the hub, for load balancers and for Prometheus.
 extension HubAPI {
@@ -105,7 +106,7 @@ extension HubAPI {
     let probe = stores.probe.now
     text.gauge("meshpost_hub_database_up", "1: the database answers.", stores.probe.problem() == nil ? 1 : 0)
     text.metric("meshpost_hub_database_probe_seconds", .gauge, "How long its last answer took.") {
-      $0.add(probe.took?.seconds)
+      $0.add(probe.took?.inSeconds)
     }
     text.metric("meshpost_hub_commit_seconds", .histogram, "A transaction of batches, from its turn to the disk.") {
       $0.add(

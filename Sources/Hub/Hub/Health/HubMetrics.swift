@@ -2,6 +2,7 @@
 
 import Deflate
 import Synchronization
+import Timing
 
 /// Counters since the hub's start. Label values are constants, and never come from outside: ten thousand gateways make as many series as one. The
 /// names in `/metrics` are promised in docs/observability.md.
@@ -92,7 +93,7 @@ final class HubMetrics: Sendable {
   /// Counts a transaction of batches, some of which may have been left out.
   func committed(_ batches: [PreparedBatch], _ answers: [HubStore.IngestAnswer], within time: Duration) {
     counts.withLock { counts in
-      counts.commitSeconds.add(time.seconds)
+      counts.commitSeconds.add(time.inSeconds)
       counts.commitBatches.add(Double(batches.count))
       for (batch, answer) in zip(batches, answers) {
         switch answer {
@@ -108,7 +109,7 @@ final class HubMetrics: Sendable {
         counts.events[batch.lane, default: 0] += batch.events.count
         // Without a trusted clock the delay is unknown.
         if let last = batch.events.last?.event, last.trusted {
-          let delay = Double(max(0, batch.at - last.at)) / 1000 + time.seconds
+          let delay = Double(max(0, batch.at - last.at)) / 1000 + time.inSeconds
           counts.delays[batch.lane, default: Self.delays].add(delay)
         }
       }
@@ -119,8 +120,4 @@ final class HubMetrics: Sendable {
 
   /// A second to a day: how far behind gateways are.
   private static let delays = Histogram([1, 10, 60, 600, 3600, 86_400])
-}
-
-extension Duration {
-  var seconds: Double { Double(components.seconds) + Double(components.attoseconds) / 1e18 }
 }

@@ -109,11 +109,11 @@ extension HubStore {
   }
 
   /// Takes back the acknowledgements of conflicting events, and of the batches behind them.
-  func withdraw(_ known: [Epoch: Progress], _ work: inout IngestWork) {
-    var broken: Set<Epoch> = []
+  func withdraw(_ known: [GatewayEpoch: Progress], _ work: inout IngestWork) {
+    var broken: Set<GatewayEpoch> = []
     work.progress = known
     for (batch, place) in zip(work.accepted, work.indices) {
-      let epoch = Epoch(gateway: batch.gateway, name: batch.epoch)
+      let epoch = batch.gatewayEpoch
       var progress = work.progress[epoch] ?? Progress()
       let before = progress.position(of: batch.lane)
       if batch.handlesConflicts, let event = batch.events.first(where: { work.conflicts($0, of: batch) }) {
@@ -129,7 +129,7 @@ extension HubStore {
     }
     // An epoch that has a row is searched when its events come again.
     for batch in work.storedBatches {
-      let epoch = Epoch(gateway: batch.gateway, name: batch.epoch)
+      let epoch = batch.gatewayEpoch
       if work.progress[epoch] == nil { work.progress[epoch] = Progress() }
     }
   }

@@ -19,7 +19,7 @@ extension HubStore {
     let found = work.accepted.filter { !$0.handlesConflicts }.flatMap { batch in
       batch.events.filter { work.conflicts($0, of: batch) }.map { (batch: batch, event: $0) }
     }
-    var histories: [Epoch: [History]] = [:]
+    var histories: [GatewayEpoch: [History]] = [:]
     let call = HubCall(
       """
       SELECT v.gateway, v.stem, v.seq, p.epoch,
@@ -33,17 +33,17 @@ extension HubStore {
         ("seq", .integers(found.map(\.event.event.seq))),
       ]
     ) { row in
-      var known = histories[Epoch(gateway: row.text(0), name: row.text(1)), default: []]
+      var known = histories[GatewayEpoch(gateway: row.text(0), epoch: row.text(1)), default: []]
       let name = row.text(3)
       if !known.contains(where: { $0.name == name }) { known.append(History(name: name, last: row.integer(4))) }
       if let kind = row.textIfAny(6), let place = known.firstIndex(where: { $0.name == name }) {
         known[place].events[row.integer(2)] = StoredEvent(at: row.integer(5), kind: kind, body: row.text(7))
       }
-      histories[Epoch(gateway: row.text(0), name: row.text(1))] = known
+      histories[GatewayEpoch(gateway: row.text(0), epoch: row.text(1))] = known
     }
     try database.perform([call], begins: false, ends: false)
     for (batch, event) in found {
-      let beside = Epoch(gateway: batch.gateway, name: IngestWork.historyPrefix(batch))
+      let beside = GatewayEpoch(gateway: batch.gateway, epoch: IngestWork.historyPrefix(batch))
       var known = histories[beside] ?? []
       let (own, seq) = (IngestWork.newHistoryKey(event, of: batch), event.event.seq)
       let place: Int

@@ -47,12 +47,12 @@ extension HubStore {
   // MARK: Positions
 
   /// Reads how far the batches' epochs are.
-  private func begin(_ batches: [PreparedBatch], _ work: inout IngestWork) throws(HubDatabaseError) -> [Epoch: Progress]
+  private func begin(_ batches: [PreparedBatch], _ work: inout IngestWork) throws(HubDatabaseError) -> [GatewayEpoch: Progress]
   {
     // Locked in one order, so that no two hubs wait for each other.
     let gateways = Set(batches.map(\.gateway)).sorted()
-    let epochs = Array(Set(batches.map { Epoch(gateway: $0.gateway, name: $0.epoch) }))
-    var (known, newest) = ([Epoch: Progress](), [String: String]())
+    let epochs = Array(Set(batches.map { $0.gatewayEpoch }))
+    var (known, newest) = ([GatewayEpoch: Progress](), [String: String]())
     let columns = Progress.columns.map { "e.\($0)" }.joined(separator: ", ")
     let positions = HubCall(
       """
@@ -63,9 +63,9 @@ extension HubStore {
         SELECT e.gateway, e.epoch, (SELECT g.epoch FROM gateways g WHERE g.id = e.gateway), \(columns)
         FROM epochs e WHERE e.gateway = v.gateway AND e.epoch = v.epoch
         """,
-      [("gateway", .texts(epochs.map(\.gateway))), ("epoch", .texts(epochs.map(\.name)))]
+      [("gateway", .texts(epochs.map(\.gateway))), ("epoch", .texts(epochs.map(\.epoch)))]
     ) { row in
-      known[Epoch(gateway: row.text(0), name: row.text(1))] = Progress(row, from: 3)
+      known[GatewayEpoch(gateway: row.text(0), epoch: row.text(1))] = Progress(row, from: 3)
       newest[row.text(0)] = row.textIfAny(2)
     }
     var wanted: [String: [String]] = [:]
@@ -75,7 +75,7 @@ extension HubStore {
     ) { wanted[$0.text(0), default: []].append($0.text(1)) }
     try database.perform(database.locking(gateways) + [positions, wantedCall], begins: true, ends: false)
     work.takers = wanted
-    for batch in batches where known[Epoch(gateway: batch.gateway, name: batch.epoch)] == nil {
+    for batch in batches where known[batch.gatewayEpoch] == nil {
       newest[batch.gateway] = batch.epoch
     }
     work.newest = newest
@@ -87,10 +87,10 @@ extension HubStore {
   }
 
   /// Decides which batches are stored, and how each is answered.
-  private func settle(_ batches: [PreparedBatch], _ known: [Epoch: Progress], _ work: inout IngestWork) {
+  private func settle(_ batches: [PreparedBatch], _ known: [GatewayEpoch: Progress], _ work: inout IngestWork) {
     work.progress = known
     for (place, batch) in batches.enumerated() {
-      let epoch = Epoch(gateway: batch.gateway, name: batch.epoch)
+      let epoch = batch.gatewayEpoch
       var progress = work.progress[epoch] ?? Progress()
       let before = progress.position(of: batch.lane)
       if let after = batch.after, after > before {
@@ -291,7 +291,7 @@ extension HubStore {
         packets = excluded.packets
         """,
         [
-          ("gateway", .texts(epochs.map(\.key.gateway))), ("epoch", .texts(epochs.map(\.key.name))),
+          ("gateway", .texts(epochs.map(\.key.gateway))), ("epoch", .texts(epochs.map(\.key.epoch))),
           ("messages", .integers(epochs.map { $0.value.lanes[.messages] ?? 0 })),
           ("nodes", .integers(epochs.map { $0.value.lanes[.nodes] })),
           ("packets", .integers(epochs.map { $0.value.lanes[.packets] })),

@@ -2,11 +2,6 @@
 
 /// What one transaction of batches is about, and what it has found so far.
 extension HubStore {
-  struct Epoch: Hashable {
-    let gateway: String
-    let name: String
-  }
-
   /// A contact of a gateway. Keys are compared by their bytes, as in databases: two that look the same are two contacts.
   struct ContactKey: Hashable {
     let gateway: String
@@ -46,11 +41,11 @@ extension HubStore {
 
   /// What one transaction has found so far.
   struct IngestWork {
-    var progress: [Epoch: Progress] = [:]
+    var progress: [GatewayEpoch: Progress] = [:]
     /// For each gateway the epoch that began last.
     var newest: [String: String] = [:]
     /// Epochs without a row.
-    var unknown: Set<Epoch> = []
+    var unknown: Set<GatewayEpoch> = []
     var accepted: [PreparedBatch] = []
     /// The accepted batches as they are stored: conflicting events of senders that do not handle conflicts are under another epoch.
     var storedBatches: [PreparedBatch] = []
@@ -103,7 +98,7 @@ extension HubStore.IngestWork {
   func mayBeInOtherEpochs(_ batch: PreparedBatch) -> Bool {
     batch.before != nil || newest[batch.gateway].map { $0 != batch.epoch } ?? false
       // A copy of the gateway may have sent them in an epoch that began later.
-      || unknown.contains(HubStore.Epoch(gateway: batch.gateway, name: batch.epoch))
+      || unknown.contains(batch.gatewayEpoch)
   }
 
   /// What the names of an epoch's further histories begin with.

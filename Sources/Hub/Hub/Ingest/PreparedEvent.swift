@@ -128,12 +128,7 @@ extension PreparedEvent.Heard {
     let parts = [place, body["sender_name"]?.string ?? "", String(time), text]
     let seconds = UInt32(clamping: time)
     let beginning = [24, 16, 8, 0].map { UInt8(truncatingIfNeeded: seconds >> $0) }
-    return Self.hex(beginning + Digest.sha256(Array(parts.joined(separator: "\0").utf8)).prefix(12))
-  }
-
-  private static func hex(_ bytes: [UInt8]) -> String {
-    let digits = Array("0123456789abcdef".utf8)
-    return String(decoding: bytes.flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }, as: UTF8.self)
+    return (beginning + Digest.sha256(Array(parts.joined(separator: "\0").utf8)).prefix(12)).hex
   }
 
   /// The update for the other gateways on the channel.
@@ -179,6 +174,8 @@ struct PreparedBatch: Sendable {
   /// Whether the sender handles conflicts: it sends a refused event again in a new epoch. A conflicting event of another sender goes into a further
   /// history.
   var handlesConflicts = false
+
+  var gatewayEpoch: GatewayEpoch { GatewayEpoch(gateway: gateway, epoch: epoch) }
 
   /// The identity of an event in this batch.
   func key(_ event: PreparedEvent) -> EventKey {

@@ -350,21 +350,22 @@ struct LinkSession: Sendable {
   }
 
   private static func response(_ id: String, _ result: [UInt8]) -> [UInt8] {
-    JSONWriter.object { json in
-      json.field("type", "response")
-      json.field("id", id)
-      json.field("ok", true)
-      json.field("result", json: result)
-    }
+    response(id, isOK: true) { $0.field("result", json: result) }
   }
 
   private static func failure(_ id: String, _ code: String, _ message: String) -> [UInt8] {
+    response(id, isOK: false) { json in
+      json.field("code", code)
+      json.field("error", message)
+    }
+  }
+
+  private static func response(_ id: String, isOK: Bool, _ more: (inout JSONWriter) -> Void) -> [UInt8] {
     JSONWriter.object { json in
       json.field("type", "response")
       json.field("id", id)
-      json.field("ok", false)
-      json.field("code", code)
-      json.field("error", message)
+      json.field("ok", isOK)
+      more(&json)
     }
   }
 

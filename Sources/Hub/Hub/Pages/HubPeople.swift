@@ -271,9 +271,7 @@ extension HubStore {
     }
   }
 
-  private static func digest(_ token: String) -> String {
-    Digest.sha256(Array(token.utf8)).map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
-  }
+  private static func digest(_ token: String) -> String { Digest.sha256(Array(token.utf8)).hex }
 
   // MARK: Tokens
 

@@ -256,12 +256,7 @@ final class HubWeb: Sendable {
       })
   }
 
-  /// The steady clock, for limits.
-  private var now: MonotonicTime {
-    let passed = (ContinuousClock.now - started).components
-    return MonotonicTime(
-      nanoseconds: Int64(clamping: passed.seconds * 1_000_000_000 + passed.attoseconds / 1_000_000_000))
-  }
+  private var now: MonotonicTime { MonotonicTime(since: started) }
 
   // MARK: Files
 
@@ -329,20 +324,16 @@ final class HubWeb: Sendable {
 
 /// Limits the refused sign-ins that go into the audit: a burst of 20, then one every five minutes. The log has all of them.
 private final class AuditThrottle: Sendable {
-  private static let most = 20
-  private static let every: Duration = .seconds(300)
-
-  private let state = Mutex((full: MonotonicTime(nanoseconds: 0), leftOut: Int64(0)))
+  private let state = Mutex((ration: Ration(most: 20, oneIn: .seconds(300)), leftOut: Int64(0)))
 
   /// The number of refusals that were left out since the last record; `nil`: this one is left out, too.
   func takes(_ now: MonotonicTime) -> Int64? {
     state.withLock { state in
-      let full = max(state.full, now)
-      guard full - now <= Self.every * (Self.most - 1) else {
+      guard state.ration.take(at: now) else {
         state.leftOut += 1
         return nil
       }
-      defer { state = (full + Self.every, 0) }
+      defer { state.leftOut = 0 }
       return state.leftOut
     }
   }

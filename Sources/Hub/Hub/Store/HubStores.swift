@@ -47,7 +47,7 @@ final class HubStores: Sendable {
       HubStore(
         TimedDatabase(database) { what, took in
           metrics.wasSlow()
-          rare.say("slow: \(what) took \(Int(took.seconds * 1000)) ms")
+          rare.say("slow: \(what) took \(Int(took.inSeconds * 1000)) ms")
         }, alertsOnConflicts: alertsOnConflicts)
     }
     if HubStore.isServer(location) {
