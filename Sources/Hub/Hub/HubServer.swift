@@ -120,35 +120,29 @@ public struct HubServer: Sendable {
       // Stops as on SIGTERM: gateways look for a newer hub.
       if await stores.probe.run() { kill(getpid(), SIGTERM) }
     }
-    let summary = LogSummary(stores: api.stores)
-    let minutes = Task { await summary.run() }
-    let folder = Task {
-      // `try?`: it is cancelled while it sleeps.
-      while (try? await Task.sleep(for: Self.tokensPause)) != nil {
-        if tokens.hasChanged() { tokens.apply(to: access, api.connections) }
-      }
-    }
     let maintenance = RetentionService(stores: api.stores, retention: configuration.retention, access: access)
-    let watch = Task { [api] in await api.watch.run() }
     // Uses of tokens are shown only in the pages, so without pages nothing records them.
     let uses = api.web.map { _ in Task { [access] in await TokenUses(stores: api.stores, access: access).run() } }
-    let telling = Task { [api] in await api.links.run() }
-    let copying = Task { [api] in
-      // `try?`: it is cancelled while it sleeps.
-      repeat { await api.stores.copyLog() } while (try? await Task.sleep(for: Self.logCopyPause)) != nil
-    }
-    let revocation = api.web.map { web in Task { [api] in await web.endRevoked(in: api.connections) } }
-    let care = Task { await maintenance.run() }
+    let linkList = Task { [api] in await api.links.run() }
+    let others = [
+      probe, Task { [api] in await LogSummary(stores: api.stores).run() },
+      Task {
+        // `try?`: it is cancelled while it sleeps.
+        while (try? await Task.sleep(for: Self.tokensPause)) != nil {
+          if tokens.hasChanged() { tokens.apply(to: access, api.connections) }
+        }
+      },
+      Task { [api] in await api.watch.run() }, Task { await maintenance.run() },
+      Task { [api] in if let web = api.web { await web.endRevoked(in: api.connections) } },
+      Task { [api] in
+        // `try?`: it is cancelled while it sleeps.
+        repeat { await api.stores.copyLog() } while (try? await Task.sleep(for: Self.logCopyPause)) != nil
+      },
+    ]
     defer {
-      probe.cancel()
-      minutes.cancel()
-      folder.cancel()
-      watch.cancel()
+      for task in others { task.cancel() }
       uses?.cancel()
-      telling.cancel()
-      revocation?.cancel()
-      copying.cancel()
-      care.cancel()
+      linkList.cancel()
     }
     let application = Application(
       router: api.router(), server: HTTPServerBuilder { [api] responder in api.childChannel(responder) },
@@ -159,12 +153,12 @@ public struct HubServer: Sendable {
       logger: HubLog.logger("hub"))
     try await application.runService()
     uses?.cancel()
-    telling.cancel()
+    linkList.cancel()
     // A hub that stops does not wait for a database that does not answer.
     let problem = api.stores.probe.problem()
     if problem == nil || problem == .lost {
       await uses?.value
-      await telling.value
+      await linkList.value
       await api.stores.copyLog(atEnd: true)
     }
     if api.stores.probe.isLost {

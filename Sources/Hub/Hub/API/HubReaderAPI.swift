@@ -106,7 +106,7 @@ extension HubAPI {
       json.field("silent", known.silent)
       json.field("alerts", open)
       json.field("messages_today", figures.total)
-      json.objects("hours", (0...23).reversed()) { back, json in
+      json.objects("hours", (Int64(0)...23).reversed()) { back, json in
         let hour = (now / 3_600_000 - back) * 3_600_000
         json.field("at", hour)
         json.field("messages", figures.hours[hour] ?? 0)

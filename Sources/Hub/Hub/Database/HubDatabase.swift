@@ -179,8 +179,6 @@ protocol HubDatabase: AnyObject {
   func locking(_ names: [String]) -> [HubCall]
   /// The calls that notify other hubs on this database after the commit.
   func notifying(_ changes: [HubChange]) -> [HubCall]
-  /// Within a transaction: notifies other hubs on this database after the commit.
-  func notify(_ payload: String) throws(HubDatabaseError)
   /// Performs the calls in order, within a transaction; on a server in one round trip. A call with an empty set is left out.
   ///
   /// `begins`: begins the transaction first; `ends`: commits it at the end.

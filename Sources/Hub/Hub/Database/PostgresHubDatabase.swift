@@ -310,10 +310,6 @@ final class PostgresHubDatabase: HubDatabase {
     ]
   }
 
-  func notify(_ payload: String) throws(HubDatabaseError) {
-    try each("SELECT pg_notify('\(Self.channel)', ?1)", [.text(payload)]) { _ in false }
-  }
-
   func listeners() throws(HubDatabaseError) -> Int64 {
     try number(
       "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = ?1",

@@ -150,8 +150,7 @@ final class SQLiteHubDatabase: HubDatabase {
   /// Only one transaction writes at a time.
   func lock(_ name: String) {}
 
-  /// Nobody to notify: one process uses the file.
-  func notify(_ payload: String) {}
+  /// One process uses the file.
   func listeners() -> Int64 { 1 }
 
   func bytes(_ column: String) -> String { "length(CAST(\(column) AS BLOB))" }

@@ -93,7 +93,6 @@ final class TimedDatabase: HubDatabase {
 
   func locking(_ names: [String]) -> [HubCall] { inner.locking(names) }
   func notifying(_ changes: [HubChange]) -> [HubCall] { inner.notifying(changes) }
-  func notify(_ payload: String) throws(HubDatabaseError) { try inner.notify(payload) }
   func listeners() throws(HubDatabaseError) -> Int64 { try inner.listeners() }
   var nextPosition: String { inner.nextPosition }
   var unsettledPosition: String? { inner.unsettledPosition }

@@ -47,8 +47,9 @@ extension HubStore {
   // MARK: Positions
 
   /// Reads how far the batches' epochs are.
-  private func begin(_ batches: [PreparedBatch], _ work: inout IngestWork) throws(HubDatabaseError) -> [GatewayEpoch: Progress]
-  {
+  private func begin(
+    _ batches: [PreparedBatch], _ work: inout IngestWork
+  ) throws(HubDatabaseError) -> [GatewayEpoch: Progress] {
     // Locked in one order, so that no two hubs wait for each other.
     let gateways = Set(batches.map(\.gateway)).sorted()
     let epochs = Array(Set(batches.map { $0.gatewayEpoch }))

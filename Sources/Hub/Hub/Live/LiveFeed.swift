@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import JSON
+import UntrustedText
 
 /// Changes, for readers that follow them. The feed queries the database once a second while there are readers, and otherwise never.
 ///
@@ -172,15 +173,14 @@ actor LiveFeed {
     guard isRunning else { return }
     if change.bucket == "commands" {
       if queueChanged.count < Self.rowsAtOnce { queueChanged.insert(change.gateway) }
-    } else if let id = change.bucket.utf8.starts(with: "result/".utf8)
-      ? String(change.bucket.utf8.dropFirst("result/".utf8.count)) : nil
-    {
-      if endedCommands.count < Self.rowsAtOnce { endedCommands.insert([change.gateway, id]) }
-    } else if change.bucket.utf8.starts(with: "alert/".utf8) {
+    } else if change.bucket.begins(with: LinkRegistry.resultPrefix) {
+      let id = String(change.bucket.utf8.dropFirst(LinkRegistry.resultPrefix.utf8.count))
+      if let id, endedCommands.count < Self.rowsAtOnce { endedCommands.insert([change.gateway, id]) }
+    } else if change.bucket.begins(with: "alert/") {
       guard let id = Int64(change.bucket.dropFirst("alert/".count)) else { return }
       if changedAlerts.count < Self.rowsAtOnce { changedAlerts.insert(id) }
     } else {
-      guard change.bucket.utf8.starts(with: "channel/".utf8) else { return }
+      guard HubStore.isShared(change.bucket) else { return }
     }
     wake()
   }

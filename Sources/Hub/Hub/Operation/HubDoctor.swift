@@ -202,27 +202,24 @@ extension HubStore {
   }
 
   private func durability() throws(HubDatabaseError) -> [HubFinding] {
+    let risks = [
+      (
+        "fsync", "a power cut destroys the database", "`ALTER SYSTEM SET fsync = on`, then `SELECT pg_reload_conf()`."
+      ),
+      (
+        "full_page_writes", "a power cut can destroy the database",
+        "`ALTER SYSTEM SET full_page_writes = on`, then `SELECT pg_reload_conf()`."
+      ),
+      (
+        "synchronous_commit", "a crash loses events that gateways no longer send",
+        "`ALTER ROLE … SET synchronous_commit = on` for the hub's role, or remove the setting."
+      ),
+    ]
     var found: [HubFinding] = []
-    if try setting("fsync") == "off" {
-      found.append(
-        HubFinding(
-          "durability", .failed, "fsync is off: a power cut destroys the database",
-          "`ALTER SYSTEM SET fsync = on`, then `SELECT pg_reload_conf()`."))
+    for (name, risk, remedy) in risks where try setting(name) == "off" {
+      found.append(HubFinding("durability", .failed, "\(name) is off: \(risk)", remedy))
     }
-    if try setting("full_page_writes") == "off" {
-      found.append(
-        HubFinding(
-          "durability", .failed, "full_page_writes is off: a power cut can destroy the database",
-          "`ALTER SYSTEM SET full_page_writes = on`, then `SELECT pg_reload_conf()`."))
-    }
-    if try setting("synchronous_commit") == "off" {
-      found.append(
-        HubFinding(
-          "durability", .failed, "synchronous_commit is off: a crash loses events that gateways no longer send",
-          "`ALTER ROLE … SET synchronous_commit = on` for the hub's role, or remove the setting."))
-    }
-    if found.isEmpty { found.append(HubFinding("durability", .ok, "what is committed is on disk")) }
-    return found
+    return found.isEmpty ? [HubFinding("durability", .ok, "what is committed is on disk")] : found
   }
 
   private func connections() throws(HubDatabaseError) -> HubFinding {

@@ -322,25 +322,16 @@ extension HubStore {
 
   private static let dateOfUpdate = "SELECT at FROM updates WHERE gateway = @1 AND bucket = @2 AND seq = @3"
 
-  private func date(of seq: Int64, _ bucket: String, _ scope: String) throws(HubDatabaseError) -> Int64? {
-    try database.first(
-      "SELECT at FROM updates WHERE gateway = ?1 AND bucket = ?2 AND seq = ?3", .text(scope), .text(bucket),
-      .integer(seq)
-    ) { $0.integer(0) }
-  }
-
   private func diverged(_ bucket: String, _ scope: String, since: Int64) throws(HubDatabaseError) -> [UInt8] {
-    let resume =
-      try database.first(
-        "SELECT coalesce(max(seq), 0) FROM updates WHERE gateway = ?1 AND bucket = ?2 AND at <= ?3", .text(scope),
-        .text(bucket), .integer(since)
-      ) { $0.integer(0) } ?? 0
-    let at = try date(of: resume, bucket, scope)
+    let resume = try database.first(
+      "SELECT seq, at FROM updates WHERE gateway = ?1 AND bucket = ?2 AND at <= ?3 ORDER BY seq DESC LIMIT 1",
+      .text(scope), .text(bucket), .integer(since)
+    ) { ($0.integer(0), $0.integer(1)) }
     return JSONWriter.object { json in
       json.field("bucket", bucket)
       json.field("diverged", true)
-      json.field("resume", resume)
-      json.field("resume_at", at)
+      json.field("resume", resume?.0 ?? 0)
+      json.field("resume_at", resume?.1)
     }
   }
 }

@@ -45,9 +45,10 @@ extension HubStore {
 
   /// Within a transaction: counts one more document; `false` at the limit.
   private func makesRoomForDocument(_ gateway: String) throws(HubDatabaseError) -> Bool {
-    let count =
-      try documents[gateway]
-      ?? database.number("SELECT count(*) FROM documents WHERE gateway = ?1", .text(gateway))
+    var count = documents[gateway] ?? 0
+    if documents[gateway] == nil {
+      count = try database.number("SELECT count(*) FROM documents WHERE gateway = ?1", .text(gateway))
+    }
     let fits = count < HubBounds.documents
     documents[gateway] = fits ? count + 1 : count
     return fits

@@ -198,12 +198,14 @@ extension FleetRow {
     let key = body["key"]?.string
     if let key, key.utf8.count == 64 { radioKey = key }
     model = HubBounds.cut(body["model"]?.string, HubBounds.nameBytes)
-    if let lat = body["lat"]?.number, let lon = body["lon"]?.number { position = Self.place(lat, lon) }
+    position = Self.position(in: body)
   }
 
   /// A position; `nil`: it is invalid, or the 0, 0 of a radio without a position.
-  static func place(_ lat: Double, _ lon: Double) -> (lat: Double, lon: Double)? {
-    guard (-90...90).contains(lat), (-180...180).contains(lon), lat != 0 || lon != 0 else { return nil }
+  static func position(in body: JSONValue) -> (lat: Double, lon: Double)? {
+    guard let lat = body["lat"]?.number, let lon = body["lon"]?.number, (-90...90).contains(lat),
+      (-180...180).contains(lon), lat != 0 || lon != 0
+    else { return nil }
     return (lat, lon)
   }
 

@@ -108,14 +108,18 @@ extension HubStore {
   private func eventsOfAllKinds(_ query: ListQuery) -> String {
     let each =
       "FROM events x WHERE x.gateway = ?5 AND x.kind = k.kind AND x.id \(query.comparison) ?1 ORDER BY x.id \(query.order) LIMIT ?2"
-    let join =
-      database.knowsLateral
-      ? "CROSS JOIN LATERAL (SELECT x.id, x.at \(each)) e" : "JOIN events e ON e.id IN (SELECT x.id \(each))"
     return """
       WITH RECURSIVE k(kind) AS (SELECT min(kind) FROM events WHERE gateway = ?5 UNION ALL
       SELECT (SELECT min(n.kind) FROM events n WHERE n.gateway = ?5 AND n.kind > k.kind) FROM k WHERE k.kind IS NOT NULL)
-      SELECT e.id, e.at FROM k \(join)
+      SELECT e.id, e.at FROM k \(joinEvents(each))
       """
+  }
+
+  /// SQL: joins the events `e` that a query of events `x` selects for each row of the table before it. `events`: that query, from FROM.
+  func joinEvents(_ events: String) -> String {
+    database.knowsLateral
+      ? "CROSS JOIN LATERAL (SELECT x.id, x.at, x.body \(events)) e"
+      : "JOIN events e ON e.id IN (SELECT x.id \(events))"
   }
 
   /// The keys of a page's rows. `scan` selects the rows to look at, `filter` those that count; `?1` is the start, `?2` the number of rows to look

@@ -102,16 +102,13 @@ extension HubStore {
 
   private static func node(_ key: String, _ heard: [Hearing]) -> [UInt8] {
     let newest = heard.first?.body ?? .null
-    let place = heard.lazy.compactMap { hearing -> (lat: Double, lon: Double)? in
-      guard let lat = hearing.body["lat"]?.number, let lon = hearing.body["lon"]?.number else { return nil }
-      return FleetRow.place(lat, lon)
-    }.first
+    let position = heard.lazy.compactMap { FleetRow.position(in: $0.body) }.first
     return JSONWriter.object { json in
       json.field("key", key)
       json.field("name", HubBounds.cut(newest["name"]?.string, HubBounds.nameBytes) ?? "")
       json.field("kind", HubBounds.cut(newest["type"]?.string, HubBounds.nameBytes) ?? "none")
-      json.field("lat", place?.lat)
-      json.field("lon", place?.lon)
+      json.field("lat", position?.lat)
+      json.field("lon", position?.lon)
       json.objects("heard", heard) { hearing, json in
         json.field("gateway", hearing.gateway)
         json.field("at", Self.heardAt(hearing.body, hearing.at))
@@ -191,11 +188,8 @@ extension HubStore {
   /// The last names that gateways gave their channels.
   private func channelNames() throws(HubDatabaseError) -> [String: String] {
     var names: [String: (id: Int64, name: String)] = [:]
-    let newest =
-      "FROM events x WHERE x.gateway = g.id AND x.kind = 'channel' ORDER BY x.id DESC LIMIT \(Self.channelsOfOne)"
-    let join =
-      database.knowsLateral
-      ? "CROSS JOIN LATERAL (SELECT x.id, x.body \(newest)) e" : "JOIN events e ON e.id IN (SELECT x.id \(newest))"
+    let join = joinEvents(
+      "FROM events x WHERE x.gateway = g.id AND x.kind = 'channel' ORDER BY x.id DESC LIMIT \(Self.channelsOfOne)")
     try database.every(
       "SELECT e.id, e.body FROM gateways g \(join) WHERE \(bytes("e.body")) <= 1024 LIMIT 100000"
     ) { row in
@@ -296,10 +290,9 @@ extension HubStore {
       json.field("node", link.node)
       json.field("name", HubBounds.cut(record["name"]?.string, HubBounds.nameBytes))
       json.field("kind", HubBounds.cut(record["type"]?.string, HubBounds.nameBytes))
-      if let lat = record["lat"]?.number, let lon = record["lon"]?.number, let place = FleetRow.place(lat, lon) {
-        json.field("lat", place.lat)
-        json.field("lon", place.lon)
-      }
+      let position = FleetRow.position(in: record)
+      json.field("lat", position?.lat)
+      json.field("lon", position?.lon)
       json.field("at", at)
       json.field("snr", record["snr"]?.number)
       json.field("hops", record["hops"]?.count)

@@ -7,6 +7,7 @@ extension HubStore {
   /// Most bytes of a page, so that a whole answer has at most 1 MiB, the limit of clients. The first row is included whatever its size, so that every
   /// list can be read to its end.
   static let pageBytes: Int64 = (1 << 20) - 1024
+
   /// The number of rows that fit a page, and whether more rows exist that do not fit. `sizes` selects the bytes of each row, in the order of the
   /// page, so that neither database reads or sends unused rows.
   func fitting(

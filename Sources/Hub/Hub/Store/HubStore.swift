@@ -87,7 +87,7 @@ public actor HubStore {
     let value = try database.transaction { () throws(HubDatabaseError) in
       resetChanges()
       let value = try work()
-      for item in changes { try database.notify(item.payload) }
+      if !changes.isEmpty { try database.perform(database.notifying(changes), begins: false, ends: false) }
       return value
     }
     notifyListener()
@@ -105,9 +105,7 @@ public actor HubStore {
   /// Notifies all hubs on this database, without calling this store's listener.
   func notifyOtherHubs(_ changes: [HubChange]) throws(HubDatabaseError) {
     guard !changes.isEmpty else { return }
-    try database.transaction { () throws(HubDatabaseError) in
-      for item in changes { try database.notify(item.payload) }
-    }
+    try database.write(database.notifying(changes))
   }
 
   /// Whether other hubs listen on this database.
