@@ -6,20 +6,20 @@ import Timing
 /// Limits the batches that wait for the database, by their bytes. At the limit gateways retry later, which costs less than keeping their batches in
 /// memory.
 ///
-/// It does not predict how long a batch would wait: a transaction costs about the same whatever is in it, and after a stall all waiting batches go
-/// into the next one. A batch that waits too long fails (`Coalescer`).
+/// It does not predict how long a batch waits: all transactions take about the same time, and after a stall all waiting batches go into the next one.
+/// A batch that waits too long fails (`Coalescer`).
 final class Admission: Sendable {
   static let message = "too many batches are waiting"
   /// Most waiting bytes, of all gateways and of one.
   static let mostBytes = 32 << 20
   static let mostOfOne = 4 << 20
-  /// Above this limit a link's next batch waits in the network: it is the size of the transaction in progress, and as much again. With a lower limit
-  /// a link whose batch is in that transaction would miss the next one, too.
+  /// Above this limit a link's next batch waits in the network. The limit is twice the size of a transaction: with a lower limit, a link whose batch
+  /// is in the current transaction would miss the next transaction, too.
   static let crowdedBytes = 8 << 20
 
   private let state = Mutex((batches: 0, bytes: 0, gateways: [String: Int]()))
 
-  /// Counts a batch; `nil`: it may wait; otherwise the seconds until a retry.
+  /// Counts a batch. `nil`: the batch may wait; otherwise the seconds until a retry.
   func enter(_ gateway: String, bytes: Int) -> Int? {
     state.withLock { state in
       let own = state.gateways[gateway] ?? 0
@@ -96,7 +96,7 @@ final class TransferMemory: Sendable {
 
 /// Limits how often each gateway may do something.
 final class GatewayQuotas: Sendable {
-  /// Gateways that are remembered; a forgotten one begins with a full ration.
+  /// Most gateways with a quota in memory. A forgotten gateway begins with a full quota.
   private static let maxKept = 10_000
 
   private let fullQuota: Ration
@@ -105,7 +105,7 @@ final class GatewayQuotas: Sendable {
 
   init(_ fullQuota: Ration) { self.fullQuota = fullQuota }
 
-  /// Takes one of a gateway's ration. `false`: it is used up.
+  /// Takes one from the gateway's quota. `false`: the quota is used up.
   func take(_ gateway: String, now: ContinuousClock.Instant = .now) -> Bool {
     quotas.withLock { quotas in
       if quotas.count >= Self.maxKept, quotas[gateway] == nil { quotas.removeAll() }
@@ -117,7 +117,7 @@ final class GatewayQuotas: Sendable {
 /// Limits a gateway's events a second, with bursts of a second's worth, and bytes a day, with bursts of a day's worth.
 actor RateLimiter {
   static let message = "too many events or bytes"
-  /// Gateways that are remembered; a forgotten one begins with a full measure.
+  /// Most gateways with allowances in memory. A forgotten gateway begins with full allowances.
   private static let maxKept = 10_000
 
   private struct Allowance {
@@ -150,7 +150,7 @@ actor RateLimiter {
     ]
   }
 
-  /// Counts bytes that are not refused; they leave a debt of a day at most.
+  /// Counts bytes that the hub does not refuse. They leave a debt of at most one day.
   func count(_ gateway: String, bytes: Int, now: ContinuousClock.Instant = .now) {
     var own = allowances(of: gateway, now)
     if let allowance = own[1] { own[1]?.level = max(allowance.level - Double(bytes), -allowance.most) }
@@ -160,7 +160,7 @@ actor RateLimiter {
   /// `nil`: admitted; otherwise the seconds until a retry. Without `events` only bytes count.
   func admit(_ gateway: String, events: Int? = nil, bytes: Int, now: ContinuousClock.Instant = .now) -> Int? {
     var own = allowances(of: gateway, now)
-    // A batch without events costs a row, too.
+    // A batch without events still costs a row.
     let amounts = [events.map { Double($0) }, Double(max(bytes, 256))]
     let waits = zip(own, amounts).compactMap { allowance, amount in amount.flatMap { allowance?.wait(for: $0) } }
     if waits.isEmpty { for (index, amount) in amounts.enumerated() { own[index]?.level -= amount ?? 0 } }

@@ -24,7 +24,7 @@ public struct EventBatch: Sendable, Equatable {
   public var lane: Lane?
   /// The epoch in which the events got their numbers, if the gateway has begun another one since.
   public var before: String?
-  /// The event of its lane before it, which the sender takes for acknowledged.
+  /// The previous event of its lane, which the sender takes for acknowledged.
   public var after: Int64?
   public var events: [HubEvent]
 
@@ -54,7 +54,7 @@ public struct EventBatch: Sendable, Equatable {
     }
   }
 
-  /// `epoch`: for a batch without one.
+  /// `epoch`: the epoch of a batch without one.
   public init(parsing bytes: [UInt8], epoch: String? = nil) throws(Refusal) {
     let json: JSONValue
     do {
@@ -65,7 +65,7 @@ public struct EventBatch: Sendable, Equatable {
     try self.init(json, epoch: epoch)
   }
 
-  /// `epoch`: of the link or the key, whose batches have none.
+  /// `epoch`: the epoch of the link or the key, whose batches have none.
   init(_ json: JSONValue, epoch known: String? = nil) throws(Refusal) {
     guard let epoch = json["epoch"]?.string ?? known, Name.isAllowed(epoch) else {
       throw .malformed("epoch is missing")
@@ -90,7 +90,7 @@ public struct EventBatch: Sendable, Equatable {
     self.events = events
   }
 
-  /// The epoch before this one, or this one: the events may be stored under any epoch. An invalid name is ignored.
+  /// This epoch or the previous one: the events may be stored under any epoch. An invalid name is ignored.
   static func before(_ json: JSONValue) -> String? {
     json["before"]?.string.flatMap { Name.isAllowed($0) ? $0 : nil }
   }

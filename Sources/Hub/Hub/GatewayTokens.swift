@@ -3,9 +3,9 @@
 import FoundationEssentials
 import Glibc
 
-/// The folder of gateways' tokens: a file for each gateway, named by its id, with a token a line. Each token lets this gateway write, and no other.
+/// The folder of gateways' tokens: a file for each gateway, named by its id, with a token a line. With such a token, only this gateway may write.
 public struct GatewayTokens: Sendable {
-  /// The folder's identity and time of change, which differ once it has other files.
+  /// The folder's identity and time of change: another file changes them.
   private struct Stamp: Equatable {
     var inode: UInt64
     var seconds: Int
@@ -18,7 +18,7 @@ public struct GatewayTokens: Sendable {
   /// Files that are invalid, with the reasons.
   public private(set) var faults: [String] = []
 
-  /// `nil`: it is not a folder that this user may read.
+  /// `nil`: this user cannot read the folder.
   public init?(folder: String) {
     self.folder = folder
     guard read() else { return nil }
@@ -27,7 +27,7 @@ public struct GatewayTokens: Sendable {
   /// Reads the folder again if it may have changed, or if `always`. `false`: nothing has changed, or it cannot be read.
   public mutating func read(always: Bool = true) -> Bool {
     let now = Self.stamp(of: folder)
-    // A missing folder has no stamp, and neither has one that has just changed.
+    // A missing folder has no stamp, and neither has a folder that changed a moment ago.
     guard always || now == nil || now != stamp else { return false }
     // `try?`: if the folder cannot be read, its last tokens stay valid, and the log says so once.
     guard let names = try? FileManager.default.contentsOfDirectory(atPath: folder) else {
@@ -36,10 +36,10 @@ public struct GatewayTokens: Sendable {
       return !always && faults != [fault]
     }
     let (before, faultsBefore) = (tokens, faults)
-    // A second change within one tick of the file system's clock leaves the same stamp: so a recent stamp is not trusted.
+    // Two changes within one tick of the file system's clock have the same stamp: so a recent stamp does not count.
     let isYoung = now.map { Int(time(nil)) - $0.seconds < 2 } ?? true
     (stamp, tokens, faults) = (isYoung ? nil : now, [], [])
-    // Hidden files belong to an editor, or are about to be renamed.
+    // Hidden files are an editor's, or drafts.
     for name in names.sorted() where !name.hasPrefix(".") {
       let location = "\(folder)/\(name)"
       guard Name.isAllowed(name) else {
@@ -67,7 +67,7 @@ public struct GatewayTokens: Sendable {
   /// Random bytes of a new token.
   private static let secretBytes = 24
 
-  /// Gives a gateway one more token. The file is replaced as a whole, so that a serving hub sees the folder change.
+  /// Gives a gateway one more token. It replaces the file as a whole, so that a serving hub sees a changed folder.
   public func add(_ gateway: String) throws(HubConfiguration.Failure) -> String {
     let secret = ((0..<Self.secretBytes).map { _ in UInt8.random(in: .min ... .max) }).hex
     let present = tokens.first { $0.gateway == gateway }?.secrets ?? []

@@ -20,7 +20,7 @@ final class HubAccess: Sendable {
     case administer
   }
 
-  /// Why an operation is allowed; it is checked again while the operation lasts.
+  /// The reason for which an operation is allowed. The hub checks it again while the operation lasts.
   struct Grant: Equatable, Sendable {
     enum Proof: Equatable, Sendable {
       /// The token's digest.
@@ -42,7 +42,7 @@ final class HubAccess: Sendable {
 
   enum Verdict: Equatable, Sendable {
     case allowed(Grant)
-    /// Allowed once the token is bound to the gateway: `bind`.
+    /// Allowed after the token is bound to the gateway (`bind`).
     case unbound(Grant)
     case unknown(String)
     /// The token's name.
@@ -64,7 +64,7 @@ final class HubAccess: Sendable {
     var usedAt: [Int64?]
     /// Indices of tokens by digest. Looking digests up reveals neither content nor length of a token by timing.
     var indices: [[UInt8]: [Int]] = [:]
-    /// Gateways with a token that is for them alone.
+    /// Gateways with a token of their own.
     var ownTokens: Set<String> = []
     /// The gateways of tokens for any gateway, by the tokens' digests in hex, as in the database.
     var bindings: [String: Set<String>] = [:]
@@ -78,18 +78,18 @@ final class HubAccess: Sendable {
       }
     }
 
-    /// Whether the token gets bound to the first gateway that uses it.
+    /// Whether the hub binds the token to the first gateway that uses it.
     static func bindsFirstGateway(_ token: HubConfiguration.Token) -> Bool {
       token.gateway == "*" && token.access == .write
     }
 
-    /// Whether the token at an index may be used by this gateway without being bound first.
+    /// Whether this gateway may use the token at an index without a new binding.
     func isBound(_ digest: [UInt8], at index: Int, _ gateway: String?) -> Bool {
       guard Self.bindsFirstGateway(tokens[index]), let gateway else { return true }
       return bindings[digest.hex]?.contains(gateway) == true
     }
 
-    /// The digests of all tokens that get bound to the first gateway that uses them, with their indices.
+    /// The digests of all tokens that the hub binds to their first gateway, with the tokens' indices.
     var binding: [String: Int] {
       var found: [String: Int] = [:]
       for (digest, indices) in indices {
@@ -131,14 +131,14 @@ final class HubAccess: Sendable {
     }
   }
 
-  /// Whether a token is for this gateway alone, or is bound to it: the gateway may still come.
+  /// Whether a token is for this gateway alone or is bound to it, so that the gateway may connect later.
   func expects(_ gateway: String) -> Bool {
     keys.withLock { keys in
       keys.tokens.contains { $0.gateway == gateway } || keys.bindings.values.contains { $0.contains(gateway) }
     }
   }
 
-  /// Gateways with a token that is for them alone, and digests of the tokens that get bound to the first gateway that uses them.
+  /// Gateways with a token of their own, and digests of the tokens that the hub binds to their first gateway.
   var tokenHolders: (own: Set<String>, tokens: Set<String>) { keys.withLock { ($0.ownTokens, Set($0.binding.keys)) } }
 
   static let unknownToken = Verdict.unknown("unknown token")
@@ -167,13 +167,13 @@ final class HubAccess: Sendable {
     }
   }
 
-  /// Binds a token for any gateway to the gateway that uses it, for good. Returns why it is refused.
+  /// Binds a token for any gateway to this gateway, for good. Returns the reason of a refusal.
   func bind(_ grant: Grant, in stores: HubStores) async throws -> String? {
     guard case .token(let digest) = grant.proof, let gateway = grant.gateway else { return nil }
     let wanted = TokenBinding(token: digest.hex, gateway: gateway)
     let (own, tokens) = tokenHolders
     let hasOwn = own.contains(gateway)
-    // A refused gateway costs a look at an index, and no write.
+    // A refused gateway costs a query of an index, and no write.
     var eligibility = try await stores.lookups.eligibility(of: wanted, hasOwn: hasOwn, tokens: tokens)
     if eligibility == .free {
       eligibility = try await stores.writer.bind(wanted, hasOwn: hasOwn, tokens: tokens, at: HubClock.now)

@@ -14,7 +14,7 @@ public struct HubConfiguration: Sendable {
   public struct Token: Sendable, Equatable {
     /// The file's name, for people.
     public var name: String
-    /// The file's lines, one secret each. Two while a token is being replaced.
+    /// The file's lines, one secret each. Two while an operator replaces a token.
     public var secrets: [String]
     /// A gateway's id, or `*`.
     public var gateway: String
@@ -61,8 +61,8 @@ public struct HubConfiguration: Sendable {
   /// Settings of the table `[consume]`.
   public var consume: ConsumeSettings?
 
-  /// The purpose of reading a configuration: a consumer, or a command beside a hub, takes no requests, and needs no tokens. Often only root may read
-  /// the token files, and only the hub's user may use the database.
+  /// The purpose of reading a configuration. A consumer, or a command on a hub's database, serves no requests and needs no tokens: often only root
+  /// may read the token files, and only the hub's user may use the database.
   public enum Purpose: Sendable { case serving, consuming, commands }
 
   static let credentials = "/etc/meshpost-hub/credentials"
@@ -131,7 +131,7 @@ public struct HubConfiguration: Sendable {
     }
   }
 
-  /// Reads the password for a database server from its file. It is not in the address, which appears in logs.
+  /// Reads the password for a database server from its file: the address appears in logs, so it has no password.
   private static func password(_ root: inout TOMLReader) -> String? {
     guard let file = root.string("database_password_file") else { return nil }
     let text = contents(of: file)

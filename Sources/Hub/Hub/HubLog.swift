@@ -6,7 +6,7 @@ import Logging
 import Synchronization
 import UntrustedText
 
-/// The hub's log: lines on standard error, as a service manager keeps them.
+/// The hub's log: lines on standard error, for a service manager.
 public enum HubLog {
   /// Severities; the numbers are those of sd-daemon(3).
   public enum Level: Int, Sendable, CaseIterable, Comparable {
@@ -43,16 +43,16 @@ public enum HubLog {
   /// A logger for the libraries that the hub uses.
   static func logger(_ label: String) -> Logger { Logger(label: label) { _ in HubLogHandler() } }
 
-  /// Unsafe characters are replaced on output; a line is cut at 1000 bytes.
+  /// Writes a line of at most 1000 bytes. `Console` replaces unsafe characters.
   public static func write(_ level: Level, _ words: String) {
     guard level <= self.level else { return }
     Console.error("\(prefix(level))\(level.word): \(words.cut(toBytes: 1000))")
   }
 
-  /// The text is only made if it is written.
+  /// Makes the text only if it writes it.
   static func debug(_ words: @autoclosure () -> String) { if level == .debug { write(.debug, words()) } }
 
-  /// The journal takes the priority from the beginning of the line, and does not show it. Source: sd-daemon(3).
+  /// The journal reads the priority at the beginning of the line, and does not show it. Source: sd-daemon(3).
   private static func prefix(_ level: Level) -> String { isJournal ? "<\(level.rawValue)>" : "" }
 
   /// Whether standard error is the journal. Source: systemd.exec(5), `$JOURNAL_STREAM`.
@@ -63,7 +63,7 @@ public enum HubLog {
   }()
 }
 
-/// Messages of libraries through swift-log: warnings and worse. Hummingbird logs each request at lower levels, with its address.
+/// Writes libraries' messages from swift-log: warnings and errors. At lower levels, Hummingbird logs each request with its address.
 struct HubLogHandler: LogHandler {
   var metadata: Logger.Metadata = [:]
   var logLevel = Logger.Level.warning
@@ -101,8 +101,8 @@ final class ThrottledLog: Sendable {
   }
 }
 
-/// Logs refused tokens, one line each, so that tools such as fail2ban can act on them. The lines a minute are limited for each address and in total.
-/// The token is never written.
+/// Logs refused tokens, one line each, for tools such as fail2ban. It limits the lines a minute, for each address and in total. It never writes the
+/// token.
 final class RefusedLogins: Sendable {
   static let maxOfOne = 10
   static let maxOfAll = 60

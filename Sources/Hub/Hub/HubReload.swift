@@ -3,8 +3,8 @@
 import TOML
 
 extension HubConfiguration {
-  /// The settings in `fresh` that differ from this configuration, with which the hub started, and that need a restart. Tokens and the log's level are
-  /// reloaded; `[consume]` is for another program.
+  /// The settings in `fresh` that need a restart: they differ from this configuration, with which the hub started. Tokens and the log's level need
+  /// none; `[consume]` is for another program.
   public func waiting(in fresh: HubConfiguration) -> [String] {
     // `try?`: both were read without mistakes.
     guard let now = try? TOMLParser.parse(fresh.source), let then = try? TOMLParser.parse(source) else { return [] }

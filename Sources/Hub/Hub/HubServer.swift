@@ -71,19 +71,19 @@ public struct HubServer: Sendable {
       web: try configuration.web.map { try HubWeb($0, stores, refused) })
   }
 
-  /// Descriptors of NIO's loops, three each, and of the listening socket; they are opened later.
+  /// Descriptors that NIO opens later: three for each loop, and the listening socket.
   private static var loops: Int { System.coreCount * 3 + 1 }
 
-  /// Pause between two checks of the folder of gateways' tokens, and so the longest time that a removed token stays valid.
+  /// Pause between two checks of the folder of gateways' tokens. A removed token stays valid for at most this time.
   private static let tokensPause: Duration = .milliseconds(500)
   private static let logCopyPause: Duration = .seconds(3600)
 
-  /// Connections that the kernel holds until the hub accepts them; it has a limit of its own (`net.core.somaxconn`, 4096 by default). A fleet that
-  /// connects all at once waits here for milliseconds. Beyond the limit TCP retries after one second, two, four …
+  /// Connections that the kernel holds until the hub accepts them. The kernel has a limit of its own (`net.core.somaxconn`, 4096 by default). A whole
+  /// fleet that connects at once waits here for milliseconds; beyond the limit TCP retries after one second, two, four …
   private static let backlog = 4096
 
-  /// Returns when each of the network's loops and the link registry have responded. It does not test the database: a new hub would have the same one,
-  /// and all gateways would reconnect.
+  /// Returns when each of the network's loops and the link registry have responded. It does not test the database: a restart of the hub helps no
+  /// database, and all gateways would reconnect.
   public func pulse() async {
     for loop in MultiThreadedEventLoopGroup.singleton.makeIterator() {
       // `try?`: only the return matters.
@@ -105,7 +105,7 @@ public struct HubServer: Sendable {
     do {
       access.load(try await api.stores.lookups.tokenBindings())
     } catch {
-      // Each binding is read again when its gateway comes.
+      // The hub reads each binding again when its gateway connects.
       HubLog.debug("tokens' gateways: \(error.message)")
     }
     await api.stores.listen { change in
@@ -154,7 +154,7 @@ public struct HubServer: Sendable {
     try await application.runService()
     uses?.cancel()
     linkList.cancel()
-    // A hub that stops does not wait for a database that does not answer.
+    // A hub that stops does not wait for an unavailable database.
     let problem = api.stores.probe.problem()
     if problem == nil || problem == .lost {
       await uses?.value
@@ -215,7 +215,7 @@ private final class Tokens: Sendable {
     return true
   }
 
-  /// Applies the tokens, and closes connections that they do not allow. After two calls at the same time the newest tokens apply.
+  /// Applies the tokens, and closes connections that they do not allow. Of two simultaneous calls, the newest tokens apply.
   func apply(to access: HubAccess, _ connections: ConnectionTable) {
     state.withLock { access.replace(with: $0.listed + ($0.folder?.tokens ?? [])) }
     let ended = connections.close { access.allows($0) }

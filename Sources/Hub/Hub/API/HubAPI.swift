@@ -84,7 +84,7 @@ struct HubAPI: Sendable {
     return router
   }
 
-  /// Checks a token. An unknown one is checked once more after the folder was read again: it may have been added a moment ago.
+  /// Checks a token. An unknown token may be new: the hub reads the folder again, and checks the token once more.
   private func check(_ authorization: String?, gateway: String?, _ operation: HubAccess.Operation) async
     -> HubAccess.Verdict
   {
@@ -275,14 +275,14 @@ struct HubAPI: Sendable {
     json(JSONWriter.object(body), status: status)
   }
 
-  /// For answers to greetings: the encodings that bodies may have.
+  /// Writes the encodings that bodies may have, for answers to greetings.
   static func writePacking(to json: inout JSONWriter) {
     json.field("gzip", true)
     json.field("deflate", LinkDictionary.name)
   }
 
-  /// A short answer for gateways that pay for each byte: it has neither a type nor a date (`RequestTimeoutHandler` removes it), which a client that forwards
-  /// or keeps an answer adds itself (RFC 9110 § 6.6.1).
+  /// A short answer for gateways that pay for each byte. It has no type and no date (`RequestTimeoutHandler` removes the date): a client that
+  /// forwards or stores the answer adds a date itself (RFC 9110 § 6.6.1).
   static func brief(_ text: String) -> Response {
     Response(
       status: .ok, headers: [RequestTimeoutHandler.isBrief: ""], body: .init(byteBuffer: ByteBuffer(string: text)))
@@ -365,7 +365,7 @@ struct HubContext: RequestContext {
   }
 }
 
-/// Refuses requests without a route as other requests are refused: with a body.
+/// Refuses requests without a route with a body, like all other refusals.
 private struct NotFoundMiddleware: RouterMiddleware {
   @concurrent func handle(
     _ request: Request, context: HubContext, next: @concurrent (Request, HubContext) async throws -> Response

@@ -9,7 +9,7 @@ import UntrustedText
 
 /// Requests for commands and documents.
 extension HubAPI {
-  /// Commands that can be queued for a disconnected gateway; other commands are about the present.
+  /// Commands that the hub can queue for a disconnected gateway. Other commands are about the present.
   private static let queueable: Set = ["send"]
   /// Seconds that a request may wait for the end of a command.
   private static let longestWait: Int64 = 60
@@ -64,7 +64,7 @@ extension HubAPI {
     return try await !stores.lookups.gateways(gateway).isEmpty || access.expects(gateway)
   }
 
-  /// Refuses requests about an unknown gateway, whose id is misspelt: it has no lists, not even empty ones, and nothing to edit.
+  /// Refuses requests about an unknown gateway: its id is probably misspelt.
   func ofKnown(_ call: Call, _ handler: Handler) async throws -> Response {
     guard try await isKnown(call.gateway) else { return Self.neverHere(call.gateway) }
     return try await handler(call)
@@ -84,7 +84,7 @@ extension HubAPI {
       })
   }
 
-  /// Sends a request over the gateway's link, at this hub or another one. A command that can be queued reaches the other hub through the queue.
+  /// Sends a request over the gateway's link, at this hub or at a peer hub. A command that the hub can queue reaches the peer hub through the queue.
   private func ask(_ gateway: String, id: String, _ request: JSONValue, isQueueable: Bool) async throws -> JSONValue {
     do {
       return try await registry.request(gateway, id: id, command: request)
@@ -134,7 +134,7 @@ extension HubAPI {
 
   func commands(_ call: Call) async throws -> Response {
     let found = try await stores.readers.ask(call.holder) { try $0.commands(of: call.gateway, limit: call.limit) }
-    // A gateway that never was here may have queued commands.
+    // An unknown gateway may have queued commands.
     if found.isEmpty, try await !isKnown(call.gateway) { return Self.neverHere(call.gateway) }
     return Self.json { $0.objects("commands", found) { Self.write($0, to: &$1) } }
   }

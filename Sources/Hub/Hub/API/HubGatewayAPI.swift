@@ -75,7 +75,7 @@ extension HubAPI {
     }
   }
 
-  /// Answers a request that did not open a link: it is no WebSocket handshake, or another upstream holds the link.
+  /// Answers a request that opened no link: it is not a WebSocket handshake, or another upstream holds the link.
   func noLink(_ call: Call) async -> Response {
     let field = LinkProtocol.Origin.name
     let origin = LinkProtocol.Origin(call.request.headers[field])

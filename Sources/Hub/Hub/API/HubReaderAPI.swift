@@ -5,8 +5,7 @@ import JSON
 
 /// Lists over all gateways, for pages and for programs.
 extension HubAPI {
-  /// The query of a list: `after` begins at the oldest row, `before` or `order=newest` at the newest. The default is the oldest, because programs
-  /// asked so before there was a choice.
+  /// The query of a list: `after` begins at the oldest row, `before` or `order=newest` at the newest. The default is the oldest row.
   private func query(_ call: Call) throws(BadQuery) -> ListQuery {
     let (after, before) = (try call.bound("after"), try call.bound("before"))
     guard after == nil || before == nil else { throw BadQuery("after and before exclude each other") }

@@ -13,7 +13,7 @@ final class ShortPosts: Sendable {
   static let keyBytes = 9
   /// Largest body with its key. A longer one gains nothing.
   static let maxBody = 8192
-  /// Most keys; beyond it all are forgotten.
+  /// Most keys. At this limit the hub forgets all of them.
   private static let most = 16_384
 
   struct Session: Sendable, Equatable {
@@ -43,7 +43,7 @@ final class ShortPosts: Sendable {
     return key
   }
 
-  /// Notes a stored post, once the sender is about to learn of it.
+  /// Notes a stored post, just before the hub acknowledges it.
   func took(_ bytes: [UInt8], by session: Session) {
     known.withLock { $0.sessions[session.key]?.last = LinkDictionary.last(of: bytes) }
   }
@@ -52,7 +52,7 @@ final class ShortPosts: Sendable {
 }
 
 extension HubAPI {
-  /// Takes a small batch with a key. Each time it checks whether the key's token still allows it.
+  /// Takes a small batch with a key. It checks for each batch whether the key's token still allows it.
   func takeShort(_ request: Request, _ context: HubContext) async throws -> Response {
     var request = request
     let bytes: [UInt8]

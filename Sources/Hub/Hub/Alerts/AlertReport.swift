@@ -10,8 +10,7 @@ struct AlertReport: Sendable, Equatable {
   var rule: String
   var subject: String
   var state: State
-  /// When the alert began, milliseconds since 1970 by the gateway's clock. With rule and subject it identifies the alert: all of its events have the
-  /// same.
+  /// When the alert began, milliseconds since 1970 by the gateway's clock. Together with rule and subject it identifies the alert.
   var since: Int64
   var text: String
   var by: String?
@@ -36,14 +35,14 @@ struct AlertReport: Sendable, Equatable {
     default: return nil
     }
     (self.rule, self.since, at) = (rule, since, event.at)
-    // Without NUL, as databases store it: an identity must be the same each time.
+    // Without NUL, as databases store it: the identity must not differ from the stored one.
     subject = PostgresHubDatabase.withoutNul(HubBounds.cut(body["subject"]?.string, HubBounds.keyBytes) ?? "")
     text = HubBounds.cut(body["text"]?.string, Self.textBytes) ?? rule
     by = HubBounds.cut(body["by"]?.string, HubBounds.nameBytes)
     note = HubBounds.cut(body["note"]?.string, Self.textBytes)
   }
 
-  /// A gateway must not report a rule of hubs: its alert would look like the hub's own.
+  /// Gateways must not report a rule of hubs: the alert would look like the hub's own.
   private static func isOfHubs(_ rule: String) -> Bool {
     AlertRule(rawValue: rule).map { AlertRule.ofHubs.contains($0) } ?? false
   }

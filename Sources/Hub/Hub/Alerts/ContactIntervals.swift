@@ -5,19 +5,19 @@ import Timing
 
 /// When gateways were last heard, and for how long each may be silent: pure.
 ///
-/// The last contact in the database is by clocks that may be set. So only its changes count here, at the time when this hub sees them. A gateway that
-/// keeps a link has to be heard within a fixed time. Others send when they have something, or once a day: four times their longest pause between
-/// contacts counts.
+/// Somebody may set the clocks behind the last contact in the database. So only its changes count here, at the time when this hub sees them. A linked
+/// gateway has to make contact within a fixed time. Other gateways send when they have events, or once a day: each may be silent for four times its
+/// longest pause.
 struct ContactIntervals {
-  /// The allowed pause of a gateway without a link before its pauses are known.
+  /// The allowed pause of a gateway without a link, until its pauses are known.
   private static let unknown: Duration = .seconds(86_400)
   private static let patience = 4
-  /// A gateway that has been heard for this long without a link keeps none any more.
+  /// A gateway that makes contact without a link for this long counts as a gateway without links.
   static let linkMemory: Duration = .seconds(86_400)
 
   private struct Contact {
     var seen: Int64
-    /// The longest pause; an old one fades with each contact.
+    /// The longest pause. It becomes shorter by a twentieth with each contact.
     var pause: Duration?
     /// Whether the gateway was heard since the hub started.
     var wasHeard = false
@@ -30,8 +30,8 @@ struct ContactIntervals {
 
   var gateways: [String] { Array(contacts.keys) }
 
-  /// Takes what is known about a gateway now. `hasLink`: the database shows a link within a day before the last contact. `isLinked`: it is linked to
-  /// this hub, and therefore heard now.
+  /// Notes the present contact data of a gateway. `hasLink`: the database shows a link within a day before the last contact. `isLinked`: it is linked
+  /// to this hub, and therefore heard now.
   mutating func update(
     _ gateway: String, seen: Int64, hasLink: Bool, isLinked: Bool, least: Duration, now: MonotonicTime
   ) {
@@ -55,8 +55,8 @@ struct ContactIntervals {
     silence.listen(for: gateway, heard: heard, limit: limit(contact.pause, keepsLink, least))
   }
 
-  /// Nobody was listening in between: the database was unavailable, or this hub stood still. Contacts in that time are unknown, so it counts neither
-  /// as a pause nor as silence.
+  /// Skips a time in which nobody listened: the database was unavailable, or this hub stood still. Contacts in that time are unknown, so it counts
+  /// neither as a pause nor as silence.
   mutating func skip(from begin: MonotonicTime, to end: MonotonicTime, least: Duration) {
     silence.pass(from: begin, to: end, least: least)
   }
@@ -66,7 +66,7 @@ struct ContactIntervals {
     return pause.map { max(least, $0 * Self.patience) } ?? max(least, Self.unknown)
   }
 
-  /// Forgets gateways that do not exist any more.
+  /// Forgets all other gateways.
   mutating func keep(only gateways: Set<String>) {
     for gateway in contacts.keys where !gateways.contains(gateway) {
       contacts[gateway] = nil
@@ -76,7 +76,7 @@ struct ContactIntervals {
 
   func isLate(_ gateway: String, now: MonotonicTime) -> Bool { silence.isLate(gateway, now: now) }
 
-  /// Whether it was heard since the hub started: until then a gateway that was silent before does not count as well.
+  /// Whether the gateway made contact since the hub started. Before that, it counts neither as silent nor as well.
   func wasHeard(_ gateway: String) -> Bool { contacts[gateway]?.wasHeard ?? false }
 
   func heard(_ gateway: String) -> MonotonicTime? { silence.heard(gateway) }

@@ -18,7 +18,7 @@ struct HubAlert: Sendable, Equatable {
   var acknowledgedAt: Int64?
   var acknowledgedBy: String?
   var note: String?
-  /// How often it came back within a day; for an event-driven alert the number of its events.
+  /// How often the alert came back within a day; for an event-driven alert, the number of its events.
   var returns: Int = 0
 
   func write(to json: inout JSONWriter) {
@@ -42,10 +42,10 @@ enum HubAlertChange: Sendable {
   case ends(HubAlert, at: Int64)
 }
 
-/// Alerts of gateways and of hubs. Gateway, rule, subject and begin identify an alert, so that it is stored once, in whatever order and however often
-/// its events come, and however many hubs there are.
+/// Alerts of gateways and of hubs. Gateway, rule, subject and begin identify an alert: the database has it once, for any order and number of its
+/// events, and any number of hubs.
 extension HubStore {
-  /// Most ended alerts that are stored, of all and of one gateway, which stores as many itself; and most open alerts of one gateway.
+  /// Most stored ended alerts of all gateways; of one gateway, which itself stores as many; and most open alerts of one gateway.
   private static let mostAlerts: Int64 = 20_000
   private static let mostOfGateway: Int64 = 1000
   private static let mostOpen = Int64(AlertBoard.maxSubjects)
@@ -74,14 +74,14 @@ extension HubStore {
       """, place + [.text(report.text), .integer(now)])
     switch report.state {
     case .begin:
-      // Only one is open at a time: the end of an older one was lost.
+      // Only one alert is open at a time: the end of an older one was lost.
       try database.run(
         """
         UPDATE alerts SET ended_at = ?5
         WHERE gateway = ?1 AND rule = ?2 AND subject = ?3 AND began_at < ?4 AND ended_at IS NULL
         """, place + [.integer(report.at)])
     case .end:
-      // The text of the end says how far it went.
+      // The text of the end has the extreme value.
       try database.run(
         """
         UPDATE alerts SET ended_at = ?5, text = ?6
@@ -105,8 +105,7 @@ extension HubStore {
     try forgetAlerts(of: gateway)
   }
 
-  /// Within a transaction: ends the oldest alerts of a gateway with more open alerts than any gateway can have. It does not know them any more, and
-  /// nobody has to look through them.
+  /// Within a transaction: ends the oldest alerts of a gateway with more open alerts than a gateway can have. The gateway has forgotten them.
   private func endExcessAlerts(of gateway: String, at: Int64) throws(HubDatabaseError) {
     try database.run(
       """
@@ -134,7 +133,7 @@ extension HubStore {
     }
   }
 
-  /// Ends alerts that a gateway has forgotten, such as after its database was replaced: its state says that no alert is open.
+  /// Ends alerts that a gateway has forgotten, for example with its old database: the gateway's state shows no open alert.
   func endLostAlerts(at now: Int64) throws(HubDatabaseError) {
     var after: Int64 = 0
     while true {
@@ -198,7 +197,7 @@ extension HubStore {
     try forgetAlerts(of: alert.gateway)
   }
 
-  /// Within a transaction that has locked the gateway: reports a conflict. One row, whichever program finds more of them: `returns` counts them.
+  /// Within a transaction that has locked the gateway: reports a conflict. Further conflicts are in the same row: `returns` counts them.
   func reportConflict(of gateway: String, _ text: String, _ count: Int, at now: Int64) throws(HubDatabaseError) {
     guard alertsOnConflicts, count > 0 else { return }
     try report(.gatewayConflict, of: gateway, text, count, at: now)
@@ -347,7 +346,7 @@ extension HubStore {
     }
   }
 
-  /// Notes quiet gateways that are linked to this hub: other hubs on the database do not know of the link.
+  /// Notes a contact of quiet gateways that are linked to this hub: other hubs on the database do not know of the link.
   func noteLinked(_ gateways: [String], quietSince: Int64, at now: Int64) throws(HubDatabaseError) {
     guard !gateways.isEmpty else { return }
     try database.write([

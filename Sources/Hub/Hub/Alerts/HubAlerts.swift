@@ -7,16 +7,16 @@ import Timing
 
 /// The hub's own alerts: silent gateways, its disk, its database. Gateways report theirs in their events.
 ///
-/// Hubs that share a database all check. They find the same, which is written once (`HubStore.storeAlertChanges`).
+/// All hubs on a database check, and find the same. The first hub writes it (`HubStore.storeAlertChanges`).
 actor HubAlerts {
   /// Pause between two checks.
   private static let round: Duration = .seconds(15)
   /// Gateways in one query.
   private static let pageRows = 1000
-  /// The longest pause between two notes for other hubs about quiet gateways that are linked to this hub, in milliseconds. It is shorter, a third of
-  /// the limit, if silence is reported sooner.
+  /// The longest pause between two notes for other hubs about quiet gateways that are linked to this hub, in milliseconds. A short limit of silence
+  /// shortens it to a third of that limit.
   private static let notePause: Int64 = 300_000
-  /// Most gateways and other subjects that are watched.
+  /// Most gateways and other subjects.
   private static let maxSubjects = 65_536
   private static let mostPending = 2 * maxSubjects
   /// Changes in one transaction.
@@ -41,7 +41,7 @@ actor HubAlerts {
   private let registry: LinkRegistry
   /// The hub's name in its own alerts.
   private let name: String
-  /// Of an SQLite file; `nil`: the database is on a server, whose disk is not the hub's concern.
+  /// The SQLite file; `nil`: the database is on a server, and its disk is no concern of the hub.
   private let location: String?
   private let mark: DatabaseMark?
   private let began = ContinuousClock.now
@@ -50,7 +50,7 @@ actor HubAlerts {
   private var pending: [PendingChange] = []
   private var isRestored = false
   private var retentionHeldAt: Int64?
-  /// The database's name, until the mark has it; and the message if it is another database than before.
+  /// The database's name, until the mark has it; and the message about a different database than before.
   private var unmarked: String?
   private var isMarked = false
   private var replaced: String?
@@ -83,7 +83,7 @@ actor HubAlerts {
     }
   }
 
-  /// Shorter, if the configuration has short times.
+  /// The pause until the next check: shorter if the configuration has short times.
   private var pause: Duration {
     let shortest = settings.rules.times.values.map { max($0.begins, .seconds(1)) }.min() ?? Self.round
     return min(max(shortest / 4, .seconds(1)), Self.round)
@@ -116,13 +116,13 @@ actor HubAlerts {
     }
     for change in board.timedOut(now: now) { report(change) }
     await write()
-    // From here on the next start does not report it again.
+    // Now the next start does not report the same database again.
     if let name = unmarked, pending.isEmpty {
       mark?.keep(name)
       (unmarked, isMarked, replaced) = (nil, true, nil)
     }
     await updateCensus()
-    // At the end of a check, however long that took: only the time until the next one counts as a gap.
+    // At the end of the check: only the time until the next check counts as a gap.
     if hasChecked { checkedAt = now }
   }
 
@@ -164,15 +164,15 @@ actor HubAlerts {
     }
   }
 
-  /// Ends alerts of another hub. Normally they are that hub's own. But an SQLite database has one hub, which had another name then; and on a server,
-  /// a hub that has not ended its alert for days is gone: containers have another name each time.
+  /// Ends an alert of another hub, if that hub is gone. An SQLite database has one hub, so the other name is an earlier one of this hub. On a server,
+  /// a hub that has not ended its alert for days is gone: a container has a new name at each start.
   private func endOfAnother(_ alert: HubAlert, _ subject: AlertSubject, _ now: Int64) {
     guard alert.endedAt == nil, alert.gateway.isEmpty, location != nil || now - alert.beganAt > Self.longestOfAnother
     else { return }
     pending.append(PendingChange(change: .ends(subject), beganAt: now, at: now))
   }
 
-  /// Milliseconds: twice the longest time that an alert has to be well before it ends.
+  /// Milliseconds: twice the longest time from good readings to the end of an alert.
   private static let longestOfAnother: Int64 = 2 * 86_400_000
 
   // MARK: Checks
@@ -183,7 +183,7 @@ actor HubAlerts {
     searchedAt = now
   }
 
-  /// Reports gateways of which two take one link from each other, and ends event-driven alerts that are over.
+  /// Reports ids under which two gateways take the link from each other, and ends event-driven alerts without recent events.
   private func readEventDriven() async throws {
     for gateway in await registry.takeContested() {
       try await stores.writer.reportContestedLink(of: gateway, at: HubClock.now)
@@ -236,7 +236,7 @@ actor HubAlerts {
     var (after, all) = ("", Set<String>())
     while true {
       let page = try await stores.monitor.lastContacts(after: after, limit: Self.pageRows)
-      // The database has answered: a gap before this check is not the gateways' silence.
+      // The database has answered: the gap before this check is no silence of gateways.
       if after.isEmpty { skipGap(times) }
       for one in page {
         all.insert(one.gateway)
@@ -254,14 +254,15 @@ actor HubAlerts {
     }
   }
 
-  /// While the database is unavailable, or this machine sleeps, no gateway is heard. That is one alert, `hub_database`, and not one for each gateway.
+  /// While the database is unavailable, or this machine sleeps, the hub hears no gateway. That is one alert, `hub_database`, and not one for each
+  /// gateway.
   private func skipGap(_ times: AlertTimes) {
     let now = now
     guard let checkedAt, now - checkedAt > pause * 3 else { return }
     intervals.skip(from: checkedAt, to: now, least: times.begins)
   }
 
-  /// About the database, so all hubs on it report the same.
+  /// This is about the database: all hubs on it report the same.
   private func readRetention() async throws {
     let held = try await stores.monitor.heldRetention()
     retentionHeldAt = held?.since ?? retentionHeldAt
@@ -275,14 +276,14 @@ actor HubAlerts {
       let seconds = (now - heard).components.seconds
       let words = AlertRule.words(.seconds(seconds < 60 ? seconds : seconds / 60 * 60))
       let text = "nothing has come from \(gateway) for \(words)"
-      // The gateway's own limit has passed: the board's is that of gateways with a link.
+      // The gateway's own limit has passed. The board has the limit of gateways with a link.
       read(subject, .bad(text: text, since: heard))
     } else if intervals.wasHeard(gateway) {
       read(subject, .well)
     }
   }
 
-  /// Other hubs do not know of this hub's links.
+  /// Notes contacts for other hubs, which do not know of this hub's links.
   private func noteLinked(_ linked: Set<String>, silentAfter: Duration) async throws {
     let now = HubClock.now
     let notePause = min(Self.notePause, silentAfter.components.seconds * 1000 / 3)
@@ -304,7 +305,7 @@ actor HubAlerts {
     case .begins(let subject, let text, _, let since, _):
       HubLog.write(.warning, "alert: \(text)")
       beganAt = at - Int64((now - since).inSeconds * 1000)
-      // All hubs on a server report the same begin, which they take from the database.
+      // All hubs on a server take the begin from the database.
       if subject.rule == .retentionHeld { beganAt = retentionHeldAt ?? beganAt }
       if subject.rule == .gatewaySilent, location == nil { beganAt = intervals.lastContact(subject.name) ?? beganAt }
     case .ends(let subject): HubLog.write(.notice, "alert over: \(subject.rule.rawValue) \(subject.name)")
@@ -313,7 +314,7 @@ actor HubAlerts {
     if pending.count > Self.mostPending { pending.removeFirst() }
   }
 
-  /// Changes that the database does not take now wait for the next check.
+  /// Writes the changes. If the database fails, they wait for the next check.
   private func write() async {
     while !pending.isEmpty {
       let some = pending.prefix(Self.writtenAtOnce)

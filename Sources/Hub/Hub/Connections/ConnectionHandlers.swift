@@ -6,7 +6,7 @@ import NIOCore
 import NIOHTTP1
 import NIOHTTPTypes
 
-/// A connection without a request yet: it times out soon, and is closed at once when the hub stops.
+/// Closes a connection that sends no request in time, and at once when the hub stops.
 final class FirstRequestTimeoutHandler: ChannelInboundHandler, RemovableChannelHandler {
   typealias InboundIn = NIOAny
   private var limit: Scheduled<Void>?
@@ -26,29 +26,29 @@ final class FirstRequestTimeoutHandler: ChannelInboundHandler, RemovableChannelH
     }
   }
 
-  /// Called when the connection turns out to be a request or a link.
+  /// Removes the handler once the connection is known to be a request or a link.
   static func decided(_ channel: any Channel) throws {
     let handler = try channel.pipeline.syncOperations.handler(type: FirstRequestTimeoutHandler.self)
     channel.pipeline.syncOperations.removeHandler(handler, promise: nil)
   }
 }
 
-/// Lets only valid link requests through to the upgrade. NIO closes other upgrades without an answer. Without the upgrade headers they are normal
-/// requests, and the HTTP answer states the error: the token, or that a WebSocket is required.
+/// Passes only valid link requests to the upgrade. NIO closes other upgrades without an answer, so this handler removes their upgrade headers: the
+/// HTTP answer then states the error.
 ///
-/// It also answers a first request that is not HTTP, since no other handler does. Hummingbird answers later ones.
+/// It also answers a first request that is not HTTP. Hummingbird answers later ones.
 final class LinkHandshakeFilter: ChannelInboundHandler, RemovableChannelHandler {
   typealias InboundIn = HTTPServerRequestPart
   typealias InboundOut = HTTPServerRequestPart
   typealias OutboundOut = HTTPServerResponsePart
   typealias Admit = @Sendable (HTTPRequestHead) -> LinkProtocol.UpgradeDecision
-  /// Decides an entry that takes a while. `nil`: it is closed.
+  /// Decides after a query or a test. `nil`: the gateway gets no link.
   typealias Decide = @Sendable (HTTPRequestHead) async throws -> LinkProtocol.AuthorizedGateway?
   private let admit: Admit
   private let decide: Decide
   /// The gateway whose link was accepted.
   private(set) var client: LinkProtocol.AuthorizedGateway?
-  /// The parts behind a request that is being decided; `nil`: no decision is pending. A request for a link has one such part.
+  /// The parts behind a request that waits for a decision; `nil`: no request waits. A request for a link has one such part.
   private var held: [HTTPServerRequestPart]?
   private static let mostHeld = 16
 
@@ -73,7 +73,7 @@ final class LinkHandshakeFilter: ChannelInboundHandler, RemovableChannelHandler 
     context.eventLoop.makeFutureWithTask { [decide] in try await decide(head) }.whenComplete { answer in
       let (gate, context) = this.value
       guard context.channel.isActive else { return }
-      // If the database does not answer, the link is refused, and HTTP says so.
+      // Without an answer of the database the hub refuses the link, and the HTTP answer says so.
       gate.pass(head, of: try? answer.get(), context)
       gate.release(context)
     }
@@ -88,7 +88,7 @@ final class LinkHandshakeFilter: ChannelInboundHandler, RemovableChannelHandler 
     context.writeAndFlush(wrapOutboundOut(.end(nil))).whenComplete { _ in channel.close(mode: .output, promise: nil) }
   }
 
-  /// The request may cause the removal of this handler: its other parts are passed on first.
+  /// Passes the held parts on first: the request itself may cause the removal of this handler.
   func removeHandler(context: ChannelHandlerContext, removalToken: ChannelHandlerContext.RemovalToken) {
     release(context)
     context.leavePipeline(removalToken: removalToken)
@@ -121,7 +121,7 @@ final class RequestTimeoutHandler: ChannelDuplexHandler, RemovableChannelHandler
   typealias OutboundIn = HTTPResponsePart
   typealias OutboundOut = HTTPResponsePart
   private static let interval = TimeAmount.seconds(2)
-  /// Marks an answer that leaves without a date; the mark itself is removed.
+  /// Marks an answer that leaves without a date. The handler removes the mark.
   static let isBrief = HTTPField.Name("Meshpost-Brief")!
 
   private let connections: ConnectionTable
@@ -191,7 +191,7 @@ final class RequestTimeoutHandler: ChannelDuplexHandler, RemovableChannelHandler
   }
 }
 
-/// Refuses a connection for which there is no room: answers with an error and closes it.
+/// Answers a connection beyond the limit with an error, and closes it.
 final class RejectedConnection: ChannelInboundHandler {
   typealias InboundIn = ByteBuffer
   typealias OutboundOut = ByteBuffer

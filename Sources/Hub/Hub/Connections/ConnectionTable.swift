@@ -5,11 +5,11 @@ import HummingbirdCore
 import NIOCore
 import Synchronization
 
-/// The hub's connections, within the limit of descriptors: `ConnectionLimiter` decides, and this class closes and logs.
+/// The hub's connections, within the limit of descriptors. `ConnectionLimiter` decides; this class closes and logs.
 final class ConnectionTable: Sendable {
   enum Admission { case admitted, rejected, dropped }
 
-  /// Most connections that are being refused with an answer; further ones are closed without one.
+  /// Most connections that get a refusal at the same time. The hub closes further ones without an answer.
   static let maxRejected = 8
   /// Descriptors that NIO may accept before it checks the count again.
   static let maxAccepted = 4
@@ -26,9 +26,9 @@ final class ConnectionTable: Sendable {
     /// The grant of a connection's last request, or of its link.
     var grants: [Int: HubAccess.Grant] = [:]
     var rejected = 0
-    /// Since the start: turned away, dropped, or closed in favour of others.
+    /// Since the start: rejected, dropped, or closed in favour of others.
     var refused = 0
-    /// Accepted and not closed yet.
+    /// Accepted connections that are not closed yet.
     var open = 0
   }
 
@@ -109,11 +109,11 @@ final class ConnectionTable: Sendable {
       state.grants[number] = grant
       return true
     }
-    // Tokens may have been replaced after the check, and before the connection was noted here.
+    // The tokens may have changed between the check and this note.
     return hasRoom && access.allows(grant)
   }
 
-  /// Closes all connections that are no longer allowed: requests in progress, streams and links. Returns their number.
+  /// Closes all connections without a valid grant: requests in progress, streams and links. Returns their number.
   @discardableResult
   func close(unless allows: (HubAccess.Grant) -> Bool) -> Int {
     let ended = state.withLock { state in
@@ -149,7 +149,7 @@ final class ConnectionTable: Sendable {
     state.withLock { state in state.numbers[ObjectIdentifier(channel)].map { state.limiter.isKnown($0) } ?? false }
   }
 
-  /// The address as connections are counted: for IPv6 the /64 network, which belongs to one household.
+  /// The address under which connections count: for IPv6 the /64 network, which belongs to one household.
   static func address(of channel: any Channel) -> String {
     guard case .v6(let address)? = channel.remoteAddress else { return host(channel) }
     let bytes = withUnsafeBytes(of: address.address.sin6_addr) { Array($0) }

@@ -11,7 +11,7 @@ enum OpenFiles {
   /// Raises the soft limit to the hard one, and returns the limit that now applies.
   static func raiseLimit() -> Int {
     var limit = rlimit()
-    // Every system allows this many.
+    // A limit that every system allows.
     guard getrlimit(kind, &limit) == 0 else { return 1024 }
     let wanted = min(limit.rlim_max, enough)
     if limit.rlim_cur < wanted {
@@ -27,7 +27,7 @@ enum OpenFiles {
 
   /// Descriptors in use.
   static var count: Int {
-    // `try?`: without /proc, about the number that a hub has before its first connection.
+    // `try?`: without /proc, the approximate number of a hub without connections.
     (try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd").count) ?? 48
   }
 }

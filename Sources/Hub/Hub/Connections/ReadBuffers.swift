@@ -2,10 +2,10 @@
 
 import NIOCore
 
-/// Buffers for a connection's input: as large as recent input, and freed after use.
+/// Allocates buffers for a connection's input: as large as recent input, and freed after use.
 ///
-/// NIO keeps up to four buffers of a connection while it is open, each as large as the input when it was made: 64 KiB in a backlog. Here only the
-/// first is kept, which is as large as most requests for a link. Source: `NIOPooledRecvBufferAllocator`.
+/// NIO keeps up to four buffers of an open connection, each up to 64 KiB. With this allocator it keeps only the first one, which has the size of most
+/// requests for a link. Source: `NIOPooledRecvBufferAllocator`.
 struct ReadBuffers: RecvByteBufferAllocator {
   private static let first = 512
 
@@ -23,10 +23,10 @@ struct ReadBuffers: RecvByteBufferAllocator {
     hasRead ? later.buffer(allocator: allocator) : allocator.buffer(capacity: Self.first)
   }
 
-  /// `nil`: NIO then reuses no buffer because of its size.
+  /// `nil`: so NIO reuses no buffer because of its size.
   func nextBufferSize() -> Int? { nil }
 
-  /// Returns `true`: the next buffer may be larger, so that this one is not reused.
+  /// `true` says that the next buffer may be larger, so that NIO does not reuse this one.
   mutating func record(actualReadBytes: Int) -> Bool {
     _ = hasRead ? later.record(actualReadBytes: actualReadBytes) : false
     hasRead = true

@@ -4,7 +4,7 @@ import Glibc
 import ServiceManager
 import TOML
 
-/// `[consume]`: the broker to take events from. Documented in deploy/hub.toml.
+/// `[consume]`: the broker of the events. Documented in deploy/hub.toml.
 public struct ConsumeSettings: Sendable {
   /// Nodes of one cluster, tried in turn; at least one.
   public var urls: [String]
@@ -15,7 +15,7 @@ public struct ConsumeSettings: Sendable {
   public var key: String?
   public var clientID: String
   public var topics: [TopicPattern]
-  /// Topics among `topics` on which clients send commands to gateways, besides those that end in `/command`. No events come there.
+  /// Topics within `topics` on which clients send commands to gateways, besides those that end in `/command`. They have no events.
   public var commandTopics: [TopicPattern]
   /// The name of the group of consumers that share the publications.
   public var group: String?
@@ -27,11 +27,11 @@ public struct ConsumeSettings: Sendable {
   public var session: Int64
   public var keepAlive: Int
   public var refusedFile: String
-  /// Unknown gateways that are let in a day, and the number of all known gateways at which none is let in.
+  /// Most new gateways a day, and the number of known gateways at which the hub admits no new one.
   public var newGateways: Int64
   public var mostGateways: Int64
 
-  /// `nil`: a setting is wrong, which is noted.
+  /// `nil`: a setting is wrong; `table` has the error.
   init?(_ table: inout TOMLReader) {
     let url = table.string("url")
     urls = table.optionalStrings("urls") ?? url.map { [$0] } ?? []
@@ -50,7 +50,7 @@ public struct ConsumeSettings: Sendable {
     topics = Self.topics("topics", default: ["meshpost/{gateway}/+"], &table)
     if topics.isEmpty, table.errors.isEmpty { table.note("topics", "1 to \(Self.mostTopics) topic filters") }
     commandTopics = Self.topics("command_topics", default: [], &table)
-    // The events that gateways publish there would be ignored.
+    // The hub would ignore the events that gateways publish there.
     let (published, asked) = (topics.flatMap { $0.examples(KnownKinds.all.filter { $0 != "command" }) }, commandTopics)
     if let covered = published.first(where: { topic in asked.contains { $0.match(topic) != .elsewhere } }) {
       table.note(
@@ -88,7 +88,7 @@ public struct ConsumeSettings: Sendable {
     Credential.location(name, or: HubConfiguration.credentials)
   }
 
-  /// The first line of the file, which is read for each connection; `nil`: none is configured.
+  /// The first line of the password file, read for each connection; `nil`: the configuration has none.
   public func password() throws(HubConfiguration.Failure) -> String? {
     guard let passwordFile else { return nil }
     let line = HubConfiguration.contents(of: passwordFile).split(whereSeparator: \.isNewline).first

@@ -2,19 +2,19 @@
 
 import Timing
 
-/// Limits unknown gateways that come through a broker: whoever may publish there can invent any number of them. Pure.
+/// Limits new gateways that come through a broker: a client of the broker can invent any number of gateways. Pure.
 struct NewGatewayLimit {
-  /// Known gateways that are remembered, to save queries.
+  /// Most known gateways in memory, which saves queries.
   private static let mostKnown = 4096
 
-  /// The limit of all known gateways, including those that came by other ways.
+  /// The limit of all known gateways, including those that came directly.
   let most: Int64
   let perDay: Int64
   private var dayQuota: Ration
   private var known: Set<String> = []
   private var (unreported, reason) = (0, "")
   private var reportQuota = Ration(most: 1, oneIn: .seconds(60))
-  /// Refused publications of the gateways that the log has named; beyond `mostRefused` gateways all are forgotten.
+  /// Refused publications of the gateways that the log has named. At `mostRefused` gateways all are forgotten.
   private var refused: [String: Int] = [:]
   private var nameQuota = Ration(most: 64, oneIn: .seconds(1))
   private static let mostRefused = 1024
@@ -24,7 +24,7 @@ struct NewGatewayLimit {
     dayQuota = Ration(most: perDay, oneIn: .seconds(86_400) / Int(perDay))
   }
 
-  /// The gateways for which the database has to be asked.
+  /// The gateways that may be new: only the database knows.
   func unknown(_ gateways: Set<String>) -> Set<String> { gateways.subtracting(known) }
 
   mutating func markKnown(_ gateways: some Sequence<String>) {
@@ -34,7 +34,7 @@ struct NewGatewayLimit {
     }
   }
 
-  /// Why a gateway is refused; `nil`: it is let in. `count`: the number of known gateways.
+  /// Why a gateway is refused; `nil`: it is admitted. `count`: the number of known gateways.
   mutating func refusal(_ gateway: String, count: Int64, now: MonotonicTime) -> String? {
     guard count < most else {
       return "the hub knows \(count) gateways, and no more than \(most) come by a broker (consume.max_gateways)"
@@ -47,8 +47,8 @@ struct NewGatewayLimit {
     return nil
   }
 
-  /// Counts refused publications. `true`: the log should name the gateway, once, and not too many gateways a second. One that is not named now has
-  /// its turn with a later publication.
+  /// Counts refused publications. `true`: the log should name the gateway, once, and not too many gateways a second. A gateway that the log does not
+  /// name now has its turn with a later publication.
   mutating func wasRefused(_ gateway: String, publications: Int, now: MonotonicTime) -> Bool {
     if refused[gateway] != nil {
       refused[gateway, default: 0] += publications
@@ -60,7 +60,7 @@ struct NewGatewayLimit {
     return true
   }
 
-  /// Lets a gateway in; returns how many of its publications, at least, were refused before.
+  /// Admits a gateway; returns how many of its publications, at least, were refused before.
   mutating func admit(_ gateway: String) -> Int { refused.removeValue(forKey: gateway) ?? 0 }
 
   /// The number of refused publications to report, and the reason; `nil`: nothing to report now.
@@ -76,7 +76,7 @@ struct NewGatewayLimit {
 }
 
 extension HubStore {
-  /// The known ones among these gateways, and the number of all known gateways.
+  /// The known gateways among these, and the number of all known gateways.
   func known(_ gateways: Set<String>) throws(HubDatabaseError) -> (known: Set<String>, count: Int64) {
     var (known, count): (Set<String>, Int64) = ([], 0)
     try database.read([

@@ -31,7 +31,7 @@ public struct Publication: Sendable, Equatable {
     let reason: String
   }
 
-  /// The events of a publication. `nil`: it has none: it is a command or its answer, or says whether a gateway is online. `patterns`: the consumed
+  /// The events of a publication. `nil`: it has none, but is a command, the answer to a command, or the state of a gateway. `patterns`: the consumed
   /// topics; the first match names the gateway. `commands`: topics for commands; `isAsked` is called for a command on another topic.
   func meaning(
     _ patterns: [TopicPattern], commands: [TopicPattern] = [], isAsked: () -> Void = {}
@@ -45,7 +45,7 @@ public struct Publication: Sendable, Equatable {
       return nil
     }
     guard json["seq"] != nil || json["events"] != nil else {
-      // Gateways publish these, too; a last will may come at any time.
+      // Gateways publish such messages, too. A last will may come at any time.
       if json["status"]?.string != nil || json["ok"]?.bool != nil { return nil }
       throw Refusal(reason: "neither seq nor events: a template of its own has no identity that a hub could tell it by")
     }
@@ -56,8 +56,8 @@ public struct Publication: Sendable, Equatable {
     return try Self.events(json, of: gateway, bytes)
   }
 
-  /// Clients send commands on such a topic. Somebody who may send commands must not write events of the gateway: they could end commands as done, and
-  /// use up numbers.
+  /// Whether clients send commands on this topic. Such a client must not write events of the gateway: it could end commands as done, and use up
+  /// numbers.
   private var isForCommands: Bool {
     topic.utf8.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false).last?
       .elementsEqual("command".utf8) ?? false
@@ -83,7 +83,7 @@ public struct Publication: Sendable, Equatable {
     }
   }
 
-  /// A client that may publish on a gateway's topics may write that gateway's events, and no others.
+  /// A topic that names a gateway allows events of that gateway only.
   private func check(_ gateway: String, _ patterns: [TopicPattern]) throws(Refusal) {
     for pattern in patterns {
       switch pattern.match(topic) {

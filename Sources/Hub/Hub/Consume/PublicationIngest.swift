@@ -4,8 +4,8 @@ import JSON
 import Synchronization
 import Timing
 
-/// Publications on their way into a hub's database. All that wait go into one transaction. An event that can never be stored is distinguished from a
-/// database that cannot store anything now.
+/// Stores publications in a hub's database: all waiting ones in one transaction. It distinguishes an event that can never be stored from a database
+/// that stores nothing now.
 ///
 /// A gateway's position stays as it is: no broker says whether all earlier events are stored, too. Source: docs/decisions/0019.
 public final class PublicationIngest: Sendable {
@@ -49,7 +49,7 @@ public final class PublicationIngest: Sendable {
     var failed: [(item: QueuedEvent, error: HubDatabaseError)] = []
     /// Reasons, by publication.
     var refusals: [Int: String] = [:]
-    /// Those of gateways that are not let in.
+    /// The refusals of gateways that are not admitted.
     var strangers: [Int: (gateway: String, reason: String)] = [:]
   }
 
@@ -92,8 +92,8 @@ public final class PublicationIngest: Sendable {
     alertsOnRefused = true
   }
 
-  /// Stores publications. When it returns, each is on disk, has no events, or was refused for good and is in the file of refused ones. Throws if that
-  /// is impossible now: some may be stored, and all have to be given again.
+  /// Stores publications. When it returns, each publication is on disk, has no events, or is in the file of refused ones. Throws if that is
+  /// impossible now: the caller gives all publications again, also those that are stored.
   public func keep(_ publications: [Publication]) async throws -> Counts {
     var outcome = Outcome()
     outcome.counts.publications = publications.count
@@ -116,7 +116,7 @@ public final class PublicationIngest: Sendable {
       } catch {
         outcome.refusals[place] = error.reason
       }
-      // A compressed payload is many times as large now.
+      // A compressed payload may have become many times as large.
       if items.count >= Self.maxEvents || bytes >= Self.maxBytes {
         try await store(try await admit(items, &outcome), &outcome)
         (items, bytes) = ([], 0)
@@ -133,7 +133,7 @@ public final class PublicationIngest: Sendable {
     return outcome.counts
   }
 
-  /// Leaves out events of unknown gateways that are not let in.
+  /// Leaves out events of gateways that are not admitted.
   private func admit(_ items: [QueuedEvent], _ outcome: inout Outcome) async throws(HubDatabaseError) -> [QueuedEvent] {
     let asked = newGateways.withLock { $0.unknown(Set(items.map(\.gateway))) }
     guard !asked.isEmpty else { return items }
@@ -165,7 +165,7 @@ public final class PublicationIngest: Sendable {
     return items.filter { refusals[$0.gateway] == nil }
   }
 
-  /// Names each refused gateway in the log: an honest new one must not vanish among invented ones.
+  /// Names each refused gateway in the log: an honest new gateway must not vanish among invented ones.
   private func logStrangers(_ outcome: Outcome) {
     for (gateway, all) in Dictionary(grouping: outcome.strangers.values, by: \.gateway) {
       let now = now
@@ -186,7 +186,7 @@ public final class PublicationIngest: Sendable {
     try await store.reportRefusedGateways(report.reason, report.count, at: HubClock.now)
   }
 
-  /// Stores all in one transaction. If an event makes it fail, the halves are tried, until only events are left that cannot be stored.
+  /// Stores all events in one transaction. If it fails, each half is tried, down to the events that cannot be stored.
   private func store(_ items: [QueuedEvent], _ outcome: inout Outcome) async throws(HubDatabaseError) {
     guard !items.isEmpty else { return }
     do throws(HubDatabaseError) {
@@ -202,7 +202,7 @@ public final class PublicationIngest: Sendable {
     }
   }
 
-  /// Refuses events that a database rejects while it accepts others. A database that rejects all may be misconfigured: then nothing is refused.
+  /// Refuses events that the database rejects while it accepts others. A database that rejects all events may be misconfigured: then it refuses none.
   private func refuseInvalid(_ outcome: inout Outcome) throws {
     let takesOthers = outcome.counts.stored + outcome.counts.known > 0
     for (item, error) in outcome.failed {
@@ -227,7 +227,7 @@ public final class PublicationIngest: Sendable {
     var epochs: [GatewayEpoch: [QueuedEvent]] = [:]
     for item in items { epochs[GatewayEpoch(gateway: item.gateway, epoch: item.epoch), default: []].append(item) }
     return epochs.sorted { ($0.key.gateway, $0.key.epoch) < ($1.key.gateway, $1.key.epoch) }.flatMap { epoch, items in
-      // Events with numbers of an earlier epoch are looked for there.
+      // The hub looks for events with numbers of an earlier epoch there, too.
       Dictionary(grouping: items, by: \.before).map { before, items in
         var batch = PreparedBatch(
           items.map(\.event).sorted { $0.seq < $1.seq }, of: epoch.epoch, in: nil, from: epoch.gateway, after: nil,

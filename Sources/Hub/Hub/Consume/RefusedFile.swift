@@ -4,8 +4,8 @@ import Glibc
 import JSON
 import Synchronization
 
-/// Publications that cannot be stored, for people to look at: a JSON object a line, with the payload in hex. At its limit the file is renamed to
-/// `….1`, and a new one begins: the disk has at most twice the limit.
+/// A file for people with the publications that cannot be stored: a JSON object a line, with the payload in hexadecimal digits. At its limit the file
+/// is renamed to `….1`, and a new one begins: together they have at most twice the limit.
 final class RefusedFile: Sendable {
   static let maxBytes = 4 << 20
   private static let maxPayload = 64 << 10
@@ -16,7 +16,7 @@ final class RefusedFile: Sendable {
 
   init(location: String, bound: Int = RefusedFile.maxBytes) { (self.location, self.bound) = (location, bound) }
 
-  /// Returns when the line is on disk. The caller then lets the broker forget the publication.
+  /// Returns when the line is on disk. Then the caller acknowledges the publication to the broker.
   func append(_ publication: Publication, reason: String, at now: Int64) throws(HubDatabaseError) {
     let line =
       JSONWriter.object { json in

@@ -2,8 +2,8 @@
 
 /// A topic filter for consumed topics, one level of which may name the gateway: pure.
 ///
-/// It is an MQTT topic filter in which one level may be `{gateway}`. A broker's access control list lets each gateway publish under its own name, so
-/// a publication there can be of that gateway only.
+/// In an MQTT topic filter, one level may be `{gateway}`. If the broker lets each gateway publish under its own name only, a publication there can
+/// only be of that gateway.
 public struct TopicPattern: Sendable, Equatable {
   private enum Level: Equatable {
     case name([UInt8])
@@ -20,7 +20,7 @@ public struct TopicPattern: Sendable, Equatable {
   /// The pattern as a broker's topic filter.
   public let filter: String
 
-  /// `nil`: it is no topic filter, has `{gateway}` twice, or is shared (`$share/…`), for which there is a key of its own.
+  /// `nil`: the text is no topic filter, has `{gateway}` twice, or is shared (`$share/…`): the key `group` makes it shared.
   public init?(_ text: String) {
     let parts = text.utf8.split(separator: Self.separator, omittingEmptySubsequences: false).map(Array.init)
     guard !text.isEmpty, text.utf8.count <= Self.most, !text.utf8.contains(0), text.utf8.first != UInt8(ascii: "$")
@@ -45,7 +45,7 @@ public struct TopicPattern: Sendable, Equatable {
   /// Whether its topics name their gateways.
   public var namesGateways: Bool { levels.contains(.gateway) }
 
-  /// Whose events may come on a topic.
+  /// The gateways whose events may come on a topic.
   enum Match: Equatable {
     case elsewhere
     case anybody

@@ -4,10 +4,10 @@ import FoundationEssentials
 import Glibc
 import MeshCrypto
 
-/// A file beside the database, with the names of the databases that were there. It shows at the start that a database is missing or was replaced, and
-/// recognises a restored backup.
+/// A file beside the database with the names of all databases that were there. At the start it shows that a database is missing or was replaced, and
+/// it recognises a restored backup.
 struct DatabaseMark: Sendable {
-  /// Most names that are stored.
+  /// Most stored names.
   private static let most = 16
 
   let location: String
@@ -31,7 +31,7 @@ struct DatabaseMark: Sendable {
     return String(decoding: bytes, as: UTF8.self).split(separator: "\n").map(String.init)
   }
 
-  /// Stores a name, so that it survives a power cut.
+  /// Adds a name. It is on disk when the function returns.
   func keep(_ name: String) {
     let known = names
     guard !known.contains(name) else { return }

@@ -5,7 +5,7 @@ import SQLite
 /// Why a database operation failed.
 public struct HubDatabaseError: Error, Equatable, Sendable, CustomStringConvertible {
   public enum Kind: String, CaseIterable, Sendable {
-    /// Two transactions were in each other's way: a retry helps.
+    /// Two transactions collided: a retry helps.
     case conflict
     /// The server is unreachable, the disk is full, and so on: retry later.
     case unavailable
@@ -13,7 +13,7 @@ public struct HubDatabaseError: Error, Equatable, Sendable, CustomStringConverti
     case unfit
     /// A newer program has upgraded the tables: only that program helps.
     case outdated
-    /// Anything else: a mistake of this program.
+    /// Any other error: a mistake of this program.
     case other
   }
 
@@ -82,7 +82,7 @@ struct HubCall {
     self.told = told
   }
 
-  /// Inserts rows into a table: `fields` are its columns, each with the SQL for its value. `row` gets the columns `told` of each inserted row; the
+  /// Inserts rows into a table: `fields` are its columns, each with the SQL for its value. `row` gets the columns `told` of each inserted row. The
   /// set and the table both have them.
   init(
     into table: String, _ fields: [(name: String, value: String)], order: String? = nil, _ onConflict: String,
@@ -97,12 +97,12 @@ struct HubCall {
       one: "INSERT INTO \(table)(\(names)) VALUES (\(values)) \(onConflict)", tells: told, columns, row: row)
   }
 
-  /// The columns that `row` gets of an inserted or changed row, from the set if the database itself returns no row.
+  /// The columns that `row` gets of an inserted or changed row. They are from the set if the database itself returns no row.
   private(set) var told: [String] = []
 
   var rows: Int { columns.first?.column.count ?? 1 }
 
-  /// A row of the set, as a result.
+  /// A row of the set in the form of a result.
   struct GivenRow: HubRow {
     fileprivate let values: [SQLiteValue]
 
@@ -116,7 +116,7 @@ struct HubCall {
   }
 }
 
-/// The SQL of calls in a database's own form, made once.
+/// The SQL of calls in a database's own form. Each text is made once.
 struct CallTexts {
   /// Nearly all texts differ in length: hashing a whole one takes longer than comparing it.
   private struct Key: Hashable {
@@ -156,7 +156,7 @@ struct CallTexts {
   }
 }
 
-/// The hub's database: the common interface of SQLite and PostgreSQL. One connection, with one user at a time.
+/// A connection to the hub's database: the common interface of SQLite and PostgreSQL. One task uses it at a time.
 ///
 /// SQL is written once: parameters are `?1`, `?2` …, upserts are `ON CONFLICT`, and columns in them are qualified.
 protocol HubDatabase: AnyObject {
@@ -190,7 +190,7 @@ protocol HubDatabase: AnyObject {
   /// SQL for the position of a new message: `v.place` counts the messages of the transaction from 0. Positions become visible to readers in their
   /// order.
   var nextPosition: String { get }
-  /// SQL for the first position that readers must not read yet: a smaller one may still appear.
+  /// SQL for the first position that readers must not read yet: smaller positions may still appear.
   var unsettledPosition: String? { get }
   /// Whether a table in a join may be a query that uses the table before it (`LATERAL`).
   var knowsLateral: Bool { get }

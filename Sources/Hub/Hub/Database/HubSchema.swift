@@ -2,7 +2,7 @@
 
 import PageServer
 
-/// The hub's tables, in steps that never change after their release. They are written for SQLite; words that differ in PostgreSQL are replaced.
+/// The hub's tables, in steps that never change after their release. The SQL is SQLite's; `postgres` replaces the words that differ.
 enum HubSchema {
   enum Dialect { case sqlite, postgres }
 
@@ -70,8 +70,8 @@ enum HubSchema {
       PRIMARY KEY(message, gateway)) WITHOUT ROWID
     """
 
-  /// Each lane's position; NULL, and 0 for messages: nothing is stored of it. Existing events came in the order of the whole journal. The column is
-  /// renamed, so that an older hub that still runs fails: it would count a batch of one lane for all of them.
+  /// Each lane's position; NULL, and 0 for messages: the hub has no event of the lane. Existing events came in the order of the whole journal. With
+  /// the new name of the column, an older hub that still runs fails, and does not count a batch of one lane for all lanes.
   private static let lanes = """
     ALTER TABLE epochs RENAME COLUMN acknowledged TO messages;
     ALTER TABLE epochs ADD COLUMN nodes INTEGER;
@@ -79,7 +79,7 @@ enum HubSchema {
     UPDATE epochs SET nodes = messages, packets = messages WHERE messages > 0
     """
 
-  /// Only a gateway's own updates are looked up by their ids: those of a channel stay.
+  /// The index has only a gateway's own updates: the hub never looks up a channel's updates by id.
   ///
   /// On PostgreSQL a message's position is made from its transaction's number and this base: `HubDatabase.nextPosition`.
   private static let positions = """
@@ -129,8 +129,8 @@ enum HubSchema {
       hub TEXT PRIMARY KEY, told_at INTEGER NOT NULL, version INTEGER NOT NULL, links TEXT NOT NULL)
     """
 
-  /// SQLite stores a table without row numbers as an index, in which a text of more than a quarter of a page has a page of its own, as nearly all
-  /// updates had. PostgreSQL has no such tables.
+  /// SQLite stores a table without row numbers as an index. There, a text of more than a quarter of a page has a page of its own, and nearly all
+  /// updates are that long. PostgreSQL has no such tables.
   private static let updatesInRows = """
     CREATE TABLE updates_in_rows(
       gateway TEXT NOT NULL, bucket TEXT NOT NULL, seq INTEGER NOT NULL, id TEXT NOT NULL, at INTEGER NOT NULL,
@@ -173,33 +173,33 @@ enum HubSchema {
       held_since INTEGER NOT NULL DEFAULT 0, held_through INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID
     """
 
-  /// Only the newest update of an id is looked up: a document that is edited often has thousands of replaced ones.
+  /// The index has only the newest update of each id: a document with many edits has thousands of replaced updates.
   private static let replaced = """
     DROP INDEX updates_by_id;
     CREATE INDEX updates_by_id ON updates(gateway, bucket, id) WHERE gateway <> '' AND body <> ''
     """
 
-  /// When a message first arrived, and when it was sent by the best report, 0: unknown. Milliseconds since 1970. Older messages keep 0, which no
+  /// When a message first arrived, and when it was sent by the best report, 0: unknown. Milliseconds since 1970. Older messages have 0, which no
   /// report improves.
   private static let told = """
     ALTER TABLE messages ADD COLUMN arrived INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE messages ADD COLUMN sent INTEGER NOT NULL DEFAULT 0
     """
 
-  /// Whether the clock of a contact's time is trusted. No contact was heard later than the last gateway was here.
+  /// Whether the clock of a contact's time is trusted. No contact can be later than the last message of any gateway to the hub.
   private static let contactClocks = """
     ALTER TABLE contacts ADD COLUMN trusted INTEGER NOT NULL DEFAULT 1;
     UPDATE contacts SET at = (SELECT max(last_seen) FROM gateways) WHERE at > (SELECT max(last_seen) FROM gateways)
     """
 
-  /// The named hearers of gateways that take only their messages: otherwise another gateway that hears a message first would hide it.
+  /// The named hearers of gateways that take only their messages.
   private static let wantedHearers = """
     CREATE TABLE wanted_hearers(
       hearer TEXT NOT NULL, gateway TEXT NOT NULL, PRIMARY KEY(hearer, gateway)) WITHOUT ROWID;
     CREATE INDEX wanted_hearers_by_gateway ON wanted_hearers(gateway)
     """
 
-  /// `updates.source`: the gateway that reported a message. `lost_updates`: the gateways of which a list has lost messages, up to a number.
+  /// `updates.source`: the gateway that reported a message. `lost_updates`: the gateways whose messages a list has lost, up to a number.
   private static func sources(_ dialect: Dialect) -> String {
     let gateway = dialect == .sqlite ? "json_extract(body, '$.gateway')" : "body::json ->> 'gateway'"
     return """
@@ -226,7 +226,7 @@ enum HubSchema {
     ALTER TABLE updates ADD COLUMN beyond INTEGER NOT NULL DEFAULT 0
     """
 
-  /// The channels that each gateway has reported, by joining them or by a message there. It gets no messages of other channels.
+  /// The channels that each gateway has reported: it joined them, or sent a message of them. It gets no messages of other channels.
   private static func gatewayChannels(_ dialect: Dialect) -> String {
     let channel = dialect == .sqlite ? "json_extract(e.body, '$.channel')" : "e.body::json ->> 'channel'"
     return """

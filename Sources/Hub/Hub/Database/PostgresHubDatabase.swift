@@ -36,7 +36,7 @@ final class PostgresHubDatabase: HubDatabase {
     // If this fails, `deinit` ends the connection: everything is initialised.
     if migrates { try migrate() }
     guardsSchema = true
-    // Detects now, and not with the first gateway, a pool that shares sessions: another session may have prepared statements here.
+    // Detects at the start a pool that shares sessions: another session may have prepared statements here.
     _ = try prepare("SELECT 1")
   }
 
@@ -51,8 +51,8 @@ final class PostgresHubDatabase: HubDatabase {
     ("keepalives_idle", "15"), ("keepalives_interval", "5"), ("keepalives_count", "3"),
     ("target_session_attrs", "read-write"),
   ]
-  /// Settings of each session, if the server knows them. A transaction waits for a lock no longer than its hub waits for an answer, and ends when its
-  /// hub is gone: otherwise transactions of a hub that has given up would pile up behind a standby that does not answer.
+  /// Settings of each session, if the server knows them. A transaction waits for a lock no longer than its hub waits for an answer, and ends with its
+  /// hub: otherwise abandoned transactions would pile up behind a standby that does not answer.
   private static let settings = ["lock_timeout = '20s'", "client_connection_check_interval = '10s'"]
 
   /// `name`: the connection's name on the server, instead of the program's.
@@ -84,7 +84,7 @@ final class PostgresHubDatabase: HubDatabase {
   }
 
   private static func settle(_ connection: OpaquePointer) throws(HubDatabaseError) {
-    // An older server does not know all of them, and works without.
+    // An older server works without the settings that it does not know.
     for setting in settings { _ = try execute("SET \(setting)", on: connection) }
   }
 
@@ -204,7 +204,7 @@ final class PostgresHubDatabase: HubDatabase {
   /// The state of a write where nothing can be written.
   private static let readOnly = "25006"
 
-  /// A prepared statement exists already, or no longer: somebody else used the session.
+  /// A prepared statement exists already, or is gone: another client used the session.
   private static let ofOtherSessions: Set = ["42P05", "26000"]
   private static let poolHint =
     "a pool that gives each transaction another session does not work (PgBouncer: pool_mode = session)"
@@ -243,7 +243,7 @@ final class PostgresHubDatabase: HubDatabase {
 
   func begin() throws(HubDatabaseError) {
     try reconnectIfLost()
-    // An unnoticed loss of the connection shows here, before anything can be lost.
+    // A lost connection shows here, before the first change.
     do {
       try beginOnce()
     } catch  where isLost {
@@ -269,8 +269,8 @@ final class PostgresHubDatabase: HubDatabase {
     try committed()
   }
 
-  /// Checks a commit. One that succeeds with a warning is on the leader's disk, and perhaps nowhere else: somebody cancelled the wait for the
-  /// synchronous standby. It is not acknowledged; the gateway sends the batch again, and finds it stored.
+  /// Checks a commit. A commit with a warning may be on the leader's disk only: somebody cancelled the wait for the synchronous standby. The hub does
+  /// not acknowledge it; the gateway sends the batch again, and the hub finds it stored.
   func committed() throws(HubDatabaseError) {
     guard let words = warnings.last else {
       isInTransaction = false
@@ -316,7 +316,7 @@ final class PostgresHubDatabase: HubDatabase {
       .text(Self.listenerName))
   }
 
-  /// The transaction's number and the place in it: no counter on which transactions wait. Source: decision 0018.
+  /// The transaction's number and the place in it: transactions do not wait for a common counter. Source: decision 0018.
   var nextPosition: String { "((SELECT base FROM positions) + pg_current_xact_id()::text::bigint) * 1048576 + v.place" }
 
   /// All transactions before the oldest running one have ended.
@@ -328,7 +328,7 @@ final class PostgresHubDatabase: HubDatabase {
   func bytes(_ column: String) -> String { "octet_length(\(column))" }
 }
 
-/// The server's last warning, which refuses nothing. libpq calls it on the thread that reads answers.
+/// The server's last warning. libpq calls the receiver on the thread that reads answers.
 private final class PostgresWarnings {
   var last: String?
 

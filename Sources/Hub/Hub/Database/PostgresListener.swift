@@ -6,10 +6,10 @@ import Glibc
 /// Receives notifications of other hubs on the same database, on its own connection and thread.
 final class PostgresListener: Sendable {
   private static let pause: UInt32 = 3
-  /// Seconds without news after which it tests the server: one that hangs does not end the connection.
+  /// Seconds without a notification until it tests the server: a server that hangs does not end the connection.
   private static let silence: Int32 = 30
 
-  /// `onConnect`: notifications arrive from now on; earlier ones may have been missed.
+  /// `onConnect`: notifications arrive after this call; it may have missed earlier ones.
   init(
     address: String, password: String?, onConnect: @escaping @Sendable () -> Void,
     onChange: @escaping @Sendable (HubChange) -> Void

@@ -5,7 +5,7 @@ import Glibc
 
 /// Statements that are sent together, and sets of rows as arrays. Source: libpq, "Pipeline Mode"; PostgreSQL's `array_send`.
 extension PostgresHubDatabase {
-  /// Seconds without a word after which a server counts as lost, and its answer as unknown.
+  /// Seconds without data until a server counts as lost, and its answer as unknown.
   private static let patience: Int32 = 30
 
   func perform(_ calls: [HubCall], begins: Bool, ends: Bool) throws(HubDatabaseError) {
@@ -13,7 +13,7 @@ extension PostgresHubDatabase {
     do {
       try performOnce(calls, begins, ends)
     } catch  where begins && !ends && isLost {
-      // The loss was unnoticed, and nothing has been changed yet.
+      // The connection was lost before, and nothing has changed yet.
       try reconnectIfLost()
       try performOnce(calls, begins, ends)
     }
@@ -142,7 +142,7 @@ extension PostgresHubDatabase {
     return bytes
   }
 
-  /// Sends everything and reads meanwhile: a server whose answers nobody reads stops reading, too.
+  /// Sends everything, and reads meanwhile: a server stops reading if nobody reads its answers.
   private func flush() throws(HubDatabaseError) {
     while true {
       let left = PQflush(connection)
@@ -196,8 +196,8 @@ extension PostgresHubDatabase {
     PQfreeCancel(request)
   }
 
-  /// Runs one statement without a result on an idle connection. `false`: the server refuses it. Here, too, a silent server counts as lost: libpq's
-  /// own function would wait without end.
+  /// Runs one statement without a result on an idle connection. `false`: the server refuses it. A silent server counts as lost: libpq's own function
+  /// would wait without end.
   static func execute(_ sql: String, on connection: OpaquePointer) throws(HubDatabaseError) -> Bool {
     guard PQsendQuery(connection, sql) == 1 else { throw lost(connection) }
     var isDone = true
@@ -213,7 +213,7 @@ extension PostgresHubDatabase {
 
   // MARK: Receiving
 
-  /// The result of the only statement; of several the last one. `sent`: libpq's result of sending.
+  /// The result of the last statement. `sent`: libpq's result of sending.
   func answer(to sent: Int32) throws(HubDatabaseError) -> OpaquePointer? {
     guard sent == 1 else { throw lost() }
     var last: OpaquePointer?

@@ -3,12 +3,12 @@
 import Glibc
 import SQLite
 
-/// A hub's database in one file: WAL, on disk with each commit.
+/// A hub's database in one file with a write-ahead log, which is on disk with each commit.
 final class SQLiteHubDatabase: HubDatabase {
-  /// The page size of a new file. A gateway's event changes one page of each index, among pages of other gateways: small pages mean less to write.
+  /// The page size of a new file. Each gateway's event changes another page of each index: with small pages a commit writes less.
   private static let pageSize = 1024
-  /// The size at which the log is copied into the file: a page that changed often is copied once. With 1,000 gateways the copies of a log of 16 MiB
-  /// were more than the log itself.
+  /// The size at which SQLite copies the log into the file: it copies a page once, however often it changed. With 1,000 gateways the copies of a log
+  /// of 16 MiB were more than the log itself.
   private static let logBytes = 64 << 20
 
   private let database: Database
@@ -26,7 +26,7 @@ final class SQLiteHubDatabase: HubDatabase {
     }
   }
 
-  /// Opens the file of a hub that may be serving; neither creates nor upgrades it.
+  /// Opens the file of a hub, which may be serving. It neither creates nor upgrades the file.
   init(existing location: String, writes: Bool) throws(HubDatabaseError) {
     do throws(SQLiteError) {
       guard access(location, F_OK) == 0 else { throw SQLiteError(code: 14, message: "\(location): no such file") }
@@ -102,7 +102,7 @@ final class SQLiteHubDatabase: HubDatabase {
   func commit() throws(HubDatabaseError) { try execute("COMMIT") }
 
   func rollback() {
-    // `try?`: fails if SQLite has already rolled back by itself because the disk is full, which is fine.
+    // `try?`: SQLite may have rolled back by itself because the disk is full.
     if database.isInTransaction { try? database.execute("ROLLBACK") }
   }
 

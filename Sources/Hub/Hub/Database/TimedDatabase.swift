@@ -3,7 +3,7 @@
 import SQLite
 import UntrustedText
 
-/// A database that reports slow statements, and never their values.
+/// A database that reports slow statements without their values.
 final class TimedDatabase: HubDatabase {
   static let slow: Duration = .seconds(1)
 

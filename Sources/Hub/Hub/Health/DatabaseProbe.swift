@@ -4,10 +4,10 @@ import Synchronization
 
 /// Tests every few seconds whether the database answers, on a connection of its own.
 ///
-/// One query is in flight at a time, and callers get the last result at once: a thousand callers do not wait for a database that hangs.
+/// It makes one query at a time, and callers get the last result at once: a database that hangs delays no caller.
 final class DatabaseProbe: Sendable {
   static let interval: Duration = .seconds(2)
-  /// Since the last answer: one query and its pause, and as long again for a slow one.
+  /// The longest time since the last answer: one query and its pause, and as much again for a slow query.
   static let patience: Duration = .seconds(6)
 
   /// Why a hub is not ready: the words of docs/observability.md.
@@ -26,7 +26,7 @@ final class DatabaseProbe: Sendable {
     case lost = "database_lost"
   }
 
-  /// Counts of the database, made now and then.
+  /// Counts of rows.
   struct Census: Equatable {
     var gateways: Int64
     var waitingCommands: Int64
@@ -69,7 +69,7 @@ final class DatabaseProbe: Sendable {
     return now - answered > Self.patience ? .silent : nil
   }
 
-  /// Asks until cancelled. `true`: it stopped because a newer hub has upgraded the tables.
+  /// Probes until it is cancelled. `true`: it stopped because a newer hub has upgraded the tables.
   func run() async -> Bool {
     var counted: (at: ContinuousClock.Instant, pause: Duration)?
     while !Task.isCancelled {
@@ -107,7 +107,7 @@ final class DatabaseProbe: Sendable {
       if before != nil, !isReadOnly { HubLog.write(.notice, "the database answers again") }
       if before != .readOnly, isReadOnly { HubLog.write(.error, "the database takes no writes: it is a standby") }
     } catch {
-      // After the whole time without an answer the database is silent, not down.
+      // A database without an answer for the whole time is silent, not down.
       let before = state.withLock { state in
         defer { state.failure = .now - begun > Self.patience ? .silent : .down }
         return state.failure

@@ -10,7 +10,7 @@ import Timing
 
 /// The state of the hub, for load balancers and for Prometheus.
 extension HubAPI {
-  /// Answers at once from the last results, whatever the database does.
+  /// Answers at once with the probe's last result.
   func ready() -> Response {
     let problem = stores.probe.problem()
     return Self.json(status: problem == nil ? .ok : .serviceUnavailable) { json in

@@ -4,18 +4,18 @@ import Deflate
 import Synchronization
 import Timing
 
-/// Counters since the hub's start. Label values are constants, and never come from outside: ten thousand gateways make as many series as one. The
-/// names in `/metrics` are promised in docs/observability.md.
+/// Counters since the hub's start. Label values are constants: ten thousand gateways make as many series as one. The names in `/metrics` are promised
+/// in docs/observability.md.
 final class HubMetrics: Sendable {
   /// Why a request or a batch has to be retried later.
   enum Busy: String, CaseIterable {
     /// The gateway exceeds its rate limit.
     case rate
-    /// Too much waits for the database, of this gateway or of all.
+    /// Too many batches of this gateway, or of all gateways, wait for the database.
     case queue
     /// The database is unavailable, or cannot write.
     case database
-    /// Large requests use all of the memory that they may.
+    /// Large requests use all of their memory.
     case memory
     /// The token's holder has too many connections.
     case connections

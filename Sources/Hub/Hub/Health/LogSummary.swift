@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-/// Logs one line a minute: a line for each link would fill the journal when a fleet reconnects.
+/// Logs one line a minute: with a line for each link, a fleet that reconnects would fill the journal.
 struct LogSummary: Sendable {
   private static let interval: Duration = .seconds(60)
 

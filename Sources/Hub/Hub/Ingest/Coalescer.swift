@@ -3,23 +3,24 @@
 import ServiceLifecycle
 import Synchronization
 
-/// A request was not done in time. It may have been done all the same.
+/// A request did not end in time. It may still end.
 struct QueueTimeout: Error, CustomStringConvertible {
   /// The database's last error, if that was the reason.
   let failure: String?
-  /// Other requests were done meanwhile: there are too many of them, rather than a stall.
+  /// Other requests ended meanwhile: there are too many, and no stall.
   let isOverload: Bool
 
   var description: String { failure ?? Admission.message }
-  /// Seconds until the client should retry. After a stall it may retry at once, since the hub itself waits for the database; a crowd is spread.
+  /// Seconds until the client should retry. After a stall it may retry at once, since the hub itself waits for the database. An overload spreads the
+  /// retries.
   var retryAfter: Int { isOverload ? .random(in: 1...20) : 1 }
 }
 
-/// Groups database work of many callers: everything that waits is done together, and the longer a group takes, the larger is the next. Items are done
-/// in the order in which they came.
+/// Groups the database work of many callers: all waiting items are one group, so the next group grows while one is in progress. Items keep their
+/// order.
 ///
-/// If an item makes its group fail, the halves are tried, until only the items fail that cannot be done. With `patience` the work is retried while
-/// the database is unavailable, and an item that has waited for that long fails.
+/// If a group fails, each half is tried, down to the items that cannot be done. With `patience`, a group is retried while the database is
+/// unavailable, and an item that has waited for that long fails.
 final class Coalescer<Item: Sendable, Answer: Sendable>: Sendable {
   typealias Work = @Sendable ([Item]) async throws(HubDatabaseError) -> [Answer]
 
@@ -31,7 +32,7 @@ final class Coalescer<Item: Sendable, Answer: Sendable>: Sendable {
     }
 
     fileprivate let item: Item
-    /// Groups that were done before the item came.
+    /// Groups that ended before the item came.
     fileprivate let groups: Int
     fileprivate let since = ContinuousClock.now
     private let state = Mutex(State.waits(nil))
@@ -64,11 +65,11 @@ final class Coalescer<Item: Sendable, Answer: Sendable>: Sendable {
 
   private struct Queue {
     var waiting: [Ticket] = []
-    /// The group that is being done.
+    /// The group in progress.
     var group: [Ticket] = []
     var isBusy = false
     var isWatched = false
-    /// Groups done so far.
+    /// Groups that have ended.
     var groups = 0
     var failure: String?
   }
@@ -86,10 +87,10 @@ final class Coalescer<Item: Sendable, Answer: Sendable>: Sendable {
     (self.patience, self.weight, self.work) = (patience, weight, work)
   }
 
-  /// Returns when the item is done. With `patience` it may throw `QueueTimeout`.
+  /// Returns when the item has ended. With `patience` it may throw `QueueTimeout`.
   func submit(_ item: Item) async throws -> Answer { try await begin(item).answer() }
 
-  /// Queues the item: its place is now fixed.
+  /// Queues the item, and fixes its place in the order.
   func begin(_ item: Item) -> Ticket {
     let (waiting, begins, watches) = queue.withLock { queue in
       let waiting = Ticket(item, groups: queue.groups)
@@ -137,7 +138,7 @@ final class Coalescer<Item: Sendable, Answer: Sendable>: Sendable {
     }
   }
 
-  /// Does a group; returns the items to retry when the database is back.
+  /// Works on a group; returns the items to retry when the database is available.
   private func finish(_ group: [Ticket]) async -> (again: [Ticket], HubDatabaseError?) {
     do throws(HubDatabaseError) {
       let answers = try await work(group.map(\.item))
@@ -156,7 +157,7 @@ final class Coalescer<Item: Sendable, Answer: Sendable>: Sendable {
     }
   }
 
-  /// Fails the items that have waited too long; the group under way continues. `false`: nothing is left to do.
+  /// Fails the items that have waited too long. The group in progress continues. `false`: nothing is left to do.
   private func failLate() -> Bool {
     let now = ContinuousClock.now
     let (late, isBusy) = queue.withLock { queue in

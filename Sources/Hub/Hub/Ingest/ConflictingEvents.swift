@@ -3,8 +3,8 @@
 import JSON
 import SQLite
 
-/// An event that came with other content than the stored event of the same number: a gateway's database is an older copy, two gateways have one id,
-/// or somebody else wrote in its name.
+/// The identity of an event. If an event comes with other content than the stored event of this identity, then the gateway's database is an older
+/// copy, two gateways have one id, or somebody else wrote in the gateway's name.
 struct EventKey: Hashable, Sendable {
   let gateway: String
   let epoch: String
@@ -33,7 +33,7 @@ extension HubStore {
       self.init(at: event.event.at, kind: event.event.kind, body: PostgresHubDatabase.withoutNul(event.body))
     }
 
-    /// Whether both events are the same. A gap counts as the same as any stored event: the stored one is better.
+    /// Whether both events are the same. A gap counts as the same as any stored event, which is better than a gap.
     func isSame(as event: PreparedEvent) -> Bool {
       if event.event.kind == EventContent.gap { return true }
       let other = StoredEvent(event)
@@ -41,8 +41,7 @@ extension HubStore {
       return body == other.body || canonical == other.canonical
     }
 
-    /// As `isSame`, across epochs. A gap is the same only as a gap: a stored event of its number may be of another history, and does not show what is
-    /// missing in this one.
+    /// Like `isSame`, across epochs. Here a gap is the same as a gap only: a stored event of its number may be of another history.
     func isMoved(as event: PreparedEvent) -> Bool {
       event.event.kind == EventContent.gap && kind != EventContent.gap ? false : isSame(as: event)
     }
@@ -108,7 +107,7 @@ extension HubStore {
     return work.conflicting.filter { keys.contains($0.key) }
   }
 
-  /// Takes back the acknowledgements of conflicting events, and of the batches behind them.
+  /// Withdraws the acknowledgements of conflicting events, and of the batches behind them.
   func withdraw(_ known: [GatewayEpoch: Progress], _ work: inout IngestWork) {
     var broken: Set<GatewayEpoch> = []
     work.progress = known
@@ -120,22 +119,22 @@ extension HubStore {
         broken.insert(epoch)
         work.answers[place] = .conflict(event.event.seq)
       } else if broken.contains(epoch) || batch.events.contains(where: { work.expected.contains(batch.key($0)) }) {
-        // The event that this one repeats may be among those that were not stored.
+        // The event that this one repeats may be one that is not stored.
         work.answers[place] = .outOfOrder(before)
       } else {
         if batch.isOrdered { progress.took(batch) }
         work.progress[epoch] = progress
       }
     }
-    // An epoch that has a row is searched when its events come again.
+    // The search for repeated events needs a row of each epoch.
     for batch in work.storedBatches {
       let epoch = batch.gatewayEpoch
       if work.progress[epoch] == nil { work.progress[epoch] = Progress() }
     }
   }
 
-  /// Finds the events whose number another event has, which is stored already or came in the same transaction. A conflicting event is not stored in
-  /// its place.
+  /// Finds the events whose number another event has: a stored one, or one of the same transaction. A conflicting event is not stored under its
+  /// number.
   func findConflicting(_ work: inout IngestWork) throws(HubDatabaseError) {
     var counts: [EventKey: Int] = [:]
     for batch in work.accepted { for event in batch.events { counts[batch.key(event), default: 0] += 1 } }
@@ -161,11 +160,11 @@ extension HubStore {
     return stored
   }
 
-  /// Finds the events that are stored under another epoch: a gateway that begins a new epoch sends again events that the hub may have of earlier
-  /// ones, and events on their way in an old epoch may arrive later. The stored ones stay as they are.
+  /// Finds the events that are stored under another epoch. A gateway that begins a new epoch sends events again that the hub may have of earlier
+  /// epochs, and events of an old epoch may arrive late. The stored events stay as they are.
   func findMoved(_ work: inout IngestWork) throws(HubDatabaseError) {
     let found = work.accepted.filter(work.mayBeInOtherEpochs)
-    // The epoch in which an event came first counts.
+    // The first epoch of an event counts.
     let renewed = found.filter { $0.before == nil } + found.filter { $0.before != nil }
     guard !renewed.isEmpty else { return }
     var stored: [EventNumber: [StoredEvent]] = [:]
@@ -180,7 +179,7 @@ extension HubStore {
       stored[EventNumber(row.text(0), row.integer(1)), default: []].append(event)
     }
     try database.perform([call], begins: false, ends: false)
-    // Events of the same transaction are not stored yet. An event that comes twice in one epoch has one place, and keeps it.
+    // Events of the same transaction are not stored yet. An event that comes twice in one epoch is one event.
     var coming: [EventNumber: [(epoch: String, event: StoredEvent)]] = [:]
     for batch in work.accepted where !work.mayBeInOtherEpochs(batch) {
       for event in batch.events {
@@ -210,8 +209,8 @@ extension HubStore {
     init(_ gateway: String, _ seq: Int64) { (self.gateway, self.seq) = (gateway, seq) }
   }
 
-  /// Moves conflicting events of senders that do not handle conflicts to another history: once, however often they come, and at their place in the
-  /// batch.
+  /// Moves conflicting events to another history if their sender does not handle conflicts. A repeated event is moved once. The order within the
+  /// batch stays.
   func moveConflicting(_ work: inout IngestWork) throws(HubDatabaseError) {
     work.storedBatches = work.accepted
     let unaware = work.accepted.filter { !$0.handlesConflicts }

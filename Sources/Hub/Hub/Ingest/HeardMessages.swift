@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 
-/// Messages, each stored once, and the gateways that heard them. A later report with a better time replaces the first one, so that a gateway with a
-/// wrong clock, or one that lies, does not hide from readers and other gateways what others heard in time.
+/// Messages, each stored once, and the gateways that heard them. A later report with a better time replaces the first one: so a gateway with a wrong
+/// clock, or a lying gateway, does not hide messages from readers and other gateways.
 extension HubStore {
-  /// A report is better only if its time is later by more than this many milliseconds.
+  /// A report is better if its time is later by more than this many milliseconds.
   static let better: Int64 = 60_000
 
   /// A message as one gateway heard it, and when the report arrived.
@@ -12,7 +12,7 @@ extension HubStore {
     let gateway: String
     let arrived: Int64
 
-    /// Never later than the arrival, whatever the gateway's clock says.
+    /// At most the arrival, also with a gateway's clock that is ahead.
     var at: Int64 { min(heard.at ?? arrived, arrived) }
     var sent: Int64 { min(heard.sent, arrived) }
     var hearer: MessageHearer { MessageHearer(identity: heard.identity, gateway: gateway) }
@@ -28,8 +28,7 @@ extension HubStore {
     let gateway: String
   }
 
-  /// For each message its best report: the first one, unless another one's sending time is later by more than `better`. In the order of the messages'
-  /// arrival.
+  /// The best report of each message, in the order of arrival: the first one, unless another one's sending time is later by more than `better`.
   struct BestReports {
     private(set) var hearings: [MessageReport] = []
     private var places: [String: Int] = [:]
@@ -48,8 +47,8 @@ extension HubStore {
     }
   }
 
-  /// The calls that store messages and their hearers. `row` gets the identity of each message that is new, or that now has a better time; `hearer`
-  /// gets the new reports of gateways whose messages some gateways take alone; `unsettled`: see `unsettledCall`.
+  /// The calls that store messages and their hearers. `row` gets the identity of each message that is new or has a better time now; `hearer` gets the
+  /// new reports of named hearers; `unsettled`: see `unsettledCall`.
   func heardCalls(
     _ work: IngestWork, hearer: @escaping (MessageHearer) -> Void,
     unsettled: @escaping (MessageHearer, _ isFirst: Bool, ListedTimes) -> Void, _ row: @escaping (any HubRow) -> Void

@@ -13,8 +13,8 @@ extension HubStore {
     var events: [Int64: StoredEvent] = [:]
   }
 
-  /// Chooses the history of each conflicting event: the one that has the event; otherwise, of those without its number, the one whose last event is
-  /// nearest below it; otherwise a new one. So two clones that share a broker make two epochs, and not one for each event.
+  /// Chooses the history of each conflicting event: the history that has the event; otherwise, of those without its number, the history whose last
+  /// event is nearest below it; otherwise a new history. So two clones on one broker make two epochs, and not an epoch for each event.
   func findHistories(_ work: inout IngestWork) throws(HubDatabaseError) {
     let found = work.accepted.filter { !$0.handlesConflicts }.flatMap { batch in
       batch.events.filter { work.conflicts($0, of: batch) }.map { (batch: batch, event: $0) }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-/// Batches on their way to the database: all batches that wait, of all gateways, go into one transaction. A gateway's batches are stored in the order
-/// of their arrival.
+/// Stores batches: all waiting batches of all gateways in one transaction, and each gateway's batches in the order of arrival.
 final class Ingest: Sendable {
   /// Limits of one transaction.
   private static let maxEvents = 4000.0
@@ -32,7 +31,7 @@ final class Ingest: Sendable {
     }
   }
 
-  /// Returns when the batch is on disk or was refused. `patience` is the wait after which its gateway would give up the link.
+  /// Returns when the batch is on disk or is refused. `patience`: after this wait its gateway would close the link.
   func take(_ batch: PreparedBatch) async throws -> HubStore.IngestAnswer { try await begin(batch).answer() }
 
   /// Queues the batch behind the gateway's others.

@@ -3,7 +3,7 @@
 import JSON
 import SQLite
 
-/// Stores batches of any gateways in one transaction, table by table: a server is asked four times, however many batches there are.
+/// Stores batches of any gateways in one transaction, table by table: four round trips to a server for any number of batches.
 extension HubStore {
   /// Stores the new events of the batches, and returns an answer to each, in order. A batch behind a gap is not stored.
   func take(_ batches: [PreparedBatch], now: ContinuousClock.Instant = .now) throws(HubDatabaseError) -> [IngestAnswer]
@@ -30,8 +30,8 @@ extension HubStore {
       if !work.conflicting.isEmpty {
         let unknown = refusals(work).filter { refused[$0.key] == nil }
         refused.merge(unknown) { _, new in new }
-        // Repeats the transaction without the conflicting events: otherwise their messages would count as known, and no gateway would hear of them,
-        // whoever reports them next.
+        // Repeats the transaction without the conflicting events: otherwise their messages would count as known, and no gateway would get them from a
+        // later report.
         if !unknown.isEmpty { throw HubDatabaseError(kind: .conflict, message: "events are here with other content") }
         withdraw(known, &work)
       }
@@ -102,7 +102,7 @@ extension HubStore {
       work.progress[epoch] = progress
       work.accepted.append(batch)
       work.indices.append(place)
-      // A lane that begins with an old event lowers the smallest position; an acknowledgement never goes back.
+      // A lane that begins with an old event lowers the smallest position, but an acknowledgement never decreases.
       work.answers.append(.acknowledged(max(before, progress.position(of: batch.lane))))
     }
   }
@@ -179,7 +179,7 @@ extension HubStore {
 
   // MARK: Derived data
 
-  /// Stores what follows from the events. A batch that was not accepted updates its gateway's last contact, too.
+  /// Stores derived data. Also a batch that is not accepted updates its gateway's last contact.
   private func finish(_ batches: [PreparedBatch], _ work: IngestWork) throws(HubDatabaseError) {
     var contacts: [ContactKey: StoredContact] = [:]
     var radios: [String: String] = [:]
@@ -226,7 +226,7 @@ extension HubStore {
       guard let channel = entry.hearing.heard.channel, let update = entry.update else { continue }
       updates[BucketKey(scope: "", name: "channel/\(channel)"), default: []].append(update)
     }
-    // Gateways that take messages of named hearers have lists of their own: the others pay nothing for them.
+    // Gateways that take messages of named hearers have lists of their own. The lists cost the other gateways nothing.
     for (place, list) in heardLists(heardByWanted, work) { updates[place] = list }
     try reportConflicts(work)
     var numbered: [BucketKey: (last: Int64, at: Int64)] = [:]
@@ -341,7 +341,7 @@ extension HubStore {
   }
 
   /// Reserves numbers in each list, and for each number a time later than all before. Other transactions on the same channel wait from here to the
-  /// commit, and no longer.
+  /// commit.
   private func bucketsCall(
     _ updates: [BucketKey: [Update]], now: Int64, _ row: @escaping (any HubRow) -> Void
   ) -> HubCall {

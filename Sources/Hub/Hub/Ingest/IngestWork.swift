@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-/// What one transaction of batches is about, and what it has found so far.
+/// The keys and the state of one transaction of batches.
 extension HubStore {
-  /// A contact of a gateway. Keys are compared by their bytes, as in databases: two that look the same are two contacts.
+  /// A contact of a gateway. Keys are compared by their bytes, like in databases.
   struct ContactKey: Hashable {
     let gateway: String
     let key: [UInt8]
@@ -12,7 +12,7 @@ extension HubStore {
     var text: String { String(decoding: key, as: UTF8.self) }
   }
 
-  /// A gateway's state of a contact, and its time by the gateway's clock, but never later than the arrival.
+  /// A gateway's state of a contact, and its time: by the gateway's clock, and at most the arrival.
   struct StoredContact {
     let body: String
     let at: Int64
@@ -39,7 +39,7 @@ extension HubStore {
     let channel: String
   }
 
-  /// What one transaction has found so far.
+  /// The state of one transaction.
   struct IngestWork {
     var progress: [GatewayEpoch: Progress] = [:]
     /// For each gateway the epoch that began last.
@@ -54,7 +54,7 @@ extension HubStore {
     var answers: [IngestAnswer] = []
     /// Events that were not stored before.
     var added: Set<EventKey> = []
-    /// Identities of messages that are new, or whose time a report improves: the gateways on their channels get updates.
+    /// Identities of messages that are new or have a better time: the gateways on their channels get updates.
     var updated: Set<String> = []
     /// For each named hearer the gateways that take its messages.
     var takers: [String: [String]] = [:]
@@ -69,15 +69,15 @@ extension HubStore {
     /// The first reports of those messages.
     var firstReports: Set<MessageHearer> = []
     var removed: [ContactKey: String] = [:]
-    /// The stored events whose number another event came with.
+    /// The stored events with which other events conflict.
     var conflicting: [EventKey: StoredEvent] = [:]
-    /// Of those, the ones whose new event is not stored, as an earlier attempt of this transaction found.
+    /// The stored events whose conflicting events are not stored, from an earlier attempt of this transaction.
     var refused: [EventKey: StoredEvent] = [:]
-    /// The epoch under which each conflicting event is kept, by the place that it would have alone.
+    /// The epoch under which each conflicting event is stored, by the key that it would have in a new history.
     var historyEpochs: [EventKey: String] = [:]
-    /// Events that are stored, under the same number, in another epoch.
+    /// Events that are stored under the same number in another epoch.
     var moved: Set<EventKey> = []
-    /// Those of them whose other copy comes in this transaction.
+    /// Moved events whose other copy is in this transaction.
     var expected: Set<EventKey> = []
   }
 }
@@ -101,16 +101,16 @@ extension HubStore.IngestWork {
       || unknown.contains(batch.gatewayEpoch)
   }
 
-  /// What the names of an epoch's further histories begin with.
+  /// The beginning of the names of an epoch's further histories.
   static func historyPrefix(_ batch: PreparedBatch) -> String { "\(batch.epoch.prefix(47))." }
 
-  /// The place of an event that begins a history.
+  /// The key of an event that begins a history.
   static func newHistoryKey(_ event: PreparedEvent, of batch: PreparedBatch) -> EventKey {
     let epoch = historyPrefix(batch) + (HubStore.StoredEvent(event).digest ?? "gap")
     return EventKey(gateway: batch.gateway, epoch: epoch, seq: event.event.seq)
   }
 
-  /// The place of a conflicting event in its history.
+  /// The key of a conflicting event in its history.
   func keyInHistory(_ event: PreparedEvent, of batch: PreparedBatch) -> EventKey {
     let own = Self.newHistoryKey(event, of: batch)
     return EventKey(gateway: own.gateway, epoch: historyEpochs[own] ?? own.epoch, seq: own.seq)

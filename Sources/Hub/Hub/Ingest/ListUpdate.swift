@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-/// Updates about messages, for the lists that gateways read. A list gets each message from the gateway that reports it first, and again from one
-/// whose report has a better time. Readers may leave out a gateway's updates beyond its rate limit, so an excess update does not count once another
-/// gateway reports the same message. Otherwise a stolen token could flood, and hide each message that it reports a moment before an honest gateway
-/// does.
+/// Updates about messages, for the lists that gateways read. A list gets each message from the first gateway that reports it, and again with a better
+/// time. Readers may leave out a gateway's updates beyond its rate limit: so after an excess update, the list also gets the message from the next
+/// gateway that reports it. Otherwise a flood with a stolen token could hide honest gateways' messages.
 extension HubStore {
   /// The latest sending time that a list has of a message.
   struct ListedTimes {
@@ -38,7 +37,7 @@ extension HubStore {
       let (state, place) = (states[identity] ?? before, places[identity])
       let isBetter = state.map { Self.isLater(sent, than: $0.sent) } ?? true
       let isOpen = state.map { $0.settled.map { Self.isLater(sent, than: $0) } ?? true } ?? true
-      // Once for each gateway, and within its rate limit.
+      // Once for each gateway, within its rate limit.
       let mayTell = isFirst && !reporters.contains(hearing.hearer) && !rates.isFull(list, gateway, channel: channel)
       guard isBetter || isOpen && mayTell else { return }
       let isBeyond = rates.add(list, gateway, channel: channel)
@@ -131,8 +130,8 @@ extension HubStore {
     return updates
   }
 
-  /// Reads which of these messages a named hearer has reported before, and the update that is in the list. A message whose update has left the list,
-  /// such as after a flood by the same gateway, is not settled.
+  /// Reads which of these messages a named hearer has reported before, and their updates in the list. A message whose update has left the list, for
+  /// example in a flood, is not settled.
   func listedCall(_ work: IngestWork, _ row: @escaping (MessageHearer, _ sent: Int64, _ isBeyond: Bool) -> Void)
     -> HubCall
   {

@@ -2,14 +2,15 @@
 
 import JSON
 
-/// The numbers in gateways' events. A field with an impossible number is left out: no gateway sends one, and a page would show all of its digits.
+/// Bounds of the numbers in gateways' events. It removes a field with an impossible number: no gateway sends one, and a page would show all of its
+/// digits.
 enum NumberBounds {
   /// The ranges of the radio's frames. Coordinates are checked where they are shown: a node may send any.
   private static let ranges: [String: ClosedRange<Double>] = [
     "snr": -32...31.75, "rssi": -128...127, "hops": 0...63, "battery_mv": 0...65_535, "waited_s": 0...longestAge,
     "age_s": 0...longestAge,
   ]
-  /// Seconds in about a hundred years, which is as good as for ever.
+  /// Seconds in about a hundred years.
   private static let longestAge = 3_200_000_000.0
   private static let others = Double(JSONValue.wholeNumbers.lowerBound)...Double(JSONValue.wholeNumbers.upperBound)
 

@@ -5,7 +5,7 @@ import JSON
 import MeshCrypto
 import UntrustedText
 
-/// An event with all that follows from it alone, computed before the database has its turn: pure.
+/// An event with the data that follows from it alone, computed outside the transaction: pure.
 struct PreparedEvent: Sendable {
   /// A message as all hearers have it, and as this gateway heard it.
   struct Heard: Sendable {
@@ -15,13 +15,13 @@ struct PreparedEvent: Sendable {
     var report: String
     /// When the gateway received it; `nil`: the gateway's clock is not trusted.
     var at: Int64?
-    /// The earliest time at which it may have been sent, as far as the gateway knows; 0: unknown.
+    /// The earliest possible sending time that the gateway knows; 0: unknown.
     var sent: Int64
     /// The update for the other gateways on its channel; `nil`: there is none.
     var update: String?
   }
 
-  /// What the event changes besides the journal.
+  /// A change besides the journal.
   enum Effect: Sendable {
     case none
     case heard(Heard)
@@ -33,7 +33,7 @@ struct PreparedEvent: Sendable {
     case alert(AlertReport)
   }
 
-  /// Keeps its body only if the transaction still reads it.
+  /// It has a body only if the transaction reads the body.
   var event: HubEvent
   /// The body as JSON text.
   var body: String
@@ -70,7 +70,7 @@ struct PreparedEvent: Sendable {
     return .contact(key: key)
   }
 
-  /// Without NUL, as in the database: two keys that a database takes for one must not be two rows of one statement.
+  /// Without NUL, as in the database: two rows of one statement must not have the same key.
   private static func key(_ event: HubEvent) -> String? {
     (event.body["key"]?.string).map(PostgresHubDatabase.withoutNul)
   }
@@ -88,7 +88,7 @@ extension PreparedEvent.Heard {
       json.field("gateway", gateway)
       json.field("at", event.at)
       json.field("seq", event.seq)
-      // Numbers and truth values only: no other value may lengthen a list of hearers.
+      // Only numbers and truth values: other values could be long.
       for name in ["snr", "hops", "direct", "waited", "waited_s", "age_s"] {
         if let value = event.body[name], value.number != nil || value.bool != nil { json.field(name, value) }
       }
@@ -118,7 +118,7 @@ extension PreparedEvent.Heard {
 
   /// The hash of channel, sender, sender time and text, which is the same for all receivers. Without time or text, the event's identity.
   ///
-  /// It begins with the sender's time: messages of about the same time are neighbours in the index, and one index page takes many new ones.
+  /// It begins with the sender's time: messages of about the same time are neighbours in the index, so that one page of it gets many new rows.
   private static func identity(_ event: HubEvent, gateway: String, epoch: String) -> String {
     let body = event.body
     guard let time = body["sender_time"]?.integer, let text = body["text"]?.string ?? body["data"]?.string else {
@@ -144,7 +144,7 @@ extension PreparedEvent.Heard {
       json.field("sender_time", event.body["sender_time"]?.integer)
       json.field("at", event.at)
       json.field("trusted", event.trusted)
-      // A gateway that forwards the message needs to know that it is not new.
+      // A gateway that forwards the message needs its age.
       json.field("waited", event.body["waited"]?.bool)
       json.field("waited_s", event.body["waited_s"]?.integer)
       json.field("age_s", event.body["age_s"]?.integer)
@@ -153,7 +153,7 @@ extension PreparedEvent.Heard {
   }
 }
 
-/// A gateway's batch on its way into the database.
+/// A gateway's batch, prepared for the transaction.
 struct PreparedBatch: Sendable {
   var gateway: String
   var epoch: String
@@ -163,13 +163,13 @@ struct PreparedBatch: Sendable {
   /// When it arrived, milliseconds since 1970.
   var at: Int64
   var events: [PreparedEvent]
-  /// About as many bytes as the database gets.
+  /// The approximate number of bytes that the database gets.
   var bytes: Int
-  /// Whether all events of its lane before it are stored or come with it, so that the gateway's position moves. For events from a broker nobody
-  /// knows.
+  /// Whether all earlier events of its lane are stored or in this transaction, so that the gateway's position moves. Of events from a broker this is
+  /// unknown.
   var isOrdered = true
-  /// Set if the events may be stored under another epoch: they got their numbers before this epoch began, or were sent before. Its value is the epoch
-  /// before this one, or this one.
+  /// Set if the events may be stored under another epoch: they got their numbers before this epoch began, or were sent before. It is this epoch or
+  /// the previous one.
   var before: String?
   /// Whether the sender handles conflicts: it sends a refused event again in a new epoch. A conflicting event of another sender goes into a further
   /// history.

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
 
-/// How many messages each gateway has put into each list in the last minute, by the steady clock. It is in memory: a restart forgets the counts, and
-/// other hubs of the same database do not share them.
+/// The number of messages that each gateway has put into each list in the last minute, by the steady clock. A restart forgets the counts, and other
+/// hubs on the database do not share them.
 struct ReporterRates {
-  /// The messages a minute that a gateway takes from each other one, unless its operator changes that (`relay.messages_per_minute`). A gateway leaves
-  /// out what exceeds this, so an excess message must not hide another gateway's report.
+  /// The messages a minute that a gateway takes from each other gateway, unless its operator changes that (`relay.messages_per_minute`). It leaves
+  /// out excess messages, so they must not hide another gateway's report.
   static let perMinute = 6
-  /// Most counts; beyond it, the half that was silent for longer is forgotten.
+  /// Most counts. At this limit it forgets the half without recent messages.
   private static let most = 16_384
 
-  /// A gateway that puts messages into a list, for one channel or for all.
+  /// A gateway that puts messages of one channel, or of all, into a list.
   private struct Count: Hashable {
     let list: String
     let gateway: String
@@ -39,8 +39,7 @@ struct ReporterRates {
     isFull(Count(list: list, gateway: gateway, channel: channel))
   }
 
-  /// Counts a message; `true`: the gateway exceeds the limit for all channels together, since a gateway that takes several of them leaves out the
-  /// excess.
+  /// Counts a message. `true`: the gateway exceeds the limit for all channels together: a reader of several channels leaves out the excess.
   mutating func add(_ list: String, _ gateway: String, channel: String) -> Bool {
     let all = Count(list: list, gateway: gateway, channel: nil)
     let isBeyond = isFull(all)
