@@ -2,18 +2,18 @@
 
 import Glibc
 
-/// A thread for blocking work: a task would block one of the few threads that other tasks share.
+/// A thread for blocking work: a task would block one of the few threads of all tasks.
 public enum DetachedThread {
   private final class Body {
     let run: @Sendable () -> Void
     init(_ run: @escaping @Sendable () -> Void) { self.run = run }
   }
 
-  /// Nobody waits for the end of `body`.
+  /// Runs `body` on a new thread, without a wait for its end.
   public static func run(_ body: @escaping @Sendable () -> Void) {
     let given = Unmanaged.passRetained(Body(body)).toOpaque()
     var thread = pthread_t()
-    // If the machine has no thread left, it tries again until there is one.
+    // Without a free thread on the machine, it retries until there is one.
     while pthread_create(
       &thread, nil,
       { given in

@@ -5,8 +5,8 @@ import NIOCore
 import NIOWebSocket
 import Synchronization
 
-/// Assembles a link's frames into messages and decompresses them, one at a time: only the message in hand takes more memory than it took on the wire.
-/// Between messages it keeps the context that later messages may refer to. Any input is safe.
+/// Assembles a link's frames into messages, and decompresses one message at a time. Between messages it keeps the context that later messages may
+/// refer to. Any input is safe.
 struct LinkMessageAssembler {
   enum Message: Equatable {
     case text([UInt8])
@@ -30,7 +30,7 @@ struct LinkMessageAssembler {
   private let most: Int
   private let slot = SharedCompressors.randomSlot()
   private let keepsContext: Bool
-  /// What the gateway has sent so far; `nil`: nothing is compressed.
+  /// The end of the data that the gateway has sent; `nil`: nothing is compressed.
   private var context: LinkContext?
   private var opcode: WebSocketOpcode?
   private var isCompressed = false
@@ -95,22 +95,22 @@ struct LinkMessageAssembler {
   }
 }
 
-/// Compresses what the hub sends over a link, in the order of sending.
+/// Compresses the messages that the hub sends over a link, in their order.
 final class LinkCompressor: ChannelOutboundHandler {
   typealias OutboundIn = WebSocketFrame
   typealias OutboundOut = WebSocketFrame
 
-  /// 1 KiB of context, for messages that are alike.
+  /// 1 KiB of context: messages to gateways resemble each other.
   static let windowBits = 10
-  /// The window for what gateways send, which is more than they receive.
+  /// The window for messages from gateways, which are longer.
   static let gatewayWindowBits = 12
-  /// Shorter messages go out as they are.
+  /// Shorter messages are sent uncompressed.
   private static let compressedFrom = 16
 
   private let slot = SharedCompressors.randomSlot()
   private let windowBits: Int
   private let keepsContext: Bool
-  /// What the hub has sent so far.
+  /// The end of the data that the hub has sent.
   private var context: LinkContext
 
   init(_ compression: PerMessageDeflate) {
@@ -125,7 +125,7 @@ final class LinkCompressor: ChannelOutboundHandler {
     var frame = unwrapOutboundIn(data)
     if frame.opcode == .text, frame.fin, frame.data.readableBytes >= Self.compressedFrom {
       let plain = Array(frame.data.readableBytesView)
-      // Without memory the message goes out uncompressed, which is always allowed.
+      // Without memory the message is sent uncompressed, which is always allowed.
       if let packed = SharedCompressors.deflated(plain, behind: context, windowBits: windowBits, slot) {
         frame.data = ByteBuffer(bytes: packed)
         frame.rsv1 = true
@@ -136,7 +136,7 @@ final class LinkCompressor: ChannelOutboundHandler {
   }
 }
 
-/// zlib's state, which links share: it is needed only while a message is compressed or decompressed. There are several copies, so that links seldom
+/// zlib's states, which all links share: a link needs one only while it compresses or decompresses a message. There are several, so that links seldom
 /// wait for each other.
 enum SharedCompressors {
   private static let memoryLevel = 2

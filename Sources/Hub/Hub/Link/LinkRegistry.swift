@@ -8,7 +8,7 @@ actor LinkRegistry {
   /// Sends one message; `false`: the link is gone.
   typealias Send = @Sendable ([UInt8]) async -> Bool
 
-  /// The upstream that holds a link, of a gateway with several live links, and how to test that link.
+  /// The upstream that holds the link of a gateway with several upstreams, and a test of that link.
   struct Holder: Sendable {
     let origin: LinkProtocol.Origin
     /// When the hub last heard from the link.
@@ -25,7 +25,7 @@ actor LinkRegistry {
     /// Milliseconds since 1970.
     let since = HubClock.now
     let began = ContinuousClock.now
-    /// How many links of this gateway in a row, up to this one, replaced a link that was young and alive.
+    /// The number of links of this gateway in a row, up to this one, that replaced a young and live link.
     var contested = 0
     var buckets: Set<String> = []
     /// Buckets with change that the gateway does not know of yet.
@@ -33,13 +33,13 @@ actor LinkRegistry {
     var isNotifying = false
   }
 
-  /// A command of a gateway. Ids are compared by their bytes: two that look the same are two commands.
+  /// A command of a gateway. Ids are compared by their bytes.
   private struct Key: Hashable {
     let gateway: String
     let command: [UInt8]
   }
 
-  /// What the bucket names of notifications about a command's result begin with.
+  /// The beginning of the bucket names of notifications about a command's result.
   static let resultPrefix = "result/"
 
   enum Failure: Error, Equatable {
@@ -51,15 +51,15 @@ actor LinkRegistry {
   private static let round: Duration = .seconds(5)
   /// Buckets in one query.
   private static let askedAtOnce = 1000
-  /// A link that is replaced before this age is contested; `mostContests` of them in a row are no bad line any more.
+  /// A link that is replaced before this age is contested. After `mostContests` of them in a row, a bad line is no longer the likely cause.
   private static let shortLife: Duration = .seconds(30)
   private static let mostContests = 5
-  /// The longest pause of a gateway that only polls.
+  /// Longest pause of a gateway that only polls.
   private static let returnsWithin: Duration = .seconds(86_400)
-  /// Most gateways over HTTP whose epochs are remembered.
+  /// Most gateways on HTTP with epochs in memory.
   private static let maxEpochs = 10_000
-  /// A link that was heard within `recent` needs no test; a tested one has `answerLimit`, which is shorter than a connection's time for its first
-  /// request.
+  /// A link with a message within `recent` needs no test. A tested link has to answer within `answerLimit`, which is shorter than the time for a
+  /// connection's first request.
   private static let recent: Duration = .seconds(3)
   static let answerLimit: Duration = .seconds(5)
   private static let answerPoll: Duration = .milliseconds(50)
@@ -69,7 +69,7 @@ actor LinkRegistry {
   private var links: [String: Link] = [:]
   private let contestLog: ThrottledLog
   private var contested: Set<String> = []
-  /// For each gateway that sends over HTTP: its epoch, the epoch before, how often in a row an epoch came back, and when it last changed.
+  /// For each gateway on HTTP: its epoch, the previous epoch, how often in a row an epoch returned, and the time of the last change.
   private var epochs: [String: (now: String, before: String?, returns: Int, at: ContinuousClock.Instant)] = [:]
 
   private let patience: Duration
@@ -92,8 +92,7 @@ actor LinkRegistry {
   private var requests: [Key: CheckedContinuation<JSONValue, any Error>] = [:]
   private var results: [Key: [Int: CheckedContinuation<Void, Never>]] = [:]
 
-  /// Makes this the gateway's one link: the newest, for an older one may be half-open. `isSilent`: nothing came for too long, so the registry closes
-  /// it.
+  /// Makes this the gateway's only link: an older one may be half-open. `isSilent`: the link is silent for too long, so the registry closes it.
   func open(
     _ gateway: String, _ send: @escaping Send, isSilent: @escaping @Sendable () -> Bool = { false },
     holder: Holder? = nil, close: @escaping @Sendable () -> Void
@@ -117,7 +116,7 @@ actor LinkRegistry {
   }
 
   /// The upstream that holds the gateway's link, if that link is alive and `origin` is another upstream of the same gateway: without this check the
-  /// two would take the link from each other for ever. An upstream that reconnects has lost its link, and is let in at once.
+  /// two would take the link from each other for ever. An upstream that reconnects gets its link at once.
   func holder(_ gateway: String, against origin: LinkProtocol.Origin?) async -> String? {
     guard let origin, let link = links[gateway], let holder = link.holder, holder.origin.epoch == origin.epoch,
       holder.origin.upstream != origin.upstream
@@ -126,7 +125,7 @@ actor LinkRegistry {
     if asked - holder.heard() < Self.recent { return holder.origin.upstream }
     holder.ping()
     while ContinuousClock.now - asked < answerLimit {
-      // `try?`: cancelled, the new connection is gone and needs no answer.
+      // `try?`: after a cancellation the new connection is gone, and needs no answer.
       guard (try? await Task.sleep(for: Self.answerPoll)) != nil, links[gateway]?.id == link.id else { return nil }
       if holder.heard() > asked { return holder.origin.upstream }
     }
@@ -140,7 +139,7 @@ actor LinkRegistry {
         + "\"One identity, two histories\" in docs/hub.md")
   }
 
-  /// Notes the epoch of a batch that came over HTTP. An ended epoch does not come back; if it does again and again, two gateways have one id.
+  /// Notes the epoch of a batch on HTTP. A gateway never returns to an ended epoch: if epochs return again and again, two gateways have one id.
   func noteEpoch(_ gateway: String, epoch: String, now: ContinuousClock.Instant = .now) {
     let known = epochs[gateway]
     if known == nil, epochs.count >= Self.maxEpochs { forgetEpochs(now) }
@@ -152,8 +151,7 @@ actor LinkRegistry {
     if returns >= Self.mostContests { contest(gateway, "send in turn, each its own epoch") }
   }
 
-  /// Makes room. A gateway with one epoch all along loses nothing: its next batch names the epoch again. Gateways that changed epoch lately stay, if
-  /// there is room.
+  /// Makes room. It forgets gateways without a change of epoch first: their next batch names the epoch again.
   private func forgetEpochs(_ now: ContinuousClock.Instant) {
     epochs = epochs.filter { $0.value.before != nil && now - $0.value.at < Self.returnsWithin }
     if epochs.count >= Self.maxEpochs { epochs = [:] }
@@ -161,13 +159,13 @@ actor LinkRegistry {
 
   var epochsKept: Int { epochs.count }
 
-  /// The gateways whose id two gateways seem to have, since the last call.
+  /// The ids that two gateways seem to have, found since the last call.
   func takeContested() -> Set<String> {
     defer { contested = [] }
     return contested
   }
 
-  /// One task for all links: a task for each would be an eighth of the memory of an idle link. It ends with the last link.
+  /// Closes silent links, in one task for all: a task for each would be an eighth of the memory of an idle link. It ends with the last link.
   private func watch() async {
     while !links.isEmpty {
       // `try?`: nobody cancels it.
@@ -227,8 +225,7 @@ actor LinkRegistry {
     }
   }
 
-  /// After notifications may have been missed: sends every gateway the state of its buckets. The database is asked once for a bucket that many listen
-  /// to.
+  /// Sends every gateway the states of its buckets, after missed notifications. It queries a bucket once for all its listeners.
   func notifyAll(from store: HubStore) async {
     let places = Set(
       links.flatMap { gateway, link in link.buckets.map { HubStore.BucketKey($0, of: gateway) } })
@@ -242,7 +239,7 @@ actor LinkRegistry {
     }
   }
 
-  /// Sends one notification at a time on each link, and combines those that follow.
+  /// Sends one notification at a time on each link, and combines later ones.
   private func notify(_ gateway: String) {
     guard let link = links[gateway], !link.isNotifying, !link.pending.isEmpty else { return }
     links[gateway]?.isNotifying = true
@@ -280,7 +277,7 @@ actor LinkRegistry {
       json.field("params", command)
     }
     let timer = Task { [patience] in
-      // `try?`: it is cancelled when the answer has come.
+      // `try?`: the answer cancels it.
       try? await Task.sleep(for: patience)
       guard !Task.isCancelled else { return }
       self.giveUp(key)
@@ -306,7 +303,7 @@ actor LinkRegistry {
     lastID += 1
     let number = lastID
     let timer = Task {
-      // `try?`: cancelled when the result has come.
+      // `try?`: the result cancels it.
       try? await Task.sleep(for: limit)
       self.stopWaiting(key, number)
     }

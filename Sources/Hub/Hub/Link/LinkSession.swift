@@ -7,17 +7,17 @@ import NIOWebSocket
 import ServiceLifecycle
 import Synchronization
 
-/// One gateway's link, from hello to the end. Source: docs/hub-protocol.md.
+/// A gateway's link, from hello to the end. Source: docs/hub-protocol.md.
 struct LinkSession: Sendable {
   /// The newest version of the protocol that this hub speaks: with lanes.
   private static let version: Int64 = 2
-  /// Most batches of one gateway in flight. They share a transaction; when the hub is crowded, further ones wait in the network.
+  /// Most batches of one gateway in flight, which share a transaction. On a busy hub, further batches wait in the network.
   static let window = 16
-  /// A gateway that is silent for this many of its own intervals is lost.
+  /// A link without messages for this many of the gateway's intervals is lost.
   fileprivate static let missedIntervals = 2.5
-  /// Seconds until the hello is required; earlier pings do not count.
+  /// Seconds for the hello. Earlier pings do not count.
   fileprivate static let helloLimit = 10.0
-  /// The hub answers a hello within this time, if only with `busy`, and repeats that before a gateway has waited for 15 s.
+  /// The hub answers a hello within this time, if necessary with `busy`, and repeats `busy` before a gateway has waited for 15 s.
   private static let firstBusy: Duration = .milliseconds(1500)
   private static let nextBusy: Duration = .seconds(8)
   /// How long a gateway may wait while the database is unavailable.
@@ -31,10 +31,10 @@ struct LinkSession: Sendable {
   var origin: LinkProtocol.Origin?
   /// The agreed compression; `nil`: nothing is compressed.
   let compression: PerMessageDeflate?
-  /// Whether the token that opened the link still allows it: frames that came before the connection was closed may wait here.
+  /// Whether the link's token still allows it: frames may wait here while the hub closes the connection.
   let isAllowed: @Sendable () -> Bool
 
-  /// When the gateway was last heard, its longest pause between messages, and its epoch.
+  /// The time of the gateway's last message, its longest pause between messages, and its hello.
   final class Liveness: Sendable {
     private let opened = ContinuousClock.now
     let state = Mutex(
@@ -61,7 +61,7 @@ struct LinkSession: Sendable {
       stores.metrics.linkEnded(encoding)
       HubLog.debug("link of \(gateway) ended")
     }
-    // `try?`: why a link ended does not matter.
+    // `try?`: the reason for the end of a link does not matter.
     try? await withGracefulShutdownHandler {
       try await channel.executeThenClose { inbound, outbound in
         let close: @Sendable () -> Void = { channel.channel.close(promise: nil) }
@@ -148,8 +148,8 @@ struct LinkSession: Sendable {
     return true
   }
 
-  /// The number of a batch that is not valid JSON. The hub refuses it as over HTTP, and the gateway finds the event that spoils it; if the link ended
-  /// instead, the same batch would come again for ever.
+  /// The number of a batch that is not valid JSON. The hub refuses such a batch, and the gateway finds the invalid event. If the hub closed the link,
+  /// the same batch would return for ever.
   static func batch(of bytes: [UInt8]) -> Int64? {
     let beginning = Array(#"{"type":"events","n":"#.utf8)
     guard bytes.starts(with: beginning) else { return nil }
@@ -188,14 +188,13 @@ struct LinkSession: Sendable {
     do {
       try await stores.setState(name, state, of: gateway, at: HubClock.now)
     } catch {
-      // The gateway would send the same value on its next link, and end that link, too.
+      // An error here would end the link, and the gateway would send the same value on the next link.
       let failure: any Error = error
       guard (failure as? HubDatabaseError)?.kind == .unfit else { throw failure }
     }
   }
 
-  /// Sends `busy` now and then while the database is slow to answer a hello: a gateway without a sign of life would hang up, and a whole fleet would
-  /// reconnect.
+  /// Sends `busy` while a hello waits for the database: otherwise a whole fleet would disconnect and reconnect.
   private static func repeatBusy(
     on outbound: NIOAsyncChannelOutboundWriter<WebSocketFrame>
   ) -> Task<Void, any Error> {
@@ -213,14 +212,14 @@ struct LinkSession: Sendable {
     }
   }
 
-  /// How much of the epoch is stored. The gateway waits here while the database is unavailable, rather than reconnect again and again.
+  /// The stored part of the epoch. While the database is unavailable, the gateway waits here, and does not reconnect again and again.
   private func progress(_ epoch: String) async throws -> HubStore.Progress? {
     let end = ContinuousClock.now + Self.greetingLimit
     while true {
       do {
         return try await stores.progress(gateway: gateway, epoch: epoch)
       } catch let error as HubDatabaseError where error.kind == .unavailable && ContinuousClock.now < end {
-        // A hub that is stopping does not wait for its database.
+        // A hub that stops does not wait for its database.
         if Task.isShuttingDownGracefully { throw error }
         try await Task.sleep(for: .seconds(Double.random(in: 1...5)))
       }
@@ -304,7 +303,7 @@ struct LinkSession: Sendable {
       return refusal(number, .badEvent(seq: nil, reason: refused.message))
     }
     metrics.wasBusy(.database)
-    // The gateway keeps its events and tries again; a random pause spreads the fleet.
+    // The gateway keeps its events and retries; a random pause spreads the fleet.
     return busy(number, "\(error)", Int.random(in: 5...15))
   }
 

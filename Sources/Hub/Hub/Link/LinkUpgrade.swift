@@ -26,7 +26,7 @@ struct LinkUpgradeChannel: ServerChildChannel, HTTPChannelHandler {
     let negotiated: EventLoopFuture<Negotiated>
   }
 
-  /// What the hub knows about a link that opens.
+  /// The data of a link that opens.
   struct Link: Sendable {
     let gateway: String
     let grant: HubAccess.Grant
@@ -63,7 +63,7 @@ struct LinkUpgradeChannel: ServerChildChannel, HTTPChannelHandler {
     try operations.addHandler(FirstRequestTimeoutHandler())
     let upgrader = NIOTypedWebSocketServerUpgrader<Negotiated>(
       maxFrameSize: maxMessage,
-      // The gate lets only handshakes through.
+      // `LinkHandshakeFilter` passes only handshakes.
       shouldUpgrade: { channel, head in channel.eventLoop.makeSucceededFuture(LinkProtocol.answer(head)) },
       upgradePipelineHandler: { [self] channel, head in
         channel.eventLoop.makeCompletedFuture { try link(channel, LinkProtocol.compression(head)?.agreed) }
@@ -72,7 +72,7 @@ struct LinkUpgradeChannel: ServerChildChannel, HTTPChannelHandler {
       channel.eventLoop.makeCompletedFuture { try requests(channel, logger) }
     }
     var pipeline = NIOUpgradableHTTPServerPipelineConfiguration(upgradeConfiguration: configuration)
-    // As in Hummingbird: requests are handled one after another, and the handlers above answer errors.
+    // As in Hummingbird: it handles requests one after another, and the handlers above answer errors.
     pipeline.enablePipelining = false
     pipeline.enableErrorHandling = false
     pipeline.enableResponseHeaderValidation = false
@@ -85,7 +85,8 @@ struct LinkUpgradeChannel: ServerChildChannel, HTTPChannelHandler {
   private func link(_ channel: any Channel, _ compression: PerMessageDeflate?) throws -> Negotiated {
     let operations = channel.pipeline.syncOperations
     try FirstRequestTimeoutHandler.decided(channel)
-    // Retransmits at even intervals, so that an answer arrives soon after a cut of some seconds; a kernel without the option behaves as usual.
+    // Retransmits at even intervals, so that an answer arrives soon after an interruption of some seconds. A kernel without the option behaves as
+    // usual.
     channel.setOption(Self.linearTimeouts, value: 1).whenFailure { _ in }
     let gate = try operations.handler(type: LinkHandshakeFilter.self)
     operations.removeHandler(gate, promise: nil)
@@ -115,7 +116,7 @@ struct LinkUpgradeChannel: ServerChildChannel, HTTPChannelHandler {
     // `try?`: a connection that ended before its first request needs nothing.
     switch try? await value.negotiated.get() {
     case .http(let channel):
-      // A client that has disconnected needs no answer: its requests are cancelled.
+      // A disconnected client needs no answer: this cancels its requests.
       let requests = Task { await handleHTTP(asyncChannel: channel, logger: logger) }
       channel.channel.closeFuture.whenComplete { _ in requests.cancel() }
       await withTaskCancellationHandler {
@@ -174,7 +175,7 @@ enum LinkProtocol {
   /// Whether a request may open a link.
   enum UpgradeDecision: Sendable {
     case open(AuthorizedGateway)
-    /// The request opens no link, or is not allowed to: HTTP answers it.
+    /// The request opens no link, or may not open it: HTTP answers.
     case closed
     /// The answer needs the database, the folder of tokens, or a test of the open link.
     case undecided

@@ -4,20 +4,20 @@ import FoundationEssentials
 import Glibc
 import JSON
 
-/// Requests for gateways that are linked to another hub on the same database. Such a request is about the present and is not queued: it goes from hub
-/// to hub as notifications, and leaves no row behind.
+/// Requests for gateways that are linked to another hub on the same database. Such a request is about the present, so no queue keeps it: it goes from
+/// hub to hub in notifications, without a row in the database.
 ///
-/// A request is an *ask*, in pieces that fit a notification. The hub that has the link says *taken* at once, and later sends the *answer*, in pieces.
-/// A hub of an older version ignores them.
+/// A request is an *ask*, in pieces that fit a notification. The hub with the link sends *taken* at once, and the *answer* later, in pieces. A hub of
+/// an older version ignores them.
 actor PeerHubRequests {
-  /// How long a hub has to say that the link is its own. It only looks at its memory, but its database may be slow.
+  /// The time for a hub to send *taken*. It needs no query, but the notification may be slow.
   static let patience: Duration = .seconds(3)
   /// Bytes of a piece: with Base64 and its address it stays below 8,000, the limit of a notification.
   static let pieceBytes = 5400
   static let maxPieces = 64
-  /// Most own requests in flight, most requests of others served at a time, and most texts of which pieces are missing.
+  /// Most own requests in flight, most simultaneous requests of peer hubs, and most incomplete texts.
   static let maxOpen = 256
-  /// What the bucket names of these notifications begin with.
+  /// The beginning of the bucket names of these notifications.
   static let bucketPrefix = "live/"
 
   private struct Waiting {
@@ -39,10 +39,10 @@ actor PeerHubRequests {
   private var waiting: [String: Waiting] = [:]
   private var incomplete: [String: Pieces] = [:]
   private var order: [String] = []
-  /// Requests of other hubs that this hub is answering.
+  /// Requests of peer hubs in progress.
   private var served: Set<String> = []
 
-  /// `notify` notifies all hubs, this one too; `hasOtherHubs`: whether another hub uses the database.
+  /// `notify` notifies all hubs, including this one; `hasOtherHubs`: whether another hub uses the database.
   init(
     _ registry: LinkRegistry, patience: Duration = PeerHubRequests.patience,
     hasOtherHubs: @escaping @Sendable () async throws -> Bool,
@@ -87,14 +87,14 @@ actor PeerHubRequests {
 
   // MARK: Receiving
 
-  /// A notification of any hub; one for another hub is ignored.
+  /// Handles a notification of any hub. It ignores notifications for other hubs.
   func received(_ change: HubChange) async {
     guard let part = Part(change.bucket) else { return }
     switch part.kind {
     case "taken": waiting[part.number]?.isAccepted = true
     case "answer":
       guard waiting[part.number] != nil, let whole = assemble(part, as: "answer") else { return }
-      // `try?`: only another hub writes it; invalid JSON counts as no answer.
+      // `try?`: invalid JSON counts as no answer.
       guard let answer = (try? JSONValue(parsing: whole))?["answer"] else {
         return end(part.number, .failure(LinkRegistry.Failure.timedOut))
       }
@@ -112,7 +112,7 @@ actor PeerHubRequests {
   private func serve(_ gateway: String, _ number: String, _ id: String, _ command: JSONValue) async {
     guard served.count < Self.maxOpen, served.insert(number).inserted else { return }
     defer { served.remove(number) }
-    // `try?`: without a database no hub can be notified; the asking hub gives up after a while.
+    // `try?`: without a database there are no notifications; the asking hub gives up.
     try? await notify(Self.notifications(gateway, "taken", number, []) ?? [])
     let answer = try? await registry.request(gateway, id: id, command: command)
     let body = JSONWriter.object { json in if let answer { json.field("answer", answer) } }

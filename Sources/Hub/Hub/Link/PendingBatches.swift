@@ -4,7 +4,7 @@ import NIOCore
 import NIOWebSocket
 import Synchronization
 
-/// A link's unanswered batches. Each is a task that writes its answer after the answers of the batches before it.
+/// A link's unanswered batches. Each is a task, which writes its answer after those of the earlier batches.
 struct PendingBatches {
   /// The answer to a batch, once the batch is stored or refused.
   typealias Answer = @Sendable () async -> [UInt8]

@@ -5,18 +5,17 @@ import Glibc
 
 /// The gateways that are linked to any hub on the database, for readers.
 ///
-/// A hub knows its own links. Hubs that share a database each keep a list of their links there. A hub writes its list at most every two seconds, when
-/// links opened or closed, and a sign of life every ten seconds. A list without a sign of life for half a minute does not count. A hub that is alone
-/// writes nothing.
+/// Each hub on a shared database keeps a list of its links there. It writes the list at most every two seconds, after a link opened or closed, and a
+/// heartbeat every ten seconds. A list without a heartbeat for half a minute does not count. A hub without peers writes nothing.
 actor SharedLinkTable {
   /// Pause between two checks of this hub's links, and of other hubs' lists.
   static let pause: Duration = .seconds(2)
-  /// Checks from one sign of life to the next.
+  /// Checks from one heartbeat to the next.
   static let checksPerHeartbeat = 5
-  /// A list without a sign of life for this many milliseconds does not count. The database server's clock sets all times of lists.
+  /// A list without a heartbeat for this many milliseconds does not count. The database server's clock sets all times of lists.
   static let validity: Int64 = 30_000
 
-  /// A list that another hub keeps.
+  /// The list of a peer hub.
   private struct PeerLinks {
     let version: Int64
     let links: [String: Int64]
@@ -28,7 +27,7 @@ actor SharedLinkTable {
   private let hub = UUID().uuidString
   private var others: [String: PeerLinks] = [:]
   private var refreshedAt: ContinuousClock.Instant?
-  /// The version of the list that was written last; `nil`: the whole list has to be written.
+  /// The version of the list in the database; `nil`: this hub has to write the whole list.
   private var written: Int64?
 
   /// `isShared`: other hubs may use the database.
@@ -41,7 +40,7 @@ actor SharedLinkTable {
     let own = await registry.linkTimes()
     guard isShared else { return own }
     await refreshOthers()
-    // A gateway that has moved may be in two lists for a while.
+    // After a move to another hub, a gateway may be in two lists for some seconds.
     return others.values.reduce(into: own) { all, other in all.merge(other.links) { max($0, $1) } }
   }
 

@@ -19,7 +19,7 @@ extension HubAPI {
     var headers = HTTPFields()
     headers[.contentType] = "text/event-stream"
     headers[.cacheControl] = "no-store"
-    // A proxy that buffers answers would withhold events.
+    // Otherwise a proxy that buffers answers would withhold events.
     if let name = HTTPField.Name("X-Accel-Buffering") { headers[name] = "no" }
     return Response(
       status: .ok, headers: headers,
@@ -34,9 +34,10 @@ extension HubAPI {
   }
 }
 
-/// What one reader gets: a greeting, the messages that it missed, then new events. Its place is free again when its answer ends, or never begins.
+/// The stream of one reader: a greeting, the missed messages, then new events. The reader leaves the feed at the end of this object, also if its
+/// answer never begins.
 private actor LiveReader {
-  /// Pause before a sign of life if nothing else is sent.
+  /// Pause before a heartbeat if there is no event.
   private static let heartbeat: Duration = .seconds(20)
   /// Most bytes of one write.
   private static let piece = 64 * 1024
@@ -52,7 +53,7 @@ private actor LiveReader {
   private let stores: HubStores
   private let holder: String
   private let wanted: Int64?
-  /// When the reader's last message came to the hub, as the reader says.
+  /// The arrival of the reader's last message at the hub, by the reader's query.
   private let arrived: Int64?
   private let id: Int
   private var reader: LiveFeed.Reader
@@ -86,7 +87,7 @@ private actor LiveReader {
     if known < reader.position {
       missed = try await stores.readers.ask(holder) { try $0.missed(after: known, upTo: LiveFeed.mostMissed + 1) }
     }
-    // A position beyond the newest, or one where another message is, belongs to another database or to a later copy of this one.
+    // A position beyond the newest, or with another message, is of another database or of a later copy of this one.
     let isOther = (wanted ?? 0) > reader.position || (wanted != nil && arrived != nil && arrived != missed.arrived)
     let isBehind = missed.count > LiveFeed.mostMissed || isOther
     let start = isBehind ? reader.position : known
@@ -133,7 +134,7 @@ private actor LiveReader {
       }
       guard ContinuousClock.now - sentAt >= Self.heartbeat / 2 else { continue }
       sentAt = .now
-      // An event, and not a comment: browsers hide comments from a page, which would take the connection for dead.
+      // An event, and no comment: browsers hide comments from the page, which would consider the connection dead.
       return LiveFeed.event("tick", id: nil, Array("{}".utf8))
     }
     return nil

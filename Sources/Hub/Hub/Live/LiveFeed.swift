@@ -3,42 +3,42 @@
 import JSON
 import UntrustedText
 
-/// Changes, for readers that follow them. The feed queries the database once a second while there are readers, and otherwise never.
+/// Changes for live readers. The feed queries the database once a second while there are readers, and otherwise never.
 ///
-/// All readers share one list of the newest, already encoded events. A reader is only a place in the list: however many there are, and however slow,
-/// the list is all the memory. A reader that falls behind the list is disconnected; it returns with the number of its last message, and gets the
-/// missing ones from the database.
+/// All readers share one list of the newest encoded events. A reader is a position in the list, so memory does not depend on the number or the speed
+/// of readers. A reader that falls behind the list is disconnected; it returns with the number of its last message, and gets the missed messages from
+/// the database.
 actor LiveFeed {
   /// Most events in the list.
   static let mostEvents = 4096
   static let mostBytes = 4 << 20
   /// Most readers.
   static let mostReaders = 256
-  /// Most readers of one token or person: each tab of a browser is one.
+  /// Most readers of one token or person. Each tab of a browser is a reader.
   static let mostOfOne = 32
-  /// Messages that a returning reader gets; one that missed more gets `missed` instead.
+  /// Most messages for a returning reader. A reader that missed more gets `missed` instead.
   static let mostMissed: Int64 = 5000
   /// Pause between two queries.
   private static let pause: Duration = .seconds(1)
-  /// The pause when changes are known.
+  /// The pause after a known change.
   private static let shortest: Duration = .milliseconds(100)
   private static let messagesAtOnce = 500
-  /// The newest messages, which are queried again for further hearers.
+  /// The newest messages, whose hearers the feed counts again.
   private static let watched = 256
   private static let hearersPause: Duration = .seconds(1)
-  /// If only its last contact is new, a gateway's row is sent at most this often, in milliseconds.
+  /// Milliseconds between two rows of a gateway if only its last contact is new.
   private static let seenPause: Int64 = 30_000
   private static let rowsAtOnce = 200
-  /// The clocks of several hubs differ by less.
+  /// Clocks of hubs differ by less than this, in milliseconds.
   private static let maxClockError: Int64 = 10_000
 
   struct Reader: Sendable {
     let id: Int
     /// The reader's next event of the list.
     var next: Int
-    /// The newest message when the reader came: later ones come through the list.
+    /// The newest message at the reader's arrival. Later messages are in the list.
     let position: Int64
-    /// When that message came to the hub.
+    /// The arrival of that message at the hub.
     let arrived: Int64?
   }
 
@@ -46,7 +46,7 @@ actor LiveFeed {
     var linkedAt: Int64?
     var lastSeen: Int64 = 0
     var state: Int64 = 0
-    /// The last contact that readers have.
+    /// The last contact that readers know.
     var publishedAt: Int64 = 0
   }
 
@@ -73,7 +73,7 @@ actor LiveFeed {
   private var seenAt = ContinuousClock.now
   private var hasChanges = false
   private var sleeper: Task<Void, Never>?
-  /// Commands that ended, and gateways that got commands.
+  /// Ended commands, and gateways with new commands.
   private var endedCommands: Set<[String]> = []
   private var queueChanged: Set<String> = []
   /// Alerts that changed.
@@ -97,7 +97,7 @@ actor LiveFeed {
     let id = lastReader
     readers[id] = holder
     do {
-      // From here on the feed finds changes.
+      // After this the feed finds changes.
       if !isRunning { try await begin() }
       while position == nil, isRunning { try await Task.sleep(for: .milliseconds(10)) }
     } catch {
@@ -117,7 +117,7 @@ actor LiveFeed {
     if readers.isEmpty { sleeper?.cancel() }
   }
 
-  /// Wakes a reader without an event, for a sign of life.
+  /// Wakes a reader without an event, for a heartbeat.
   func nudge(_ id: Int) { waiting.removeValue(forKey: id)?.resume() }
 
   /// The events at the reader's place, about `most` bytes; empty: it was nudged. `nil`: it fell behind the list, or the feed ended.
@@ -168,7 +168,7 @@ actor LiveFeed {
 
   // MARK: Finding changes
 
-  /// A change that a hub on this database announced.
+  /// Notes a change that a hub on this database announced.
   func received(_ change: HubChange) {
     guard isRunning else { return }
     if change.bucket == "commands" {
@@ -212,12 +212,12 @@ actor LiveFeed {
       await poll()
       wakeReaders()
       let pause = Task<Void, Never> { [hasChanges] in
-        // `try?`: news cancel it.
+        // `try?`: a change cancels it.
         _ = try? await Task.sleep(for: hasChanges ? Self.shortest : Self.pause)
       }
       if !hasChanges { sleeper = pause }
       await pause.value
-      // News come in groups.
+      // Changes come in groups.
       if pause.isCancelled, !readers.isEmpty { _ = try? await Task.sleep(for: Self.shortest) }
       sleeper = nil
     }
@@ -265,7 +265,7 @@ actor LiveFeed {
     let more = counts.filter { position, count in hearers[position].map { $0 < count } ?? false }.keys.sorted()
     for message in try await store.joined(more) {
       publish("message", message.json)
-      // Not the number of listed hearers: of many, only some are listed.
+      // The counted hearers, for a message lists only some of many.
       hearers[message.position] = counts[message.position]
     }
   }

@@ -34,14 +34,14 @@ extension HubWeb {
     }
   }
 
-  /// The browser comes back from the provider. Another site leads here, so the cookie with the same `state` has to show that the sign-in began here.
+  /// Signs the person in, after the provider has redirected the browser here. The cookie with the same `state` shows that the sign-in began here.
   func endOpenID(_ request: Request, from address: String) async throws -> Response {
     try check(request, sameOrigin: false)
     guard let provider else { return Self.plain(HubAPI.refusal(.notFound, "not found")) }
     var response: Response
     do throws(OpenIDFailure) {
       let attempt = try attempt(request, try await key())
-      // A wrong code is no guess at a password, and counts as none: an office shares one address.
+      // A wrong code does not count as a wrong password: an office shares one address.
       let claims = try await provider.claims(code: try code(request), attempt, from: address)
       response = Self.redirect(attempt.back)
       try await welcome(claims, provider.settings, from: address, in: &response)
@@ -50,7 +50,7 @@ extension HubWeb {
       case .refused, .untrusted, .noRole:
         refused.note(from: address, "\(error)", "GET", "/oidc/back")
         await noteRefused("", .oidc, from: address)
-      // Anybody can request this address without a code.
+      // No record in the audit: anybody can request this address without a code.
       case .unavailable, .late, .busy: openIDLog.say("OpenID Connect: \(error)")
       }
       response = Self.redirect("/?signin=\(error.word)")
@@ -81,7 +81,7 @@ extension HubWeb {
     if let error = query["error"] {
       throw .refused(Visible.line("\(error) \(query["error_description"] ?? "")".cut(toBytes: 200)))
     }
-    // RFC 9207: a client with several providers must not take the code of one for that of another.
+    // RFC 9207: the code has to be of the configured issuer.
     if let issuer = query["iss"], provider?.settings.issuer.isExactly(issuer) != true {
       throw .untrusted("the code is of another issuer")
     }

@@ -54,7 +54,7 @@ enum IDToken {
   static let mostBytes = 64 * 1024
   /// Allowed difference of the clocks, in seconds.
   private static let leeway: Int64 = 60
-  /// Greatest age of an ID token in seconds: a fresh sign-in has a fresh token.
+  /// Greatest age of an ID token in seconds.
   private static let oldest: Int64 = 600
 
   /// The required contents (§ 3.1.3.7).
@@ -66,7 +66,7 @@ enum IDToken {
     let now: Int64
   }
 
-  /// The id of the key that a token names; an unknown key has to be fetched.
+  /// The id of the key that a token names.
   static func keyID(_ token: String) -> String? {
     let header = token.utf8.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false).first
     return header.flatMap { object(String(decoding: $0, as: UTF8.self)) }?["kid"]?.string
@@ -127,7 +127,7 @@ enum IDToken {
   }
 
   private static func object(_ part: String) -> JSONValue? {
-    // `try?`: a token's parts are JSON.
+    // `try?`: a part that is not JSON is invalid.
     guard let bytes = Base64.decodeFromURL(part), let value = try? JSONValue(parsing: bytes), value.fields != nil
     else { return nil }
     return value

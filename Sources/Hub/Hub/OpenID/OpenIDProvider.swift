@@ -8,11 +8,11 @@ import UntrustedText
 
 /// A provider that identifies people (OpenID Connect Core 1.0 § 3.1: the authorization code flow, with PKCE, RFC 7636).
 actor OpenIDProvider {
-  /// How long the provider's description and keys are cached.
+  /// The lifetime of the cached description and keys.
   private static let memory: Duration = .seconds(3600)
-  /// Shortest pause between two requests for keys, whatever key a token names.
+  /// Shortest pause between two requests for keys, also for tokens with unknown keys.
   private static let keyPause: Duration = .seconds(60)
-  /// Bytes of a provider's answer that are logged.
+  /// Bytes of a provider's answer in the log.
   private static let shownBytes = 200
 
   /// The provider's description of itself (OpenID Connect Discovery 1.0 § 3).
@@ -21,7 +21,7 @@ actor OpenIDProvider {
     let token: String
     let keys: String
     let userInfo: String?
-    /// Whether the client's secret goes into the body: the provider does not accept it in a header.
+    /// Whether the client's secret goes into the body, because the provider does not accept it in a header.
     let postsSecret: Bool
   }
 
@@ -34,7 +34,7 @@ actor OpenIDProvider {
 
   init(_ settings: OpenIDSettings, callback: String) { (self.settings, self.callback) = (settings, callback) }
 
-  /// The claims about the person who signed in. Throws why the provider gives none, or why they are not trusted.
+  /// The claims about the person who signed in. The error is the reason why there are none, or why they are not trusted.
   nonisolated func claims(
     code: String, _ attempt: SignInAttempt, from address: String
   ) async throws(OpenIDFailure) -> JSONValue {
@@ -88,7 +88,7 @@ actor OpenIDProvider {
     return found
   }
 
-  /// The provider's keys. They are fetched again if the named one is missing: providers replace their keys.
+  /// The provider's keys. It fetches them again if the named key is missing: providers replace their keys.
   private func keys(_ metadata: Metadata, naming id: String?) async throws(OpenIDFailure) -> [WebKey] {
     if let keys, .now - keys.at < Self.memory {
       let hasIt = id.map { id in keys.keys.contains { $0.id?.isExactly(id) ?? true } } ?? true
@@ -147,7 +147,7 @@ actor OpenIDProvider {
     guard let subject = more["sub"]?.string, claims["sub"]?.string?.isExactly(subject) == true else {
       throw .untrusted("it tells of somebody else")
     }
-    // The later one of two equal names counts: the signed one.
+    // Of two fields with the same name the later one counts: the signed claim.
     return .object((more.fields ?? []) + (claims.fields ?? []))
   }
 

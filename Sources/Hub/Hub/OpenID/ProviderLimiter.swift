@@ -2,8 +2,8 @@
 
 import Synchronization
 
-/// Limits concurrent questions to the provider: a few at once, fewer from one address, and the others in the order of their arrival. Frequent
-/// requests delay those from the same address, which may be an office or a whole carrier, but earlier requests never cause a refusal.
+/// Limits simultaneous requests to the provider: a few in total, fewer from one address, and the others wait in the order of arrival. Many requests
+/// delay other people on the same address, which may be an office or a whole carrier, but do not cause refusals later.
 final class ProviderLimiter: Sendable {
   static let most = 8
   static let mostOfOne = 2

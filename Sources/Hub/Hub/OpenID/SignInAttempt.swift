@@ -5,10 +5,10 @@ import MeshCrypto
 import PageServer
 import UntrustedText
 
-/// The state of a sign-in, which the browser carries to the provider and back. It may come back to any hub, so no hub keeps it.
+/// The state of a sign-in by OpenID Connect. The browser keeps it, because the provider may redirect the browser to any hub.
 ///
-/// It is in a cookie that scripts cannot read, signed with a key of the database: a sign-in that did not begin here ends here, and costs the provider
-/// nothing. A stolen cookie is useless: it needs the code that the provider gives to the person who signs in.
+/// It is in a cookie that scripts cannot read, signed with a key of the database: the hub ends a sign-in that did not begin at a hub of this
+/// database, without a request to the provider. A stolen cookie is useless without the code that the provider gives to the person.
 struct SignInAttempt: Equatable, Sendable {
   static let cookie = "meshpost_oidc"
   /// Most seconds between the beginning and the end of a sign-in.
@@ -16,8 +16,8 @@ struct SignInAttempt: Equatable, Sendable {
   private static let mostBytes = 2048
   private static let mostBackBytes = 512
 
-  /// Three random values: `state` returns in the address, `nonce` in the token, and `verifier` proves to the provider that the client is the one that
-  /// began.
+  /// Three random values: `state` returns in the address, `nonce` in the token, and `verifier` proves to the provider that the same client began the
+  /// sign-in.
   let state: String
   let nonce: String
   let verifier: String

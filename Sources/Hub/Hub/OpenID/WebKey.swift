@@ -7,7 +7,7 @@ import UntrustedText
 
 /// A public key of a provider (RFC 7517), and the check of its signatures (RFC 7518, RFC 8037).
 struct WebKey: Sendable {
-  /// The accepted signatures. None is symmetric: with such a one, whoever can check a signature can also make one.
+  /// The accepted signatures. None is symmetric: a key that checks a symmetric signature can also make one.
   enum Algorithm: String, Sendable, CaseIterable {
     case rs256 = "RS256"
     case ps256 = "PS256"

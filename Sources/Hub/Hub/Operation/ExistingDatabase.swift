@@ -3,7 +3,7 @@
 import Glibc
 
 extension HubStore {
-  /// Opens a hub's database for a command beside the hub, which may be serving. It neither creates nor upgrades tables.
+  /// Opens a hub's database for a command, also while the hub serves. It neither creates nor upgrades tables.
   public static func existing(_ configuration: HubConfiguration, writes: Bool) throws -> HubStore {
     if isServer(configuration.location) {
       let database = try PostgresHubDatabase(
@@ -23,7 +23,7 @@ extension PostgresHubDatabase {
 }
 
 extension HubSchema {
-  /// Throws unless the tables have this program's version: commands beside a hub neither create nor upgrade them.
+  /// Throws unless the tables have this program's version.
   static func require(_ version: Int64) throws(HubDatabaseError) {
     let own = Int64(newest)
     guard version != own else { return }

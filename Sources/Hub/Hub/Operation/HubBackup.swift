@@ -7,7 +7,7 @@ import SQLite
 /// Copies a hub's database while the hub serves: a verified snapshot, which only its owner can read.
 public enum HubBackup {
   public struct Failure: Error, CustomStringConvertible {
-    /// The copy cannot be written there; otherwise the database failed.
+    /// Whether the copy cannot be written; otherwise the database failed.
     public let isPlace: Bool
     public let description: String
 
@@ -47,7 +47,7 @@ public enum HubBackup {
     let source = try Database(location: location)
     try source.execute("PRAGMA busy_timeout = 5000; PRAGMA query_only = ON")
     try HubSchema.require(Int64(try source.schemaVersion()))
-    // The snapshot lasts to the end: otherwise the copy would begin again after each commit of the hub.
+    // The snapshot lasts until the end: otherwise the copy would begin again after each commit of the hub.
     try source.execute("BEGIN")
     let gateways = try source.value("SELECT count(*) FROM gateways")
     let events = try source.value("SELECT max(id) FROM events")
@@ -66,7 +66,7 @@ public enum HubBackup {
     else { throw Failure("the copy is not what was copied") }
   }
 
-  /// Gives the copy its name once it is on disk; never replaces another file.
+  /// Gives the copy its name once it is on disk. It never replaces another file.
   private static func publish(_ part: String, as target: String) throws -> Int64 {
     func failed(_ what: String) -> Failure {
       Failure("\(what): \(String(cString: strerror(errno)))", isPlace: true)

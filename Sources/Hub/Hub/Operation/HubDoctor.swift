@@ -4,7 +4,7 @@ import CLinux
 import FoundationEssentials
 import Glibc
 
-/// Checks a hub's configuration, database and machine, beside the hub.
+/// Checks a hub's configuration, database and machine, also while the hub serves.
 public struct HubDoctor: Sendable {
   private let configuration: HubConfiguration
 
@@ -74,7 +74,7 @@ public struct HubDoctor: Sendable {
     return found
   }
 
-  /// Tokens that several gateways share, from before tokens were bound to one.
+  /// Tokens that several gateways share: older hubs bound no token to one gateway.
   private func shared(_ bindings: [TokenBinding]) -> [HubFinding] {
     let access = HubAccess(configuration.tokens)
     access.load(bindings)
@@ -149,7 +149,7 @@ extension HubStore {
 
   // MARK: An SQLite file
 
-  /// A larger log cannot be copied back: a reader holds it for very long.
+  /// A larger log shows that a reader prevents its copy into the file for very long.
   private static let longLog: Int64 = 256 << 20
 
   fileprivate func examineFile(_ location: String) throws(HubDatabaseError) -> [HubFinding] {

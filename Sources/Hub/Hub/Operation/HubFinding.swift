@@ -2,7 +2,7 @@
 
 import JSON
 
-/// A result of the doctor, and what to do about it.
+/// A result of the doctor, and its remedy.
 public struct HubFinding: Sendable, Equatable {
   public enum State: String, Sendable {
     case ok

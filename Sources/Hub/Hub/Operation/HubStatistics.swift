@@ -78,7 +78,7 @@ public struct HubStatistics: Sendable {
 }
 
 extension HubStore {
-  /// Larger files are not read through to count rows and measure tables, unless asked for.
+  /// Larger files are read through only on request, to count rows and measure tables.
   private static let readThrough: Int64 = 2 << 30
   private static let shownDays: Int64 = 7
 
@@ -107,7 +107,7 @@ extension HubStore {
     }
   }
 
-  /// Partitions count with their table.
+  /// The tables of the server's database. Partitions count with their table.
   private func serverTables() throws(HubDatabaseError) -> [HubStatistics.Table] {
     try database.rows(
       """
@@ -137,7 +137,7 @@ extension HubStore {
     return tables.sorted { ($0.bytes ?? 0, $1.name) > ($1.bytes ?? 0, $0.name) }
   }
 
-  /// By the gateways' clocks, as far as they are trusted. It looks at all events: a gateway that was away for a month sends all of it today.
+  /// Events by day, by the gateways' trusted clocks. It reads all events: a gateway that was offline for a month sends all of them today.
   private func days(_ now: Int64) throws(HubDatabaseError) -> [HubStatistics.Day] {
     let day: Int64 = 86_400_000
     let start = (now / day - Self.shownDays + 1) * day

@@ -13,9 +13,9 @@ struct PostgresDump {
   /// Seconds for a connection if the address does not set them, as for the hub's own.
   private static let connectLimit = "5"
 
-  /// `patience`: a dump that does not grow for this long is ended. However large a database is, its dump grows.
+  /// `patience`: it ends a dump that does not grow for this long.
   ///
-  /// The password, also one within the address, goes through the environment: everybody can read arguments.
+  /// The password, also from the address, goes through the environment: other users can read arguments.
   init(address: String, password: String?, patience: Duration) throws {
     var message: UnsafeMutablePointer<CChar>?
     guard let options = PQconninfoParse(address, &message) else {
@@ -70,7 +70,7 @@ struct PostgresDump {
     return places.map { "\($0)/\(name)" }.first { access($0, X_OK) == 0 }
   }
 
-  /// Returns the output. `growing`: the file that the tool writes; without one the tool has to end within `patience`.
+  /// Returns the output. `growing`: the file that the tool writes. Without it the tool has to end within `patience`.
   private func run(_ tool: String, _ arguments: [String], growing: String? = nil) throws -> String {
     let name = URL(filePath: tool).lastPathComponent
     var environment = ProcessInfo.processInfo.environment

@@ -2,15 +2,15 @@
 
 import EventLoop
 
-/// Runs another program to its end, for a command that has nothing else to do.
+/// Runs another program to its end, for a command line.
 public enum Subprocess {
   /// Pause between two calls of `mayGoOn`.
   private static let pause: Duration = .milliseconds(100)
-  /// Bytes of its output, and of its errors, that are kept.
+  /// Most bytes of its output, and of its errors.
   private static let maxOutput = 64 << 20
 
-  /// Blocks until the program has ended. `mayGoOn` is called again and again, and ends it with `false`; the result is then `nil`. Throws
-  /// `SystemError` if it cannot be started.
+  /// Blocks until the program has ended. It calls `mayGoOn` again and again; `false` ends the program, and the result is `nil`. Throws `SystemError`
+  /// if it cannot be started.
   public static func run(
     _ arguments: [String], environment: [String: String], while mayGoOn: @escaping () -> Bool = { true }
   ) throws -> ChildProcess.Exit? {
