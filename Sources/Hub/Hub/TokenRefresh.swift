@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-/// Reads the folder of gateways' tokens once more for an unknown token, which may have been added since the last time.
+/// Reads the folder of gateways' tokens again for an unknown token, which may be new.
 ///
-/// There is at most one reading in each `pause`, however many unknown tokens come: callers wait for the next one together.
+/// It reads at most once in each `pause`: all callers wait for the same next reading.
 actor TokenRefresh {
   static let pause: Duration = .milliseconds(500)
 

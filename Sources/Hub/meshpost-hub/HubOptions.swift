@@ -4,7 +4,7 @@ import ArgumentParser
 import FoundationEssentials
 import Hub
 
-/// Options and functions of commands beside the hub.
+/// Options and functions of commands on a hub's database, which may run while the hub serves.
 struct HubOptions: ParsableArguments {
   @Option(help: "The configuration file.") var config = "/etc/meshpost-hub/hub.toml"
 
@@ -16,7 +16,7 @@ struct HubOptions: ParsableArguments {
     }
   }
 
-  /// Runs `work` on the hub's database; its errors end the program.
+  /// Runs `work` on the hub's database. Its errors end the program.
   func store<Value>(
     _ configuration: HubConfiguration, writes: Bool, _ work: (HubStore) async throws -> Value
   ) async throws -> Value {

@@ -55,7 +55,7 @@ struct Serve: AsyncParsableCommand {
     }
   }
 
-  /// Rereads tokens and the log's level on SIGHUP, so that they can be replaced without downtime, and logs which other changes need a restart.
+  /// Reads tokens and the log's level again on SIGHUP, and logs which other changes need a restart.
   private func reloadOnHangUp(_ server: HubServer, _ started: HubConfiguration) -> any DispatchSourceSignal {
     signal(SIGHUP, SIG_IGN)
     let source = DispatchSource.makeSignalSource(signal: SIGHUP, queue: .global())

@@ -75,7 +75,7 @@ struct PurgeOld: AsyncParsableCommand {
       if dryRun { return print("would delete \(found.isEmpty ? "nothing" : found.message)") }
       if !found.isEmpty { try confirm(found, isMost: shares.contains { $0.isMost }) }
       let count = try await Hub.Purge(store, plan, at: now, clock: clock, deletes: true) { took in
-        // Others have their turn for as long as the step took.
+        // The hub works for as long as the step took.
         try await Task.sleep(for: max(took, .milliseconds(10)))
       }.run()
       if retention { try await store.retentionIsDone(configuration.retention, at: now) }

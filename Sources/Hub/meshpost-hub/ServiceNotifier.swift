@@ -20,7 +20,7 @@ final class ServiceNotifier: Sendable {
       while !Task.isCancelled {
         await server.pulse()
         manager.lives()
-        // `try?`: it is cancelled while it sleeps.
+        // `try?`: `end` cancels it.
         try? await Task.sleep(for: watchdog / 3)
       }
     }

@@ -72,7 +72,7 @@ struct Tokens: ParsableCommand {
 
   // MARK: Shared
 
-  /// A file whose name begins with a dot is hidden, and not read.
+  /// The hub does not read hidden files.
   static func check(_ gateway: String) throws {
     guard Name.isAllowed(gateway), !gateway.hasPrefix(".") else {
       throw ValidationError("a gateway's id must be \(Name.allowed), and not begin with `.`")

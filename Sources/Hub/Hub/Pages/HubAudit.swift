@@ -3,7 +3,7 @@
 import JSON
 import SQLite
 
-/// A record of something that a person or a token did at the hub.
+/// A record of an action of a person or a token at the hub.
 public struct AuditRecord: Sendable {
   public enum SignInMethod: String, Sendable {
     case password, token, oidc
@@ -22,7 +22,7 @@ public struct AuditRecord: Sendable {
 }
 
 extension AuditRecord {
-  /// A person was added, changed or removed on this machine by the account `user`.
+  /// The account `user` of this machine added, changed or removed a person.
   public init(person: String, by user: String, _ detail: [String: String], at: Int64) {
     self.init(
       at: at, who: user, signInMethod: .commandLine, what: "person",

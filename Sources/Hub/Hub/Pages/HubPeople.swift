@@ -43,12 +43,12 @@ public struct HubPerson: Sendable, Equatable {
 
 /// People and their sessions. The database has only digests of session tokens: a reader of the database gets no session.
 extension HubStore {
-  /// Most sessions of a person, and most known browsers; beyond it the least recently used one is deleted.
+  /// Most sessions of a person, and most known browsers. The hub deletes the least recently used one.
   private static let sessionsOfOne: Int64 = 32
   public static let mostPeople: Int64 = 1000
   private static let day: Int64 = 86_400_000
 
-  /// Why a change was refused, in words for people.
+  /// The reason of a refused change, in words for people.
   public struct PeopleRefusal: Error, Sendable, CustomStringConvertible {
     public let description: String
     /// The person does not exist.
@@ -78,7 +78,7 @@ extension HubStore {
     try database.first("SELECT hash FROM people WHERE name = ?1", .text(name)) { $0.textIfAny(0) } ?? nil
   }
 
-  /// Adds a person, or changes what is given, and ends the person's sessions. Returns why it was refused.
+  /// Adds a person, or changes the given properties and ends the person's sessions. Returns the reason of a refusal.
   public func setPerson(
     _ name: String, role: HubPerson.Role?, hash: String?, mustBeNew: Bool = false, at now: Int64
   ) throws(HubDatabaseError) -> PeopleRefusal? {
@@ -112,7 +112,7 @@ extension HubStore {
     return count < Self.mostPeople ? nil : PeopleRefusal(description: "there are \(count) people already")
   }
 
-  /// Ends the sessions of a person to whom the provider gives no role any more.
+  /// Ends the sessions of a person without a role at the provider.
   func dismiss(_ identity: String) throws(HubDatabaseError) {
     try transaction { () throws(HubDatabaseError) in
       guard
@@ -129,7 +129,7 @@ extension HubStore {
     try database.run("DELETE FROM known_browsers WHERE person = ?1", .text(name))
   }
 
-  /// Returns why it was refused.
+  /// Removes a person. Returns the reason of a refusal.
   public func removePerson(_ name: String) throws(HubDatabaseError) -> PeopleRefusal? {
     try transaction { () throws(HubDatabaseError) in
       try database.lock("people")
@@ -143,7 +143,7 @@ extension HubStore {
 
   private static let last = PeopleRefusal(description: "this is the last one who may administer")
 
-  /// Whether nobody else may administer: the last such person can be neither removed nor demoted.
+  /// Whether nobody else may administer: nobody can remove or demote the last such person.
   private func isLast(_ name: String) throws(HubDatabaseError) -> Bool {
     try database.number("SELECT count(*) FROM people WHERE role = 'administer' AND name <> ?1", .text(name)) == 0
   }
@@ -152,8 +152,8 @@ extension HubStore {
     try database.first("SELECT \(Self.columns) FROM people p WHERE name = ?1", .text(name), read: Self.person)
   }
 
-  /// Returns the person whom a provider calls `identity`, with this role from now on. A new person is added under this name, or under a similar one
-  /// if the name is taken.
+  /// Returns the person with this identity at the provider, and gives them this role. It adds a new person under this name, or under a similar one if
+  /// the name is taken.
   func welcome(
     _ identity: String, called wanted: String, _ role: HubPerson.Role, at now: Int64
   ) throws(HubDatabaseError) -> Result<HubPerson, PeopleRefusal> {
@@ -189,7 +189,7 @@ extension HubStore {
     try database.first("SELECT key FROM journey_key", read: { $0.text(0) }) ?? ""
   }
 
-  /// Begins a session. `endsAt`: when it ends even if it is used. `browser`: the token of a browser that is known from now on.
+  /// Begins a session. `endsAt`: the end of the session, also while it is used. `browser`: the token of a browser that now counts as known.
   func beginSession(
     _ token: String, of name: String, endsAt: Int64? = nil, browser: String? = nil, at now: Int64
   ) throws(HubDatabaseError) {
@@ -225,7 +225,7 @@ extension HubStore {
     ) == 1
   }
 
-  /// The people of these sessions, by the tokens; `since`: a session that was last used before has ended. `isStale`: the use has to be noted by
+  /// The people of these sessions, by the tokens; `since`: a session without use since then has ended. `isStale`: the caller has to note the use with
   /// `useSession`.
   func sessions(
     _ tokens: Set<String>, since: Int64, at now: Int64
@@ -275,7 +275,7 @@ extension HubStore {
 
   // MARK: Tokens
 
-  /// A token's use is forgotten after two years.
+  /// The hub forgets a token's use after two years.
   private static let tokenMemory = 730 * day
 
   func tokenUses() throws(HubDatabaseError) -> [String: Int64] {

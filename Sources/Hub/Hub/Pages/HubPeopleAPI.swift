@@ -43,15 +43,15 @@ extension HubAPI {
     route("/**", .get) { request, _ in web.file(request) }
   }
 
-  /// An answer for people who are not signed in: it tells neither where the database is nor what it said.
+  /// An answer for people without a session: it has neither the database's address nor its message.
   func unavailable(_ error: HubDatabaseError) -> Response {
     stores.metrics.wasBusy(.database)
     HubLog.debug("pages: \(error.message)")
     return HubWeb.plain(Self.refusal(.serviceUnavailable, "the database does not answer", retryAfter: 10))
   }
 
-  /// The client's address, for the log and for limits; a limit counts an IPv6 network as one. A proxy on this machine names the client, and then the
-  /// connection also counts as the client's among strangers.
+  /// The client's address, for the log and for limits; a limit counts an IPv6 network as one. If a proxy on this machine names the client, the
+  /// connection counts as the client's.
   func source(of request: Request, _ context: HubContext) -> (host: String, address: String) {
     let host = ConnectionTable.host(context.channel)
     guard let peer = IPAddress(host) else { return (host, host) }
@@ -128,7 +128,7 @@ extension HubAPI {
     return Self.json { $0.field("ok", true) }
   }
 
-  /// Gateways that are listed for one token.
+  /// Most listed gateways of one token.
   private static let mostListed = 100
 
   func tokens(_ call: Call) async throws -> Response {

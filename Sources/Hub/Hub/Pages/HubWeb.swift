@@ -15,7 +15,7 @@ import UntrustedText
 final class HubWeb: Sendable {
   private static let cookie = "meshpost_hub"
   private static let browserCookie = "meshpost_browser"
-  /// A browser keeps its cookie for this long; the database decides when the session ends.
+  /// The lifetime of cookies. The database decides on the end of a session.
   private static let cookieSeconds = 400 * 86_400
   private static let longestPassword = 1024
   private static let revocationPause: Duration = .milliseconds(500)
@@ -26,14 +26,14 @@ final class HubWeb: Sendable {
   private let hasher = PasswordHasher()
   private let limit = Mutex(GuessLimit(mostPlaces: 4096))
   private let refusals = AuditThrottle()
-  /// Logs them.
+  /// Logs refused sign-ins.
   let refused: RefusedLogins
   let openIDLog = ThrottledLog(HubLog.write)
   /// `nil`: people sign in with passwords only.
   let provider: OpenIDProvider?
   private let started = ContinuousClock.now
 
-  /// The error says what is wrong with the folder.
+  /// The error is about the folder of the pages, or about the client's secret.
   init(_ settings: HubWebSettings, _ stores: HubStores, _ refused: RefusedLogins) throws(HubConfiguration.Failure) {
     guard let files = PageFiles(folder: settings.pages, page: "hub.html") else {
       throw HubConfiguration.Failure(
@@ -87,13 +87,13 @@ final class HubWeb: Sendable {
     return found.mapValues(\.person)
   }
 
-  /// Closes the connections of people whose session has ended, or whose role no longer allows their request, until cancelled. The command line and
-  /// other hubs change people, too, so it asks the database while such a connection is busy.
+  /// Closes the connections of people without a session, or without a role that allows their request, until it is cancelled. The command line and
+  /// other hubs change people, too, so it queries the database while such a connection is busy.
   func endRevoked(in connections: ConnectionTable) async {
     // `try?`: it is cancelled while it sleeps.
     while (try? await Task.sleep(for: Self.revocationPause)) != nil {
       let busy = connections.busySessions
-      // `try?`: without an answer of the database nothing is known to have changed.
+      // `try?`: without an answer of the database, sessions stay as they are.
       guard !busy.isEmpty, let people = try? await people(of: busy) else { continue }
       connections.close { grant in
         guard case .session(let token) = grant.proof, busy.contains(token) else { return true }
@@ -105,7 +105,7 @@ final class HubWeb: Sendable {
   /// The name of a cookie. With TLS it has a prefix that browsers let only this host set (RFC 6265bis § 4.1.3.2).
   private func full(_ name: String) -> String { settings.isSecure ? "__Host-" + name : name }
 
-  /// The values of a cookie: another site of the same domain may have set one more.
+  /// The values of a cookie: another site of the same domain may have set a further one.
   func cookies(_ request: Request, _ name: String) -> [String] {
     let name = full(name)
     return request.headers[values: .cookie].flatMap { $0.pieces(at: ";") }.compactMap { pair in
@@ -155,7 +155,7 @@ final class HubWeb: Sendable {
 
   func signOut(_ request: Request) async throws -> Response {
     try check(request, sameOrigin: true)
-    // Asks on a connection for readers, not on the one that writes gateways' batches.
+    // Queries on the connection for lookups: the writer may be busy with batches.
     for token in tokens(request, Self.cookie) where try await stores.lookups.hasSession(token) {
       try await stores.writer.endSession(token)
     }
@@ -184,7 +184,7 @@ final class HubWeb: Sendable {
     } catch {
       return Self.plain(HubAPI.refusal(.tooManyRequests, "too many try at the same time", retryAfter: 2))
     }
-    // Checked again: attempts at the same time may have used up the limit.
+    // Checks again: simultaneous attempts may have used up the limit.
     if let pause = pause(of: guesser) { return Self.tooMany(pause) }
     guard isRight else {
       limit.withLock { $0.guessedWrong(by: guesser, now: now) }
@@ -197,7 +197,7 @@ final class HubWeb: Sendable {
     let browser = guesser.browser ?? WebSessions.token()
     let (token, at) = (WebSessions.token(), HubClock.now)
     try await stores.writer.beginSession(token, of: name, browser: browser, at: at)
-    // If the person was removed, or got another password, during the comparison, the session ends at once.
+    // If somebody removed the person, or changed the password, during the comparison, the session ends at once.
     guard try await stores.writer.passwordHash(of: name) == hash,
       let (person, _) = try await stores.writer.session(token, since: 0, at: at)
     else {
@@ -322,11 +322,11 @@ final class HubWeb: Sendable {
   }
 }
 
-/// Limits the refused sign-ins that go into the audit: a burst of 20, then one every five minutes. The log has all of them.
+/// Limits the records of refused sign-ins in the audit: a burst of 20, then one every five minutes. The log has all of them.
 private final class AuditThrottle: Sendable {
   private let state = Mutex((ration: Ration(most: 20, oneIn: .seconds(300)), leftOut: Int64(0)))
 
-  /// The number of refusals that were left out since the last record; `nil`: this one is left out, too.
+  /// The number of refusals without a record since the last record; `nil`: this one gets no record either.
   func takes(_ now: MonotonicTime) -> Int64? {
     state.withLock { state in
       guard state.ration.take(at: now) else {
@@ -339,7 +339,7 @@ private final class AuditThrottle: Sendable {
   }
 }
 
-/// Compares passwords with their hashes, one after another on its own thread: each takes 16 MiB and some tenths of a second.
+/// Compares passwords with their hashes, one after another on its own thread: each comparison takes 16 MiB and some tenths of a second.
 actor PasswordHasher {
   /// Most waiting password checks.
   private static let mostWaiting = 8
@@ -348,7 +348,7 @@ actor PasswordHasher {
 
   private let executor = DatabaseExecutor()
   private nonisolated let waiting = Mutex(0)
-  /// The hash of a random password, for unknown names, so that they take as long.
+  /// The hash of a random password. With it, unknown names take as long as known ones.
   private lazy var unknownNameHash = PasswordHash.make(WebSessions.token())
 
   nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }

@@ -25,7 +25,7 @@ struct TokenUses: Sendable {
     }
   }
 
-  /// The uses that are at least a day later than the stored ones. Several tokens may have one name.
+  /// The uses at least a day after the stored ones. Several tokens may have one name.
   static func fresh(_ list: [(name: String, usedAt: Int64?)], _ kept: [String: Int64]) -> [String: Int64] {
     var fresh: [String: Int64] = [:]
     for (name, usedAt) in list {

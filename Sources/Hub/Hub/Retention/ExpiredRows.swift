@@ -2,7 +2,7 @@
 
 import SQLite
 
-/// Decides which rows are old, from rows in the order of their arrival: pure.
+/// Decides which rows have expired, from rows in the order of arrival: pure.
 struct ExpiredRows: Equatable {
   struct Row: Equatable {
     var id: Int64
@@ -17,17 +17,17 @@ struct ExpiredRows: Equatable {
   /// The dates of the old rows that have one.
   var dates: ClosedRange<Int64>?
 
-  /// A clock that shows an earlier time was not set: 1 January 2020. Source: none; no MeshCore radio is older.
+  /// 1 January 2020: a clock before this was never set. Source: none; no MeshCore radio is older.
   static let earliest: Int64 = 1_577_836_800_000
-  /// A clock that is ahead by more than a day is wrong.
+  /// A clock that is ahead by more than this is wrong: a day, in milliseconds.
   private static let ahead: Int64 = 86_400_000
 
-  /// The date of a row, if it can be right. `latest`: no later time is possible now.
+  /// The date of a row, if it is plausible. `latest`: the latest possible time.
   static func date(_ at: Int64, isTrusted: Bool, latest: Int64) -> Int64? {
     isTrusted && at >= earliest && at <= latest + ahead ? at : nil
   }
 
-  /// `limit`: of the query for `rows`; `next`: the first date after them.
+  /// `limit`: the limit of the query for `rows`; `next`: the first date after them.
   init(_ rows: [Row], before cutoff: Int64, limit: Int, next: () throws(HubDatabaseError) -> Int64?)
     throws(HubDatabaseError)
   {
@@ -42,7 +42,7 @@ struct ExpiredRows: Equatable {
       old = index + 1
     }
     if !isLast, old == 0 {
-      // None of them has a date: the next date decides.
+      // No row has a date: the next date decides.
       if let at = try next(), at < cutoff { old = rows.count } else { isLast = true }
     }
     ids = rows.prefix(old).map(\.id)
@@ -57,7 +57,7 @@ extension Int64 {
   }
 }
 
-/// The purge's calls to the database: each is a short query, or a transaction of some rows.
+/// The queries and deletions of a purge, each of them short.
 extension HubStore {
   func gateway(after id: String, only: String?) throws(HubDatabaseError) -> String? {
     try database.first(
@@ -112,7 +112,7 @@ extension HubStore {
         .optional(gateway), .text(kind)))
   }
 
-  /// The kinds that no gateway of this version sends and no stored event has: they are misspelt.
+  /// The misspelt kinds: no gateway of this version sends them, and no stored event has them.
   public func unknown(_ kinds: [String]) throws(HubDatabaseError) -> [String] {
     var unknown: [String] = []
     for kind in kinds where !KnownKinds.all.contains(kind) {
@@ -159,7 +159,7 @@ extension HubStore {
     try database.write(calls)
   }
 
-  /// A page of keys, and where the next page begins. A contact without a known time stays.
+  /// A page of keys, and the begin of the next page. A contact without a known time stays.
   func oldContacts(
     of gateway: String, after key: String, before cutoff: Int64, limit: Int
   ) throws(HubDatabaseError) -> (keys: [String], next: String?) {

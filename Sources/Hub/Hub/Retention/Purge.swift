@@ -23,7 +23,7 @@ public struct PurgePlan: Sendable {
   public var messages: Int64?
   public var contacts: Int64?
   public var commands: Int64?
-  /// Rows younger than this are not deleted, whatever the age limit.
+  /// It deletes no younger rows than this, for any age limit.
   var bound: @Sendable (Purge.Part) -> Int64 = { _ in .max }
 
   public init(
@@ -35,10 +35,10 @@ public struct PurgePlan: Sendable {
   }
 }
 
-/// Deletes old rows, a few at a time: a hub that serves goes on between two steps.
+/// Deletes old rows, a few at a time: a serving hub works between two steps.
 ///
-/// It walks in the order of arrival, from the oldest row, and stops at the first younger one: a clock that was wrong for a while makes no later row
-/// old. A row without a date is deleted with the next dated row behind it.
+/// It goes through the rows in the order of arrival, and stops at the first younger row: so a temporarily wrong clock makes no later row old. It
+/// deletes a row without a date together with the next dated row.
 public struct Purge: Sendable {
   /// Rows of one transaction.
   static let step = 250
@@ -86,8 +86,8 @@ public struct Purge: Sendable {
   private let most: Int
   private let paused: @Sendable (Duration) async throws -> Void
 
-  /// `at`: time that has surely passed; `clock`: the machine's clock. `deletes`: `false` only counts. `most`: it stops soon after this many rows.
-  /// `paused` is called between steps with the duration of the last one; it throws to stop.
+  /// `at`: time that has surely passed; `clock`: the machine's clock. `deletes`: `false` only counts. `most`: it stops soon after this many rows. It
+  /// calls `paused` between steps, with the duration of the last step; an error from there stops it.
   public init(
     _ store: HubStore, _ plan: PurgePlan, at now: Int64, clock: Int64, deletes: Bool, most: Int = .max,
     paused: @escaping @Sendable (Duration) async throws -> Void

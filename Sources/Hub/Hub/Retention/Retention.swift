@@ -2,19 +2,19 @@
 
 import TOML
 
-/// How long a hub stores what gateways have sent: `[retention]` of hub.toml. Without it, for ever.
+/// `[retention]` of hub.toml: how long a hub stores gateways' events. Without it, for ever.
 public struct Retention: Sendable, Equatable {
-  /// Milliseconds by lane; an absent lane is kept for ever.
+  /// Milliseconds by lane. The hub keeps an absent lane for ever.
   public var lanes: [EventBatch.Lane: Int64] = [:]
   /// Milliseconds by kind, which override the lane's; `nil`: this kind is kept for ever.
   public var kinds: [String: Int64?] = [:]
 
   public init() {}
 
-  /// Nothing is ever deleted.
+  /// Whether the hub deletes nothing.
   public var isEmpty: Bool { lanes.isEmpty && kinds.values.allSatisfy { $0 == nil } }
 
-  /// How long events of this kind are kept, in milliseconds; `nil`: for ever.
+  /// The age limit of events of this kind, in milliseconds; `nil`: none.
   func age(of kind: String) -> Int64? {
     if let own = kinds[kind] { return own }
     return lanes[EventBatch.Lane(of: kind)]
@@ -27,7 +27,7 @@ public struct Retention: Sendable, Equatable {
     }
   }
 
-  /// The rows to delete. Joined messages have the age limit of the messages that they are made from.
+  /// The rows to delete. Joined messages have the age limit of message events.
   public var plan: PurgePlan { PurgePlan(age: { self.age(of: $0) }, messages: age(of: "message")) }
 
   private static let never = "never"
@@ -71,7 +71,7 @@ public struct Age: Equatable, Sendable {
 }
 
 extension EventBatch.Lane {
-  /// The lane of a kind by docs/hub-protocol.md. Batches name their lane: this one is only for retention.
+  /// The lane of a kind by docs/hub-protocol.md, for retention only: batches name their lane.
   init(of kind: String) {
     switch kind {
     case "contact", "contact_removed", "advert", "telemetry", "node_status": self = .nodes

@@ -4,7 +4,7 @@ import EventLoop
 import SQLite
 import Timing
 
-/// Time that has surely passed, as one program counts it.
+/// Time that has surely passed, by one program's count.
 struct PassedTime {
   /// Milliseconds since 1970.
   fileprivate(set) var elapsed: Int64
@@ -14,23 +14,23 @@ struct PassedTime {
   fileprivate var uptime: Int64
 }
 
-/// The clock by which a hub judges the age of its data: time that has surely passed, continued across restarts through its database. A clock that is
-/// ahead, or is set, makes nothing old.
+/// The clock for the age of a hub's data: time that has surely passed, continued across restarts through the database. A wall clock that is ahead, or
+/// is set, makes no data old.
 extension HubStore {
-  /// The longest absence that counts by the clock: a longer one may be a wrong clock.
+  /// The longest absence that counts by the wall clock: a longer one may be a wrong clock.
   static let longestAway: Int64 = 7 * 86_400_000
 
   /// Milliseconds since 1970 that have surely come; never later than `now`, the machine's clock. 0: unknown yet. `trusts`: an operator says that the
   /// clock is right. `keeps`: stores the time, so that the next start continues from it.
   ///
-  /// While the hub runs, the time since the machine's boot counts. Its absence counts as far as both its clock and a gateway's show it, and only
-  /// where its clock is beyond its earlier readings.
+  /// While the hub runs, the time since the machine's boot counts. Its absence counts as far as both the hub's clock and a gateway's clock show it,
+  /// and only beyond earlier readings of the hub's clock.
   public func surelyPassed(
     at now: Int64, uptime: Int64 = LinuxClocks().sinceBoot, trusts: Bool = false, keeps: Bool = true
   ) throws(HubDatabaseError) -> Int64 {
     var kept: (elapsed: Int64, wall: Int64)?
     try database.each("SELECT elapsed, wall FROM steady_clock", []) { (row) throws(HubDatabaseError) in
-      // A hub of an older version counted from 1970 if it had no events yet.
+      // An older hub without events has stored a count from 1970.
       if row.integer(0) >= ExpiredRows.earliest { kept = (row.integer(0), row.integer(1)) }
       return false
     }
@@ -61,7 +61,7 @@ extension HubStore {
     return min(now, time.elapsed)
   }
 
-  /// Looks at a limited number of events, however many come from gateways without a clock.
+  /// Reads a limited number of events, also if many come from gateways without a clock.
   static let newestEvents =
     "SELECT at FROM (SELECT at, trusted FROM events ORDER BY id DESC LIMIT 1000) AS newest WHERE trusted = 1"
 
@@ -76,7 +76,7 @@ extension HubStore {
     return newest
   }
 
-  /// Why less is deleted than by the clock; `nil`: the clock is fine.
+  /// Why the clock deletes less than it shows; `nil`: the clock is fine.
   public static func clockTrouble(_ now: Int64, surely passed: Int64) -> String? {
     let days = (now - passed) / 86_400_000
     guard passed > 0, days >= 2 else { return nil }

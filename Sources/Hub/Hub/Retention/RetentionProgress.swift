@@ -4,10 +4,10 @@ import FoundationEssentials
 import Glibc
 import SQLite
 
-/// How far `[retention]` has deleted one part, so that no run goes much further than those before it: a clock that jumps, or a mistyped age, must not
-/// delete a year at once.
+/// How far `[retention]` has deleted one part. No run goes much further than the earlier ones: a clock that jumps, or a mistyped age, must not delete
+/// a year at once.
 ///
-/// Normally each run advances by the time since the last one. If up to `most` has to be caught up, it advances by a `stride` a run. If more waits, it
+/// Normally each run advances by the time since the last run. It catches up on at most `most`, a `stride` in each run. If more is overdue, it
 /// advances with time, and the rest waits for an operator's decision.
 struct RetentionProgress: Equatable, Sendable {
   static let stride: Int64 = 86_400_000
@@ -15,14 +15,14 @@ struct RetentionProgress: Equatable, Sendable {
 
   /// The date up to which rows were deleted, milliseconds since 1970.
   var through: Int64
-  /// When that was, by time that has surely passed.
+  /// The time of that run, by time that has surely passed.
   var at: Int64
-  /// Rows that wait for an operator's decision; since when, by the hub's clock (0: none wait); and up to which date they are.
+  /// The number of rows that wait for an operator's decision; the begin of their wait by the hub's clock (0: none wait); and their latest date.
   var held: Int64 = 0
   var heldSince: Int64 = 0
   var heldThrough: Int64 = 0
 
-  /// Whether more waits than it catches up by itself.
+  /// Whether more is overdue than it catches up on by itself.
   func isOverdue(from cutoff: Int64) -> Bool { cutoff - through > Self.most }
 
   /// The date up to which a run deletes now.
@@ -37,7 +37,7 @@ public struct HeldRetention: Equatable, Sendable {
   /// At least this many.
   public var rows: Int64
   public var since: Int64
-  /// The dates of these rows; the first is approximate.
+  /// The dates of these rows. The first one is approximate.
   public var first: Int64
   public var last: Int64
 
@@ -69,7 +69,7 @@ extension HubStore {
     }
   }
 
-  /// Stores the reaches; another hub on this database may have come further.
+  /// Stores the progress. Another hub on this database may have deleted more.
   func keep(_ progress: [Purge.Part: RetentionProgress]) throws(HubDatabaseError) {
     try database.transaction { () throws(HubDatabaseError) in
       for (part, own) in progress.sorted(by: { $0.key.name < $1.key.name }) {

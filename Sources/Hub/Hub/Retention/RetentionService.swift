@@ -3,23 +3,22 @@
 import EventLoop
 import Synchronization
 
-/// Deletes rows beyond `[retention]`, and lists of gateways that no longer exist, while the hub serves: every hour, a step at a time, and not while
-/// batches wait.
+/// Deletes rows beyond `[retention]`, and lists of removed gateways, while the hub serves: every hour, a step at a time, and not while batches wait.
 struct RetentionService: Sendable {
   private static let interval: Duration = .seconds(3600)
-  /// The pause after a step, as a multiple of its duration: deleting takes a fifth of the time.
+  /// The pause after a step, as a multiple of the step's duration: it deletes for a fifth of the time.
   private static let rest = 4
   /// The shortest pause between two steps.
   private let leastRest: Duration
   /// Bytes of waiting batches above which gateways come first, for at most `longestWait`.
   private static let busy = 256 << 10
   private static let longestWait: Duration = .seconds(60)
-  /// A gateway that was seen this recently exists, whatever token it uses: milliseconds.
+  /// A gateway with a contact within this time exists, with any token: milliseconds.
   private static let lately: Int64 = 86_400_000
 
   let stores: HubStores
   let retention: Retention
-  /// `nil`: the caretaker does not know which gateways have tokens.
+  /// `nil`: the service does not know which gateways have tokens.
   private let access: HubAccess?
   private let log: HubLog.Write
   private let rare: ThrottledLog
@@ -34,7 +33,7 @@ struct RetentionService: Sendable {
     (rare, doubts) = (ThrottledLog(log), ThrottledLog(log))
   }
 
-  /// Runs until cancelled. A random first pause keeps hubs that start together apart.
+  /// Runs until it is cancelled. A random first pause separates hubs that start together.
   func run() async {
     // Time counts from the start.
     _ = await surelyPassed(at: HubClock.now, uptime: LinuxClocks().sinceBoot)
@@ -61,7 +60,7 @@ struct RetentionService: Sendable {
     }
   }
 
-  /// Forgets the lists of gateways whose last token was removed.
+  /// Deletes the lists of gateways without tokens.
   func forgetHearers(at clock: Int64) async {
     guard let access else { return }
     do {
@@ -126,7 +125,7 @@ struct RetentionService: Sendable {
     return new.isEmpty ? count : try await run(at: now, clock: clock)
   }
 
-  /// Notes how far the run came, and counts and reports the rows that exceed what a run may delete.
+  /// Notes the progress of a run, and counts and reports the rows beyond its limit.
   private func advance(_ progress: inout [Purge.Part: RetentionProgress], at now: Int64, clock: Int64) async throws {
     let overdue = progress.filter { part, own in retention.age(of: part).map { own.isOverdue(from: now - $0) } ?? false
     }

@@ -2,7 +2,8 @@
 
 import FoundationEssentials
 
-/// Unicode's compatibility decomposition (NFKD): UAX #15, and for Hangul the core specification, 3.12. Foundation's would bring 34 MB of ICU.
+/// Unicode's compatibility decomposition (NFKD): UAX #15, and for Hangul the core specification, 3.12. Foundation's decomposition would bring 34 MB
+/// of ICU.
 enum Decomposition {
   /// The decomposition of each scalar that has one, except Hangul.
   private static let mappings: [UInt32: [Unicode.Scalar]] = read(DecompositionTable.packed)

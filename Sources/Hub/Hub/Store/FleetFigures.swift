@@ -2,7 +2,7 @@
 
 import SQLite
 
-/// Counts over the fleet, which need a walk over a day's messages: made at most once a minute, however many readers ask.
+/// Counts over the fleet. Each count reads a day's messages, so all readers share one count a minute.
 actor FleetFigures {
   struct Figures: Sendable, Equatable {
     /// Messages of the last 24 hours, by gateway.
@@ -36,7 +36,7 @@ actor FleetFigures {
 
 extension HubStore {
   private static let hour: Int64 = 3_600_000
-  /// Messages in one step, and most steps: of a day with more messages only the newest count.
+  /// Messages in one step, and most steps: a day with more messages has only the newest in its counts.
   private static let counted: Int64 = 20_000
   private static let mostSteps = 50
 

@@ -6,9 +6,9 @@ import UntrustedText
 
 /// Buckets: numbered lists of updates that gateways catch up on. Source: docs/hub-protocol.md.
 extension HubStore {
-  /// Updates that a shared bucket keeps; a gateway further behind learns how many it lacks, by sender.
+  /// Updates that a shared bucket keeps. A gateway further behind gets the number of missing updates, by sender.
   static let maxShared: Int64 = 10_000
-  /// Updates that a gateway's own list of messages of named hearers keeps; a gateway further behind gives up those in any case.
+  /// Updates that a gateway's own list of messages of named hearers keeps. A gateway further behind would not forward the older ones.
   static let mostHeardForOne: Int64 = 1000
   static let heardBucket = "heard"
   /// Approximate size of a page's updates.
@@ -17,16 +17,16 @@ extension HubStore {
   public struct BucketState: Sendable, Equatable {
     public var bucket: String
     public var seq: Int64
-    /// The time of its newest update, in milliseconds since 1970; it grows with seq.
+    /// The time of its newest update, in milliseconds since 1970. It increases with seq.
     public var at: Int64
   }
 
   /// A gateway's position in a bucket.
   public struct Position: Sendable, Equatable {
     public var after: Int64
-    /// When the update `after` was made; if the hub's update of that number has another time, the hub is an older copy of itself.
+    /// The time of the update `after`. If the hub's update of that number has another time, the hub has an older copy of its database.
     public var at: Int64?
-    /// The gateway has all updates made before this.
+    /// The gateway has all updates before this time.
     public var since: Int64?
   }
 
@@ -90,9 +90,9 @@ extension HubStore {
     }
   }
 
-  // MARK: Questions of gateways
+  // MARK: Queries of gateways
 
-  /// A gateway's question for the states of these buckets. Invalid names, and names after the first 64, are left out.
+  /// A gateway's query for the states of these buckets. It leaves out invalid names, and names after the first 64.
   struct BucketQuery: Sendable {
     let places: [BucketKey]
     let gateway: String
@@ -117,7 +117,7 @@ extension HubStore {
 
   func setWantedHearers(_ changes: [WantedHearers]) throws(HubDatabaseError) {
     try transaction { () throws(HubDatabaseError) in
-      // In one order: several hubs do not wait for each other in a ring.
+      // In one order, against deadlocks between hubs.
       for change in changes.sorted(by: { $0.gateway < $1.gateway }) {
         try database.lock(change.gateway)
         try database.run("DELETE FROM wanted_hearers WHERE gateway = ?1", .text(change.gateway))
@@ -129,8 +129,8 @@ extension HubStore {
     }
   }
 
-  /// Forgets the named hearers and the lists of gateways that have no token any more and were not seen since: nobody reads these lists. A gateway
-  /// that returns names its hearers again.
+  /// Deletes the named hearers and the lists of gateways without a token and without a contact since then: nobody reads these lists. A gateway that
+  /// returns names its hearers again.
   func forgetHearers(
     of holders: (own: Set<String>, tokens: Set<String>), unseenSince: Int64
   ) throws(HubDatabaseError) -> [String] {
@@ -264,7 +264,7 @@ extension HubStore {
         },
         HubCall(Self.dateOfUpdate, values: place + [.integer(position.after)]) { known = $0.integer(0) },
         HubCall("SELECT seq, \(bytes("body")) \(filter)", values: rows(until: until ?? .max, limit: limit)) {
-          // An update that came after the bucket's number was read is on the next page.
+          // A newer update than the bucket's number is on the next page.
           if $0.integer(0) <= seq { fit.add($0.integer(1)) }
         },
       ] + (isJoined ? [] : [joinedCall(bucket, gateway) { isJoined = true }])
@@ -296,7 +296,7 @@ extension HubStore {
       }
       try database.read(calls)
     }
-    // Updates behind the last that fits are on the next page; without such a limit the page reaches the end.
+    // Further updates are on the next page; without them the page reaches the end.
     let last: (seq: Int64, at: Int64?) = fit.rows >= limit || fit.isCut ? reached : (end, endDate)
     let leftOut = try self.leftOut(
       of: list, after: position.after, first: first, last: last.seq, end: end, share: share, lost: lost)
@@ -312,7 +312,7 @@ extension HubStore {
     }
   }
 
-  /// Whether the gateway has reported the channel. A restored hub, or a new one, may not know that.
+  /// Whether the gateway has reported the channel. A new or a restored hub may not know that.
   private func joinedCall(_ bucket: String, _ gateway: String, _ row: @escaping () -> Void) -> HubCall {
     HubCall(
       "SELECT 1 FROM gateway_channels WHERE gateway = @1 AND channel = substr(@2, 9)",

@@ -77,7 +77,7 @@ extension HubStore {
       answer: row.textIfAny(3), author: row.text(4), createdAt: row.integer(5), endedAt: ended)
   }
 
-  /// Stores a live request that was carried out: the same id must not be queued later.
+  /// Stores a finished live request: a later command with the same id must not be queued.
   public func record(
     _ body: JSONValue, answer: JSONValue, id: String, for gateway: String, by author: String, at now: Int64
   ) throws(HubDatabaseError) {
@@ -129,8 +129,7 @@ extension HubStore {
       """, .text(gateway), .integer(HubBounds.endedCommands))
   }
 
-  /// `time` is by the queues' clock, so that no wrong clock makes a command old, be it one that is ahead now or one that was not set when the command
-  /// came.
+  /// `time` is by the queues' clock: a wall clock that is ahead, or was not set, makes no command old.
   private func expire(_ gateway: String, _ time: Int64, _ now: Int64) throws(HubDatabaseError) {
     var old: [String] = []
     try database.every(

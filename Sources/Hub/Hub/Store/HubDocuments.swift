@@ -23,7 +23,7 @@ extension HubStore {
     }
   }
 
-  /// Within a transaction: merges an edit of the gateway. If another version wins, the gateway gets it back.
+  /// Within a transaction: merges an edit of the gateway. If another version wins, the gateway gets that version.
   func mergeDocument(_ event: HubEvent, from gateway: String, now: Int64) throws(HubDatabaseError) {
     guard let key = event.body["key"]?.string, (1...200).contains(key.utf8.count),
       let updatedAt = event.body["updated_at"]?.integer

@@ -13,7 +13,7 @@ struct FleetRow: Sendable {
   var radioKey: String?
   var model: String?
   var position: (lat: Double, lon: Double)?
-  /// When its state `gateway` came, from which most fields below are.
+  /// The arrival of its state `gateway`, which has most of the fields below.
   var stateAt: Int64?
   var version: String?
   var link: String?
@@ -24,7 +24,7 @@ struct FleetRow: Sendable {
   var pending: Int64?
   /// `low` or `ok`, by its last power event.
   var power: String?
-  /// Why it has no radio, and why its disk fails.
+  /// The errors of its radio and of its disk.
   var error: String?
   var storeError: String?
   var alias: String?
@@ -35,7 +35,7 @@ struct FleetRow: Sendable {
   /// The name to show.
   var name: String { alias ?? radio ?? gateway }
 
-  /// `linkedAt`: when its link opened; `nil`: it has none.
+  /// `linkedAt`: the opening of its link; `nil`: it has none.
   func write(linkedAt: Int64?, _ figures: FleetFigures.Figures, alerts: Int64, to json: inout JSONWriter) {
     json.field("gateway", gateway)
     json.field("radio", radio)
@@ -176,7 +176,7 @@ extension HubStore {
     return (all, max(0, silent))
   }
 
-  /// For gateways that sent events or a state at this time or later: when each last did. 0: not since then.
+  /// The last events and the last state of each gateway that sent any since this time. 0: none since then.
   func seen(since: Int64) throws(HubDatabaseError) -> [String: (seen: Int64, state: Int64)] {
     var found: [String: (seen: Int64, state: Int64)] = [:]
     try database.every(

@@ -11,7 +11,7 @@ extension HubStore {
     let links: [String: Int64]
   }
 
-  /// Lists without a sign of life for so long are deleted, in milliseconds.
+  /// Milliseconds without a heartbeat until a list is deleted.
   private static let linkMemory: Int64 = 3_600_000
   /// Milliseconds since 1970 by the server's clock, because hubs' clocks differ.
   private static let serverClock = "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)"
@@ -32,7 +32,7 @@ extension HubStore {
     ])
   }
 
-  /// Notes a sign of life. `false`: the list is missing, or is of another version.
+  /// Notes a heartbeat. `false`: the list is missing, or is of another version.
   func confirmLinks(of hub: String, version: Int64) throws(HubDatabaseError) -> Bool {
     var isThere = false
     try database.write([
@@ -48,7 +48,7 @@ extension HubStore {
     try database.write([HubCall("DELETE FROM hub_links WHERE hub = @1", values: [.text(hub)])])
   }
 
-  /// The other hubs with a sign of life within `validity` milliseconds, and the version of each list.
+  /// The other hubs with a heartbeat within `validity` milliseconds, and the version of each list.
   func linkLists(besides hub: String, validity: Int64) throws(HubDatabaseError) -> [String: Int64] {
     try database.dictionary(
       "SELECT hub, version FROM hub_links WHERE hub <> ?1 AND told_at >= \(Self.serverClock) - CAST(?2 AS BIGINT)",

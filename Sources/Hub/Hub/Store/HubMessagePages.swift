@@ -35,10 +35,10 @@ struct ListQuery: Sendable {
   }
 }
 
-/// Pages of messages and events from either end, filtered. An answer looks at a bounded number of rows, and has those it found, and `next` to
-/// continue from.
+/// Pages of messages and events from either end, filtered. An answer reads a bounded number of rows: it has the rows it found, and `next` to
+/// continue.
 extension HubStore {
-  /// Rows that one answer looks at, and the time that it searches for words.
+  /// Most rows that one answer reads, and its longest search for words.
   private static let maxScanned: Int64 = 10_000
   private static let maxSearchTime: Duration = .milliseconds(400)
   /// Rows whose texts are in memory at once, and the largest body that is searched.
@@ -151,7 +151,7 @@ extension HubStore {
     }
     var found = Found(next: scanned.count < window ? nil : scanned.last)
     guard scanned.count > 0 else { return found }
-    // Rows so much older than `since` end the list: behind them no row is newer.
+    // Rows so much older than `since` end the list: no later row is newer.
     if query.isNewestFirst, let since = query.since, scanned.newest + Self.clockError < since { found.next = nil }
     var (candidates, bytes, last) = ([Int64](), Int64(0), query.start)
     var isFull = false
@@ -181,7 +181,7 @@ extension HubStore {
     return found
   }
 
-  /// The rows that have the words. `isFull`: the page is full, or the time is over; `last`: the last row that was searched.
+  /// The rows that have the words. `isFull`: the page is full, or the time is over; `last`: the last searched row.
   private func search(
     _ query: ListQuery, _ candidates: [Int64], _ table: String, _ key: String,
     _ begun: ContinuousClock.Instant
@@ -193,7 +193,7 @@ extension HubStore {
       rest = rest.dropFirst(piece.count)
       var sizes: [Int64: Int64] = [:]
       let size = self.bytes("m.body")
-      // A larger body is no message that a radio carries.
+      // A radio carries no larger message.
       try database.read([
         HubCall(
           """
@@ -219,7 +219,7 @@ extension HubStore {
 
   struct JoinedMessage: Sendable {
     let position: Int64
-    /// When it came to the hub, which distinguishes it from another message with its position; 0: stored before arrivals were.
+    /// Its arrival at the hub, which distinguishes it from another message with its position; 0: unknown.
     let arrived: Int64
     let hearers: Int
     let json: [UInt8]
@@ -258,7 +258,7 @@ extension HubStore {
     return try number("SELECT coalesce(max(position), 0) FROM messages \(settled)")
   }
 
-  /// When the message with this position came; `nil`: there is none, or it was stored before arrivals were.
+  /// The arrival of the message with this position; `nil`: there is no message, or its arrival is unknown.
   func arrived(_ position: Int64) throws(HubDatabaseError) -> Int64? {
     let found = try database.number("SELECT arrived FROM messages WHERE position = ?1", .integer(position))
     return found > 0 ? found : nil
@@ -280,10 +280,10 @@ extension HubStore {
     return found
   }
 
-  /// What a reader has missed since a position.
+  /// The messages that a reader has missed since a position.
   struct Missed: Sendable {
     let count: Int64
-    /// When the message at that position came.
+    /// The arrival of the message at that position.
     let arrived: Int64?
   }
 

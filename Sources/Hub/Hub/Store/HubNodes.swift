@@ -5,15 +5,15 @@ import SQLite
 
 /// Nodes, channels and commands over all gateways.
 extension HubStore {
-  /// Nodes that one answer looks at when it searches for words.
+  /// Most nodes that one answer reads in a search for words.
   private static let nodesLookedAt = 5000
   private static let nodesAtOnce = 100
-  /// Channels of one gateway whose names are read, and its channels that a full list shows if no other gateway has them; most channels that the list
-  /// shows, and that are looked at.
+  /// Channels of one gateway whose names are read, and of its channels without other gateways those in a full list; most channels in the list; most
+  /// channels that are read.
   private static let channelsOfOne = 64
   private static let channelsShown = 1000
   private static let channelsLookedAt = 20_000
-  /// Gateways that are named for one node, the latest to hear it first; and the largest record that is parsed, in bytes.
+  /// Most gateways of one node, the latest hearer first; and the largest parsed record, in bytes.
   private static let maxHearers = 100
   private static let recordBytes = 8192
 
@@ -63,7 +63,7 @@ extension HubStore {
 
   private func nodeKeys(after: String, _ limit: Int) throws(HubDatabaseError) -> [String] {
     try database.rows(
-      // From key to key, and not over all gateways that heard a node.
+      // From key to key, so that it does not read all hearers of a node.
       """
       WITH RECURSIVE k(key) AS (SELECT min(key) FROM contacts WHERE key > ?1 UNION ALL
       SELECT (SELECT min(c.key) FROM contacts c WHERE c.key > k.key) FROM k WHERE k.key IS NOT NULL)
@@ -171,7 +171,7 @@ extension HubStore {
     var newest: Int64?
   }
 
-  /// Limits a full list, so that channels that one gateway invented do not displace those of others.
+  /// Limits a full list: invented channels of one gateway do not displace those of others.
   private static func shown(_ all: [String: FoundChannel]) -> [String: FoundChannel] {
     guard all.count > channelsShown else { return all }
     var own: [String: Int] = [:]
@@ -236,7 +236,7 @@ extension HubStore {
 // MARK: Coverage
 
 extension HubStore {
-  /// Records that one answer looks at.
+  /// Most records that one answer reads.
   private static let linksLookedAt = 5000
 
   /// Which gateway heard which node, by gateway and node: `{"gateways": […], "links": [{"gateway", "node", "name", "kind", "lat", "lon", "at", "snr",

@@ -4,8 +4,8 @@ import SQLite
 
 /// The size of one page of a list.
 extension HubStore {
-  /// Most bytes of a page, so that a whole answer has at most 1 MiB, the limit of clients. The first row is included whatever its size, so that every
-  /// list can be read to its end.
+  /// Most bytes of a page, so that a whole answer has at most 1 MiB, the limit of clients. The first row is always included, so that every list has
+  /// an end.
   static let pageBytes: Int64 = (1 << 20) - 1024
 
   /// The number of rows that fit a page, and whether more rows exist that do not fit. `sizes` selects the bytes of each row, in the order of the
@@ -22,7 +22,7 @@ extension HubStore {
   func bytes(_ column: String) -> String { "coalesce(\(database.bytes(column)), 0)" }
 }
 
-/// Counts the rows that fit a page, by their bytes in the page's order. The first one fits whatever its size.
+/// Counts the rows that fit a page, by their bytes in the page's order. The first row always fits.
 struct PageFit {
   /// Bytes around the content of a row: names, numbers, punctuation.
   private static let rowBytes: Int64 = 256

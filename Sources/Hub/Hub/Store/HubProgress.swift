@@ -9,7 +9,7 @@ struct GatewayEpoch: Hashable, Sendable {
 }
 
 extension HubStore {
-  /// How much of an epoch of a gateway's journal is on disk, by lane. Source: docs/hub-protocol.md.
+  /// The stored part of an epoch of a gateway's journal, by lane. Source: docs/hub-protocol.md.
   public struct Progress: Equatable, Sendable {
     static let columns = EventBatch.Lane.allCases.map(\.rawValue)
 
@@ -61,12 +61,12 @@ extension HubStore {
     }
   }
 
-  /// How much is stored of an epoch; `nil`: the gateway or the epoch is unknown.
+  /// The stored part of an epoch; `nil`: the gateway or the epoch is unknown.
   public func progress(gateway: String, epoch: String) throws(HubDatabaseError) -> Progress? {
     try progress(of: [GatewayEpoch(gateway: gateway, epoch: epoch)]).first ?? nil
   }
 
-  /// The same for the lanes in `ends`, and of each no more than up to that seq.
+  /// The same for the lanes in `ends`, and in each lane at most up to that seq.
   func progress(
     gateway: String, epoch: String, through ends: Progress
   ) throws(HubDatabaseError) -> Progress? {
@@ -82,7 +82,7 @@ extension HubStore {
     return found
   }
 
-  /// How much is stored of each epoch, in the same order.
+  /// The stored part of each epoch, in the same order.
   func progress(of epochs: [GatewayEpoch]) throws(HubDatabaseError) -> [Progress?] {
     var found: [GatewayEpoch: Progress] = [:]
     let columns = Progress.columns.map { "e.\($0)" }.joined(separator: ", ")

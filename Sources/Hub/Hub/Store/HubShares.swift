@@ -2,22 +2,22 @@
 
 import JSON
 
-/// Lists of messages are bounded, and so is the number that a returning gateway fetches. The gateways that report messages share both: those with the
-/// fewest keep all, and the others keep equally many, the newest of each. So a gateway that reports thousands, or a stolen token, displaces its own
-/// messages and no others.
+/// Lists of messages are bounded, and so is the number of messages for a returning gateway. The reporting gateways share both: gateways with few
+/// messages keep all, and the others keep the same number, the newest of each. So a gateway that reports thousands of messages, or a stolen token,
+/// displaces only its own messages.
 extension HubStore {
-  /// Gateways that an answer names, and that the database remembers, as having lost messages.
+  /// Most gateways with lost messages: in an answer, and in the database.
   private static let mostNamed: Int64 = 16
   private static let mostKept: Int64 = 64
 
   static func isOfMessages(_ bucket: String) -> Bool { isShared(bucket) || bucket.utf8.elementsEqual(heardBucket.utf8) }
 
-  /// The most that each may have if there is room for `most`; `nil`: there is room for all.
+  /// The share of each gateway if there is room for `most` messages; `nil`: there is room for all.
   static func share(of most: Int64, _ counts: [Int64]) -> Int64? {
     var left = most
     for (place, count) in counts.sorted().enumerated() {
       let share = left / Int64(counts.count - place)
-      // However many there are, the newest of each stays.
+      // At least the newest message of each gateway stays.
       if count > share { return max(1, share) }
       left -= count
     }
@@ -43,7 +43,7 @@ extension HubStore {
     ) { row($0.integer(0)) }
   }
 
-  /// Deletes the updates beyond a share, and remembers whose they were.
+  /// Deletes the updates beyond a share, and stores their gateways.
   func trimCalls(_ place: BucketKey, to share: Int64) -> [HubCall] {
     let list = place.values
     return [
@@ -53,7 +53,7 @@ extension HubStore {
         SELECT @1, @2, source, max(seq) FROM \(Self.ranked()) WHERE nth > @3 GROUP BY source
         ON CONFLICT(gateway, bucket, source) DO UPDATE SET through = excluded.through
         """, values: list + [.integer(share)]),
-      // By the remembered numbers: a server without statistics of the table would compare each number with each other.
+      // By the stored numbers: without statistics of the table, a server would compare each number with all others.
       HubCall(
         """
         DELETE FROM updates WHERE gateway = @1 AND bucket = @2 AND source <> '' AND seq <= (
@@ -106,7 +106,7 @@ extension HubStore {
   /// SQL for a page: only updates within the share `@7` of those behind `@3`, up to `@4`.
   static let withinShare = " AND seq IN (SELECT seq FROM \(ranked(" AND seq > @3 AND seq <= @4")) WHERE nth <= @7)"
 
-  /// The gateways whose updates behind a number have left a list, as far as the hub remembers.
+  /// The stored gateways whose updates behind a number have left a list.
   func lostCall(_ place: BucketKey, after: Int64, _ row: @escaping (String) -> Void) -> HubCall {
     HubCall(
       """

@@ -3,7 +3,7 @@
 import JSON
 import SQLite
 
-/// A gateway's latest state of a name.
+/// A gateway's latest state with a name.
 struct GatewayState: Sendable {
   let gateway: String
   let name: String
@@ -14,7 +14,7 @@ struct GatewayState: Sendable {
 
 /// States of gateways, the latest of each name.
 extension HubStore {
-  /// Stores states; returns for each, in order, whether it was stored: a gateway may have a limited number of names.
+  /// Stores states. Returns for each, in order, whether it is stored: the number of a gateway's names is limited.
   func keep(_ states: [GatewayState]) throws(HubDatabaseError) -> [Bool] {
     try database.retrying { () throws(HubDatabaseError) in
       let gateways = Set(states.map(\.gateway)).sorted()

@@ -2,7 +2,7 @@
 
 import JSON
 
-/// A change that hubs are notified of, for gateways, waiting requests and live readers.
+/// A change, of which hubs notify each other for gateways, waiting requests and live readers.
 public struct HubChange: Equatable, Sendable {
   /// Empty: any gateway.
   public var gateway: String
@@ -46,18 +46,18 @@ public actor HubStore {
   let database: any HubDatabase
   private let executor = DatabaseExecutor()
   private(set) var changes: [HubChange] = []
-  /// The number of documents of gateways, counted once in a transaction.
+  /// The number of each gateway's documents, counted once in a transaction.
   var documents: [String: Int64] = [:]
-  /// Ended commands and received alerts of each gateway: once in so many, its old ones are deleted.
+  /// Count ended commands and received alerts of each gateway: at each interval, the store deletes the gateway's old ones.
   var ended = RowInterval(100)
   var alertInterval = RowInterval(64)
   /// All batches of a gateway go through one store.
   var reporterRates = ReporterRates()
-  /// `nil`: no age has been asked for.
+  /// `nil`: nobody has used the clock.
   var passed: PassedTime?
   private var listener: @Sendable (HubChange) -> Void = { _ in }
 
-  /// Databases block, so each store has its own thread.
+  /// Databases block, so each store has its own queue.
   public nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
 
   /// Whether conflicting events raise alerts.
@@ -80,7 +80,7 @@ public actor HubStore {
     location.hasPrefix("postgresql://") || location.hasPrefix("postgres://")
   }
 
-  /// `listener` gets changes once they are on disk.
+  /// Sets the listener. It gets changes once they are on disk.
   public func listen(_ listener: @escaping @Sendable (HubChange) -> Void) { self.listener = listener }
 
   func transaction<Value>(_ work: () throws(HubDatabaseError) -> Value) throws(HubDatabaseError) -> Value {
@@ -111,10 +111,10 @@ public actor HubStore {
   /// Whether other hubs listen on this database.
   func hasOtherHubs() throws(HubDatabaseError) -> Bool { try database.listeners() > 1 }
 
-  /// Discards the changes of an attempt that is repeated.
+  /// Discards the changes of a failed attempt.
   func resetChanges() { (changes, documents) = ([], [:]) }
 
-  /// Reports the changes, after the commit.
+  /// Passes the changes to the listener, after the commit.
   func notifyListener() { for item in changes { listener(item) } }
 
   /// Within a transaction: notes a change.

@@ -3,26 +3,26 @@
 import JSON
 import Timing
 
-/// The hub's connections to its database, by their purpose: while one of them waits, the others go on.
+/// The hub's connections to its database, by their purpose: while one waits, the others work.
 final class HubStores: Sendable {
   /// Batches of gateways.
   let ingest: Ingest
   /// Commands, documents and states: single writes.
   let writer: HubStore
-  /// Questions of gateways, and sessions: short queries, which never wait for a page.
+  /// Short queries of gateways, and of sessions: they never wait for a page.
   let lookups: HubStore
-  /// The hub's own queries, for live readers, alerts and other hubs. They wait for no reader.
+  /// The hub's own queries, for live readers, alerts and peer hubs. They wait for no reader.
   let monitor: HubStore
-  /// Pages for readers: each may take long.
+  /// Pages for readers, which may take long.
   let readers: ReaderPool
-  /// Positions for gateways that connect: after a restart of the hub that is the whole fleet.
+  /// Positions for gateways that connect: the whole fleet after a restart of the hub.
   let progressQueries: Coalescer<GatewayEpoch, HubStore.Progress?>
-  /// Changes of named hearers: all that wait go into one transaction.
+  /// Changes of named hearers: all waiting ones in one transaction.
   private let hearerChanges: Coalescer<HubStore.WantedHearers, Bool>
   private let hearerRations = GatewayQuotas(Ration(most: 16, oneIn: .seconds(300)))
-  /// States of buckets, which each gateway asks for when it connects.
+  /// States of buckets, which each gateway queries when it connects.
   let bucketQueries: Coalescer<HubStore.BucketQuery, HubStore.BucketQueryResult>
-  /// States that gateways send, each when it connects.
+  /// States of gateways, which each gateway sends when it connects.
   let stateWrites: Coalescer<GatewayState, Bool>
   /// Tests whether the database answers, on a connection of its own.
   let probe: DatabaseProbe
@@ -36,8 +36,8 @@ final class HubStores: Sendable {
   private static let writers = 2
   private static let readerCount = 2
 
-  /// Connects to an SQLite file, which one connection writes; or, with an address `postgresql://…`, to a PostgreSQL server. `keeps`: the retention;
-  /// without limits the caretaker needs no connection of its own.
+  /// Connects to an SQLite file, which one connection writes; or, with an address `postgresql://…`, to a PostgreSQL server. `keeps`: the retention.
+  /// Without age limits, maintenance needs no connection of its own.
   init(
     location: String, password: String? = nil, keeps: Retention = Retention(), alertsOnConflicts: Bool = true
   ) throws {
@@ -99,14 +99,13 @@ final class HubStores: Sendable {
     }
   }
 
-  /// How much is stored of an epoch; `nil`: the gateway or the epoch is unknown.
+  /// The stored part of an epoch; `nil`: the gateway or the epoch is unknown.
   func progress(gateway: String, epoch: String) async throws -> HubStore.Progress? {
     try await progressQueries.submit(GatewayEpoch(gateway: gateway, epoch: epoch))
   }
 
-  /// The states of these buckets for a gateway, which takes only messages of these `hearers`, if any are named. Invalid names, and names after the
-  /// first 64, are left out. `nil` leaves the named hearers as they are, such as when somebody else asks in the gateway's place. They also stay if
-  /// they change too often, since each change writes.
+  /// The states of these buckets for a gateway. If it names `hearers`, it takes only their messages. Invalid names, and names after the first 64, are
+  /// left out. `nil` leaves the named hearers as they are. Too frequent changes do so, too, since each change writes.
   func bucketStates(
     of buckets: [String], for gateway: String, hearers: [String]?, now: ContinuousClock.Instant = .now
   ) async throws -> [HubStore.BucketState] {
@@ -126,8 +125,8 @@ final class HubStores: Sendable {
     return try await stateWrites.submit(GatewayState(gateway: gateway, name: name, at: now, body: text))
   }
 
-  /// Copies an SQLite file's log into the file. A small database used to be in the log alone for weeks, and a copy of its file had no tables. Writers
-  /// go on meanwhile; at the end there are none, and the log is emptied.
+  /// Copies an SQLite file's log into the file: otherwise a small database may be in the log alone for weeks, and a copy of its file would have no
+  /// tables. `atEnd`: there are no writers, so it also empties the log.
   func copyLog(atEnd: Bool = false) async {
     guard let file, !probe.isLost else { return }
     do throws(HubDatabaseError) {

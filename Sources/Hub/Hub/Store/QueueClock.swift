@@ -3,11 +3,12 @@
 import EventLoop
 import SQLite
 
-/// How long commands have been in their queues: time that has surely passed, whatever happens to the clock, also while the hub is stopped.
+/// A clock for the age of queued commands: time that has surely passed, also while the hub does not run, and independent of changes of the wall
+/// clock.
 ///
-/// It continues from the last mark of the same boot by the machine's time since boot, which nobody can set. Across a boot the wall clock counts if it
-/// was synchronised before and is now, and never for more than `longestAway`; otherwise no time has passed. Several hubs on one database each leave a
-/// mark.
+/// Within a boot it continues from the last mark by the machine's time since boot, which nobody can set. Across a boot the wall clock counts if it
+/// was synchronised before and is synchronised now, but for at most `longestAway`; otherwise no time has passed. Each hub on a database stores its
+/// own mark.
 extension HubStore {
   /// A machine's clocks at one moment.
   public struct ClockReading: Sendable {
@@ -46,7 +47,7 @@ extension HubStore {
     }
   }
 
-  /// A mark that is older than the newest by this much is useless.
+  /// A mark so much older than the newest is useless.
   private static let oldestMark: Int64 = 60 * 86_400_000
 
   static let marks = "SELECT boot, elapsed, uptime, wall FROM queue_clock"
@@ -60,7 +61,7 @@ extension HubStore {
     if let own { mark.elapsed = own.elapsed + passed }
     for other in marks where own.map({ !$0.boot.utf8.elementsEqual(other.boot.utf8) }) ?? true {
       var away: Int64 = 0
-      // Once in a boot: from then on the boot's own time counts.
+      // Once in a boot: after that the boot's own time counts.
       if clocks.isSynchronised, own?.wall == nil, let wall = other.wall {
         away = min(max(0, clocks.wall - wall), longestAway)
       }
@@ -75,7 +76,7 @@ extension HubStore {
     let marks = try database.rows(Self.marks) { Mark($0) }
     var mark = Self.mark(clocks, after: marks)
     if mark == nil {
-      // Commands that were queued by an older hub, without marks, have surely waited since then.
+      // Commands without marks, from an older hub, have surely waited since then.
       let newest = try number("SELECT max(at) FROM buckets WHERE name = 'commands'")
       let begin = newest > 0 ? newest : clocks.wall
       mark = Mark(
@@ -94,7 +95,7 @@ extension HubStore {
     return mark.elapsed
   }
 
-  /// Called now and then, so that a boot without a clock loses little time.
+  /// Stores a mark for now. Frequent marks limit the loss of a boot without a synchronised clock.
   func keepMark() throws(HubDatabaseError) {
     try database.transaction { () throws(HubDatabaseError) in _ = try keepMark(.now) }
   }

@@ -2,18 +2,18 @@
 
 import Synchronization
 
-/// A holder has as many waiting questions as it may have.
+/// A holder has too many waiting queries.
 struct TooManyQueries: Error {
   static let message = "too many of your questions are waiting"
   static let retryAfter = 2
 }
 
-/// Connections for questions that may take long, which holders (a token, a person) use in turn.
+/// Connections for long queries, which holders (a token, a person) use in turn.
 ///
-/// A holder has one question in progress, and holders with waiting questions take turns, however much each has asked before: forty searches of one
-/// holder leave a connection to all others, and a newcomer waits for at most one question of each other holder.
+/// A holder has one query in progress, and holders with waiting queries take turns, whatever their number of earlier queries: forty searches of one
+/// holder leave a connection to the others, and a new holder waits for at most one query of each other holder.
 final class ReaderPool: Sendable {
-  /// Most waiting questions of one holder. The tabs of a reopened browser ask a dozen at once.
+  /// Most waiting queries of one holder. The tabs of a reopened browser make a dozen at once.
   static let mostWaiting = 16
 
   private struct Waiting {
@@ -23,10 +23,10 @@ final class ReaderPool: Sendable {
 
   private struct State {
     var free: [HubStore]
-    /// Holders with a question in progress.
+    /// Holders with a query in progress.
     var running: Set<String> = []
     var waiting: [String: [Waiting]] = [:]
-    /// The other holders with waiting questions, the next one first.
+    /// The other holders with waiting queries, the next one first.
     var order: [String] = []
     var last = 0
 
@@ -39,7 +39,7 @@ final class ReaderPool: Sendable {
       return (turn, free.removeLast())
     }
 
-    /// Removes a waiting question; `nil`: it was not waiting.
+    /// Removes a waiting query; `nil`: it was not waiting.
     mutating func remove(_ id: Int, of holder: String) -> CheckedContinuation<HubStore, any Error>? {
       guard let place = waiting[holder]?.firstIndex(where: { $0.id == id }) else { return nil }
       let turn = waiting[holder]?.remove(at: place).turn
@@ -55,11 +55,11 @@ final class ReaderPool: Sendable {
 
   init(_ stores: [HubStore]) { state = Mutex(State(free: stores)) }
 
-  /// The numbers of questions in progress, and of those that wait.
+  /// The number of queries in progress, and of waiting queries.
   var running: Int { state.withLock { $0.running.count } }
   var waiting: Int { state.withLock { $0.waiting.values.reduce(0) { $0 + $1.count } } }
 
-  /// Runs the question when it is the holder's turn.
+  /// Runs the query when it is the holder's turn.
   func ask<Answer: Sendable>(
     _ holder: String, _ question: @Sendable (isolated HubStore) throws -> Answer
   ) async throws -> Answer {
@@ -102,7 +102,7 @@ final class ReaderPool: Sendable {
     begin()
   }
 
-  /// Starts the questions whose turn it is.
+  /// Starts the next queries.
   private func begin() {
     while let (turn, store) = state.withLock({ $0.next() }) { turn.resume(returning: store) }
   }

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-/// Triggers work for a gateway once in so many of its rows. It counts by itself: updates use up row numbers too, so the number that one waits for may
-/// never come.
+/// Triggers work for a gateway once in a number of its rows. It counts the rows itself: row numbers have gaps.
 struct RowInterval {
-  /// Most gateways whose rows are counted; beyond it all counts begin anew.
+  /// Most gateways with counts. At this limit all counts begin again.
   private static let mostGateways = 10_000
 
   private let rows: Int

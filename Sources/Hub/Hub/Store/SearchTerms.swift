@@ -6,13 +6,13 @@ import JSON
 /// The words of a search: a message has to have all of them, anywhere in its text or its names.
 ///
 /// Both sides are folded: compatibility forms become plain ones, upper case becomes lower case, and accents of European scripts are removed. Then
-/// scalars are compared, never characters: a mark that follows a word does not hide it. Scripts without spaces need nothing else, for a word may
-/// begin and end anywhere.
+/// scalars are compared, never characters: a mark that follows a word does not hide it. Scripts without spaces need nothing else: a match may begin
+/// and end anywhere.
 struct SearchTerms: Sendable {
   /// Most bytes of a query before folding.
   static let mostBytes = 512
   static let mostWords = 16
-  /// Bytes of a text that are searched.
+  /// Searched bytes of a text.
   private static let lookedAt = 8192
   /// The fields of a message that are searched.
   private static let fields = ["text", "sender_name", "author_name", "channel_name"]

@@ -10,7 +10,7 @@ struct TokenBinding: Equatable, Sendable {
 }
 
 extension HubStore {
-  /// Replaces the token of gateways that existed before tokens were bound: any free token may take them over.
+  /// Stands for the token of gateways without a binding from an older hub: any free token may bind them.
   private static let anyToken = ""
 
   func tokenBindings() throws(HubDatabaseError) -> [TokenBinding] {
@@ -38,7 +38,7 @@ extension HubStore {
     if try database.number("SELECT 1 FROM token_gateways WHERE token = ?1", .text(wanted.token)) == 1 {
       return .refused("it belongs to another gateway: \(gateway) needs a token of its own")
     }
-    // Its events came through a broker, or its own token was withdrawn: no other token may act for it.
+    // Its events came through a broker, or it has lost its own token: no other token may act for it.
     if holders.isEmpty, try database.number("SELECT 1 FROM gateways WHERE id = ?1", .text(gateway)) == 1 {
       return .refused("\(gateway) is known here, and needs a token of its own")
     }
@@ -50,11 +50,11 @@ extension HubStore {
     _ wanted: TokenBinding, hasOwn: Bool, tokens: Set<String>, at now: Int64
   ) throws(HubDatabaseError) -> TokenEligibility {
     try transaction { () throws(HubDatabaseError) -> TokenEligibility in
-      // Another hub may do the same at this moment.
+      // Another hub may do the same at the same time.
       try database.lock("meshpost tokens")
       let eligibility = try eligibility(of: wanted, hasOwn: hasOwn, tokens: tokens)
       guard eligibility == .free else { return eligibility }
-      // The gateway's earlier tokens are no longer valid.
+      // The gateway's earlier tokens are invalid.
       try database.run("DELETE FROM token_gateways WHERE gateway = ?1", [.text(wanted.gateway)])
       try database.run(
         "INSERT INTO token_gateways(token, gateway, bound_at) VALUES (?1, ?2, ?3)",

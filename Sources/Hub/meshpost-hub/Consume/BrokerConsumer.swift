@@ -6,20 +6,20 @@ import MQTT
 import Sockets
 import Timing
 
-/// Stores publications of a broker in a hub's database. A publication is acknowledged once its events are on disk there: until then the broker keeps
-/// it, and sends it again on the next connection. So neither a kill of this program nor an absent database loses any.
+/// Stores publications of a broker in a hub's database. It acknowledges a publication once its events are on disk there: until then the broker keeps
+/// it, and sends it again on the next connection. So neither a kill of this program nor an absent database loses a publication.
 final class BrokerConsumer {
-  /// Most bytes of publications that are not stored yet. If a broker ignores the window, the connection is closed at this limit, and these
+  /// Most bytes of publications that are not stored yet. If a broker ignores the window, it closes the connection at this limit, and these
   /// publications come again.
   private static let maxHeldBytes = 64 << 20
-  /// The same in publications.
+  /// The same limit in publications.
   private static let maxHeld = 16384
   /// Publications and bytes of one round.
   private static let maxRound = (count: 512, bytes: 4 << 20)
-  /// A connection that lasted this long was a good one.
+  /// A connection of at least this duration resets the pause between attempts.
   private static let good: Duration = .seconds(30)
   private static let reportPause: Duration = .seconds(600)
-  /// Reasons of one outage that are logged, once each.
+  /// Most reasons of one outage in the log, once each.
   private static let maxTold = 16
 
   private struct Held {
@@ -52,7 +52,7 @@ final class BrokerConsumer {
   private var isOverfull = false
   private var hadSession = false
   private var isClosed = false
-  /// Why it has ended by itself: a newer program has upgraded the tables.
+  /// The reason why it has ended by itself: a newer program has upgraded the tables.
   private(set) var end: String?
   private var counts = PublicationIngest.Counts()
   private var reported = PublicationIngest.Counts()
@@ -76,7 +76,7 @@ final class BrokerConsumer {
     }
   }
 
-  /// Disconnects properly: the broker learns of it at once, and keeps the unacknowledged publications.
+  /// Disconnects with a message to the broker, which keeps the unacknowledged publications.
   func close() {
     isClosed = true
     client?.close()
@@ -87,7 +87,7 @@ final class BrokerConsumer {
 
   private func connect() async throws(CancellationError) {
     var (number, pause) = (0, Pause())
-    // Since the last good connection. A broker that returns with another certificate has another reason, which is logged, too.
+    // The logged reasons since the last good connection.
     var told: Set<String> = []
     while true {
       while isOverfull, isStoring { try await stored.wait() }
@@ -105,7 +105,7 @@ final class BrokerConsumer {
       if told.count < Self.maxTold, told.insert(words).inserted { say(.warning, words) }
       tell("no broker: \(end)")
       number += 1
-      // Another node of the cluster is tried at once.
+      // Tries another node of the cluster at once.
       if number % brokers.count != 0, pause.isFirst { continue }
       try await loop.sleep(for: pause.next())
     }
@@ -177,7 +177,7 @@ final class BrokerConsumer {
     // The topic and the packet's own fields beside the payload.
     options.maxBytes = UInt32(Publication.maxBytes + 4096)
     options.needsQuality1 = true
-    // NATS has a thousand publications in flight, and repeats all of them when a node fails; here the bytes are bounded.
+    // No limit in the client: NATS repeats a thousand publications after the failure of a node. `Self.maxHeldBytes` bounds the bytes.
     options.maxHeldBytes = .max
     return options
   }
@@ -241,7 +241,7 @@ final class BrokerConsumer {
     return round
   }
 
-  /// Runs on other threads: the loop goes on with pings.
+  /// Stores on other threads: the loop continues with pings.
   private func keep(_ publications: [Publication]) {
     Task { [consumption, outcomes] in
       do {

@@ -40,7 +40,7 @@ struct Consume: AsyncParsableCommand {
     }
     let stop = Wakeup<Int32>()
     let sources = [SIGTERM, SIGINT].map { Self.source($0, stop) }
-    // A thread of its own: the loop would block one of the few threads that tasks share.
+    // On its own thread: the loop would block one of the few threads of all tasks.
     let end = await withCheckedContinuation { ended in
       DetachedThread.run {
         ended.resume(returning: Self.consume(brokers, settings, consumption, stop))
@@ -60,7 +60,7 @@ struct Consume: AsyncParsableCommand {
     return source
   }
 
-  /// Returns after SIGTERM or SIGINT, or with the reason why it cannot continue.
+  /// Returns `nil` after SIGTERM or SIGINT, and otherwise the reason why it cannot continue.
   private static func consume(
     _ brokers: [BrokerEndpoint], _ settings: ConsumeSettings, _ consumption: PublicationIngest, _ stop: Wakeup<Int32>
   ) -> String? {
@@ -86,7 +86,7 @@ struct Consume: AsyncParsableCommand {
     return consumer.end
   }
 
-  /// Reports to the watchdog while the loop turns: an absent broker or database is no reason for a restart.
+  /// Pings the watchdog while the loop turns: an absent broker or database is no reason for a restart.
   private static func live(_ manager: ServiceManager, every pause: Duration, on loop: EventLoop) {
     manager.lives()
     loop.schedule(after: pause) { live(manager, every: pause, on: loop) }
