@@ -128,7 +128,7 @@ extension WholeProgramTests {
         ["-c", Self.thief, "ws://127.0.0.1:\(rig.hubPort)/v1/gateways/\(id)/link", token, epoch, id])
       try thief.line(with: "held")
       try rig.startGateway()
-      try rig.gateway?.line(with: "as the upstream evil, which it does not have")
+      try rig.gateway?.line(with: "as the upstream evil, which this gateway does not have")
       try thief.line(with: "lost")
       try untilTrue("the link: \(try rig.status()?["upstreams"] ?? .null)") {
         try rig.status()?["upstreams"]?.array?.first?["link"]?.string == "live"

@@ -157,7 +157,7 @@ public final class Daemon {
     announce()
     // A single part cannot be restarted: the service manager starts the whole gateway again.
     let running = RunningServices(services, on: loop) { [log] name in
-      log.error("\(name) ended by itself. This is a bug; the gateway ends and is to be started again")
+      log.error("\(name) ended by itself. This is a bug. The gateway ends; the service manager starts it again")
       code = EX_SOFTWARE
       signals.put(SIGTERM)
     }

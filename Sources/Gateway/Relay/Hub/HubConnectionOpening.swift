@@ -118,13 +118,13 @@ extension HubConnection {
     }
   }
 
-  /// The link belongs to an upstream that this gateway never had: another gateway has the same id, or somebody has its
-  /// token. The hub notices that two gateways take the link from each other, and raises an alert.
+  /// The link belongs to an upstream that this gateway never had: another gateway has the same id or token. The hub notices that two gateways take
+  /// the link from each other, and raises an alert.
   private func takeLinkBack(from holder: String) async -> Greeting {
     if retry.foundRival(now: loop.now) {
       log.warning(
-        "\(place): somebody else has this gateway's live link, as the upstream \(holder), which it does not have: another gateway has the same id, "
-          + "or somebody has its token. Taking the link back (logged at most once an hour). See docs/hub.md, \"One identity, two histories\""
+        "\(place): another gateway holds this gateway's live link, as the upstream \(holder), which this gateway does not have: it has the same id, "
+          + "or this gateway's token. Taking the link back (logged at most once an hour). See docs/hub.md, \"One identity, two histories\""
       )
     }
     return await greet(takesBack: true)
