@@ -29,8 +29,8 @@ extension UpstreamSettings {
     return mqtt.commandTopic
   }
 
-  /// The key of the setting, and the topic, by which this upstream would publish where `reader` (which may be the same)
-  /// receives commands; `nil`: there is none. `gateway`: the gateway's name, if it is known.
+  /// The setting's key and the topic with which this upstream would publish to the command topic of `reader` (possibly itself); `nil`: there is none.
+  /// `gateway`: the gateway's name, if it is known.
   public func keyThatFeeds(_ reader: UpstreamSettings, gateway: String?) -> (key: String, topic: String)? {
     guard case .mqtt(let mqtt) = kind, let commands = reader.commandTopic else { return nil }
     let gateway = gateway ?? "{gateway}"

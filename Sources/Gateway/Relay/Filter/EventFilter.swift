@@ -30,7 +30,7 @@ public struct EventFilter: Equatable, Sendable {
   var own: String?
   /// Older events do not pass.
   public var age: AgeLimit?
-  /// Of a sent message only the last event passes, with the whole message: not its waiting, attempts and repetitions.
+  /// Only the last event of a sent message passes, with the whole message; the events of its waiting, attempts and repetitions do not.
   public var endsOnly = false
   /// The server may edit documents, and gets all of them.
   var exchangesDocuments = false

@@ -13,7 +13,7 @@ struct ObserverFeed {
   struct Settings: Equatable, Sendable {
     /// The airport code of the region, by which the analyzers sort.
     var iata: String
-    /// Sends the bare bytes, too, on a topic of their own.
+    /// Also sends the raw bytes, on a separate topic.
     var sendsRaw: Bool
     /// The attached radio's token permits only packets of this radio.
     var isSigned: Bool

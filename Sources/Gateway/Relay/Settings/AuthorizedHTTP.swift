@@ -47,7 +47,7 @@ final class AuthorizedHTTP {
     if let contentType, !request.body.isEmpty, request.headers["Content-Type"] == nil {
       request.headers.add("Content-Type", contentType)
     }
-    // For 23 bytes, a server's operator sees which program asks.
+    // The header costs 23 bytes, and shows the server's operator which program asks.
     request.headers.add("User-Agent", "meshpostd")
     if let tokenFile = settings.tokenFile {
       guard let token = SecretFile.read(tokenFile) else {

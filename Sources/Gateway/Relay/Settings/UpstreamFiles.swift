@@ -67,7 +67,7 @@ extension UpstreamSettings {
     return troubles.isEmpty ? tlsTroubles() : troubles
   }
 
-  /// `nil`: it is a file, and can be read.
+  /// Why the file cannot be read; `nil`: it can be read.
   private static func unreadable(_ location: String) -> String? {
     // A pipe must not hold up the daemon.
     let descriptor = open(location, O_RDONLY | O_CLOEXEC | O_NONBLOCK)

@@ -5,8 +5,8 @@ import ProxyTunnel
 import UntrustedText
 
 extension UpstreamSettings {
-  /// The proxy for the upstream's server; `nil`: none. It throws if the environment names an invalid one: a direct connection would bypass a proxy
-  /// that somebody wanted.
+  /// The proxy for the upstream's server; `nil`: none. It throws if the environment names an invalid one, because a direct connection would bypass
+  /// the wanted proxy.
   public func serverProxy(
     in environment: ProxyEnvironment = .ofProcess()
   ) throws(TunnelSettings.Invalid) -> TunnelSettings? {

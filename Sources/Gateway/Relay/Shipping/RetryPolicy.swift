@@ -40,7 +40,7 @@ enum Verdict: Error, Equatable {
 enum RetryPolicy {
   static let first: Duration = .seconds(1)
   static let limit: Duration = .seconds(300)
-  /// A server that wants longer is asked again after this.
+  /// The longest pause that a server can ask for, in seconds.
   static let longestRetryAfter: Int64 = 3600
 
   /// `now`: seconds since 1970, for a Retry-After with a date.

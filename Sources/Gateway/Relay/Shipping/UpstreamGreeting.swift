@@ -94,8 +94,8 @@ extension Upstream {
     health.starts.wasInStep = true
     let (has, _) = JournalReader.positions(acknowledged)
     for lane in Lane.allCases { journal.lanes[lane].serverHas = has[lane] ?? 0 }
-    // A success: the server has more than we knew because an answer was lost, or it is the first to say that it has everything. Reaching the server
-    // again and again is none.
+    // It is a success if the server has more than we knew, because an answer was lost, or if it reports for the first time that it has everything. A
+    // connection alone is no success.
     let isNews = Lane.allCases.contains { through[$0] > journal.lanes[$0].taken }
     startOver(from: through)
     let pending = journal.pendingEvents
@@ -104,8 +104,8 @@ extension Upstream {
     health.recovered(pending: pending)
   }
 
-  /// The server has other events under our numbers: our database is an older copy of itself, another gateway has our id, or somebody else has written
-  /// in our name. The server gets the events that it lacks in a new epoch. `last`: the last event that it has.
+  /// The server has other events under our numbers: our database is an older copy of itself, another gateway has our id, or another client has
+  /// written in our name. The server gets the events that it lacks in a new epoch. `last`: the last event that it has.
   func diverged(_ reason: String, last: Int64? = nil) {
     guard health.starts.renewals.take(at: loop.now) else {
       return failed(.retry(reason: "the server has other events in each new epoch: \(reason)", after: nil))
@@ -133,7 +133,7 @@ extension Upstream {
 
 /// Limits how often an upstream starts over for a server: a restored server needs it once, two gateways with copies of one card need it for a while.
 struct FreshStarts {
-  /// In this run of the program, the server once had no events that are missing here.
+  /// In this run of the program, the journal had all events of the server at some time.
   var wasInStep = false
   /// New epochs in a row before the server took anything.
   var renewalsInARow = 0

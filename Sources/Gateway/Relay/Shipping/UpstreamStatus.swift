@@ -156,7 +156,7 @@ extension Upstream {
     if isPaused { return (.paused, nil) }
     if shipment.holds.contains(.resting) { return (.waiting, "its allowance is used up") }
     switch shipment.state {
-    // A try is not a success: the trouble remains until one is.
+    // An attempt is not a success: the trouble remains until one succeeds.
     case .greeting, .asking, .testing, .ready:
       if let trouble = health.trouble { return (trouble.isStopped ? .stopped : .waiting, trouble.reason) }
     case .waiting, .busy, .stopped: break
