@@ -125,7 +125,7 @@ public final class NodeService {
     }
   }
 
-  // MARK: What answers mean
+  // MARK: Answers
 
   /// Stores a node's answer, even if no caller waits for it.
   func took(_ answer: NodeAnswer, _ contact: Contact) {
@@ -185,7 +185,7 @@ public final class NodeService {
     }
   }
 
-  /// A flood arrived without bringing a path back: asks for the path.
+  /// Asks for the path, because an acknowledged flood did not bring one.
   func discoverPath(_ key: PublicKey) {
     let now = messenger.loop.now
     pathsAsked = pathsAsked.filter { now - $0.value < Self.pathPause }

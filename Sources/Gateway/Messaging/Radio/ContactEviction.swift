@@ -22,7 +22,7 @@ public final class ContactEviction {
     public init() {}
   }
 
-  /// A burst of new contacts is one look at the table.
+  /// The pause before a check, so that a burst of new contacts causes a single check.
   private static let pause: Duration = .seconds(5)
   /// Contacts that are removed at once; more follow after a pause.
   private static let step = 10
@@ -37,7 +37,7 @@ public final class ContactEviction {
   private let store: Store
   private let loop: EventLoop
   private let log: Log
-  /// Makes room; `nil`: there is room, or none can be made.
+  /// The task that makes room; `nil`: there is room, or none can be made.
   private var task: LoopTask?
   private var isFullLogged = false
 

@@ -105,7 +105,7 @@ public final class RadioTable {
 
   // MARK: Channels
 
-  /// Joins a channel: in its slot if it has one already, else in the first that is free.
+  /// Joins a channel: in its present slot if it has one, otherwise in the first free slot.
   public func add(name: Text, secret: ChannelSecret) async throws(Refusal) -> Channel {
     guard (1...31).contains(name.bytes.count), !name.bytes.contains(0) else {
       throw .invalid("a channel's name must have 1 to 31 bytes")

@@ -13,7 +13,7 @@ import Timing
 /// docs/protocol/companion.md § 9.14; firmware `MyMesh.cpp`, `CMD_SEND_SELF_ADVERT`.
 public final class SelfAdvert {
   public struct Settings: Equatable, Sendable {
-    /// Once, to direct neighbours, for a radio that this gateway has not advertised yet.
+    /// Whether a radio that this gateway has not advertised yet is advertised once, to direct neighbours.
     public var whenNew = false
     /// Interval of adverts to direct neighbours; zero: none.
     public var every: Duration = .zero
@@ -62,7 +62,7 @@ public final class SelfAdvert {
 
   private var info: SelfInfo? { messenger.synchronizer.connection.identity?.info }
 
-  /// Adverts of the attached radio; `nil`: none was attached yet.
+  /// The last advert of the attached radio; `nil`: no radio was attached yet.
   public var report: Report? {
     guard let info else { return nil }
     let own = record.flatMap { $0.radio == info.key ? $0 : nil }
@@ -147,7 +147,7 @@ public final class SelfAdvert {
   private func advertise() async throws(CancellationError) {
     while let wait {
       try await messenger.loop.sleep(for: wait)
-      // An operator, or a program that shares the radio, may have been quicker.
+      // An operator, or a program that shares the radio, may have advertised it meanwhile.
       guard let due, due <= .zero else { continue }
       do throws(Refusal) {
         try await send(isFlood: false, .bulk)

@@ -22,7 +22,7 @@ public struct Addressing {
   private static let maxCandidates = 8
   /// The fewest digits of a key's beginning: a shorter text is more likely a name.
   private static let fewestDigits = 4
-  /// The digits by which messages name their sender: they mean that node, not one that has them for its name.
+  /// The length of the key prefix by which messages name their sender: such a prefix means that node, even if another node has it as its name.
   private static let digitsOfPrefix = 12
 
   /// How well a candidate fits: only the best rank counts. A channel of the radio ranks before a name from the air, which any node may take.
@@ -162,12 +162,12 @@ public struct Addressing {
     return typed.utf8.count >= fewestDigits && key.hasPrefix(typed) ? .keyBeginning : nil
   }
 
-  /// A name that was given here ranks before one from the air, which anybody may take.
+  /// A local name ranks before a name from the air, which any node may take.
   private static func rank(ofAlias alias: String, _ text: String) -> Rank? {
     alias.isExactly(text) ? .alias : rank(alias, "", text)
   }
 
-  /// The names that nodes were given here, by their keys.
+  /// The local names of nodes, by key.
   private func aliases() throws(StoreError) -> [String: String] {
     var aliases: [String: String] = [:]
     try store.eachDocument("node/") { document in
@@ -191,6 +191,6 @@ public struct Addressing {
 }
 
 extension String {
-  /// Without differences that people overlook: a `#`, and upper and lower case.
+  /// The text without differences that people overlook: a `#`, and upper and lower case.
   fileprivate var bare: String { (begins(with: "#") ? String(unicodeScalars.dropFirst()) : self).lowercased() }
 }

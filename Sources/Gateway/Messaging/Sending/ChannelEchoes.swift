@@ -7,7 +7,8 @@ import Timing
 
 /// Recognises repeaters that repeat an outgoing channel message: the only sign that it was received.
 ///
-/// It computes the packet's payload as the radio does, and compares heard packets with it. It looks at none while no message waits for repeats.
+/// It computes the packet's payload as the radio does, and compares heard packets with it. While no message waits for repeats, it ignores all
+/// packets.
 struct ChannelEchoes {
   private struct Expected {
     let id: Int64

@@ -10,7 +10,7 @@ struct Attempt {
   let airtime: Int64
 }
 
-/// A message that the radio was given.
+/// A message that was handed to the radio.
 struct HandedMessage {
   let id: Int64
   let question: RadioQuestion
@@ -25,7 +25,7 @@ struct MessagesUnderWay {
   }
 
   private var messages: [Int64: UnderWay] = [:]
-  /// The message that the radio was given, until the machine has its answer.
+  /// The message that was handed to the radio, until the machine has the radio's answer.
   private(set) var handed: HandedMessage?
 
   var count: Int { messages.count }
@@ -49,7 +49,7 @@ struct MessagesUnderWay {
 
   mutating func gave(_ id: Int64, _ question: RadioQuestion) { handed = HandedMessage(id: id, question: question) }
 
-  /// The radio's answer to the message that it was given, once.
+  /// Removes and returns the radio's answer to the handed message.
   mutating func takeAnswer() -> (id: Int64, answer: RadioAnswer)? {
     guard let handed, let answer = handed.question.answer else { return nil }
     self.handed = nil

@@ -47,7 +47,7 @@ public final class Messenger {
   var unsaved = UnsavedStates()
   /// Short tasks of sending, of nodes and of paths.
   let tasks: LoopTasks
-  /// When something is due: a deadline of the machine, or the end of what is held.
+  /// Rings at the machine's next deadline, or at the next expiry of a held message.
   private let alarm = Alarm()
   var isReady = false
   /// When the first message for another radio expires.
@@ -116,8 +116,8 @@ public final class Messenger {
 
   // MARK: Running
 
-  /// Does what is due until it is cancelled: time-outs, the next attempts, the end of what is held for other radios. What is on its way then
-  /// stays on disk as it is, and goes on at the next start.
+  /// Handles time-outs, further attempts and the expiry of messages held for other radios, until it is cancelled. Messages under way then stay on
+  /// disk, and continue at the next start.
   public func run() async throws(CancellationError) {
     defer {
       takeAnswer()
@@ -173,7 +173,7 @@ public final class Messenger {
     return (count, next.map { synchronizer.now.milliseconds + max(.zero, $0 - loop.now).wholeNanoseconds / 1_000_000 })
   }
 
-  // MARK: News of the radio
+  // MARK: Events of the radio
 
   /// The link or the sync changed.
   public func radioChanged() {
@@ -258,7 +258,7 @@ extension Messenger {
     return true
   }
 
-  /// Gives reserved air time back, of which nothing was used.
+  /// Gives reserved air time back that was not used.
   func giveBack(_ airtime: Int64) {
     decide { $0.giveBack(airtime, now: $1) }
     store.post(when: .soon, "air time") { store throws(SQLiteError) in

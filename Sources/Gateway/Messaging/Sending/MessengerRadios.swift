@@ -6,8 +6,8 @@ import Store
 import Sync
 import Timing
 
-/// Keeps the messages of radios apart: those of one are held while another is attached, until the first is back, or an operator lets the other one
-/// send them, or cancels them.
+/// A message belongs to one radio. While another radio is attached the message is held, until its radio is back, or an operator cancels it or lets
+/// the attached radio send it.
 extension Messenger {
   /// Another radio is attached. Messages of the last one stay on disk as they are.
   public func radioReplaced() {

@@ -10,7 +10,7 @@ import Sync
 import Timing
 import UntrustedText
 
-/// Why the radio was not given a message.
+/// Why a message was not handed to the radio.
 private struct NotHandedOver: Error {
   let answer: DeliveryAnswer
 }
@@ -250,8 +250,8 @@ extension Messenger {
     takeAnswer()
   }
 
-  /// The radio has one scope for everything that it floods: it is set for this one message, and taken back (docs/protocol/companion.md § 9.7). If it
-  /// cannot be set, nothing is sent: the message would reach people for whom it is not.
+  /// The radio has one scope for all its floods: this sets it for one message, and resets it afterwards (docs/protocol/companion.md § 9.7). If the
+  /// scope cannot be set, nothing is sent: the message would reach people outside of its region.
   private func hand(_ command: Command, in region: Region, _ message: OutgoingMessage) async throws(NotHandedOver) {
     let group: [RadioSession.Submission] = [
       .init(.setFloodScopeKey(region.scopeOverride)), .init(command, needsSuccess: true),
@@ -268,7 +268,7 @@ extension Messenger {
     if case .failed = await asked[2].outcome() { sayIfScopeIsStuck() }
   }
 
-  /// Whether the message may still be sent: much can have happened since its turn came.
+  /// Whether the message may still be sent: its state may have changed since its turn came.
   private func mayGo(_ message: OutgoingMessage) -> Bool {
     !Task.isCancelled && session.isLive(message.id) && isOfThisRadio(message)
   }

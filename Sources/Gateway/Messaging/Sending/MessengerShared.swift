@@ -6,10 +6,10 @@ import MeshCrypto
 import Store
 import Sync
 
-/// Keeps the messages of programs that share the radio, and that give them to the radio themselves.
+/// Stores messages that other programs send with the shared radio.
 extension Messenger {
-  /// A program that shares the radio has sent a message, and the radio took it. It is stored as ours, with the program as its origin; repetitions are
-  /// the program's affair.
+  /// A program that shares the radio has sent a message, and the radio took it. It is stored as ours, with the program as its origin; only the
+  /// program repeats it.
   public func noteShared(_ message: SharedMessage, from client: String) {
     let moment = synchronizer.now
     var row = OutgoingMessage(

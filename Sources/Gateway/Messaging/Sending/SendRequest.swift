@@ -58,7 +58,7 @@ public enum Refusal: Error, Equatable, Sendable, CustomStringConvertible {
   case radio(String)
   /// A node did not answer; on the mesh that is the only sign of an error.
   case silence(String)
-  /// Nobody waits for the result any more.
+  /// The caller no longer waits for the result.
   case cancelled
 
   public var description: String {
@@ -91,7 +91,7 @@ public enum Refusal: Error, Equatable, Sendable, CustomStringConvertible {
     do { return try await work() } catch { throw .store(error) }
   }
 
-  /// A word for programs.
+  /// The refusal as a code for programs.
   public var code: String {
     switch self {
     case .notFound, .otherChannel: "not_found"
@@ -114,9 +114,9 @@ public enum Refusal: Error, Equatable, Sendable, CustomStringConvertible {
 public enum TextLimit {
   /// The firmware takes 160; radios with frames of 172 bytes hand over 156 of them (docs/protocol/companion.md § 6).
   public static let direct = 156
-  /// A room cuts posts there (docs/protocol/app-conventions.md § 4).
+  /// Rooms cut longer posts (docs/protocol/app-conventions.md § 4).
   public static let room = 150
-  /// With the name that the radio puts in front, and `": "`; the radio cuts a longer text without notice.
+  /// Including the name that the radio prepends, and `": "`; the radio cuts a longer text without notice.
   public static let channelWithName = 160
 
   public static func channel(ownName: Text?) -> Int { channelWithName - (ownName?.bytes.count ?? 31) - 2 }
@@ -124,7 +124,8 @@ public enum TextLimit {
   /// Maximum number of parts, to protect the mesh's air time.
   public static let maxParts = 9
 
-  /// `[1/3] …` in at most `limit` bytes each, cut at a blank if one is near, never inside a character. `nil`: more than `maxParts`.
+  /// Splits a text into parts with numbers (`[1/3] …`), of at most `limit` bytes each; a part ends at a blank if one is near, and never inside a
+  /// character. `nil`: there would be more than `maxParts`.
   public static func split(_ text: Text, limit: Int) -> [Text]? {
     guard text.bytes.count > limit else { return [text] }
     let room = limit - "[1/9] ".utf8.count
@@ -142,7 +143,7 @@ public enum TextLimit {
 
   private static func cut(_ bytes: ArraySlice<UInt8>, _ room: Int) -> Int {
     var end = bytes.startIndex + room
-    // Not inside a UTF-8 sequence, if it is one.
+    // A part does not end inside a UTF-8 sequence, if the text is UTF-8.
     for _ in 0..<3 where end > bytes.startIndex && bytes[end] & 0xC0 == 0x80 { end -= 1 }
     let blank = bytes[..<end].lastIndex(of: 0x20)
     if let blank, blank > bytes.startIndex + room / 2 { return blank }
