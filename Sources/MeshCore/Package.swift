@@ -3,7 +3,7 @@ import PackageDescription
 
 // The protocols of MeshCore, for any Swift program that uses a radio: no input or output, no clock, no Foundation.
 
-// As in the Package.swift of the whole, and for its reasons.
+// The same settings as in the main Package.swift, for the same reasons.
 #if compiler(>=6.3)
   let boundedTypeChecks: [SwiftSetting] = [.unsafeFlags(["-Xfrontend", "-solver-scope-threshold=50000"])]
 #else

@@ -64,7 +64,7 @@ public struct AirtimeBudget: Equatable, Sendable {
     uses.append(Use(at: now, airtime: airtime, channel: channel))
   }
 
-  /// A recorded transmission was not made: removes the last use of that kind.
+  /// Removes the last use of that kind: the transmission was not made.
   public mutating func giveBack(_ airtime: Int64, channel: String?) {
     guard let place = uses.lastIndex(where: { $0.airtime == airtime && $0.channel == channel }) else { return }
     uses.remove(at: place)

@@ -119,7 +119,7 @@ extension DeliverySession {
     live.values.contains { $0.item.codes.contains(code) } || ended.contains { $0.codes.contains(code) }
   }
 
-  /// SEND_CONFIRMED, for whichever attempt.
+  /// SEND_CONFIRMED, for any attempt.
   public mutating func acknowledged(_ code: AckCode, tripTime: UInt32, now: MonotonicTime) -> [DeliveryAction] {
     if let message = live.values.first(where: { $0.item.codes.contains(code) }) {
       return delivered(message, tripTime, now) + sendNext(now)
@@ -160,13 +160,13 @@ extension DeliverySession {
     return sendNext(now)
   }
 
-  /// Air time that `spend` reserved was not used.
+  /// Returns unused air time that `spend` reserved.
   public mutating func giveBack(_ airtime: Int64, now: MonotonicTime) -> [DeliveryAction] {
     budget.giveBack(airtime, channel: nil)
     return sendNext(now)
   }
 
-  /// Reserves air time for a packet that is not a message; false: not now.
+  /// Reserves air time for a packet that is not a message. False: the budget has no room now.
   public mutating func spend(
     _ airtime: Int64, _ priority: DeliveryPriority, now: MonotonicTime
   ) -> Bool {

@@ -17,7 +17,7 @@ public struct DeliverySession: Sendable {
     enum Phase: Equatable, Sendable {
       /// Waits for its turn, or until a time.
       case ready(notBefore: MonotonicTime?)
-      /// The disk or the radio has it.
+      /// The attempt is being written to disk, or the radio has not answered yet.
       case sending(DeliveryRoute)
       /// Transmitted; waits for the acknowledgement until the deadline. `nil`: the deadline is set when the link is up.
       case sent(until: MonotonicTime?)
@@ -76,7 +76,7 @@ public struct DeliverySession: Sendable {
   var discoveries: [PublicKey: MonotonicTime] = [:]
   private var served: [String: UInt64] = [:]
   private var turn: UInt64 = 0
-  /// The message that the disk or the radio has. It may have ended already, by a fast acknowledgement.
+  /// The message that is being written to disk or handed to the radio. It may have ended already, by a fast acknowledgement.
   var inHand: Int64?
   /// When the budget has room for the next message.
   private var budgetWait: MonotonicTime?
@@ -285,7 +285,7 @@ public struct DeliverySession: Sendable {
     if !isOfInterest(key) { paths[key] = nil }
   }
 
-  // MARK: Whose turn it is
+  // MARK: The next message
 
   /// Hands over the next message; the radio has at most one at a time.
   mutating func sendNext(_ now: MonotonicTime) -> [DeliveryAction] {
@@ -324,7 +324,7 @@ public struct DeliverySession: Sendable {
     return message.item.attempt != oldest.attempt &+ 1
   }
 
-  /// By priority, then by the least recently served source, then by order of arrival.
+  /// Orders messages by priority, then by the least recently served source, then by arrival.
   private func goesBefore(_ one: Live, _ other: Live) -> Bool {
     if one.item.priority != other.item.priority { return one.item.priority < other.item.priority }
     let (mine, theirs) = (served[one.item.origin] ?? 0, served[other.item.origin] ?? 0)

@@ -46,7 +46,7 @@ public struct RadioSession: Sendable {
     case pushed(Push)
     /// A contact list is complete; its records were reported by `contact` actions.
     case contacts(total: UInt32, received: UInt32, lastModified: UInt32)
-    /// The command was sent; the radio never answers it.
+    /// The command was sent; the radio answers no command of this kind.
     case unanswered
     case failed(Failure)
   }
@@ -268,7 +268,7 @@ public struct RadioSession: Sendable {
     }
   }
 
-  /// Fails the commands that depended on a failed one. Nobody waits for a command of the session itself.
+  /// Fails the commands that depended on a failed one. The session's own commands have no caller to inform.
   private mutating func completed(_ entry: CommandQueue.Entry, _ outcome: Outcome) -> [Action] {
     scope.answered(entry.command, outcome)
     let told: [Action] = entry.isOwn ? [] : [.completed(id: entry.id, outcome)]
