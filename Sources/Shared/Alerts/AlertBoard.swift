@@ -44,9 +44,9 @@ public enum AlertChange: Equatable, Sendable {
 /// without the alert, this is reset. So readings that never settle cause about a dozen alerts on the first day, and
 /// then hardly one a day.
 public struct AlertBoard: Sendable {
-  /// The longest time that must be well before an alert ends, and the time after which its past is forgotten.
+  /// The longest time without trouble before an alert ends, and the time after which its past is forgotten.
   public static let longest: Duration = .seconds(86_400)
-  /// The least time on which the doubling for a returning alert is based.
+  /// The shortest time that the doubling for a returning alert starts with.
   static let shortest: Duration = .seconds(60)
   /// The most subjects of a gateway; further ones are ignored.
   public static let maxSubjects = 1024
@@ -112,7 +112,7 @@ public struct AlertBoard: Sendable {
     return min(max(times.ends, shortest) * (1 << shift), max(longest, times.ends))
   }
 
-  // MARK: Before
+  // MARK: Restoring
 
   /// Restores an alert that was open when the program ended.
   public mutating func restore(_ subject: AlertSubject, returns: Int, text: String = "", value: Double? = nil) {

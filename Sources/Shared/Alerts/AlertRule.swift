@@ -63,7 +63,7 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
     }
   }
 
-  /// The alert begins with an event of this kind, and ends when none has come for its time; there is no state to check.
+  /// The alert begins with an event of this kind, and ends when no further one has come for its time; there is no state to check.
   public var isEventDriven: Bool { self == .gatewayConflict || self == .gatewaysRefused }
 
   /// The least number of seconds before the alert may begin: with 0, a node would be silent as soon as it was heard.
@@ -113,7 +113,7 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
     }
   }
 
-  /// `2 minutes`, `1 day`.
+  /// A duration for people: `2 minutes`, `1 day`.
   public static func words(_ duration: Duration) -> String {
     let seconds = duration.components.seconds
     let (count, unit) =
@@ -127,7 +127,7 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
   }
 }
 
-/// How long the trouble lasts before the alert begins, and how long all must be well before it ends.
+/// How long trouble must last before the alert begins, and how long it must be absent before the alert ends.
 public struct AlertTimes: Equatable, Sendable {
   public var begins: Duration
   public var ends: Duration

@@ -4,7 +4,7 @@ import Timing
 
 /// Finds nodes and gateways that were not heard for too long. Pure.
 ///
-/// It only reports who is late; `AlertBoard` decides whether an alert begins or ends.
+/// It only reports late names; `AlertBoard` decides whether an alert begins or ends.
 public struct Silence<Name: Hashable & Sendable>: Sendable {
   private struct Line {
     var heard: MonotonicTime
@@ -25,8 +25,8 @@ public struct Silence<Name: Hashable & Sendable>: Sendable {
     lines[name] = Line(heard: max(heard, lines[name]?.heard ?? heard), limit: limit)
   }
 
-  /// Nobody could be heard from `begin` to `end`, so this time does not count as silence. Names that were not late at
-  /// `begin` have at least `least` from now on; late ones stay late.
+  /// Nothing could be received from `begin` to `end`: this time does not count as silence. Names that were not late at `begin` get at least `least`
+  /// from now on; late ones stay late.
   public mutating func pass(from begin: MonotonicTime, to end: MonotonicTime, least: Duration) {
     for (name, line) in lines {
       let heard = line.heard + (end - begin)
@@ -49,8 +49,7 @@ public struct Silence<Name: Hashable & Sendable>: Sendable {
     lines[name].map { now - $0.heard >= $0.limit } ?? false
   }
 
-  /// When the next name becomes late that was not late at the last look, `looked`. The time may have passed already:
-  /// then look again now.
+  /// When the next name becomes late that was not late at the last check, `looked`. The time may have passed already: then check again now.
   public func due(after looked: MonotonicTime) -> MonotonicTime? {
     lines.values.map { $0.heard + $0.limit }.filter { $0 > looked }.min()
   }

@@ -14,10 +14,9 @@ public protocol WebAccess: AnyObject {
   var isGuessable: Bool { get }
   /// Seconds that a browser keeps its cookie; `nil`: until the browser is closed.
   var cookieSeconds: Int? { get }
-  /// Whether the secret or password is right. It may take a while. Throws the answer for the browser if that cannot be
-  /// checked now.
+  /// Whether the secret or password is right; this may take a while. Throws the answer for the browser if it cannot be checked now.
   func isRight(_ given: String) async throws(WebGuard.Refusal) -> Bool
-  /// Somebody has signed in from this address.
+  /// A person has signed in from this address.
   func signedIn(from address: String)
   /// A wrong guess came from this address.
   func refused(from address: String)
