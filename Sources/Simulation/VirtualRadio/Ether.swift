@@ -6,7 +6,7 @@ import JSON
 import MeshCrypto
 import Timing
 
-/// The air that virtual radios share: all others receive a packet after its air time, unless it is lost.
+/// The air that virtual radios share. All other radios receive a packet after its air time, unless it is lost.
 public final class Ether {
   static let snr = SNR(quarters: 39)
   static let rssi: Int8 = -71
@@ -14,19 +14,19 @@ public final class Ether {
   private let loop: EventLoop
   private var random: SeededRandom
   private var radios: [VirtualRadio] = []
-  /// Chance of each packet to be lost on its way to each radio.
+  /// The chance that a radio does not receive a packet, 0 to 1.
   public var loss: Double = 0
   /// Repeaters in range of all radios: the first byte of each key. They forward each flood once.
   public var repeaters: [UInt8] = []
-  /// The keys of the regions that the repeaters carry: a flood with the code of another goes nowhere.
+  /// The keys of the regions that the repeaters carry. They drop floods of other regions.
   public var regions: [ChannelSecret] = []
-  /// They carry floods without a region, too.
+  /// The repeaters also carry floods without a region.
   public var carriesUnscoped = true
-  /// The radios are out of each other's range: they communicate only through repeaters.
+  /// The radios are out of each other's range, and communicate only through repeaters.
   public var isFar = false
-  /// Packets that a repeater has sent on, for each one the last 160, as firmware remembers them.
+  /// The last 160 packets that each repeater has forwarded; firmware remembers as many.
   private var repeated: [UInt8: [[UInt8]]] = [:]
-  /// Real time on air is multiplied by this: 0 = at once.
+  /// The factor for real air times; 0: packets arrive at once.
   public var airtimeFactor: Double
 
   /// Each radio has one transmitter: a packet waits for the previous one.
@@ -52,7 +52,7 @@ public final class Ether {
     spread(packet, by: .radio(ObjectIdentifier(sender)), to: listeners, sender.stored.radio)
   }
 
-  /// Like `allowPacketForward` of the firmware's repeater: forwards a flood of a known region, or without a region if allowed.
+  /// Whether a repeater forwards the packet: a flood of a known region, or one without a region if allowed (firmware: `allowPacketForward`).
   private func mayPass(_ packet: Packet) -> Bool {
     packet.route == .transportFlood ? regions.contains { packet.isInScope(of: $0) } : carriesUnscoped
   }

@@ -2,9 +2,9 @@
 
 import Companion
 
-/// The firmware's own way of reading frames, with its faults (docs/protocol/companion.md §§ 1.1 and 1.2).
+/// Finds frames as the firmware does, with its faults (docs/protocol/companion.md §§ 1.1 and 1.2).
 ///
-/// Serial: skips to `<`, believes any length, cuts at 176 and acts on it, has no time-out. Wi-Fi: takes any 3 bytes for a
+/// Serial: it skips to `<`, accepts any length, cuts frames at 176 bytes and executes them, and has no time-out. Wi-Fi: it takes any 3 bytes as a
 /// header, drops frames that are too long or have no `<`, and never resynchronises.
 struct FirmwareReceiver {
   enum Kind { case serial, wifi }
@@ -23,7 +23,7 @@ struct FirmwareReceiver {
 
   init(_ kind: Kind) { self.kind = kind }
 
-  /// Calls `body` with each frame as the firmware would act on it.
+  /// Calls `body` with each frame that the firmware would execute.
   mutating func receive(_ bytes: some Sequence<UInt8>, _ body: ([UInt8]) -> Void) {
     for byte in bytes { receive(byte, body) }
   }

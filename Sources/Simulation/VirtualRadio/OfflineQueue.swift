@@ -2,10 +2,10 @@
 
 import Companion
 
-/// The radio's message queue in RAM, with the firmware's rule for overflow.
+/// The radio's message queue in RAM.
 ///
-/// A full queue throws out its oldest channel message or datagram for the new one; when only direct messages are left
-/// the **new** one is lost. Source: docs/protocol/companion.md § 9.3; firmware `MyMesh::addToOfflineQueue`.
+/// A full queue replaces its oldest channel message or datagram. If it holds only direct messages, it drops the **new** message. Source:
+/// docs/protocol/companion.md § 9.3; firmware `MyMesh::addToOfflineQueue`.
 struct OfflineQueue {
   private var frames: [[UInt8]] = []
   let capacity: Int

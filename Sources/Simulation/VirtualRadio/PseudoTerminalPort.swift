@@ -9,14 +9,14 @@ public final class PseudoTerminalPort: RadioPort {
   private let link: String
   private var master: Int32 = -1
   private var slave: Int32 = -1
-  /// The slave's own name.
+  /// The slave's path.
   private var name = ""
   private let isForgetful: Bool
-  /// Interval of checking whether a program has the port open.
+  /// How often to check whether a program has the port open.
   private static let glance: Duration = .milliseconds(5)
 
-  /// `link` is a symbolic link that is created again at each plugging in. `isForgetful`: like a real serial port, discards unread
-  /// data when the last program closes it.
+  /// `link`: the path of a symbolic link, which each `plugIn` creates again. `isForgetful`: when the last program closes the port, unread data is
+  /// lost, as on a real serial port.
   public init(_ radio: VirtualRadio, on loop: EventLoop, link: String, isForgetful: Bool = false) throws {
     self.link = link
     self.isForgetful = isForgetful
@@ -37,7 +37,7 @@ public final class PseudoTerminalPort: RadioPort {
       throw SystemError("posix_openpt")
     }
     self.name = name
-    // Kept open: without any open slave the master reads EIO, and the line settings are forgotten.
+    // Stays open: without an open slave the master reads EIO, and the line settings are lost.
     slave = open(name, O_RDWR | O_NOCTTY | O_CLOEXEC)
     guard slave >= 0 else { throw SystemError("open \(name)") }
     var line = termios()
@@ -66,7 +66,7 @@ public final class PseudoTerminalPort: RadioPort {
     try await loop.race({ try await self.carry() }, { try await self.forgetWhenClosed() })
   }
 
-  /// The master reports this only if no other end is open: ours is closed for a moment to check.
+  /// The master reports this only while no other end is open, so our end is closed for a moment.
   private func forgetWhenClosed() async throws(CancellationError) {
     while true {
       try await loop.sleep(for: Self.glance)

@@ -47,7 +47,7 @@ extension VirtualRadio {
     }
   }
 
-  /// A few records at a time, so that commands sent meanwhile are answered in between.
+  /// Sends a few records at a time, so that commands that arrive meanwhile are answered in between.
   private func iterate(_ since: UInt32) async throws {
     try Task.checkCancellation()
     var (next, highest): (Int, UInt32) = (0, 0)
@@ -84,7 +84,7 @@ extension VirtualRadio {
     reply(.ok)
   }
 
-  /// The radio can only export received adverts: a node added by key has no card.
+  /// The radio exports only received adverts: a node that was added by its key has none.
   private func share(_ key: PublicKey) -> Bool {
     guard index(of: key) != nil else { return refuse(.notFound) }
     guard var card = stored.cards[key] else { return refuse(.tableFull) }

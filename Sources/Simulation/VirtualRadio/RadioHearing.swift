@@ -4,7 +4,7 @@ import Companion
 import MeshCrypto
 
 extension VirtualRadio {
-  /// A packet was received over the air.
+  /// Handles a packet that was received over the air.
   func heard(_ packet: Packet, isImported: Bool = false) {
     if !isImported {
       volatile.received &+= 1
@@ -33,7 +33,7 @@ extension VirtualRadio {
     ReceivedPath(raw: packet.route.isFlood ? packet.pathLength.raw : 0xFF)
   }
 
-  /// The contact that sent it, and the plain text: tries all contacts with that hash; the MAC decides.
+  /// The contact that sent the envelope, and its plain text. Several contacts may have the same hash: the MAC identifies the right one.
   private func open(_ envelope: Envelope) -> (index: Int, plain: [UInt8])? {
     guard envelope.destination == key.nodeHash else { return nil }
     for (index, contact) in stored.contacts.enumerated() where contact.key.nodeHash == envelope.source {
@@ -63,7 +63,7 @@ extension VirtualRadio {
     acknowledge(code, to: sender, heard: packet)
   }
 
-  /// Answers a flooded text with its path and the ack in one packet; a direct one with the ack.
+  /// Answers a flooded text with one packet that holds its path and the ack, and a direct text with the ack.
   private func acknowledge(_ code: AckCode, to sender: Contact, heard packet: Packet) {
     guard packet.route.isFlood else {
       return transmit(
@@ -119,7 +119,7 @@ extension VirtualRadio {
     }
   }
 
-  /// The message waits for the client; MSG_WAITING is sent even when the queue lost it.
+  /// Queues the message for the client. MSG_WAITING is sent even if the queue drops the message.
   public func queue(_ message: QueuedMessage) {
     volatile.queue.add(message)
     push(.messageWaiting)
@@ -127,7 +127,7 @@ extension VirtualRadio {
 
   public var queuedMessages: Int { volatile.queue.count }
 
-  /// A channel message as if heard, without cryptography: for traffic by the thousand.
+  /// Queues a channel message as if it was received, without cryptography: for thousands of messages.
   public func injectChannelText(_ text: String, slot: UInt8, time: UInt32) {
     queue(
       .channel(
@@ -136,7 +136,7 @@ extension VirtualRadio {
           senderTime: time, text: Text(text))))
   }
 
-  /// A direct message as if heard from one of the contacts.
+  /// Queues a direct message as if one of the contacts had sent it.
   public func injectDirectText(_ text: String, fromContact number: Int, time: UInt32) {
     guard stored.contacts.indices.contains(number) else { return }
     queue(

@@ -6,9 +6,9 @@ import Timing
 
 /// Faults that a virtual radio's port can inject.
 public enum PortFault: Equatable, Sendable {
-  /// Nothing is read or written for a while.
+  /// The port neither reads nor writes for this time.
   case silence(Duration)
-  /// So many random bytes, markers among them.
+  /// The radio sends this many random bytes, including markers.
   case garbage(Int)
   /// The next frame breaks off in the middle.
   case halfFrame
@@ -16,29 +16,29 @@ public enum PortFault: Equatable, Sendable {
   case wrongReply
 }
 
-/// The port for a client: frames in, frames out, and injected faults. It is plugged in when it is made; `run` serves it.
+/// The port for one client: transfers frames, and injects faults. A new port is plugged in; `run` serves it.
 public class RadioPort {
   let radio: VirtualRadio
   let loop: EventLoop
   private let kind: FirmwareReceiver.Kind
   private var receiver: FirmwareReceiver
   private var pending: [UInt8] = []
-  /// What a client is at the other end of; `nil`: what the radio says is lost.
+  /// The descriptor of the client's line; `nil`: there is no client, and the radio's output is lost.
   private var line: Int32?
   private let ready = Waiter()
-  /// When the port is plugged in again; `nil`: it was not pulled out.
+  /// When the port is plugged in again; `nil`: it is not unplugged.
   private var returnsAt: MonotonicTime?
   private let unplugged = Waiter()
   private var silentUntil: MonotonicTime?
   private var cutsNext = false
   private var falsifiesNext = false
   private var random = SeededRandom(seed: 7)
-  /// Frames that did not fit: a client that does not read.
+  /// Frames that were dropped because the client did not read.
   public private(set) var droppedFrames = 0
-  /// Frames handed to the client that held a message.
+  /// Frames with a message that were handed to the client.
   public private(set) var messagesHandedOver = 0
 
-  /// Output waiting for a slow client at most; more frames are dropped, as radios drop them.
+  /// The most bytes that wait for a slow client. Further frames are dropped, as radios drop them.
   static let maxPending = 1 << 20
 
   init(_ radio: VirtualRadio, on loop: EventLoop, _ kind: FirmwareReceiver.Kind) {
@@ -54,20 +54,20 @@ public class RadioPort {
   /// The address to connect to.
   public var address: String { "" }
   var isPluggedIn: Bool { false }
-  /// What a client closes has ended; a line that stays is for the next one.
+  /// Whether the line ends when the client closes it; otherwise the next client gets the same line.
   var endsWithClient: Bool { true }
-  /// Appears to clients.
+  /// Makes the port visible to clients.
   func plugIn() throws {}
-  /// Disappears at once, with the client's line. Harmless when it is out already.
+  /// Removes the port and the client's line at once; does nothing if the port is unplugged already.
   func pullOut() {}
-  /// Carries the bytes of clients while it is plugged in.
+  /// Serves clients while the port is plugged in.
   func serve() async throws {}
-  /// The radio was switched off and on.
+  /// The radio has restarted.
   func rebooted() {}
 
   // MARK: The port's life
 
-  /// Serves clients until the task is cancelled. The port is pulled out then.
+  /// Serves clients until the task is cancelled, and then unplugs the port.
   public final func run() async {
     defer { pullOut() }
     do {
@@ -75,7 +75,7 @@ public class RadioPort {
         if isPluggedIn { try await loop.race({ try await self.serve() }, { try await self.untilUnplugged() }) }
         try await untilUnplugged()
         try await untilReturn()
-        // A port that cannot come back is away; the next unplugging tries again.
+        // The port stays unplugged until the next unplugging ends.
         do { try plugIn() } catch { Log().error("\(error)") }
       }
     } catch is CancellationError {
@@ -94,7 +94,7 @@ public class RadioPort {
     returnsAt = nil
   }
 
-  /// Removes the port for a while, like unplugging.
+  /// Unplugs the port for a while.
   public final func unplug(for duration: Duration) {
     pullOut()
     let time = loop.now + duration
@@ -104,7 +104,7 @@ public class RadioPort {
 
   // MARK: A client
 
-  /// From now on bytes come from there and go there. False: the kernel refuses.
+  /// Makes the descriptor the client's line. False: the kernel refuses.
   func attach(_ descriptor: Int32) -> Bool {
     receiver = FirmwareReceiver(kind)
     pending.removeAll()
@@ -113,7 +113,7 @@ public class RadioPort {
     return true
   }
 
-  /// No byte comes or goes any more. Before the descriptor is closed.
+  /// Ends the client's line. Call it before closing the descriptor.
   func cut() {
     guard let line else { return }
     loop.unwatch(line)
@@ -122,7 +122,7 @@ public class RadioPort {
     ready.resume()
   }
 
-  /// Carries bytes in both directions until the client closes the line, or it is cut.
+  /// Transfers bytes in both directions until the client closes the line, or `cut` ends it.
   func carry() async throws(CancellationError) {
     while let line, !hasEnded(line) {
       try await ready.wait()
@@ -130,7 +130,7 @@ public class RadioPort {
     }
   }
 
-  /// Reads what has come, as far as the others have their turn; true: the client has closed the line.
+  /// Reads the available bytes, up to the limit of a turn. True: the client has closed the line.
   private func hasEnded(_ descriptor: Int32) -> Bool {
     for _ in 0..<Descriptor.readsPerTurn where line == descriptor {
       switch Descriptor.read(descriptor) {

@@ -3,7 +3,7 @@
 import Companion
 
 extension VirtualRadio {
-  /// Commands that only ask.
+  /// Executes commands that change nothing. False: the command is of another kind.
   func carryOutQuery(_ command: Command) -> Bool {
     switch command {
     case .appStart:

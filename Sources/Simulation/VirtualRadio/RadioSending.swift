@@ -4,13 +4,13 @@ import Companion
 import MeshCrypto
 
 extension VirtualRadio {
-  /// Commands that put something on the air.
+  /// Executes commands that transmit. False: the command is of another kind.
   func carryOutSending(_ command: Command) -> Bool {
     switch command {
     case .sendSelfAdvert(let flood):
       var packet = selfAdvert()
       if flood != true { packet.route = .direct }
-      // The override does not count for adverts.
+      // Adverts ignore the override of the scope.
       transmit(packet, in: stored.defaultScope?.key)
       reply(.ok)
     case .sendText(let text): return send(text)
@@ -43,7 +43,7 @@ extension VirtualRadio {
     return true
   }
 
-  /// A trace over known repeaters returns; over others it does not.
+  /// Answers a trace whose hops are all known repeaters; other traces get no answer.
   private func answer(_ trace: TraceRequest) {
     let size = 1 << Int(trace.flags & 3)
     guard let ether, size == 1, !trace.path.isEmpty, trace.path.allSatisfy(ether.repeaters.contains) else { return }
@@ -53,7 +53,7 @@ extension VirtualRadio {
     loop.later { [self] in push(.traceData(data)) }
   }
 
-  /// Requests to other nodes: SENT, without an answer.
+  /// Answers a request to another node with SENT; nothing else follows.
   private func sendRequest(_ command: Command) -> Bool {
     let key: PublicKey
     switch command {
@@ -132,7 +132,7 @@ extension VirtualRadio {
       payload: envelope.encode())
   }
 
-  /// The radio puts its name in front and cuts the sum at 160 bytes, silently.
+  /// Prepends the radio's name and cuts the sum at 160 bytes, as the firmware does.
   func sendGroup(text: Text, time: UInt32, _ channel: Channel) {
     let whole = Text(bytes: Array((stored.name.bytes + Array(": ".utf8) + text.beforeNul.bytes).prefix(160)))
     guard let envelope = GroupEnvelope.seal(GroupText(time: time, text: whole), with: channel.secret) else { return }
@@ -159,7 +159,7 @@ extension VirtualRadio {
     return true
   }
 
-  /// Floods for a client use the scope that was set last, else the default one.
+  /// Transmits for a client: a flood uses the scope that was set last, otherwise the default scope.
   func transmit(_ packet: Packet) {
     switch volatile.scope {
     case .unscoped: transmit(packet, in: nil)
@@ -181,7 +181,7 @@ extension VirtualRadio {
     ether?.carry(packet, from: self)
   }
 
-  /// True when the packet is new to us; 160 are remembered.
+  /// Whether the packet is new; the last 160 are remembered.
   @discardableResult
   func remember(_ packet: Packet) -> Bool {
     let identity = packet.identity

@@ -4,7 +4,7 @@ import Companion
 import MeshIdentity
 
 extension VirtualRadio {
-  /// Commands that change settings; ranges as in docs/protocol/companion.md § 5.
+  /// Executes commands that change settings; ranges as in docs/protocol/companion.md § 5. False: the command is of another kind.
   func carryOutSetting(_ command: Command) -> Bool {
     switch command {
     case .setDeviceTime(let time):
@@ -54,7 +54,7 @@ extension VirtualRadio {
     return true
   }
 
-  /// True, because the command was dealt with.
+  /// Answers with an error. Returns true: the command is answered.
   func refuse(_ error: RadioError) -> Bool {
     reply(.error(error))
     return true

@@ -8,18 +8,18 @@ import MeshIdentity
 /// The configuration of a virtual radio.
 public struct VirtualRadioSettings: Sendable {
   public var name: String
-  /// Identity and everything random follow from it.
+  /// The source of the identity and of all random values.
   public var seed: UInt64
   public var maxContacts: Int
   public var channelSlots: Int
   public var queueCapacity: Int
-  /// Seconds since 1970 at start; `nil`: the firmware's rule for a board without a clock chip.
+  /// The clock at the start, seconds since 1970; `nil`: that of a board without a clock chip.
   public var clock: UInt32?
-  /// Nodes that are in its table from the start.
+  /// The number of contacts in the table at the start.
   public var contacts: Int
-  /// False: it refuses flood scopes, as firmware before 1.10 does.
+  /// False: the radio refuses flood scopes, like firmware before 1.10.
   public var knowsRegions = true
-  /// For how long it has been running at the start.
+  /// The uptime at the start.
   public var age: Duration = .zero
 
   public init(
@@ -53,7 +53,7 @@ struct StoredState {
   var pin: UInt32 = 0
   var defaultScope: FloodScope?
   var contacts: [Contact] = []
-  /// The last received advert of each contact, for sharing and exporting.
+  /// The last received advert of each contact, which the radio shares and exports.
   var cards: [PublicKey: Packet] = [:]
   var channels: [Channel]
 
@@ -68,7 +68,7 @@ struct StoredState {
     Digest.sha256(Array("\(purpose) \(number)".utf8))
   }
 
-  /// Invented nodes, to fill the contact table.
+  /// An invented contact.
   static func madeUpContact(_ number: Int, seed: UInt64, lastModified: UInt32) -> Contact {
     let hash = Digest.sha256(Array("contact \(seed) \(number)".utf8))
     // The key is never used for signing. It must not begin with 0x00 or 0xFF.
@@ -96,9 +96,9 @@ struct VolatileState {
   var queue: OfflineQueue
   /// The last 8 expected acks.
   var acks: [PendingAck] = []
-  /// The last 16 nodes heard.
+  /// The paths of the last 16 nodes that were heard.
   var advertPaths: [(key: PublicKey, time: UInt32, path: Path)] = []
-  /// Hands out the contact table, while it does.
+  /// Sends the contact table; `nil`: none is being sent.
   var iteration: LoopTask?
   var seen: [[UInt8]] = []
   var sent: UInt32 = 0
@@ -107,7 +107,7 @@ struct VolatileState {
   var receivedFlood: UInt32 = 0
   var sentMilliseconds: Double = 0
   var receivedMilliseconds: Double = 0
-  /// The buffer of the last command: a shorter one is filled from it, as in the firmware.
+  /// The bytes of the last commands: a command that is too short takes its missing bytes from here, as in the firmware.
   var commandBuffer: [UInt8] = []
 
   init(queueCapacity: Int) { queue = OfflineQueue(capacity: queueCapacity) }

@@ -3,7 +3,7 @@
 import Companion
 
 extension Airtime {
-  /// The timeout that the firmware suggests (docs/protocol/companion.md § 9.5), in ms.
+  /// The time-out that the firmware suggests, in milliseconds (docs/protocol/companion.md § 9.5).
   static func suggestedTimeout(_ packet: Packet, _ radio: RadioParameters) -> UInt32 {
     let time = milliseconds(bytes: packet.encode().count, radio)
     let wait =

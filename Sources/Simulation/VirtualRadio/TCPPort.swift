@@ -4,15 +4,15 @@ import CLinux
 import EventLoop
 import Glibc
 
-/// The port of a Wi-Fi radio: one client on TCP, and a new one throws out the one before.
+/// The port of a Wi-Fi radio: one client on TCP. A new client replaces the previous one.
 public final class TCPPort: RadioPort {
   private var listener: Int32 = -1
-  /// Somebody may want to connect.
+  /// Wakes `serve` when a client connects.
   private let waiting = Waiter()
   private var client: Int32 = -1
   public private(set) var port: UInt16
 
-  /// Loopback only. Port 0 selects a free one. `isLine`: it carries a serial line, so that invalid data is skipped as on one.
+  /// Listens on the loopback address only. Port 0 selects a free port. `isLine`: the connection carries a serial line, so invalid data is skipped.
   public init(_ radio: VirtualRadio, on loop: EventLoop, port: UInt16, isLine: Bool = false) throws {
     self.port = port
     super.init(radio, on: loop, isLine ? .serial : .wifi)
@@ -70,7 +70,7 @@ public final class TCPPort: RadioPort {
     }
   }
 
-  /// No descriptor is left: without this, the connection that waits would be reported in every turn.
+  /// Pauses while the process has no free descriptor: otherwise each turn would report the waiting connection.
   private func rest() async throws(CancellationError) {
     loop.changeInterest(listener, to: [])
     try await loop.sleep(for: .seconds(1))

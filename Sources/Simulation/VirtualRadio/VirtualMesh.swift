@@ -6,7 +6,7 @@ import JSON
 import MeshCrypto
 import Timing
 
-/// Several virtual radios in one ether, driven by lines of text: the quick start, the tests and the benchmarks.
+/// Several virtual radios in one ether, controlled by lines of text: for the quick start, tests and benchmarks.
 public final class VirtualMesh {
   public struct ScriptError: Error, CustomStringConvertible {
     public let description: String
@@ -16,14 +16,13 @@ public final class VirtualMesh {
   private let ether: Ether
   private var radios: [String: VirtualRadio] = [:]
   private var ports: [String: RadioPort] = [:]
-  /// Each serves a port, or carries out a line of the script.
+  /// Tasks that serve a port or execute a line of the script.
   private let tasks: LoopTasks
   private var order: [String] = []
   private let report: (String) -> Void
 
-  /// `report` gets one JSON object a line: listening ports, and actions of radios.
-  /// `repeaters`: number of repeaters that forward floods. `regions`: the regions that they carry, with `*` for floods without a
-  /// region. `isFar`: the radios communicate only through repeaters.
+  /// `report` gets a JSON object for each listening port and each action of a radio. `repeaters`: the number of repeaters. `regions`: the regions
+  /// that they carry, with `*` for floods without a region. `isFar`: the radios communicate only through repeaters.
   public init(
     on loop: EventLoop, seed: UInt64, airtimeFactor: Double, repeaters: Int = 0, regions: [Region] = [.unscoped],
     isFar: Bool = false, _ report: @escaping (String) -> Void
@@ -54,7 +53,7 @@ public final class VirtualMesh {
     announce(name, try PseudoTerminalPort(radio, on: loop, link: link, isForgetful: isForgetful))
   }
 
-  /// `isLine`: something carries a serial line over it.
+  /// `isLine`: the connection carries a serial line.
   public func openTCP(_ name: String, port: UInt16, isLine: Bool = false) throws {
     announce(name, try TCPPort(try find(name), on: loop, port: port, isLine: isLine))
   }
@@ -69,13 +68,13 @@ public final class VirtualMesh {
     }
   }
 
-  /// Pulls all ports out, in the loop's next turn.
+  /// Unplugs all ports, in the loop's next turn.
   public func close() {
     tasks.cancel()
   }
 
-  /// Floods an advert of each radio, without air time, and returns when they are in each other's tables. Real radios do not do this
-  /// automatically.
+  /// Floods an advert of each radio without air time, and returns when all contact tables contain all radios. Real radios do not do this by
+  /// themselves.
   public func advertiseAll() async throws(CancellationError) {
     let factor = ether.airtimeFactor
     ether.airtimeFactor = 0
@@ -120,7 +119,7 @@ public final class VirtualMesh {
     at SECONDS LINE            execute any of these lines later
     """
 
-  /// Carries out one line; complains as JSON and never stops.
+  /// Executes one line of the script. A mistake is reported as JSON and ends nothing.
   public func perform(_ line: String) {
     do {
       try run(line)
@@ -199,7 +198,7 @@ public final class VirtualMesh {
     let radio = try find(words[1])
     let (rate, count) = (try number(words[2]), Int(try number(words[3])))
     let start = loop.now
-    // The first are there at once.
+    // The first messages are queued at once.
     var next = injectDue(radio, from: 1, of: count, rate: rate, since: start)
     guard next <= count else { return say { $0.field("injected", count) } }
     begin {
@@ -211,7 +210,7 @@ public final class VirtualMesh {
     }
   }
 
-  /// Queues the messages that are due, and returns the number of the next. Numbers in the text show missing ones.
+  /// Queues the messages that are due. Returns the number of the next message. The texts are numbered, so that a missing message shows.
   private func injectDue(
     _ radio: VirtualRadio, from first: Int, of count: Int, rate: Double, since start: MonotonicTime
   ) -> Int {
@@ -229,10 +228,10 @@ public final class VirtualMesh {
     return number
   }
 
-  /// Something that takes its time. It ends with the program.
+  /// Starts a task that ends with the mesh.
   private func begin(_ work: @escaping () async throws -> Void) {
     tasks.begin {
-      do { try await work() } catch { return }  // nobody cancels it
+      do { try await work() } catch { return }  // the mesh is closed
     }
   }
 

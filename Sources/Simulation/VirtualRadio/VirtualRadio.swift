@@ -5,11 +5,10 @@ import EventLoop
 import MeshIdentity
 import Timing
 
-/// A companion radio without hardware: answers each command of the protocol as firmware 1.17.1 does.
+/// A companion radio without hardware: answers all commands of the protocol like firmware 1.17.1.
 ///
-/// Its packets are real (signed adverts, encrypted texts) and travel through an `Ether` that several radios share. Not
-/// played: repeaters and rooms, so logins and requests to other nodes are answered by SENT and then silence, as by a
-/// node that is out of range. One thread.
+/// Its packets are real (signed adverts, encrypted texts), and pass through an `Ether` that several radios share. There are no repeaters or rooms
+/// that answer: logins and requests to other nodes get SENT, and nothing follows, as if the node was out of range. One thread.
 public final class VirtualRadio {
   public static let protocolVersion: UInt8 = 13
   static let largestSignature = 8192
@@ -20,16 +19,16 @@ public final class VirtualRadio {
   var stored: StoredState
   var volatile: VolatileState
   private var bootedAt: MonotonicTime
-  /// When the clock was set last, and to what.
+  /// When the clock was set last, and to which time.
   private var clockSetAt: MonotonicTime
   private var clockWhenSet: UInt32
   private var lastUniqueTime: UInt32 = 0
 
-  /// Where clients are.
+  /// The port for clients.
   weak var port: RadioPort?
-  /// Takes each frame to the client of a radio that has no port.
+  /// Gets each frame of a radio without a port.
   public var output: (([UInt8]) -> Void)?
-  /// Serial lines always count as connected; on TCP only while a client is there.
+  /// On TCP: whether a client is connected. Serial lines always count as connected.
   public var isClientConnected = true
   /// The battery's voltage in millivolts.
   public var batteryMillivolts: UInt16 = 4120
@@ -48,7 +47,7 @@ public final class VirtualRadio {
     clockWhenSet = settings.clock ?? clockAfterBoot()
   }
 
-  /// 15 May 2024, where a radio without clock chip starts (firmware `VolatileRTCClock`).
+  /// 15 May 2024: the clock of a radio without a clock chip at its start (firmware `VolatileRTCClock`).
   static let clockWithoutChip: UInt32 = 1_715_770_351
 
   public var key: PublicKey { stored.identity.publicKey }
@@ -61,7 +60,7 @@ public final class VirtualRadio {
 
   var uptime: UInt32 { UInt32(truncatingIfNeeded: Int64((loop.now - bootedAt).inSeconds)) }
 
-  /// The clock, but never the same second twice.
+  /// The clock's time, but never the same second twice.
   func uniqueTime() -> UInt32 {
     lastUniqueTime = max(clock, lastUniqueTime &+ 1)
     return lastUniqueTime
@@ -72,7 +71,7 @@ public final class VirtualRadio {
     return newest > 0 ? newest &+ 1 : Self.clockWithoutChip
   }
 
-  /// Power off and on: RAM is lost.
+  /// Restarts the radio: its RAM is lost.
   public func reboot() {
     volatile.iteration?.cancel()
     volatile = VolatileState(queueCapacity: settings.queueCapacity)
@@ -83,7 +82,7 @@ public final class VirtualRadio {
 
   // MARK: Commands
 
-  /// A frame from the client. `wasCut`: it was longer than 176 bytes.
+  /// Executes a frame from the client. `wasCut`: it was longer than 176 bytes.
   public func received(_ frame: [UInt8]) {
     guard let code = frame.first else { return }
     let whole = filled(frame)
@@ -96,7 +95,7 @@ public final class VirtualRadio {
     }
   }
 
-  /// Commands whose length the firmware does not check: missing bytes are those of an earlier frame in the buffer.
+  /// The command with its missing bytes taken from the buffer, for commands whose length the firmware does not check.
   private func filled(_ frame: [UInt8]) -> [UInt8] {
     guard let code = frame.first, let length = Self.uncheckedLengths[code], frame.count < length else { return frame }
     let rest = volatile.commandBuffer.dropFirst(frame.count).prefix(length - frame.count)
@@ -113,7 +112,7 @@ public final class VirtualRadio {
     }
   }
 
-  /// To the client, if there is one.
+  /// Sends a frame to the client, if there is one.
   func put(_ frame: [UInt8]) {
     port?.send(frame)
     output?(frame)
@@ -121,7 +120,7 @@ public final class VirtualRadio {
 
   func reply(_ reply: Reply) { put(reply.encode()) }
 
-  /// A push goes out only while a client counts as connected.
+  /// Sends a push, if a client counts as connected.
   func push(_ push: Push) { if isClientConnected { put(push.encode()) } }
 
   private func carryOut(_ command: Command, frame: [UInt8]) {

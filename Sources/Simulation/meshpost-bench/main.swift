@@ -35,7 +35,7 @@ func readFile(_ location: String) -> [UInt8] {
   return bytes
 }
 
-/// In chunks of 4 KiB, as from a port.
+/// Feeds chunks of 4 KiB, as a port does.
 @MainActor func decodeFrames(_ stream: [UInt8]) {
   var frames = 0
   var decoded = 0
@@ -93,7 +93,7 @@ func bytesWritten() -> Int64 {
   }
 }
 
-/// Few words are frequent and most are rare, as in real text.
+/// Fills a store. Few words are frequent and most are rare, as in real text.
 @MainActor func fill(_ location: String, count: Int) throws {
   let store = try Store(
     Store.Settings(location: location, maxSize: 1 << 34, messagesMax: 100_000_000), clocks: loop.clocks)
@@ -131,15 +131,16 @@ func bytesWritten() -> Int64 {
   say {
     $0.field("bench", "fill")
     $0.field("messages", count)
-    // `try?`: a figure for information.
+    // `try?`: the size is only information.
     $0.field("bytes", (try? store.size()) ?? 0)
   }
 }
 
-/// 176 bytes: a channel message that the radio cuts. The answer proves that it arrived whole: a part would have another length.
+/// Sends a frame of 176 bytes: a channel message that the radio cuts. The answer proves that the whole frame arrived: for a part it has another
+/// length.
 @MainActor func sendLongFrame(_ address: String, _ pin: String) {
   let log = Log(level: .info)
-  // `try?`: the reason does not matter here.
+  // `try?`: the program does not print the reason.
   guard let place = try? LinkAddress(parsing: "ble:\(address)") else { return print("not an address") }
   let options = BluetoothOptions(pin: BluetoothOptions.pin(pin))
   let link = Links.link(to: place, bluetooth: options, on: loop, log: log)

@@ -2,9 +2,9 @@
 
 import EventLoop
 
-/// Lines from a descriptor, for one task.
+/// Reads lines from a descriptor, for one task.
 final class LineInput {
-  /// Longer lines are cut: no script line is that long.
+  /// The longest line in bytes; longer lines are cut.
   private static let longestLine = 4096
 
   private let descriptor: Int32
@@ -18,7 +18,7 @@ final class LineInput {
     Descriptor.setNonBlocking(descriptor)
   }
 
-  /// The line that comes next; `nil`: there are no more. What comes after the last end of a line is not one.
+  /// The next line; `nil`: the input has ended. Bytes after the last end of line are dropped.
   func next() async throws -> String? {
     while true {
       while let byte = unread.popFirst() {
@@ -35,7 +35,7 @@ final class LineInput {
         continue
       case .end, .failed: return nil
       }
-      // The radios have their turn before what has come is carried out.
+      // The radios act before the next line is executed.
       try await loop.nextTurn()
     }
   }

@@ -107,7 +107,7 @@ struct MeshpostRadio: ParsableCommand {
     withExtendedLifetime(signals) {}
   }
 
-  /// The script, then what comes on standard input, until its end.
+  /// Executes the script, then the lines of standard input until it ends.
   private func play(_ mesh: VirtualMesh, _ script: [String], _ input: LineInput) async throws {
     if advertise { try await mesh.advertiseAll() }
     print(#"{"ready":true}"#)
