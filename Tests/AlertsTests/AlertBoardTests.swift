@@ -73,8 +73,7 @@ import Timing
     #expect(board.read(radio, Self.bad, now: now) == again)
   }
 
-  /// Readings of every rhythm, and none: whatever they do, there are few alerts a day, begins and ends take turns, and nothing begins or
-  /// ends before its time.
+  /// Readings at any rhythm, or none, cause only few alerts a day; begins and ends alternate, and none comes before its time.
   @Test(arguments: 0..<60 as Range<UInt64>)
   func `nothing flaps, whatever the readings do`(_ seed: UInt64) {
     var random = SeededRandom(seed: seed)
@@ -113,7 +112,7 @@ import Timing
       if reading == .well { lastWell = now }
       if reading == Self.bad { lastBad = now }
     }
-    // Within any day: each return doubles the pause before it. Zero is a minute from the first return on.
+    // Within any day each return doubles the pause before it. Zero counts as a minute from the first return on.
     for (index, first) in begun.enumerated() {
       let inADay = begun[index...].prefix { $0 - first < .seconds(86_400) }.count
       #expect(inADay <= 13, "\(inADay) in a day with \(begins) and \(ends)")

@@ -35,7 +35,7 @@ import Transport
     var shownBacklog: Int64 { 0 }
   }
 
-  /// A control socket of a gateway whose radio is never there.
+  /// The control socket of a gateway whose radio is always absent.
   private final class Fixture {
     let scratch = Scratch()
     let loop = EventLoop()
@@ -45,7 +45,7 @@ import Transport
     let location: String
 
     init() throws {
-      // As in the daemon: a peer that has gone is seen by the write that fails.
+      // As in the daemon: the failing write shows that the peer has disconnected.
       signal(SIGPIPE, SIG_IGN)
       let log = Log(level: .error, sink: { _, _ in })
       taps = TapAPI(clock: loop.wallClock)
@@ -100,7 +100,7 @@ import Transport
       return descriptor
     }
 
-    /// What is there until `end`.
+    /// The answer up to `end`.
     func answer(_ request: String, body: String = "", until end: String = "}\n") throws -> String {
       let descriptor = try ask(request, body: body)
       defer { close(descriptor) }
@@ -131,7 +131,7 @@ import Transport
     let fixture = try Fixture()
     for route in Route.allCases {
       let isRows = [.packets, .frames].contains(route)
-      // What scans over Bluetooth, or looks at it, asks this machine's bus.
+      // Scans and checks of Bluetooth use this machine's bus.
       if [.scan, .bluetoothDoctor].contains(route) { continue }
       let answer = try fixture.answer(route.rawValue, until: isRows ? "\r\n\r\n" : "\r\n\r\n")
       #expect(answer.hasPrefix("HTTP/1.1 "), "\(route)")
@@ -258,7 +258,7 @@ import Transport
     let descriptor = try fixture.ask("GET /v1/events?limit=1000")
     defer { close(descriptor) }
     Descriptor.setNonBlocking(descriptor)
-    // Nothing is read yet: others are answered all the same.
+    // The client reads nothing yet; other clients are answered.
     #expect(try fixture.answer("GET /v1/status").contains("HTTP/1.1 200"))
     var (rows, isOver) = (0, false)
     _ = turn(fixture.loop) {
@@ -279,15 +279,15 @@ import Transport
       "GET /v1/status", "GET /v1/events?follow=1", "GET /v1/sync?follow=1", "GET /v1/packets", "GET /v1/frames",
       "GET /v1/messages?follow=1", "GET /v1/backup", "GET /v1/contacts", "GET /v1/radio", "GET /v1/outgoing",
     ]
-    // What is made once is there before it is counted.
+    // Objects that are created once exist before the count.
     for request in requests.prefix(1) { _ = try fixture.answer(request) }
-    // Who listens stays.
+    // Only the listening task remains.
     _ = turn(loop) { fixture.loop.taskCount == 1 }
     let (watches, timers) = (loop.watchCount, loop.waitingTimers)
     var began: [Int32] = []
     for number in 0..<1000 {
       began.append(try fixture.ask(requests[number % requests.count]))
-      // Some go before they are read, others while they are answered.
+      // Some clients disconnect before their request is read, others during the answer.
       if number % 3 == 0 { loop.turn(wait: false) }
       if began.count > 7 {
         for descriptor in began { close(descriptor) }

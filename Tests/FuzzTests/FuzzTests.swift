@@ -14,7 +14,7 @@ import Timing
 
 /// Random and mutated bytes: nothing may trap. A failure ends the process, and the seed printed before repeats it.
 @Suite struct FuzzTests {
-  /// All frames of the radio that were ever recorded: what mutations start from.
+  /// All recorded frames of the radio, from which the mutations start.
   private static let corpus: [[UInt8]] = Fixtures.traceNames.flatMap { name in
     Fixtures.trace(name).filter { !$0.isRaw }.map(\.bytes)
   }
@@ -35,7 +35,7 @@ import Timing
     return bytes
   }
 
-  /// Everything that reads a frame, and everything that reads what is in it.
+  /// Decodes a frame with all readers of frames and of their content.
   private func readEverything(_ bytes: [UInt8]) {
     _ = try? Command(decoding: bytes).encode()
     _ = SecretMask.hex(bytes, .fromRadio)
@@ -109,7 +109,7 @@ import Timing
     }
   }
 
-  /// What people and the air put into texts: links, reactions, mentions, texts to split, stray acknowledgements.
+  /// Texts from people and from the air: links, reactions, mentions, texts to split, stray acknowledgements.
   @Test(arguments: [UInt64(3)]) func `mutated texts and links`(_ seed: UInt64) {
     print("fuzz: seed \(seed)")
     var random = SeededRandom(seed: seed)

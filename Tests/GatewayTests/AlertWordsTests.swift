@@ -12,7 +12,7 @@ import Timing
 @testable import Store
 @testable import Sync
 
-/// An alert that is open says what has come together, without a write for each number.
+/// An open alert shows the sum of several losses, without a write for each.
 @Suite struct AlertWordsTests {
   private let machine = InventedMachine()
   private let loop: EventLoop
@@ -53,7 +53,7 @@ import Timing
   private func told(_ store: Store) throws -> [String] {
     var told: [String] = []
     try store.readJournal(after: 0) { event, _ in
-      // `try?`: it is our own.
+      // `try?`: the gateway has written the body itself.
       let body = try? JSONValue(parsing: event.body)
       if event.kind == "alert" { told.append("\(body?["state"]?.string ?? ""): \(body?["text"]?.string ?? "")") }
       return true
@@ -84,7 +84,7 @@ import Timing
     #expect(try told(store).last == "end: 1910 events at most are missing at c, and the journal has not kept them")
     #expect(try told(store).count == 2)
     #expect(store.alertWords.isEmpty, "nobody needs them any more")
-    // The next one counts anew.
+    // The next loss is counted from zero.
     alerts.journalWasCut(cut(3))
     pass(1)
     #expect(try words(store) == ["3: \(was(3))"])
@@ -159,7 +159,7 @@ import Timing
     pass(1)
     alerts.found(.arrived(events: 20), at: "c")
     #expect(try words(store) == ["31: \(was(31))"])
-    // It may be here before the loss is told of.
+    // The events may arrive before the loss is reported.
     alerts.found(.arrived(events: 35), at: "c")
     #expect(try words(store) == ["0: events were deleted that were on their way to c, and it has them"])
     alerts.journalWasCut(cut(10))
@@ -176,7 +176,7 @@ import Timing
   {
     let (store, alerts) = try open()
     alerts.journalWasCut(cut(51))
-    // That is on its way to the database that is damaged.
+    // This event is on its way to the damaged database.
     alerts.storeReplaced("gw.db.corrupt-1", had: 70, unsent: [("hub", 3), ("web", 12)])
     pass(2)
     let text =

@@ -419,7 +419,7 @@ import Transport
         secret: try #require(ChannelSecret(bytes: [first] + Array(repeating: 7, count: 15))))
     }
     let channels = [
-      // By whatever name the radio has it: the secret follows from the one that is configured.
+      // The channel matches under any name in the radio: the secret follows from the configured name.
       Channel(slot: 0, name: "trees", secret: .hashtag("#trees")), try channel(1, "Two", 1), try channel(2, "Two", 2),
       try channel(3, "Own", 3),
     ]

@@ -12,15 +12,15 @@ import Timing
     func take(_ name: String, _ seconds: Double) -> SourceRates.Verdict {
       rates.take(name, perMinute: 6, now: start + .milliseconds(Int64(seconds * 1000)))
     }
-    // One message a second, as somebody with a token would send them.
+    // One message a second, as from a stolen token.
     let forged = (0..<60).map { take("forger", Double($0)) }
     #expect(forged.count { $0 == .allowed } == 12 + 5, "two minutes' worth, and what a minute brings: \(forged)")
     #expect(forged.compactMap { if case .refused(let told) = $0 { told } else { nil } } == [1])
     #expect(take("honest", 30) == .allowed, "another one's rate is its own")
-    // An hour later it may again, and then it is told how many were left out.
+    // An hour later the gateway accepts its messages again, and reports how many it has left out.
     #expect((0..<12).allSatisfy { _ in take("forger", 4000) == .allowed })
     #expect(take("forger", 4000) == .refused(told: 43))
-    // Many names are no way around the bound of what is kept, and honest ones go on.
+    // Many names do not exceed the limit of memory, and honest sources continue.
     for number in 0..<1000 { _ = take("name \(number)", 5000) }
     #expect(take("honest", 5001) == .allowed)
   }

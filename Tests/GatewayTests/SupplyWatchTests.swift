@@ -16,7 +16,7 @@ import Testing
     let watch = SupplyWatch(on: loop, root: scratch.folder.path())
     var heard: [Bool] = []
     let task = loop.begin {
-      // Until it is cancelled.
+      // Runs until it is cancelled.
       do throws(CancellationError) {
         while let isLow = try await watch.change(from: heard.last ?? false) { heard.append(isLow) }
       } catch {}
@@ -24,7 +24,7 @@ import Testing
     loop.turn(wait: false)
     #expect(watch.isLow == false)
     for state in ["0", "1", "1", "0"] {
-      // In place: the kernel does not exchange its files.
+      // Changes the file in place, because the kernel does not replace its files.
       let file = scratch.location("sys/class/hwmon/hwmon2/in0_lcrit_alarm")
       try? state.write(toFile: file, atomically: false, encoding: .utf8)
       watch.look()

@@ -12,7 +12,7 @@ import Testing
     let state = Mutex((isFrozen: false, failures: 0, groups: [Int]()))
 
     func work(_ items: [Int]) async throws(HubDatabaseError) -> [Int] {
-      // `try?`: nobody cancels it.
+      // `try?`: this task is never cancelled.
       while state.withLock({ $0.isFrozen }) { try? await Task.sleep(for: .milliseconds(5)) }
       let fails = state.withLock { state in
         defer { state.failures -= 1 }
@@ -62,7 +62,7 @@ import Testing
     let gathered = gathered(database, patience: .zero)
     let late = await #expect(throws: QueueTimeout.self) { try await gathered.submit(1) }
     #expect(late?.retryAfter == 1 && late?.description == Admission.message)
-    // What was under way goes on, and fails.
+    // The request under way continues, and fails.
     database.state.withLock { ($0.isFrozen, $0.failures) = (false, 1_000_000) }
     let away = await #expect(throws: QueueTimeout.self) { try await gathered.submit(2) }
     #expect(away?.description == "the disk is full" || away?.description == Admission.message)

@@ -25,7 +25,7 @@ import Timing
     return batch
   }
 
-  /// `epoch/seq text` of all events, in the order in which they came.
+  /// `epoch/seq text` of all events, in order of arrival.
   private func all(_ store: HubStore) async throws -> [String] {
     let page = try JSONValue(parsing: try await store.events(gateway: "g", kind: nil, after: 0, limit: 1000))
     return (page["events"]?.array ?? []).map {
@@ -43,7 +43,7 @@ import Timing
       try await store.take([Self.batch([one] + others), Self.batch([Self.event(4, "four")])])
         == [.conflict(2), .outOfOrder(3)])
     #expect(try await store.progress(gateway: "g", epoch: "e")?.lanes[.messages] == 3)
-    // It begins a new epoch, and does not know how much the hub has of the one before.
+    // The gateway begins a new epoch, and does not know how much of the previous one the hub has.
     let again = [one] + others + [Self.event(4, "four")]
     #expect(try await store.take([Self.batch(again, epoch: "f", before: "e")]) == [.acknowledged(4)])
     #expect(try await all(store) == ["e/1 one", "e/2 two", "e/3 three", "e/4 four", "f/2 another", "f/3 a third"])
@@ -68,7 +68,7 @@ import Timing
     #expect(messages["messages"]?.array?.count == 8, "readers of messages see all")
   }
 
-  /// As a consumer gets what waited for it at the broker.
+  /// As a consumer gets publications that waited at the broker.
   @Test func `two histories that come in one transaction are both kept, each event once`() async throws {
     let store = try HubStore(location: scratch.location("hub.db"))
     let one = (1...3 as ClosedRange<Int64>).map { Self.event($0, "one \($0)") }
@@ -78,7 +78,7 @@ import Timing
     }
     let texts = try await all(store).map { $0.split(separator: "/").last ?? "" }
     #expect(texts.sorted() == ["1 one 1", "2 one 2", "2 other 2", "3 one 3", "3 other 3", "4 other 4"])
-    // What is kept beside is found again, too, when it comes in a new epoch.
+    // An event of another history is also found when it arrives in a new epoch.
     _ = try await store.keepUnordered([Self.batch(other, epoch: "f", before: "e", knows: false)])
     #expect(try await all(store).count == 6)
   }
@@ -113,7 +113,7 @@ import Timing
       for index in [index, 1 - index].prefix(.random(in: 1...2, using: &random)) where !rest[index].isEmpty {
         let some = rest[index].prefix(.random(in: 1...3, using: &random))
         batches.append(Self.batch(Array(some), knows: false))
-        // Some come again, as after a cut.
+        // Some events are repeated, as after a lost connection.
         rest[index] = rest[index].dropFirst(some.count - (some.count > 1 ? .random(in: 0...1, using: &random) : 0))
       }
       _ = try await store.keepUnordered(batches)
@@ -125,7 +125,7 @@ import Timing
     #expect(texts.count == 77, "seed \(seed)")
     #expect(found.count == texts.count, "seed \(seed)")
     #expect(try await store.number("SELECT count(*) FROM epochs") == 2)
-    // All of it once more changes nothing.
+    // Repeating everything changes nothing.
     for clone in clones { #expect(try await store.keepUnordered([Self.batch(clone, knows: false)]) == 0) }
   }
 
@@ -166,7 +166,7 @@ import Timing
     #expect(try await all(store) == ["e/1 event 1", "f/2 event 2", "f/3 event 3"])
   }
 
-  /// A hub that was emptied meets the copy of a card first, which has begun a new epoch, and then the card itself.
+  /// An emptied hub first meets the copy of a card, which has begun a new epoch, and then the card itself.
   @Test func `what a copy brought in its own epoch is kept once where nothing was known of the first`() async throws {
     let store = try HubStore(location: scratch.location("hub.db"))
     let (one, two, three) = (Self.event(1, "one"), Self.event(2, "two"), Self.event(3, "three"))
@@ -209,7 +209,7 @@ import Timing
     for event in others + others { _ = try await store.take([Self.batch([event], knows: knows)]) }
     let alert = try #require(try await store.alerts(before: .max, openOnly: true, limit: 9).alerts.first)
     #expect(alert.rule == "gateway_conflict" && alert.gateway == "g" && alert.text.contains("event 2 of epoch e "))
-    // What comes twice from those who know nothing of it is no other conflict; a gateway that knows is refused each time.
+    // A repetition by a gateway without knowledge of conflicts is no further conflict; a gateway with this knowledge is refused each time.
     #expect(alert.text.hasSuffix("; \(knows ? 6 : 3) so far"), "\(alert.text)")
     try await store.endIdleAlerts(.gatewayConflict, since: 999, at: 2000)
     #expect(try await store.alertCounts(of: []) == ["g": 1], "there was another since")
@@ -243,13 +243,13 @@ import Timing
     }
     var message = Self.event(2, "hello")
     _ = try await store.take([Self.batch([state(5), message])])
-    // A newer program says more of a message.
+    // A newer program adds fields to a message.
     message.body = .object((message.body.fields ?? []) + [("snr", .integer(3)), ("path", .string("a1"))])
     #expect(try await store.take([Self.batch([state(nil), message])]) == [.acknowledged(2)])
-    // What stands in a lost event's place does not take away what is here.
+    // A gap in the place of an event does not remove that event.
     let gap = Self.event(2, "lost", kind: "gap")
     #expect(try await store.take([Self.batch([gap])]) == [.acknowledged(2)])
-    // But nobody's gap stands for an event that is there.
+    // A gap never replaces a stored event.
     _ = try await store.take([Self.batch([Self.event(3, "lost", kind: "gap")])])
     #expect(try await store.take([Self.batch([Self.event(3, "found")])]) == [.conflict(3)])
   }
@@ -264,7 +264,7 @@ import Timing
     ]
     #expect(try await store.take(batches) == [.acknowledged(2), .acknowledged(2)])
     #expect(try await all(store) == ["f/1 one", "f/2 two"])
-    // The same as it says first, and does not say again.
+    // A repetition with fewer fields is the same event.
     let three = [Self.event(3, "three")]
     _ = try await store.take([Self.batch(three, epoch: "f", before: before), Self.batch(three, epoch: "f")])
     #expect(try await all(store) == ["f/1 one", "f/2 two", "f/3 three"])
@@ -279,7 +279,7 @@ import Timing
       #expect(try await store.take([Self.batch(second, epoch: "f", before: "e")]) == [.acknowledged(8)])
     }
     #expect(try await all(store).suffix(2) == ["f/7 2 to 7", "f/8 second 8"])
-    // Once, should that go on in another epoch.
+    // The other epoch gets the event once.
     _ = try await store.take([Self.batch(second, epoch: "h", before: "f")])
     #expect(try await all(store).count == 11)
   }
@@ -293,7 +293,7 @@ import Timing
     #expect(progress.digests[.messages] != EventContent.digest(at: 70, kind: "message", body: .object([])))
   }
 
-  /// A gateway as this page knows it: it hears, sends, is put back, cloned; a hub is put back, and others write in its name.
+  /// A model of gateways and hubs: gateways hear, send, are restored and cloned; hubs are restored, and other clients write in a gateway's name.
   private struct Model {
     var journal: [(seq: Int64, text: String)] = []
     var (epoch, first, before): (String, Int64, String?) = ("e0", 1, nil)
@@ -321,7 +321,7 @@ import Timing
       case 5: gateways[index] = images.randomElement(using: &random) ?? gateways[index]
       case 6 where gateways.count < 3: gateways.append(gateways[index])
       case 6:
-        // Somebody with a token goes ahead.
+        // Another client with the token is ahead of the gateway.
         let seq = gateways[index].last + .random(in: 1...3, using: &random)
         _ = try await store.take([
           Self.batch([Self.event(seq, "forged \(heard) \(seq)")], epoch: gateways[index].epoch, knows: false)
@@ -336,12 +336,12 @@ import Timing
         #expect(texts.contains(event.text), "seed \(seed): gateway \(number), \(event)")
       }
     }
-    // Clones heard the same before they were parted: it is there once, as what each heard by itself.
+    // Clones share the messages from before they were separated: each is stored once, and the others separately.
     let twice = Dictionary(grouping: texts) { $0 }.filter { $0.value.count > 1 }.keys.sorted()
     #expect(twice.isEmpty, "seed \(seed)")
   }
 
-  /// As a gateway does: asks what the hub has, compares, and goes on from there, or in a new epoch.
+  /// Sends like a gateway: asks for the hub's position, compares, and continues from there or in a new epoch.
   private func send(
     _ gateway: inout Model, to store: HubStore, _ epochs: inout Int, _ random: inout SeededRandom, all: Bool = false
   ) async throws {

@@ -74,7 +74,7 @@ import Testing
     try operations.addHandler(ByteToMessageHandler(HTTPRequestDecoder()))
     try operations.addHandler(LinkHandshakeFilter({ _ in .closed }, { _ in nil }))
     try channel.connect(to: SocketAddress(ipAddress: "127.0.0.1", port: 1)).wait()
-    // It may throw, too: what is wrong is told further.
+    // `try?`: the channel reports the error to the next handler.
     _ = try? channel.writeInbound(ByteBuffer(string: said))
     var answer = ""
     while let part = try channel.readOutbound(as: ByteBuffer.self) { answer += String(buffer: part) }
@@ -83,6 +83,6 @@ import Testing
 }
 
 extension HubAccess.Verdict {
-  /// The name of the token that allows it.
+  /// The name of the token that permits the request; `nil`: it is refused.
   var allowed: String? { if case .allowed(let grant) = self { grant.name } else { nil } }
 }

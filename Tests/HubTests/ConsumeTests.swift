@@ -37,7 +37,7 @@ import Timing
     return Publication(topic: "meshpost/hill/compact", payload: [1] + packed)
   }
 
-  // MARK: What publications mean
+  // MARK: Meaning of publications
 
   @Test func `events are the same in every form`() throws {
     let single = try #require(try Self.single(7).meaning(Self.patterns))
@@ -249,11 +249,11 @@ import Timing
     #expect(alerts.map(\.rule) == ["gateways_refused"] && alerts.first?.gateway == "")
     let words = "publications such as gateway ghost2's are refused: the hub knows 5 gateways"
     #expect(alerts.first?.text.hasPrefix(words) == true, "\(alerts)")
-    // Each by its name, and once.
+    // The log names each refused gateway once.
     let told = lines.withLock { $0.filter { $0.contains(" is refused: the hub knows 5 gateways") } }
     #expect(told.count == 16 && told.count(where: { $0.hasPrefix("gateway ghost19 ") }) == 1, "\(told)")
     _ = try await consumption.keep([Self.single(3, gateway: "old")])
-    // One has left: there is room.
+    // One gateway is gone, so there is room for another.
     _ = try await store.number("DELETE FROM gateways WHERE id = 'ghost0'")
     #expect(try await consumption.keep([Self.single(5, gateway: "ghost19")]).stored == 1)
     let admit = lines.withLock {
@@ -303,7 +303,7 @@ import Timing
     #expect(try await seqs(store) == [1, 2, 4, 5, 6])
     let kept = try String(contentsOfFile: scratch.location("refused.jsonl"), encoding: .utf8)
     #expect(kept.contains("not this one") && kept.contains("meshpost/hill/message"))
-    // Alone it might be the database's own trouble: nothing is given up.
+    // A single failure may be the database's own, so no publication is given up.
     await #expect(throws: HubDatabaseError.self) { try await consumption.keep([Self.single(3)]) }
     try other.execute("DROP TRIGGER t")
     #expect(try await consumption.keep([Self.single(3)]).stored == 1)

@@ -33,7 +33,7 @@ import Timing
     var intervals = ContactIntervals()
     look(&intervals, seen: 1, at: 0, hasLink: true, isLinked: true)
     var (seen, now) = (Int64(1), 0.0)
-    // From then on it posts, each three hours.
+    // From then on it posts every three hours.
     while now < 2 * 86_400 {
       (seen, now) = (seen + 1, now + 10_800)
       look(&intervals, seen: seen, at: now, hasLink: now <= 86_400)
@@ -64,7 +64,7 @@ import Timing
     #expect(!intervals.isLate("hill", now: time(now + 7199)) && intervals.isLate("hill", now: time(now + 7201)))
   }
 
-  /// The database's times are of clocks that are set, forwards and back.
+  /// The database's times come from clocks that are set forwards and back.
   @Test(arguments: 0..<10 as Range<UInt64>)
   func `clocks that are set make nobody late, and nobody well`(_ seed: UInt64) {
     var random = SeededRandom(seed: seed)
@@ -72,7 +72,7 @@ import Timing
     look(&intervals, seen: seen, at: 0, hasLink: true)
     for second in stride(from: 15.0, through: 40_000, by: 15) {
       if second < 20_000, Int.random(in: 0..<20, using: &random) == 0 {
-        // Any other time means that it was heard.
+        // Any other time means that the gateway was heard.
         seen = Int64.random(in: -1 << 50...1 << 50, using: &random)
         silentSince = second
       }
@@ -92,7 +92,7 @@ import Timing
     #expect(intervals.gateways.isEmpty && !intervals.isLate("hill", now: time(1e9)))
   }
 
-  /// The database was away for hours, and nobody knows who tried to come meanwhile.
+  /// The database was unreachable for hours, and the contacts of that time are unknown.
   @Test func `nobody is late because the hub could not listen, and who was late before stays so`() {
     var intervals = ContactIntervals()
     func look(_ gateway: String, seen: Int64, at seconds: Double, hasLink: Bool) {

@@ -12,7 +12,7 @@ import Timing
 @testable import Hub
 @testable import Relay
 
-/// A gateway's store and a hub's, the journal and the bucket between them, and a link that a test opens and closes.
+/// The stores of a gateway and a hub, with the journal and the bucket between them, and a link that a test opens and closes.
 private final class Pair {
   static let upstream = "hub"
   let scratch = Scratch(inMemory: true)
@@ -54,7 +54,7 @@ private final class Pair {
     try #require(try await hub.editDocument(key, value, of: "g", at: now))
   }
 
-  /// The process begins again with what is on disk.
+  /// Restarts the process with the data on disk.
   func restartGateway() throws {
     store = try reopened()
     connect()
@@ -72,7 +72,7 @@ private final class Pair {
     catchUp.connected()
   }
 
-  /// One batch up; its acknowledgement may get lost.
+  /// Sends one batch to the hub; its acknowledgement may be lost.
   func ship(losesAnswer: Bool) async throws {
     let batch = try Batch(
       after: acknowledged, of: store, limits: Batch.Limits(events: 3, bytes: 65536),
@@ -91,7 +91,7 @@ private final class Pair {
     try store.commitNow()
   }
 
-  /// One question down; its answer may get lost. False: nothing to ask.
+  /// Sends one question to the hub; the answer may be lost. False: there is nothing to ask.
   func fetch(losesAnswer: Bool) async throws -> Bool {
     guard let action = catchUp.next() else { return false }
     switch action {
@@ -145,7 +145,7 @@ private final class Pair {
 }
 
 @Suite struct DocumentScheduleTests {
-  /// An edit, when it truly happened, and what it counts as.
+  /// An edit, its true time, and the document that results.
   private struct Edit {
     let document: Document
     let madeAt: Int64
@@ -176,12 +176,12 @@ private final class Pair {
       }
       try await pair.settle()
       let (here, there) = (try pair.store.document(key), try await pair.hub.document(key, of: "g"))
-      // The times may differ where the clocks do: of the same value neither end tells the other.
+      // The times may differ if the clocks do: an end does not report an equal value.
       let isSame = here?.value == there?.value
       #expect(isSame, "seed \(seed), round \(round): \(edits)")
       if !isSame { break }
       guard pair.skew == 0, let winner = there else { continue }
-      // With clocks that are right: nobody's edit is later than the winner.
+      // With right clocks no edit is later than the winner.
       let late = edits.filter { $0.document.wins(over: winner) }
       #expect(late.isEmpty, "seed \(seed), round \(round): \(late) should have won over \(winner)")
     }

@@ -6,7 +6,7 @@ import Testing
 
 @testable import Hub
 
-/// A question whose asker is gone.
+/// A query whose client has disconnected.
 @Suite struct GoneReaderTests {
   private let scratch = Scratch(inMemory: true)
 

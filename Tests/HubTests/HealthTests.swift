@@ -82,11 +82,12 @@ import Testing
     let mark = try #require(DatabaseMark(location))
     var settings = HubAlertSettings()
     settings.rules.times[.hubStoreLost] = AlertTimes(begins: .zero, ends: .zero)
-    /// A start of the hub, and two of its looks.
+    /// Starts the hub, which then checks twice.
     func start() async throws -> (HubStores, HubAlerts) {
       let stores = try HubStores(location: location)
       let alerts = HubAlerts(settings, stores, LinkRegistry(), name: "h", location: location, mark: mark)
-      // It is ready: gateways are to send again. A busy machine takes so long over a look that the answer is old, and then nothing was seen.
+      // The hub is ready, so gateways are asked to send again. On a busy machine a check may take so long that its answer is outdated, and then
+      // nothing was seen.
       var looks = 0
       while looks < 2 {
         await stores.probe.probe()
@@ -223,7 +224,7 @@ import Testing
   }
 }
 
-/// An SQLite database that answers when the test lets it.
+/// An SQLite database that answers when the test permits it.
 private final class StuckDatabase: HubDatabase {
   final class Gate: Sendable {
     let isStuck = Mutex(false)

@@ -8,14 +8,14 @@ import Testing
 @testable import Hub
 @testable import Relay
 
-/// What one gateway reports of a message is not what it is for everybody.
+/// The report of one gateway does not decide for all gateways.
 @Suite struct HeardMessagesTests {
   private let scratch = Scratch(inMemory: true)
   private static let channel = "0011223344556677"
   private static let now: Int64 = 1_795_000_000_000
   private static let minute: Int64 = 60_000
 
-  /// One message as a gateway reports it: the first of its journal.
+  /// A message as one gateway reports it: the first event of its journal.
   private static func report(
     _ gateway: String, at: Int64 = now, trusted: Bool = true, waited: [(String, JSONValue)] = [], came: Int64 = now,
     text: String = "hello", seq: Int64 = 1, channel: String = channel
@@ -36,7 +36,7 @@ import Testing
     return store
   }
 
-  /// Whose reports the gateway `c` is given, with the ids.
+  /// The gateways and ids of the reports that the gateway `c` gets.
   private func told(
     _ store: HubStore, in bucket: String = "channel/\(Self.channel)", of gateway: String = "c"
   ) async throws -> [(gateway: String, id: String)] {
@@ -131,7 +131,7 @@ import Testing
   ) async throws {
     let store = try await store()
     try await store.setWantedHearers([HubStore.WantedHearers(gateway: "c", hearers: ["b", "d", "e"])])
-    // Everybody knows it by `a`, whom it did not name.
+    // The message is known from `a`, which `c` has not named.
     _ = try await store.take([Self.report("a")])
     let reports = [
       Self.report("b", waited: [("waited", .bool(true))]), Self.report("d", at: Self.now - Self.minute),
@@ -172,7 +172,7 @@ import Testing
     #expect(page["first"]?.integer == 301 && page["updates"]?.array?.first?["seq"]?.integer == 301, "\(page)")
   }
 
-  /// What a link of the gateway `g` asks, and whose messages alone it takes then.
+  /// Sends the questions of a link of the gateway `g`; returns the gateways whose messages it then accepts.
   private func hearers(_ rig: LinkRig, after parameters: String) async throws -> Set<String> {
     let question =
       #"{"type":"request","id":"1","method":"getUpdatesState","params":{"buckets":["heard"]\#(parameters)}}"#
@@ -260,7 +260,7 @@ import Testing
     _ = try await store.take([Self.report("a", at: 1, trusted: false)])
     _ = try await store.take([Self.report("a", at: Self.now * 2, text: "from the year 2081", seq: 2)])
     #expect(try await list(store, since: nil) == [Self.now, Self.now])
-    // What comes a day later does not make it new.
+    // A report of the next day does not make the message new.
     let day = 1440 * Self.minute
     _ = try await store.take([Self.report("b", at: Self.now + day, came: Self.now + day)])
     #expect(try await list(store, since: Self.now + 1).isEmpty)
@@ -278,7 +278,7 @@ import Testing
     #expect(page["next"]?.integer != nil, "there is more to look at")
   }
 
-  // MARK: Beyond what others take of one gateway
+  // MARK: Beyond the limit of one gateway
 
   private static let begun = ContinuousClock.now
 
@@ -286,7 +286,7 @@ import Testing
     _ = try await store.take(reports, now: Self.begun + passed)
   }
 
-  /// So many as others take in a minute, of a gateway, with numbers behind `seq`.
+  /// As many messages as others accept in a minute, of a gateway, with numbers after `seq`.
   private static func flood(_ gateway: String, behind seq: Int64 = 100, channel: String = channel) -> PreparedBatch {
     var batch = report(gateway)
     batch.events = (1...6).flatMap {
@@ -309,7 +309,7 @@ import Testing
     }
   }
 
-  /// One after the other, or all of them at once.
+  /// Stores the reports one after the other, or all in one transaction.
   private func take(_ store: HubStore, _ reports: [PreparedBatch], together: Bool) async throws {
     if together { return try await take(store, reports) }
     for report in reports { try await take(store, [report]) }
@@ -454,7 +454,7 @@ import Testing
     #expect(rates.count <= 16_386)
   }
 
-  // MARK: What is not taken
+  // MARK: Refused reports
 
   @Test(arguments: ["b", "g"])
   func `a message under the number of another event is told when it comes under one of its own`(again: String)

@@ -33,7 +33,7 @@ import Timing
     try await store.alerts(before: .max, openOnly: false, limit: 100).alerts
   }
 
-  /// As consumers of brokers get them: in any order, and more than once.
+  /// As consumers of brokers get them: in any order, and repeatedly.
   @Test(arguments: 0..<12 as Range<UInt64>)
   func `an alert is one, in whatever order and however often its events come`(_ seed: UInt64) async throws {
     var random = SeededRandom(seed: seed)
@@ -64,7 +64,7 @@ import Timing
     let found = try await all(store)
     #expect(found.map(\.beganAt) == [200, 100] && found[0].endedAt == nil && found[1].endedAt == 1002)
     #expect(try await store.alertCounts(of: ["hill", "valley"]) == ["hill": 1])
-    // The older one's own end comes late, and the newer one stays.
+    // The older alert's own end arrives late, and the newer alert stays open.
     try await take([event(3, "end")], store)
     #expect(try await all(store).map { $0.endedAt == nil } == [true, false])
   }

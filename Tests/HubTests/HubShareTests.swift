@@ -8,7 +8,7 @@ import Testing
 @testable import Hub
 @testable import Relay
 
-/// What one gateway tells pushes out none of another's: neither in a list that is full, nor in what a gateway gets that was away.
+/// Reports of one gateway displace none of another: neither in a full list, nor in the updates for a gateway that was away.
 @Suite struct HubShareTests {
   private let scratch = Scratch(inMemory: true)
   private static let channel = "0011223344556677"
@@ -23,7 +23,7 @@ import Testing
     return store
   }
 
-  /// Messages that a gateway tells of, the first one as number `from`.
+  /// Stores messages that a gateway reports, numbered from `from`.
   private func tell(_ store: HubStore, _ gateway: String, _ count: Int, from first: Int = 1) async throws {
     let events = (first..<first + count).map { number in
       let body: [(String, JSONValue)] = [
@@ -46,7 +46,7 @@ import Testing
     var reached: Int64 = 0
   }
 
-  /// What the gateway `z` gets of a list, whose position is `after`.
+  /// The updates of a list that the gateway `z` gets from position `after` on.
   private func catchUp(_ store: HubStore, _ list: String = list, after: Int64 = 0) async throws -> Got {
     var (catchUp, got) = (CatchUp([list: CatchUp.Position(seq: after)]), Got())
     catchUp.connected()

@@ -65,10 +65,10 @@ import Testing
     #expect(heard.compactMap { $0["gateway"]?.string } == ["hill", "valley"])
     #expect(heard.compactMap { $0["snr"]?.number } == [0.5, 1.5])
     #expect(messages.first?["body"]?["snr"] == nil && messages.first?["body"]?["text"]?.string == "hello")
-    // Each gateway is told of what it has not heard.
+    // Each gateway gets the messages that it has not heard.
     #expect(try await updates(store, Self.channel, of: "hill")["updates"]?.array?.isEmpty == true)
     #expect(try await updates(store, Self.channel, of: "valley")["updates"]?.array?.count == 1)
-    // And of nothing on a channel that it has not told of. What it asks for is over with that.
+    // It gets nothing of a channel that it has not reported. Its question ends with that.
     let before = try await updates(store, Self.channel, of: "far")
     #expect(before["updates"]?.array?.isEmpty == true && before["last"]?.integer == 2 && before["more"]?.bool == false)
     let joined = ##"{"slot":1,"name":"#trees","channel":"0011223344556677"}"##
@@ -79,7 +79,7 @@ import Testing
   @Test func `what was passed on is not passed on again`() async throws {
     let store = try store()
     _ = try await store.take(batch(1, "message", message("⇄Birch@hill: hello", snr: 1)), from: "valley", at: 1000)
-    // A name that begins with an accent makes one character of the mark and itself.
+    // A name that begins with an accent forms one character with the mark before it.
     _ = try await store.take(
       batch(2, "message", message("⇄\u{301}Birch@hill: hello", snr: 1)), from: "valley", at: 1000)
     for (seq, text) in ["y: ⇄zoe@A: hi", " \u{200B}⇄zoe@A: hi", "bot repeats ⇄zoe@A: hi"].enumerated() {
@@ -145,7 +145,7 @@ import Testing
   @Test func `a command says how long it stood in the queue, whatever the clock shows`() async throws {
     let store = try store()
     let command = try JSONValue(parsing: #"{"command":"send"}"#)
-    // Another connection of the same hub, which has asked nothing before.
+    // Another connection of the same hub, without an earlier query.
     _ = try await store.enqueue(command, id: "unset", for: "g", by: "me", at: 1000, clocks: Self.clocks(7_000_000))
     _ = try await store.enqueue(
       command, id: "c", for: "g", by: "me", at: 1_795_000_000_000, clocks: Self.clocks(7_001_000))
@@ -181,10 +181,10 @@ import Testing
     }
     try FileManager.default.copyItem(atPath: scratch.location("backup"), toPath: scratch.location("hub.db"))
     let restored = try store()
-    // Fewer than the gateway knows of.
+    // The restored hub has fewer updates than the gateway knows.
     let fewer = try await updates(restored, Self.channel, of: "far", after: 5, at: 5000, since: 2500)
     #expect(fewer["diverged"]?.bool == true && fewer["resume"]?.integer == 2 && fewer["resume_at"]?.integer == 2000)
-    // As many again, but others.
+    // The same number of updates again, but different ones.
     for index in 6...8 as ClosedRange<Int64> {
       _ = try await restored.take(batch(index, "message", message("\(index)", snr: 1)), from: "g", at: index * 1000)
     }
@@ -194,7 +194,7 @@ import Testing
     #expect(same["updates"]?.array?.compactMap { $0["body"]?["text"]?.string } == ["6", "7", "8"])
   }
 
-  /// Seconds of the fastest of five batches of 100 documents.
+  /// The time in seconds of the fastest of five batches of 100 documents.
   private func cost(_ store: HubStore, _ gateway: String, from seq: inout Int64, _ key: (Int64) -> String) async throws
     -> Double
   {
@@ -235,7 +235,7 @@ import Testing
   }
 }
 
-/// A hub as one gateway and one reader have it.
+/// The hub's interface for one gateway and one reader.
 extension HubStore {
   func events(gateway: String, kind: String?, after: Int64, limit: Int) throws(HubDatabaseError) -> [UInt8] {
     try events(of: gateway, ListQuery(after: after, limit: limit, kind: kind))

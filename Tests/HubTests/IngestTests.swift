@@ -24,7 +24,7 @@ import Timing
     let possible = [
       #"{"snr":-32,"rssi":-128,"hops":0,"battery_mv":0,"waited_s":0,"age_s":0}"#,
       #"{"snr":31.75,"rssi":127,"hops":63,"battery_mv":65535,"waited_s":3200000000,"age_s":2592000}"#,
-      // A node may say that it is anywhere, and its gateway tells it.
+      // A node may claim any position, and its gateway reports it.
       #"{"lat":-2147.483648,"lon":2147.483647,"hops":null}"#,
     ]
     for body in possible { #expect(try stays("contact", body) == body) }
@@ -59,7 +59,7 @@ import Timing
     ])
   }
 
-  /// All that can be read from a hub, in words.
+  /// All readable data of a hub, as text.
   private func everything(_ store: HubStore, _ gateways: [String]) async throws -> [String] {
     var made: [String] = []
     func add(_ bytes: [UInt8]) { made.append(String(decoding: bytes, as: UTF8.self)) }
@@ -86,7 +86,7 @@ import Timing
     return made
   }
 
-  /// A batch of any events: some again, some messages that others hear, too.
+  /// A batch of random events: some are repeated, and some messages are also heard by others.
   private static func random(
     _ gateway: String, from seq: inout Int64, _ random: inout SeededRandom
   ) -> PreparedBatch {
@@ -95,7 +95,7 @@ import Timing
     var events: [HubEvent] = []
     for _ in 0..<Int.random(in: 1...6, using: &random) {
       next += 1
-      // What is sent again is the same again.
+      // Repeated events are identical.
       var own = SeededRandom(seed: UInt64(next) &* 31 &+ UInt64(gateway.utf8.last ?? 0))
       let number = Int.random(in: 0..<4, using: &own)
       switch Int.random(in: 0..<9, using: &own) {
@@ -132,7 +132,7 @@ import Timing
     }
     var seqs = [Int64](repeating: 0, count: gateways.count)
     for _ in 0..<12 {
-      // Effects that are done one by one take their times from their own batch: in a group they are of one time.
+      // If the effects of batches are done one by one, their times are those of their own batch; in a group they share one time.
       let group = (0..<Int.random(in: 1...8, using: &random)).map { _ in
         let index = Int.random(in: 0..<gateways.count, using: &random)
         return Self.random(gateways[index], from: &seqs[index], &random)
@@ -142,7 +142,7 @@ import Timing
       #expect(try await together.take(group) == answers, "seed \(seed)")
     }
     let (one, other) = (try await everything(alone, gateways), try await everything(together, gateways))
-    // Updates of a channel have times of their own, which differ.
+    // Updates of a channel have their own times, which differ.
     let withoutTimes = { (message: String) in message.replacing(/"(at|last_at|age_ms)":\d+/, with: "") }
     for (first, second) in zip(one, other) {
       #expect(withoutTimes(first) == withoutTimes(second), "seed \(seed)")
@@ -166,7 +166,7 @@ import Timing
     func contact(_ seq: Int64, _ key: String) -> HubEvent {
       Self.event(seq, "contact", Self.object(["key": .string(key), "n": .integer(seq)]))
     }
-    // Composed and decomposed; a NUL and what databases have in its place.
+    // Composed and decomposed; a NUL, and its replacement in databases.
     let keys = ["\u{E9}", "e\u{301}", "a\0", "a\u{FFFD}"]
     let events = keys.enumerated().map { contact(Int64($0.offset + 1), $0.element) }
     _ = try await store.take([Self.prepared("g", events)])
@@ -206,16 +206,16 @@ import Timing
       return try await group.reduce(into: [Int: Bool]()) { $0[$1.0] = $1.1 }
     }
     #expect(answers.filter { !$0.value }.map(\.key) == [77])
-    // The bad one is found by halves.
+    // Halving finds the bad batch.
     #expect(begun.count < 60, "\(begun.count) transactions for 200 batches")
     let store = try HubStore(location: scratch.location("hub.db"))
     #expect(try await store.gateways().reduce(0) { $0 + $1.events } == 199)
   }
 }
 
-/// An SQLite database that never stores a certain word, and counts its transactions.
+/// An SQLite database that refuses a certain word, and counts its transactions.
 private final class PickyDatabase: HubDatabase {
-  /// Read by the test when all is over.
+  /// The test reads it only at the end.
   final class Count: @unchecked Sendable { var count = 0 }
 
   let begun = Count()

@@ -6,7 +6,7 @@ import Timing
 
 @testable import Hub
 
-/// A gateway that sends its journal by lane, or as a whole, over links that break, to a hub that is restored now and then.
+/// A gateway that sends its journal by lane, or as a whole, over links that break, to a hub that is sometimes restored.
 private final class LaneGateway {
   struct Event {
     let seq: Int64
@@ -14,7 +14,7 @@ private final class LaneGateway {
     let text: String
   }
 
-  /// Of each lane, kinds and what the hub makes of them.
+  /// The kinds of each lane, with bodies that the hub evaluates.
   private static let kinds: [String: [(kind: String, body: @Sendable (Int64) -> String)]] = [
     "messages": [
       ("message", { #"{"kind":"channel","channel":"0011223344556677","sender_time":\#($0),"text":"t\#($0 % 7)"}"# }),
@@ -35,10 +35,10 @@ private final class LaneGateway {
 
   let rig: LinkRig
   let events: [Event]
-  /// What the hub has, as the protocol says it.
+  /// The hub's position, as the protocol reports it.
   var has: [String: Int64] = [:]
   private var backup: [String: Int64] = [:]
-  /// The last event that was sent, by lane, or of the whole journal; a restart takes it from the welcome.
+  /// The last sent event, by lane or of the whole journal; after a restart it comes from the welcome.
   private var sent: [String?: Int64] = [:]
   private var speaksLanes = false
 
@@ -50,7 +50,7 @@ private final class LaneGateway {
   static func journal(_ count: Int, _ random: inout SeededRandom) -> [Event] {
     var seq: Int64 = 0
     return (0..<count).map { _ in
-      // Numbers are missing now and then: a filter left them out.
+      // Some numbers are missing, because a filter left them out.
       seq += Int.random(in: 0..<5, using: &random) == 0 ? 2 : 1
       let lane = lanes.randomElement(using: &random) ?? "nodes"
       let kinds = kinds[lane] ?? []
@@ -68,7 +68,7 @@ private final class LaneGateway {
 
   var isDone: Bool { Self.lanes.allSatisfy { lane in events.last { $0.lane == lane }?.seq ?? 0 <= has[lane] ?? 0 } }
 
-  /// The smallest of the lanes of which the hub has anything.
+  /// The smallest position among the lanes of which the hub has events.
   private var whole: Int64 { has.values.min() ?? 0 }
 
   func connect(version: Int) async throws {
@@ -85,7 +85,7 @@ private final class LaneGateway {
     #expect(lanes.map(\.0) == Self.lanes.filter { has[$0] != nil } && lanes.allSatisfy { $0.1.integer == has[$0.0] })
   }
 
-  /// Up to four batches without waiting for their answers, of which one may not be taken.
+  /// Sends up to four batches without waiting for the answers; one of them may not be accepted.
   func ship(_ random: inout SeededRandom, cuts: Bool) async throws {
     var failed: Set<String?> = []
     for _ in 0..<Int.random(in: 1...4, using: &random) {
@@ -102,11 +102,11 @@ private final class LaneGateway {
       let answer = try await rig.ship(batch.map(\.text), lane: lane.map { "\"\($0)\"" }, after: after)
       if !expect(answer, Array(batch), lane, after: after) { failed.insert(lane) }
     }
-    // What was not taken is sent again from where the hub is.
+    // Events that were not accepted are sent again from the hub's position.
     for lane in failed { sent[lane] = lane.map { has[$0] ?? 0 } ?? whole }
   }
 
-  /// One that the hub has already, out of any order.
+  /// Repeats a batch that the hub has already, out of order.
   func repeatOne(_ random: inout SeededRandom) async throws {
     guard let event = events.filter({ $0.seq <= has[$0.lane] ?? 0 }).randomElement(using: &random) else { return }
     let answer = try await rig.ship([event.text], lane: "\"\(event.lane)\"")
@@ -123,7 +123,7 @@ private final class LaneGateway {
     has = backup
   }
 
-  /// False: the hub misses something before it.
+  /// False: the hub lacks earlier events.
   private func expect(_ answer: JSONValue, _ batch: [Event], _ lane: String?, after: Int64) -> Bool {
     let before = lane.map { has[$0] ?? 0 } ?? whole
     guard after <= before else {
@@ -138,10 +138,10 @@ private final class LaneGateway {
 }
 
 @Suite struct LaneScheduleTests {
-  /// What the hub has: all events in the order of their arrival, and what it made of them.
+  /// The hub's content: all events in the order of arrival, and the data derived from them.
   private struct Outcome {
     var seqs: [Int64] = []
-    /// The same whatever the lanes' order was.
+    /// Independent of the order of the lanes.
     var made: [String] = []
 
     init(_ store: HubStore) async throws {
@@ -177,7 +177,7 @@ private final class LaneGateway {
           if Int.random(in: 0..<3, using: &random) == 0 { try gateway.restore() }
           fallthrough
         default:
-          // Version 1 has no word for a lane of which there is nothing.
+          // Version 1 cannot report a lane without events.
           let mayBeOld = gateway.has.isEmpty || gateway.has.count == LaneGateway.lanes.count
           try await gateway.connect(version: mayBeOld && Bool.random(using: &random) ? 1 : 2)
         }
@@ -185,7 +185,7 @@ private final class LaneGateway {
       try await gateway.connect(version: 2)
       while !gateway.isDone { try await gateway.ship(&random, cuts: false) }
 
-      // The same journal to another hub, in its own order.
+      // Sends the same journal to another hub, in its own order.
       let whole = LaneGateway(plain, gateway.events)
       try await whole.prepare()
       try await whole.connect(version: 1)

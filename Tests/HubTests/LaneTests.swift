@@ -78,7 +78,7 @@ import Testing
       let before = start + 5
       #expect(isTaken(try await rig.ship([LinkRig.event(start + 50, "message")], lane: #""messages""#), start + 50))
       #expect(isTaken(try await rig.ship([LinkRig.event(start + 40, "advert")], lane: #""nodes""#), start + 40))
-      // In the order of the whole journal: behind the smallest of the lanes.
+      // In the order of the whole journal: after the smallest position of the lanes.
       #expect(isOutOfOrder(try await rig.ship([LinkRig.event(start + 41, "power")], after: start + 6), before))
       #expect(isTaken(try await rig.ship([LinkRig.event(start + 45, "power")], after: before), start + 45))
       #expect(
@@ -127,7 +127,7 @@ import Testing
       #expect(
         try await store.take(EventBatch(parsing: Array(json.utf8)), from: "g", after: 24, at: 1) == .acknowledged(30))
     }
-    // A program that counts a lane's batch for all of them neither begins nor continues.
+    // A program that counts a lane's batch for all lanes neither begins nor continues.
     let old = try Database(location: location)
     #expect(throws: SQLiteError.self) { try old.migrate(before) }
     #expect(throws: SQLiteError.self) { try old.execute("SELECT acknowledged FROM epochs") }

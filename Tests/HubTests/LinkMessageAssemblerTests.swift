@@ -82,7 +82,7 @@ import Timing
         let one = frame(
           opcodes.randomElement(using: &random) ?? .text, payload, final: .random(using: &random),
           isCompressed: .random(using: &random))
-        // `try?`: a failure is as good as a message; a trap is what must not come.
+        // `try?`: failures are allowed, traps are not.
         if case .text(let text)? = try? messages.take(one) { #expect(text.count <= Self.most + 2048) }
       }
     }

@@ -7,7 +7,7 @@ import Testing
 
 @testable import Hub
 
-/// A hub's end of a link without the sockets: a gateway's messages in, the answers out.
+/// The hub's end of a link without sockets: gets a gateway's messages, and returns the answers.
 final class LinkRig {
   private let scratch = Scratch(inMemory: true)
   private var file: String { scratch.location("hub.db") }
@@ -31,7 +31,7 @@ final class LinkRig {
       compression: nil, isAllowed: { true })
   }
 
-  /// Says what has no answer.
+  /// Sends a message without an answer.
   func tell(_ text: String) async throws {
     let message = try JSONValue(parsing: text)
     #expect(try await session.answer(message["type"]?.string ?? "", message, Array(text.utf8), liveness) == nil)
@@ -43,7 +43,7 @@ final class LinkRig {
     return try JSONValue(parsing: #require(answer))
   }
 
-  /// A new link of a gateway that speaks this version; 0: one that does not say.
+  /// Opens a link of a gateway with this version; 0: the gateway does not name one.
   func hello(version: Int, epoch: String = "e") async throws -> JSONValue {
     liveness = LinkSession.Liveness()
     number = 0
@@ -51,7 +51,7 @@ final class LinkRig {
     return try await say(#"{"type":"hello",\#(spoken)"gateway":"g","epoch":"\#(epoch)"}"#)
   }
 
-  /// One batch; `lane` as in JSON, quotes included.
+  /// Sends one batch; `lane` as in JSON, including quotes.
   func ship(_ events: [String], lane: String? = nil, after: Int64? = nil) async throws -> JSONValue {
     number += 1
     let answer = try await say(
@@ -74,10 +74,10 @@ final class LinkRig {
 
   // MARK: Backups
 
-  /// Keeps what the hub has now, in place of what was kept before.
+  /// Replaces the backup by the hub's present database.
   func backUp() throws { try closed { try copy(file, to: backup) } }
 
-  /// The hub has again what it had at the last backup.
+  /// Restores the hub's database from the last backup.
   func restore() throws { try closed { try copy(backup, to: file) } }
 
   private var backup: String { scratch.location("backup.db") }
@@ -90,7 +90,7 @@ final class LinkRig {
   private func closed(_ work: () throws -> Void) throws {
     stores = try HubStores(location: scratch.location("other.db"))
     session = Self.session(stores, limiter)
-    // Connections end when their last work has.
+    // Connections end after their last work.
     for _ in 0..<1000 where FileManager.default.fileExists(atPath: file + "-wal") { usleep(10_000) }
     try #require(!FileManager.default.fileExists(atPath: file + "-wal"), "all of it is in the file")
     try work()

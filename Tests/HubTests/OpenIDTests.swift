@@ -76,7 +76,7 @@ import Testing
     #expect(WebKey.keys(try JSONValue(parsing: "{\"keys\":[{},3,\(many)]}")).count == WebKey.mostKeys - 2)
   }
 
-  // MARK: The way
+  // MARK: The journey
 
   @Test func `a journey comes back as it went, for ten minutes`() {
     let journey = SignInAttempt(back: "/messages?q=a", at: 1_000_000)

@@ -6,7 +6,7 @@ import Testing
 
 @testable import Hub
 
-/// Ids of commands are their senders': what they begin with, and what they look like, changes nothing.
+/// Senders choose the ids of commands: their beginning and their appearance change nothing.
 @Suite struct OutsideTextTests {
   private final class Sent: Sendable {
     let ids = Mutex<[String]>([])
@@ -57,7 +57,7 @@ import Testing
         await registry.waitForResult("g", "\u{301}x", limit: .seconds(120))
         sent.ids.withLock { $0.append("over") }
       }
-      // Told again and again, for it may not wait yet.
+      // Repeated, because the command may not wait yet.
       for _ in 0..<6000 where sent.ids.withLock({ $0.isEmpty }) {
         await registry.received(HubChange(gateway: "g", bucket: "result/\u{301}x", seq: 0))
         // `try?`: nobody cancels this.

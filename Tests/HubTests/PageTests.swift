@@ -7,7 +7,7 @@ import Testing
 
 @testable import Hub
 
-/// What a gateway's token can make a hub keep, send and hold.
+/// Limits of what a gateway's token can make a hub store, send and keep in memory.
 @Suite struct PageTests {
   private let scratch = Scratch(inMemory: true)
 
@@ -98,7 +98,7 @@ import Testing
     let states = try JSONValue(parsing: try await store.states(of: "g"))
     #expect(states.fields?.count == Int(HubBounds.states) && states["s3"]?["body"]?["n"]?.integer == 2)
 
-    // By the gateway's journal, in batches.
+    // Stored through the gateway's journal, in batches.
     for start in stride(from: 0, to: 11_000, by: 1000) {
       let events = (start..<start + 1000).map { number -> (seq: Int64, kind: String, body: JSONValue) in
         (
@@ -135,14 +135,14 @@ import Testing
     #expect(await limiter.admit("g", events: 1, bytes: 50_000, now: start) == 13_600)
     #expect(await limiter.admit("h", events: 1, bytes: 50_000, now: start) == nil)
     #expect(await limiter.admit("g", events: 1, bytes: 50_000, now: start + .seconds(13_600)) == nil)
-    // Larger than a day's: when there is all of it, and then there is a debt.
+    // A batch larger than a day's bytes: it is accepted when all bytes are left, and leaves a debt.
     #expect(await limiter.admit("i", events: 1, bytes: 100_000, now: start) == nil)
     #expect(await limiter.admit("i", events: 0, bytes: 0, now: start) == 13_856)
     let events = RateLimiter(perSecond: 10, now: start)
     #expect(await events.admit("g", events: 10, bytes: 1, now: start) == nil)
     #expect(await events.admit("g", events: 5, bytes: 1, now: start) == 1)
     #expect(await events.admit("g", events: 5, bytes: 1, now: start + .milliseconds(600)) == nil)
-    // What cannot be refused counts, too, and keeps a gateway out for a day at most.
+    // Data that cannot be refused counts, too, and keeps a gateway out for a day at most.
     await limiter.count("j", bytes: 80_000, now: start)
     #expect(await limiter.admit("j", bytes: 6401, now: start) == 1)
     await limiter.count("j", bytes: 1 << 40, now: start)

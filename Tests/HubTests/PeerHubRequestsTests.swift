@@ -99,7 +99,7 @@ import Testing
       })
     _ = await registry.open("g", { _ in true }, holder: holder, close: {})
     #expect(await registry.holder("g", against: origin("second")) == "hub", "it answers")
-    // However long the test takes.
+    // Independent of the test's duration.
     heard.withLock { $0 = .now + .seconds(3600) }
     #expect(await registry.holder("g", against: origin("second")) == "hub", "it was heard just now")
     #expect(pings.withLock { $0 } == 1)
@@ -107,7 +107,7 @@ import Testing
     answers.withLock { $0 = false }
     #expect(await registry.holder("g", against: origin("second")) == nil, "it is dead")
     #expect(pings.withLock { $0 } == 2)
-    // These get it at once: the same upstream again, another database, a gateway that says nothing of it, and one that has no link.
+    // These get the link at once: the same upstream again, another database, a gateway without the header, and one without a link.
     for asking in [origin("hub"), origin("second", "f"), nil] {
       #expect(await registry.holder("g", against: asking) == nil)
     }
@@ -115,7 +115,7 @@ import Testing
     #expect(pings.withLock { $0 } == 2)
   }
 
-  /// A gateway that answers with what it was asked, `times` over.
+  /// A gateway that repeats each request as its answer, `times` over.
   private func link(_ registry: LinkRegistry, times: Int = 1) async {
     _ = await registry.open("g") { bytes in
       let request = (try? JSONValue(parsing: bytes)) ?? .null  // what is no JSON is no request
@@ -163,7 +163,7 @@ import Testing
     await #expect(throws: LinkRegistry.Failure.away) {
       try await pair.one.request("g", id: "c", command: Self.command("x"))
     }
-    // Without another hub nobody is asked.
+    // Without another hub nothing is asked.
     #expect(pair.told.withLock { $0.isEmpty } == !others)
   }
 

@@ -6,17 +6,17 @@ import Testing
 
 @testable import Hub
 
-/// What readers and gateways ask costs as much as what it answers, and not as much as there is.
+/// The cost of readers' and gateways' queries depends on the answer, not on the size of the database.
 @Suite struct QueryPlanTests {
   private let scratch = Scratch(inMemory: true)
-  /// Tables that grow with all that ever came, or with gateways times nodes.
+  /// Tables that grow with all events, or with gateways times nodes.
   private static let big = ["events", "messages", "heard", "contacts", "updates", "commands"]
   /// Nodes of each gateway are counted once a minute for all readers.
   private static let excepted: Set = [
     "SELECT gateway, count(*) FROM contacts GROUP BY gateway",
-    // So many from the end.
+    // The given number of rows from the end.
     HubStore.newestEvents,
-    // The end of the table itself.
+    // The last row of the table.
     "SELECT coalesce(max(position), 0) FROM messages ",
   ]
 
@@ -41,7 +41,7 @@ import Testing
     _ = try await store.enqueue(.object([("command", .string("sync"))]), id: "c1", for: "g", by: "t", at: 9)
   }
 
-  /// Each question of the store, once and with what it can be asked for.
+  /// Runs each query of the store once, with its parameters.
   private func askAll(_ store: HubStore) async throws {
     let words = try SearchTerms("hill")
     for after in [nil, 0] as [Int64?] {
@@ -113,7 +113,7 @@ import Testing
       }
       for step in steps {
         let words = step.split(separator: " ").map(String.init)
-        // The smallest or largest of a table without an index is a search, too, and without a condition.
+        // A minimum or maximum without an index is also a SEARCH, but without a condition.
         let isWalk = words.first == "SCAN" || (words.first == "SEARCH" && !step.contains("("))
         let isWhole = isWalk && words.dropFirst().first.map(names.contains) == true
         #expect(!isWhole, "\(step): \(sql)")
@@ -123,7 +123,7 @@ import Testing
 }
 
 extension HubStore {
-  /// How SQLite goes about what it was asked here.
+  /// SQLite's plans for the queries so far.
   fileprivate func plans() throws(HubDatabaseError) -> [(sql: String, steps: [String])] {
     var plans: [(sql: String, steps: [String])] = []
     for sql in (database as? SQLiteHubDatabase)?.statements ?? [] where sql.contains("SELECT") {

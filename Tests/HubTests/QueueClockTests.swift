@@ -7,7 +7,7 @@ import Testing
 
 @testable import Hub
 
-/// How long commands have waited, whatever becomes of the hub's clock while it is stopped: invented clocks.
+/// The waiting time of commands under any changes of the hub's clock while it is stopped, with invented clocks.
 @Suite struct QueueClockTests {
   private let scratch = Scratch(inMemory: true)
   private static let now: Int64 = 1_795_000_000_000
@@ -19,7 +19,7 @@ import Testing
     HubStore.ClockReading(boot: boot, uptime: uptime, wall: wall, isSynchronised: isSynchronised)
   }
 
-  /// As the hub is after a start.
+  /// The store after a start of the hub.
   private func store() throws -> HubStore { try HubStore(location: scratch.location("hub.db")) }
 
   private func enqueue(_ id: String, _ clocks: HubStore.ClockReading, expires: Int = 600) async throws {
@@ -65,7 +65,7 @@ import Testing
     #expect(try await ages(second(60_000, -Self.hour, isSynchronised: true)) == [0])
     let year = second(60_000, 365 * 24 * Self.hour, isSynchronised: true)
     #expect(try await ages(year) == [HubStore.longestAway], "no more than that at once")
-    // It comes up without a clock, which is set later, and then again.
+    // The hub starts without a clock, which is set later, and then again.
     try await enqueue("d", second(60_000, 5 * Self.hour, isSynchronised: false), expires: 10_000)
     #expect(try await ages(second(70_000, 5 * Self.hour, isSynchronised: false)) == [10_000, 9_999])
     let set = second(80_000, 2 * Self.hour, isSynchronised: true)

@@ -11,7 +11,7 @@ import Testing
 @Suite struct ReaderPoolTests {
   private let scratch = Scratch(inMemory: true)
 
-  /// What runs, in the order in which it began.
+  /// The running queries, in order of their start.
   private final class Questions: Sendable {
     private let begun = Mutex([String]())
     private let counts = AsyncStream.makeStream(of: [String].self)
@@ -25,7 +25,7 @@ import Testing
       }
     }
 
-    /// A question that runs until it is let go.
+    /// Runs a query until the test releases it.
     func run(_ name: String) -> String {
       counts.continuation.yield(
         begun.withLock {
@@ -38,7 +38,7 @@ import Testing
 
     func letGo(_ name: String) { gate(name).signal() }
 
-    /// Once so many have begun: those.
+    /// Waits until this many queries have begun, and returns their names.
     func begun(_ count: Int) async -> [String] {
       for await begun in counts.stream where begun.count >= count { return begun }
       return []
@@ -51,7 +51,7 @@ import Testing
       try (0..<readers).map { _ in HubStore(try SQLiteHubDatabase(reading: scratch.location("hub.db"))) })
   }
 
-  /// Questions that have their places, in this order.
+  /// Queues queries in this order.
   private func ask(
     _ names: [String], of holder: String, _ turns: ReaderPool, _ questions: Questions
   ) async -> [Task<String, any Error>] {
@@ -72,7 +72,7 @@ import Testing
     for _ in names.count..<40 {
       await #expect(throws: TooManyQueries.self) { try await turns.ask("a") { _ in questions.run("never") } }
     }
-    // None of them has been let go.
+    // No query has been released.
     #expect(try await turns.ask("b") { try $0.gateways().count } == 0)
     #expect(turns.running == 1 && turns.waiting == ReaderPool.mostWaiting)
     for name in names { questions.letGo(name) }
@@ -86,7 +86,7 @@ import Testing
     all += await ask(["b0", "b1", "b2"], of: "b", turns, questions)
     all += await ask(["c0", "c1"], of: "c", turns, questions)
     _ = await questions.begun(2)
-    // Both connections are taken: whatever becomes free is the next one's who does not run.
+    // Both connections are in use: the next one goes to a reader without a running query.
     var order = ["a0", "b0"]
     for (done, count) in [("a0", 3), ("b0", 4), ("c0", 5), ("a1", 6), ("b1", 7), ("c1", 8)] {
       questions.letGo(done)

@@ -8,7 +8,7 @@ import Timing
 
 @testable import Hub
 
-/// Hubs of one database, and the gateways' right time, in which days are steps.
+/// Hubs on one database, and the gateways' right time, in steps of days.
 private final class World {
   static let hour: Int64 = 3_600_000
   static let day = 24 * hour
@@ -16,7 +16,7 @@ private final class World {
   /// 23 November 2026.
   static let begin: Int64 = 1_795_392_000_000
 
-  /// A program that serves, with its machine's clock and time since boot.
+  /// A serving hub, with its machine's clock and time since boot.
   final class Hub {
     let stores: HubStores
     var ahead: Int64
@@ -33,7 +33,7 @@ private final class World {
   private(set) var hubs: [Hub] = []
   private(set) var location: String
   private var seq: Int64 = 0
-  /// When each event that a hub has acknowledged was, as far as the database in use knows.
+  /// The time of each acknowledged event, as far as the present database knows it.
   private(set) var dates: [Int64] = []
 
   init(keep: Int64?) {
@@ -52,7 +52,7 @@ private final class World {
 
   func pass(_ time: Int64) { now += time }
 
-  /// A gateway with a right clock tells of a node.
+  /// A gateway with a right clock reports a node.
   func hear(_ count: Int = 1) async throws {
     guard let hub = hubs.first else { return }
     var events: [HubEvent] = []
@@ -73,7 +73,7 @@ private final class World {
       .once(at: now + hub.ahead, uptime: now - hub.boot)
   }
 
-  /// All hubs serve for so long, and look every so many hours.
+  /// All hubs serve for this time, and check at this interval.
   func serve(_ time: Int64, every hours: Int64 = 1) async throws {
     let end = now + time
     while now < end {
@@ -98,7 +98,7 @@ private final class World {
     stop()
     location = scratch.location("restored-\(now)-\(hubs.count).db")
     try FileManager.default.copyItem(atPath: backup.location, toPath: location)
-    // What came since goes in under other numbers.
+    // Later events are stored again under other numbers.
     dates = backup.dates
   }
 }
@@ -113,7 +113,7 @@ private final class World {
     #expect(try await world.left("at < \(world.now - 90 * Self.day - 2 * Self.hour)") == 0)
     #expect(try await world.left() >= 90 * 24 && world.dates.count == 100 * 24)
     #expect(try await world.hubs[0].stores.writer.heldRetention() == nil)
-    // A hub that is restarted each day goes on like that.
+    // A hub that is restarted every day continues as well.
     for _ in 0..<10 {
       world.stop()
       world.pass(Self.hour)
@@ -121,7 +121,7 @@ private final class World {
       try await world.serve(23 * Self.hour)
     }
     #expect(try await world.left("at < \(world.now - 90 * Self.day - 3 * Self.hour)") == 0)
-    // So does one that was off for five days.
+    // So does a hub that was off for five days.
     world.stop()
     world.pass(5 * Self.day)
     try world.start()
@@ -150,7 +150,7 @@ private final class World {
     #expect(try await world.left("at < \(world.now - 7 * Self.day - 2 * Self.hour)") == 0)
   }
 
-  /// Clocks that step by years between any two runs, hubs that are restarted meanwhile, two hubs of different clocks, and backups put back.
+  /// Clocks that step by years between runs, hubs that are restarted meanwhile, two hubs with different clocks, and restored backups.
   @Test(arguments: 0..<12 as Range<UInt64>)
   func `whatever clocks do, nothing younger goes`(_ seed: UInt64) async throws {
     var random = SeededRandom(seed: seed)
@@ -209,13 +209,13 @@ private final class World {
       return try await store.alerts(before: .max, openOnly: true, limit: 9).alerts.map { "\($0.rule) \($0.beganAt)" }
     }
     #expect(try await open() == ["retention_held \(held.since)"])
-    // The age was mended.
+    // The operator corrects the age.
     world.retention.lanes = [.nodes: 365 * Self.day]
     try await world.serve(Self.day, every: 12)
     #expect(try await store.heldRetention() == nil)
     #expect(try await open().isEmpty)
     #expect(try await world.left() >= before - 2)
-    // It was meant after all.
+    // The operator confirms the age.
     world.retention.lanes = [.nodes: Self.day]
     await world.look(world.hubs[0])
     #expect(try await store.heldRetention() != nil)

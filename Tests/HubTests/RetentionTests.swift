@@ -88,14 +88,14 @@ import Testing
   @Test func `a gateway that brings a month at once does not hide what others brought in the last days`() async throws {
     let store = try HubStore(location: scratch.location("hub.db"))
     for (place, gateway) in ["hill", "valley", "ridge"].enumerated() {
-      // Each a month, one after the other; of the last seven days 7 events of each.
+      // A month of events for each gateway, in turn; 7 events of each in the last seven days.
       try await take(store, gateway, .messages, (1...30).map { Self.event($0, "message", days: Double(30 - $0)) })
       let found = try await store.statistics(isServer: false, isFull: false, top: 3, now: Self.now)
       #expect(found.days?.map(\.events) == Array(repeating: Int64(place) + 1, count: 7))
     }
   }
 
-  // MARK: What goes
+  // MARK: Deletion
 
   @Test func `what is old goes, kind by kind, and positions stay`() async throws {
     let store = try HubStore(location: scratch.location("hub.db"))
@@ -116,7 +116,7 @@ import Testing
     let progress = try await store.progress(gateway: "hill", epoch: "e")
     #expect(progress?.lanes == [.messages: 20, .nodes: 40])
     #expect(try await store.gateways("hill").first?.events == 40, "as many have come")
-    // Nothing of it comes back: what follows goes on behind it.
+    // Deleted numbers are not reused: later events follow them.
     try await take(store, "hill", .nodes, [Self.event(41, "advert", days: 0)])
     #expect(try await seqs(store, "hill", "advert") == [37, 38, 39, 40, 41])
   }
@@ -129,7 +129,7 @@ import Testing
       store, "g", .nodes,
       [
         Self.event(1, "advert", days: 20_000, isTrusted: false), Self.event(2, "advert", days: 100),
-        // A clock that was ahead, and one that had lost its battery.
+        // A clock that was ahead, and a clock after a loss of its battery.
         Self.event(3, "advert", days: -4000), Self.event(4, "advert", days: 20_400),
         Self.event(5, "advert", days: 95), Self.event(6, "advert", days: 20_000, isTrusted: false),
         Self.event(7, "advert", days: 10), Self.event(8, "advert", days: 300), Self.event(9, "advert", days: 1),
@@ -191,7 +191,7 @@ import Testing
     let store = try HubStore(location: scratch.location("hub.db"))
     try await take(store, "g", .messages, (1...105).map { Self.event($0, "message", days: Double(105 - $0)) })
     let year = 365 * Self.day
-    // As it comes up, three years ahead.
+    // The machine starts with a clock that is three years ahead.
     let begun = try await store.surelyPassed(at: Self.now + 3 * year, uptime: 0)
     #expect(begun == Self.now)
     let plan = PurgePlan(age: { _ in year }, messages: year)
@@ -200,7 +200,7 @@ import Testing
     // An hour later the clock is right, then ten years ahead; the machine has run for two hours.
     #expect(try await store.surelyPassed(at: Self.now, uptime: 3_600_000) == Self.now)
     #expect(try await store.surelyPassed(at: Self.now + 10 * year, uptime: 7_200_000) == begun + 7_200_000)
-    // It was off, and comes up with that clock: no gateway says that it is so late.
+    // The machine was off, and starts with that clock: no gateway confirms that date.
     let again = try HubStore(location: scratch.location("hub.db"))
     let wrong = Self.now + 20 * year
     #expect(try await again.surelyPassed(at: wrong, uptime: 0) == begun + 7_200_000)

@@ -6,7 +6,7 @@ import Testing
 
 @testable import Hub
 
-/// One gateway's clock, and its inventions, do not hide what others tell of nodes and channels.
+/// Wrong clocks and inventions of one gateway do not hide other gateways' reports of nodes and channels.
 @Suite struct StrangersClockTests {
   private let scratch = Scratch(inMemory: true)
   private static let now: Int64 = 1_795_000_000_000

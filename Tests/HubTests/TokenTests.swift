@@ -9,7 +9,7 @@ import Testing
 
 @testable import Hub
 
-/// Whose identity the hub believes, and why: each gateway has a token, which says nothing of the others.
+/// The identities that the hub accepts: each gateway has its own token, which gives no access to others.
 @Suite struct TokenTests {
   private let scratch = Scratch(inMemory: true)
 
@@ -19,7 +19,7 @@ import Testing
     HubConfiguration.Token(name: name, secrets: ["the-token-\(name)-of-16"], gateway: gateway, access: access)
   }
 
-  /// What becomes of a gateway that comes with a token: `nil` if it may write, else why not.
+  /// The hub's answer to a gateway with a token: `nil` if it may write, otherwise the reason.
   private func come(_ gateway: String, with name: String, _ access: HubAccess, _ stores: HubStores) async throws
     -> String?
   {
@@ -31,7 +31,7 @@ import Testing
     }
   }
 
-  /// The hub knows a gateway.
+  /// Makes a gateway known to the hub.
   private func send(from gateway: String, to stores: HubStores) async throws {
     let batch = #"{"epoch":"e","events":[{"seq":1,"at":1,"trusted":true,"kind":"radio","body":{}}]}"#
     _ = try await stores.writer.take(try EventBatch(parsing: Array(batch.utf8)), from: gateway, at: 1)
@@ -60,7 +60,7 @@ import Testing
       #expect(try await come("hill", with: "first", access, stores) == nil)
       let other = try #require(try await come("dale", with: "first", access, stores))
       #expect(other.contains("belongs to another gateway"))
-      // Whoever has a fresh token takes nobody's place.
+      // A new token cannot claim a known gateway.
       for taken in ["hill", "ridge"] {
         #expect(try await come(taken, with: "second", access, stores) == "\(taken) has another token")
       }
@@ -121,7 +121,7 @@ import Testing
       }
       await stores.copyLog(atEnd: true)
     }
-    // As a hub of the version before left it.
+    // A database as the previous version left it.
     let older = try Database(location: location)
     try older.execute(
       """
@@ -180,7 +180,7 @@ import Testing
     try tokens.remove("hill", keepsNewest: false)
     #expect(reread(&tokens))
     #expect(tokens.tokens.isEmpty)
-    // A folder that is gone takes nothing away, and is told once.
+    // A missing folder removes no token, and is reported once.
     let third = try tokens.add("hill")
     #expect(reread(&tokens))
     try FileManager.default.removeItem(atPath: folder)

@@ -3,7 +3,7 @@
 import JSON
 import Testing
 
-/// Numbers that no field can be, from whoever can send one.
+/// Impossible numbers from all senders.
 @Suite struct AbsurdNumbersTests {
   private static let numbers = [
     "-9223372036854775808", "9223372036854775807", "9007199254740993", "9007199254740992", "-1", "1e308", "-1e308",

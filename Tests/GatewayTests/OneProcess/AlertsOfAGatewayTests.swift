@@ -4,7 +4,7 @@ import JSON
 import Testing
 import Timing
 
-/// Alerts from what happens to what a hub is told: each begin and each end once.
+/// Alerts from their cause to the events at a hub: each begin and each end comes once.
 @Suite struct AlertsOfAGatewayTests {
   private static let quiet = "[alerts]\nclock_wrong = false\ndisk_full = false\n"
 
@@ -32,7 +32,7 @@ import Timing
     try rig.until("both", within: .seconds(7200)) { try Set(rig.openAlerts()) == ["backlogged", "dead_letters"] }
     #expect(try rig.alert("backlogged")?["subject"]?.string == "hub")
     #expect(try rig.alert("dead_letters")?["subject"]?.string == "no")
-    // More room is wanted than any disk has.
+    // The rule demands more room than any disk has.
     rig.reload(tables("disk_free = \"1048576 GiB\""))
     try rig.until("the disk") { try rig.openAlerts().contains("disk_full") }
     rig.reload(tables("disk_free = 0\ndead_letters = false"))
@@ -55,7 +55,7 @@ import Timing
     rig.kill()
     try rig.startSynced()
     #expect(try rig.openAlerts().contains("node_silent"), "over a restart, too")
-    // It is heard, and then silent again.
+    // The node is heard, and then silent again.
     rig.air("advert r1")
     try rig.until("its end") { rig.hasSaid("alert over: node_silent") }
     try rig.until("it is silent again") { try rig.alert("node_silent")?["ended_at"] == nil }

@@ -4,13 +4,13 @@ import JSON
 import Testing
 import Timing
 
-/// What a day's bytes are used for, and what waits when they are used up.
+/// How a gateway uses a day's bytes, and which lanes wait when they are used up.
 @Suite struct AllowancesOfAGatewayTests {
   private func stopped(_ rig: Rig) throws -> [String] {
     try rig.upstream("hub")?["allowance"]?["stopped"]?.array?.compactMap(\.string) ?? []
   }
 
-  /// Messages, and adverts and packets with them, which no two have in common, until these lanes have stopped.
+  /// Sends distinct messages, and with them adverts and packets, until these lanes have stopped.
   private func talk(_ rig: Rig, _ random: inout SeededRandom, until lanes: [String]) throws {
     for _ in 0..<500 {
       for _ in 0..<5 {
@@ -43,7 +43,7 @@ import Timing
     #expect((150_000...200_000).contains(before?["day_bytes"]?.integer ?? 0), "\(before ?? .null)")
     try talk(rig, &random, until: ["messages", "nodes", "packets"])
 
-    // What is told of it.
+    // The status reports the stop.
     try rig.until("the connection to be closed") { try rig.upstream("hub")?["state"]?.string == "waiting" }
     let hub = try #require(try rig.upstream("hub"))
     let allowance = try #require(hub["allowance"])
@@ -60,7 +60,7 @@ import Timing
     let seen = kinds(rig)
     #expect(seen["message"] ?? 0 > 50 && seen["advert"] ?? 0 > 3, "\(seen)")
 
-    // Neither an end in order nor a kill gives bytes.
+    // Neither a regular end nor a kill gives new bytes.
     for isKilled in [false, true] {
       if isKilled { rig.kill() } else { rig.end() }
       try rig.startSynced()
@@ -86,7 +86,7 @@ import Timing
       }
       for node in 1...3 { rig.air("advert r\(node)") }
       rig.air("chan r1 0 number \(round)")
-      // The time of an advert has seconds.
+      // The time of an advert has a resolution of a second.
       rig.pass(.seconds(2))
     }
     try rig.until("forty messages") { try rig.status()["store"]?["messages"]?.integer == 40 }
@@ -94,7 +94,7 @@ import Timing
     rig.hub.mood = .well
     _ = try rig.ask("POST", "/v1/outbox/resume")
     try rig.until("everything at the hub") { try rig.upstream("hub")?["pending"]?.integer == 0 }
-    // The radio may still have had some to tell of when the hub came.
+    // The radio may still have had adverts to report when the hub came.
     let adverts = try rig.rows("/v1/journal?limit=1000").filter { $0["kind"]?.string == "advert" }
     #expect(adverts.count > 20, "\(adverts.count)")
     #expect(rig.hub.texts == (0..<40).map { "number \($0)" })

@@ -3,7 +3,7 @@
 import Testing
 import Timing
 
-/// A gateway whose wall clock is set, and whose upstream is away all the time.
+/// A gateway whose wall clock is set while its upstream is unreachable.
 @Suite struct ClockStepsTests {
   private func away(_ rig: Rig) -> Rig {
     rig.hub.mood = .unreachable
@@ -18,7 +18,7 @@ import Timing
   private func lost(_ rig: Rig) throws -> Int64 { try rig.upstream("hub")?["lost"]?.integer ?? -1 }
 
   private func inject(_ count: Int64, _ rig: Rig) throws {
-    // The same text in the same second of the radio's clock would be the same message.
+    // The same text in the same second of the radio's clock is the same message.
     rig.pass(.seconds(2))
     let before = try store(rig, "messages")
     rig.air("inject r0 0 \(count)")
@@ -86,7 +86,7 @@ import Timing
     try rig.startSynced()
     try inject(20, rig)
     let old = try store(rig, "last_seq")
-    // The machine is off for a month at a time, and sees that it was.
+    // The machine is off for a month at a time, and knows it.
     for days: Int64 in [-87, -58, -29] {
       rig.end()
       boot(days)

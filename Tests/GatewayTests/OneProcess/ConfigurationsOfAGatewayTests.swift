@@ -5,7 +5,7 @@ import JSON
 import Testing
 import Timing
 
-/// A mistake in the configuration is found when nobody is there.
+/// Mistakes in the configuration show at a start that no operator attends.
 @Suite struct ConfigurationsOfAGatewayTests {
   @Test(arguments: ["[gateway]\nid = \"Hill top\"\n", "[radio\n"])
   func `a gateway whose configuration is refused starts with the last one that worked, and says so`(_ wrong: String)
@@ -24,7 +24,7 @@ import Timing
     func isTold() throws -> Bool { try rig.openAlerts().contains("configuration_wrong") }
     try rig.until("the alert") { try isTold() }
 
-    // Mended, it is taken, and is what the next start falls back on.
+    // The gateway accepts the corrected configuration, and falls back on it at the next start.
     rig.edit = { $0 + "# mended\n" }
     rig.reload("")
     try rig.until("it to be taken") { rig.hasSaid("configuration reloaded") }
@@ -32,7 +32,7 @@ import Timing
     #expect(try rig.status()["configuration_error"] == nil)
     let kept = rig.location(rig.storeFile("gw.db.configuration"))
     #expect(try String(contentsOfFile: kept, encoding: .utf8).hasSuffix("# mended\n"))
-    // A reload of a wrong one changes nothing, and is told the same way.
+    // A reload of a wrong configuration changes nothing, and is reported in the same way.
     rig.edit = { _ in wrong }
     rig.reload("")
     try rig.until("the alert again") { try isTold() }
@@ -88,7 +88,7 @@ import Timing
         try rig.doctor().contains { $0.contains("airtime_per_hour_s is 99 by") && $0.contains("in place of 40") })
       #expect(try rig.status()["messaging"]?["airtime_limit_ms"]?.integer == 99_000, "it has effect")
     }
-    // A reload looks at the files again.
+    // A reload checks the files again.
     rig.pass(.seconds(1))
     try set(0o666, of: file)
     let doctor = try rig.doctor()
@@ -108,7 +108,7 @@ import Timing
     try rig.until("it to be said") { rig.hasSaid(words) }
     #expect(try rig.status()["without_effect"]?.array?.first?.string?.hasPrefix(words) == true)
     #expect(try rig.doctor().contains { $0.contains("which the radio does not have") })
-    // A sync tells nothing anew.
+    // A sync reports nothing again.
     #expect(try rig.post("/v1/sync").status < 300)
     rig.pass(.seconds(60))
     #expect(rig.story.count { $0.contains(words) } == 1)

@@ -7,24 +7,24 @@ import Timing
 
 @testable import Relay
 
-/// A hub, a broker or a webhook without a network: it takes events, and has the faults that a test gives it. It outlives the gateways that it serves.
+/// A hub, a broker or a webhook without a network: it accepts events, and has the faults that a test sets. It outlives the gateways that it serves.
 final class ScriptedServer {
   enum Mood: Equatable {
     case well
-    /// It takes the connection and what is sent, and does not answer until it is well.
+    /// It accepts the connection and all data, and does not answer until it is well.
     case standsStill
-    /// It ends the connection over each batch, and has none of it.
+    /// It closes the connection at each batch, and stores none of it.
     case hangsUp
-    /// It has each batch, and the connection ends before it says so.
+    /// It stores each batch, and closes the connection before its answer.
     case losesAnswers
     case unreachable
     /// HTTP 401.
     case locked
-    /// Its answers take so long.
+    /// Its answers are delayed by this time.
     case late(Duration)
   }
 
-  /// What it has, in its order: each event once.
+  /// The stored events in the server's order, each once.
   struct Event {
     let seq: Int64
     let epoch: String
@@ -42,18 +42,18 @@ final class ScriptedServer {
       }
     }
   }
-  /// Events that it refuses for good.
+  /// Events that it always refuses.
   var refuses: (Event) -> Bool = { _ in false }
   private(set) var events: [Event] = []
-  /// Events over which it ends the connection, each time they come.
+  /// Events at which it closes the connection each time.
   var hangsUpOver: (Event) -> Bool = { _ in false }
-  /// How often it has ended the connection over a batch.
+  /// How often it has closed the connection at a batch.
   fileprivate(set) var hangUps = 0
-  /// What it has for gateways, by bucket: bodies in JSON with their ids, the first of which has number 1.
+  /// The updates for gateways, by bucket: JSON bodies with their ids, numbered from 1.
   private var buckets: [String: [(id: String, at: Int64, body: String)]] = [:]
-  /// Buckets of which a gateway has asked.
+  /// Buckets that a gateway has asked for.
   private(set) var asked: Set<String> = []
-  /// How often a gateway has asked what it has.
+  /// How often a gateway has asked for the position.
   private(set) var greetings = 0
   private var acknowledged: [String: ByLane<Int64?>] = [:]
   private var lines: [ServerLine] = []
@@ -63,27 +63,27 @@ final class ScriptedServer {
 
   var texts: [String] { events.filter { $0.kind == "message" }.compactMap { $0.body["text"]?.string } }
 
-  /// Carriers to it that a gateway has built.
+  /// The number of carriers to this server that gateways have built.
   var carriers: Int { lines.count }
 
-  /// Rule and state of each alert, in order.
+  /// Rules and states of the alert events, in order.
   var alerts: [String] {
     events.filter { $0.kind == "alert" }.map { "\($0.body["rule"]?.string ?? "?") \($0.body["state"]?.string ?? "?")" }
   }
 
-  /// What it asks of the gateway, and the answer.
+  /// Sends a request to the gateway, and returns the answer.
   func ask(_ request: String) async -> String? {
     guard let answer = await lines.last?.commands?.take(Array(request.utf8)) else { return nil }
     return String(decoding: answer, as: UTF8.self)
   }
 
-  /// It has something for the gateway, by its clock at this time.
+  /// Adds an update for the gateway, with this time of the server's clock.
   func put(_ body: String, in bucket: String, id: String, at: Int64) {
     buckets[bucket, default: []].append((id, at, body))
     for line in lines { line.updates?.hasNew(bucket, Int64(buckets[bucket]?.count ?? 0)) }
   }
 
-  /// It loses its database.
+  /// Deletes the server's database.
   func forget() {
     (events, acknowledged) = ([], [:])
     hangUp()
@@ -91,7 +91,7 @@ final class ScriptedServer {
 
   func hangUp() { for line in lines { line.end() } }
 
-  /// Nothing of a gateway that was killed comes any more.
+  /// Ignores all further data of a killed gateway.
   func forgetLines() {
     for line in lines { line.isDead = true }
     lines = []
@@ -103,7 +103,7 @@ final class ScriptedServer {
     return line
   }
 
-  // MARK: For its lines
+  // MARK: For its connections
 
   /// Source: docs/hub-protocol.md.
   fileprivate func answer(_ question: UpdatesQuestion) -> String {
@@ -144,7 +144,7 @@ final class ScriptedServer {
       return .retry(reason: "earlier events are missing", after: nil)
     }
     let came = batch.events.map {
-      // `try?`: no event has another body than JSON, and a test would see it.
+      // `try?`: all bodies are JSON, and a test would notice another.
       Event(seq: $0.seq, epoch: epoch, kind: $0.kind, body: (try? JSONValue(parsing: $0.body)) ?? .null)
     }
     if came.contains(where: hangsUpOver) { return .hungUp(reason: "it hung up") }
@@ -186,7 +186,7 @@ private final class ServerLine: Carrier, UpdatesSource {
   var updatesSource: (any UpdatesSource)? { kind == "hub" ? self : nil }
 
   func greet() async -> Greeting {
-    // `try?`, as below: who is cancelled has no use for the answer.
+    // `try?`, as below: a cancelled caller needs no answer.
     try? await loop.sleep(for: Self.latency)
     guard !isDead else { return .failed(.retry(reason: "dead", after: nil)) }
     let greeting = server.greeted(store.epoch)
@@ -204,7 +204,7 @@ private final class ServerLine: Carrier, UpdatesSource {
   func ask(_ question: UpdatesQuestion) async throws(BucketSync.Trouble) -> JSONValue? {
     try? await loop.sleep(for: Self.latency)
     guard isUp, !isDead, server.mood != .standsStill else { return nil }
-    // `try?`: it is JSON as far as a test has written JSON.
+    // `try?`: tests write this JSON.
     return try? JSONValue(parsing: Array(server.answer(question).utf8))
   }
 

@@ -6,7 +6,7 @@ import MeshCrypto
 import Testing
 import Timing
 
-/// The gateway is killed at each step of a send, which the radio knows.
+/// Kills the gateway at each step of a send, which the radio knows.
 @Suite struct SendCrashTests {
   enum Step: String, CaseIterable, CustomTestStringConvertible {
     case handed = "the radio has the command, nothing is on the air"
@@ -25,7 +25,7 @@ import Timing
     var isAckLater: Bool { self == .beforeSentAckLater || self == .afterSentAckLater || self == .failedAckLater }
     var end: String { self == .failed ? "failed" : "delivered" }
 
-    /// How often it may be on the air, all told.
+    /// How often the message may be transmitted in all.
     var transmissions: ClosedRange<Int> {
       switch self {
       case .beforeSentAckLater, .afterSentAckLater, .delivered, .handed: 1...1
@@ -42,7 +42,7 @@ import Timing
     func listen() { rig.link.onCommand = { if case .sendText(let text) = $0 { sent.append(text) } } }
     try rig.startSynced()
     listen()
-    // It floods, as to somebody who was never written to.
+    // The message floods, as to a new recipient.
     #expect(try rig.post("/v1/contacts/path", #"{"contact":"r1","reset":true}"#).status == 200)
     func send() throws { #expect(try rig.send("r1", "hello", id: "one") == 202) }
 
@@ -95,9 +95,9 @@ import Timing
 
     #expect(step.transmissions.contains(sent.count), "\(sent)")
     #expect(Set(sent.map(\.attempt)).count == sent.count, "an attempt's number is used once")
-    // By time and text the recipient's client knows it for one message.
+    // The recipient's client recognises the message by time and text.
     #expect(Set(sent.map { "\($0.time) \($0.text.string)" }).count == 1, "\(sent)")
-    // Each state is journaled, and the last one is the end.
+    // The journal has each state, and ends with the final one.
     let states = try rig.rows("/v1/journal?limit=1000").filter { $0["kind"]?.string == "outgoing" }
       .compactMap { $0["body"]?["state"]?.string }
     #expect(states.first == "pending" && states.last == step.end, "\(states)")

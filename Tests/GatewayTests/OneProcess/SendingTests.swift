@@ -4,7 +4,7 @@ import JSON
 import Testing
 import Timing
 
-/// What is asked to be sent, how it ends, and what of it outlives a restart.
+/// Requests to send: how they end, and which survive a restart.
 @Suite struct SendingTests {
   @Test func `it says how a message ended, and refuses with a reason`() throws {
     let rig = try Rig(nodes: 3)
@@ -52,7 +52,7 @@ import Timing
     let hops = trace.json["hops"]?.array ?? []
     #expect(hops.map { $0["node"]?.string } == ["a0", "a1", "a0"], "\(trace)")
     #expect((hops.map { $0["snr"] } + [trace.json["snr_here"]]).allSatisfy { $0?.number == 9.75 }, "\(trace)")
-    // A direct message is not repeated on a path without hops, and is acknowledged all the same.
+    // Repeaters do not repeat a direct message on a path without hops, and it is acknowledged nevertheless.
     try rig.send("r1", "and you?", id: "d")
     try rig.until("d", is: "delivered")
   }

@@ -4,9 +4,9 @@ import JSON
 import Testing
 import Timing
 
-/// What is told of each message, and of what waits.
+/// The reported state of each message at each upstream, and of pending events.
 @Suite struct StandingsTests {
-  /// What each upstream has of the message with this text.
+  /// The state of the message with this text at each upstream.
   private func standings(_ rig: Rig, _ target: String, _ text: String) throws -> [String: JSONValue] {
     guard let row = try rig.rows(target).first(where: { $0["text"]?.string == text }) else { return [:] }
     return Dictionary(uniqueKeysWithValues: (row["upstreams"]?.array ?? []).map { ($0["name"]?.string ?? "", $0) })
@@ -33,7 +33,7 @@ import Timing
     #expect(try state("trees", "bad") == "filtered")
     let seq = try #require(try standings(rig, received, "bad")["h"]?["seq"]?.integer)
 
-    // One, by its number; and words for what is none.
+    // One dead letter, by its number; and an error for a number of none.
     #expect(try rig.post("/v1/outbox/retry?upstream=h&seq=\(seq)").json["retried"]?.integer == 1)
     try rig.until("it to be refused again") { try state("h", "bad") == "dead_letter" }
     for (query, status, words) in [
@@ -50,7 +50,7 @@ import Timing
     #expect(try rig.post("/v1/outbox/retry?upstream=h&seq=\(seq)").json["retried"]?.integer == 1)
     try rig.until("it to be taken") { rig.server("h", "webhook").texts.contains("bad") }
 
-    // Without the hub.
+    // The hub is unreachable.
     rig.hub.mood = .unreachable
     rig.air("chan r1 0 late")
     try rig.send("Public", "ours", id: "ours")

@@ -5,7 +5,7 @@ import JSON
 import Testing
 import Timing
 
-/// Upstreams come, go and are mended while the others run.
+/// Upstreams are added, removed and corrected while the others run.
 @Suite struct UpstreamChangesTests {
   private func isStopped(_ rig: Rig, _ name: String, because message: String) throws -> Bool {
     let found = try rig.upstream(name)
@@ -43,7 +43,7 @@ import Timing
     try rig.until("the message to arrive") { rig.hub.texts == ["after the reload"] }
     #expect(try rig.upstream("hub")?["last_success"] != nil)
 
-    // It is mended where it lies, and another reload finds that.
+    // The file is corrected in place, and another reload notices it.
     _ = rig.write("lost", "a-token-for-the-tests\n")
     rig.reload(others)
     try rig.until("the mended one to go on") { rig.server("mute", "hub").greetings == 1 }
@@ -82,7 +82,7 @@ import Timing
     let rig = try Rig()
     rig.edit = { $0.components(separatedBy: "[[upstream]]")[0] }
     try rig.start()
-    // Before the gateway has told its first state.
+    // The gateway has not reported its first state yet.
     let added = try add("hub", rig, #","from":"start","files":{"token_file":"a-token-for-the-tests"}"#)
     #expect(added.status == 200, "\(added)")
     rig.air("chan r1 0 here")
@@ -116,7 +116,7 @@ import Timing
     try rig.until("it to be removed") {
       rig.hasSaid("hub: removed, with \(waiting) events that it had not received")
     }
-    // What happens meanwhile waits, too.
+    // Events in between wait, too.
     let removed = try rig.status()["removed_upstreams"]?.array?.first
     #expect(removed?["name"]?.string == "hub" && removed?["pending"]?.integer ?? 0 >= waiting, "\(removed ?? .null)")
     #expect(try rig.doctor().contains { $0.contains("events wait for it") })
@@ -144,7 +144,7 @@ import Timing
     let test = try rig.post("/v1/upstreams/test?upstream=vault")
     #expect(test.status == 504 && test.json["error"]?.string?.contains("no certificates in PEM") == true, "\(test)")
 
-    // Somebody's real authorities; nobody is there, which is another trouble.
+    // Real authorities; the server does not exist, which is a different problem.
     _ = rig.write("ca.pem", try String(contentsOfFile: "/etc/ssl/certs/ca-certificates.crt", encoding: .utf8))
     #expect(try rig.post("/v1/outbox/resume").status == 200)
     try rig.until("it to try") { try rig.upstream("vault")?["state"]?.string == "waiting" }
@@ -202,7 +202,7 @@ import Timing
     }
     #expect(try rig.upstream("spy") == nil)
 
-    // Sent along it is kept for the daemon alone, and goes when the upstream goes.
+    // A file sent with the request is stored for the daemon only, and removed with the upstream.
     #expect(try add("own", rig, #","link":"http","files":{"token_file":"its-own-token"}"#).status == 200)
     let kept = "\(folder)/own.token_file"
     let mode = try FileManager.default.attributesOfItem(atPath: kept)[.posixPermissions] as? Int

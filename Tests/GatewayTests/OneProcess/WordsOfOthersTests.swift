@@ -4,7 +4,7 @@ import JSON
 import Testing
 import Timing
 
-/// What a hub has for the gateway: words of other places, commands that waited.
+/// The hub's updates for the gateway: messages of other places, and commands that waited.
 @Suite struct WordsOfOthersTests {
   private static let publicChannel = "1155f1870f917786"
   private static let tables = "[relay]\nmessages_from_hub = true\nchannels = [\"Public\"]"
@@ -17,7 +17,7 @@ import Timing
     return rig
   }
 
-  /// Another gateway has heard this, as the hub tells it.
+  /// A message that another gateway has heard, as the hub reports it.
   private func heard(
     _ text: String, by gateway: String, from sender: String = "x", sentAt time: Int64? = nil, _ rig: Rig
   ) {
@@ -34,7 +34,7 @@ import Timing
     try rig.send("Public", "an own word", id: "own")
     try rig.until("own", is: "sent")
     let time = try rig.outgoing("own")?["sender_time"]?.integer
-    // Under the radio's former name, too.
+    // The same under the radio's former name.
     for (sender, word) in [("r0", "an own word"), ("old name", "an own word"), ("r0", "another word")] {
       heard(word, by: "neighbour", from: sender, sentAt: time, rig)
     }
@@ -61,7 +61,7 @@ import Timing
     try rig.until("the first") { try sent(rig) == ["⇄r1@hilltop: before"] }
     try rig.until("it to be on the air") { try rig.outgoing().allSatisfy { $0["state"]?.string == "sent" } }
     for number in 1...3 { heard("word \(number)", by: "hilltop", from: "r1", rig) }
-    // Somebody there repeats what was passed on.
+    // A node there repeats a forwarded message.
     rig.air("chan r1 0 ⇄r1@hilltop: word 1")
     try rig.until("all of them") { try sent(rig).count == 4 }
     rig.kill()
@@ -110,7 +110,7 @@ import Timing
     #expect(rig.hub.events.filter { $0.kind == "command" }.allSatisfy { $0.body["upstream"]?.string == "hub" })
   }
 
-  /// The hub's events of sent messages, and bytes for each message, after some were delivered.
+  /// The hub's events of sent messages, and the bytes for each message, after some were delivered.
   private func cost(_ keys: String) throws -> (events: [ScriptedServer.Event], bytes: Int64) {
     let rig = try Rig()
     rig.configure(keys)

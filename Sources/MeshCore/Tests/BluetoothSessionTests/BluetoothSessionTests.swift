@@ -17,18 +17,18 @@ private func radio(
     isTrusted: trusted, isConnected: connected, isResolved: resolved, isRadio: true, rssi: -60)
 }
 
-/// A BlueZ that does as it is told, unless a script says otherwise; time is invented.
+/// A working BlueZ, unless a script changes its answers. Time is invented.
 private struct Bench {
   var session: BluetoothSession
   var now = MonotonicTime(seconds: 0)
   var device = radio()
   var isPowered = true
   var isInRange = true
-  /// Operations so far, by the beginning of their step's words.
+  /// All operations so far.
   var log: [BluetoothOperation] = []
   var downs: [BluetoothTrouble] = []
   var ups = 0
-  /// How an operation ends; `nil` as a BlueZ that works would.
+  /// The outcome of an operation; `nil`: that of a working BlueZ.
   var script: (BluetoothOperation) -> BluetoothOutcome? = { _ in nil }
 
   init(target: BluetoothTarget = .address(radioAddress), pin: Bool = true, cycle: Bool = false) {
@@ -76,7 +76,7 @@ private struct Bench {
     return .done
   }
 
-  /// Time goes on to the next deadline; a radio in range is heard while there is a scan, a connected one resolves.
+  /// Advances time to the next deadline. During a scan a radio in range is heard, and a connected one resolves.
   mutating func step() {
     if session.scan != nil, isInRange, session.current == nil {
       now = now + .milliseconds(500)
@@ -138,7 +138,7 @@ private struct Bench {
       #expect(bench.session.isUp)
       bench.session.proved()
       bench.now = bench.now + .seconds(60)
-      // The socket ends first, then BlueZ says that the device is disconnected; or the other way round.
+      // BlueZ reports the end of the socket and the disconnection in either order.
       bench.carryOut(bench.session.wayEnded(now: bench.now))
       bench.lose()
     }
@@ -214,7 +214,7 @@ private struct Bench {
     for _ in 0..<2 {
       bench.script = { if case .connect = $0 { .failed(.timedOut) } else { nil } }
       while bench.session.current == nil, bench.session.scan == nil { bench.step() }
-      // It dies while it connects.
+      // bluetoothd dies while it connects.
       bench.carryOut(
         bench.session.device(radio(paired: true, trusted: true, connected: true), isHeard: true, now: bench.now))
       bench.carryOut(bench.session.serviceDown("crashed", now: bench.now))
@@ -269,7 +269,7 @@ private struct Bench {
       #expect(bench.log.contains(.power(adapter: adapterPath, on: true)))
       #expect(bench.log.contains(.power(adapter: adapterPath, on: false)) == cycles)
       guard let other, !cycles else { continue }
-      // Once it has gone nothing stands in the way.
+      // Without the other device the adapter may be switched off.
       bench.carryOut(bench.session.deviceGone(other.path, now: bench.now))
       bench.run(300)
       #expect(bench.log.contains(.power(adapter: adapterPath, on: false)))

@@ -5,11 +5,11 @@ import Timing
 
 @testable import BluetoothSession
 
-/// Random events in random order, also such as no BlueZ would send.
+/// Random events in random order, including events that no BlueZ sends.
 @Suite struct RandomEventsTests {
   private static let paths = (0..<40).map { "/org/bluez/hci\($0 % 2)/dev_\($0)" }
 
-  /// Of each of the four seeds: 100,000 in all, of 30 events each.
+  /// For each of the four seeds, so 100,000 in all, of 30 events each.
   private static let sequences = 25_000
 
   @Test(arguments: [UInt64(1), 2, 3, 4]) func `it is never stuck, never does two things at once, never grows`(
@@ -57,7 +57,7 @@ import Timing
     return ups
   }
 
-  /// A start that goes well, so that what follows meets a link that is up.
+  /// A successful start, so that the following events meet a link that is up.
   private func connect(_ session: inout BluetoothSession, _ underWay: inout UInt64?, _ now: MonotonicTime) -> Int {
     let path = "/org/bluez/hci1/dev_3"
     _ = session.adapter(AdapterFacts(path: "/org/bluez/hci1", address: "", isPowered: true), now: now)

@@ -24,7 +24,7 @@ import Testing
     lines[(index + 1)...].first { !$0.toRadio && $0.bytes[0] < 0x80 }?.bytes
   }
 
-  /// Only what the radio itself refused may fail to decode, and the scene that shows what short frames do to it.
+  /// Only commands that the radio itself refused may fail to decode, and those of the scene with short frames.
   private func checkSent(_ line: TraceLine, answer: [UInt8]?, _ shown: String) {
     do {
       let command = try Command(decoding: line.bytes)

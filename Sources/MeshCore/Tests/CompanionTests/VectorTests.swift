@@ -5,7 +5,7 @@ import Foundation
 import MeshCoreFixtures
 import Testing
 
-/// Compares all that `expected` names; `actual` may say more.
+/// Compares all fields that `expected` names; `actual` may have more.
 private func difference(_ expected: Any?, _ actual: Any?, at place: String) -> String? {
   let expected = unwrapped(expected)
   let actual = unwrapped(actual)

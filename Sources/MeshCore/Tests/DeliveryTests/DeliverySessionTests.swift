@@ -48,7 +48,7 @@ private func code(_ number: UInt32) -> AckCode { AckCode(value: number) }
     session.answered(id, .sent(code: code(number), flooded: flooded, timeout: 1000), now: now)
   }
 
-  /// Lets the next deadline pass.
+  /// Advances time past the next deadline.
   private mutating func expire() -> [DeliveryAction] {
     now = session.deadline ?? now
     return session.timedOut(now: now)
@@ -74,7 +74,7 @@ private func code(_ number: UInt32) -> AckCode { AckCode(value: number) }
     guard goesAgain else { return }
     for tries in 2...4 {
       #expect(session.answered(1, .channelSent, now: now) == [.sent(id: 1, code: nil, tries: tries, floods: tries)])
-      // The link alone was lost.
+      // The radio did not restart: only the link was lost.
       session.linkDown()
       #expect(session.linkUp(now: now + .seconds(1), radioStarted: now).isEmpty)
       session.linkDown()
@@ -91,7 +91,7 @@ private func code(_ number: UInt32) -> AckCode { AckCode(value: number) }
     _ = session.answered(1, .channelSent, now: now)
     session.linkDown()
     #expect(session.linkUp(now: now + .seconds(5)).count == 2)
-    // It may have been on the air: who reads that it failed would send it again.
+    // The message may have been transmitted: if it were reported as failed, its sender would send it again.
     #expect(session.answered(1, .unknown, now: now) == [.sent(id: 1, code: nil, tries: 1, floods: 1)])
     session.linkDown()
     #expect(session.linkUp(now: now + .seconds(6)).isEmpty)
@@ -109,7 +109,7 @@ private func code(_ number: UInt32) -> AckCode { AckCode(value: number) }
     #expect(expire().last == .transmit(id: 1, attempt: 3, route: .flood, airtime: 0))
     _ = sent(1, 13, flooded: true)
     #expect(expire() == [.failed(id: 1, .noAcknowledgement)])
-    // Late, of the very first attempt.
+    // A late acknowledgement of the very first attempt.
     #expect(session.acknowledged(code(10), tripTime: 9000, now: now) == [.delivered(id: 1, tripTime: 9000)])
     #expect(session.acknowledged(code(13), tripTime: 9000, now: now) == [])
     #expect(expire() == [.heard(id: 1, count: 1)])
@@ -272,7 +272,7 @@ private func code(_ number: UInt32) -> AckCode { AckCode(value: number) }
     }
     for id in 1...8 { _ = sent(Int64(id), UInt32(id), flooded: true) }
     #expect(session.inFlight == 8 && session.pending == 4)
-    // Number 1 is delivered: its place in the ring is free; 2 then is the oldest that is waited for.
+    // Number 1 is delivered, so its place in the ring is free; number 2 is then the oldest that waits.
     #expect(
       session.acknowledged(code(1), tripTime: 1, now: now).last
         == .transmit(

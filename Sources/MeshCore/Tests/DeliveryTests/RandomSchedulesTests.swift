@@ -6,8 +6,8 @@ import Timing
 
 @testable import Delivery
 
-/// A mesh with loss, late, doubled and reordered acknowledgements, links that break and a gateway that is killed, in
-/// invented time. It checks at every step what sending promises.
+/// A mesh with loss, with late, doubled and reordered acknowledgements, with links that break and a gateway that is killed, in invented time. Each
+/// step checks the guarantees of sending.
 private struct Simulation {
   enum Event {
     case answer(id: Int64, DeliveryAnswer)
@@ -31,7 +31,7 @@ private struct Simulation {
   var now = MonotonicTime(seconds: 0)
   var rows: [Int64: Row] = [:]
   var events: [(at: MonotonicTime, Event)] = []
-  /// What the radio still knows; a ring, as in the firmware: the next place is taken, whether it is free or not.
+  /// The ack codes that the radio remembers. As in the firmware it is a ring: the next place is overwritten even if it is in use.
   var radioRing = [AckCode?](repeating: nil, count: 8)
   var ringPlace = 0
   var forgotten: Set<AckCode> = []
@@ -146,7 +146,7 @@ private struct Simulation {
     ringPlace = (ringPlace + 1) % 8
   }
 
-  /// Nobody hears what the radio says to what it was just handed; it may have taken it.
+  /// The radio's answers to the messages just handed over are lost; it may have accepted them.
   mutating func dropAnswers() -> [Int64] {
     var ids: [Int64] = []
     for case (_, .answer(let id, let answer)) in events {
@@ -157,7 +157,7 @@ private struct Simulation {
     return ids
   }
 
-  /// What is on disk is all that is left.
+  /// Only the data on disk remains.
   mutating func kill() {
     let wasUp = session.isUp
     generation += 1
@@ -192,7 +192,7 @@ private struct Simulation {
     }
   }
 
-  /// Nothing was on the air: neither the attempt's time nor its number is used.
+  /// Nothing was transmitted: neither the attempt's time nor its number is used.
   mutating func giveBack(_ id: Int64, _ unspent: Int64) {
     guard unspent > 0, let item = rows[id]?.item else { return }
     guard let place = uses.lastIndex(where: { $0.airtime == unspent && $0.channel == item.channel }) else {
@@ -243,7 +243,7 @@ private struct Simulation {
     if session.inFlight > settings.maxInFlight { faults.append("\(session.inFlight) in flight") }
     let open = session.live.values.filter { $0.isOpen && $0.item.channel == nil }.map(\.item.destination)
     if Set(open).count != open.count { faults.append("two in flight to one recipient") }
-    // What a killed gateway had out, its successor knows only roughly.
+    // A successor knows the killed gateway's attempts only roughly.
     guard generation == 0 else { return }
     for message in session.live.values {
       guard case .sent = message.phase, let code = message.item.codes.last, forgotten.contains(code) else { continue }

@@ -12,7 +12,7 @@ import Timing
   private let elsewhere = Command.setFloodScopeKey(.key(.hashtag("#elsewhere")))
   private let text = Command.sendChannelText(type: .plain, slot: 0, time: 1, text: "hello")
 
-  /// A radio in its default scope.
+  /// A session whose radio is in its default scope.
   private func settled() -> ReadySession {
     var radio = ReadySession()
     _ = radio.submit(.setFloodScopeKey(.useDefault))
@@ -20,7 +20,7 @@ import Timing
     return radio
   }
 
-  /// One message went to another scope, and the way back is in flight.
+  /// A session that has sent one message in another scope, and whose command to reset the scope is in flight.
   private func returning() -> (ReadySession, UInt64) {
     var radio = settled()
     let group: [RadioSession.Submission] = [

@@ -6,7 +6,7 @@ import Timing
 
 @testable import RadioSession
 
-/// A session that has shaken hands, and the frames that do it.
+/// A session after its handshake, and the frames of the handshake.
 struct ReadySession {
   var session = RadioSession()
   var now = MonotonicTime(seconds: 100)

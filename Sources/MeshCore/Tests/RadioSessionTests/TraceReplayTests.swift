@@ -6,7 +6,7 @@ import MeshCoreFixtures
 import Testing
 import Timing
 
-/// What a session makes of a recorded trace: the client's commands are submitted, the radio's frames fed in.
+/// Replays a recorded trace to a session: submits the client's commands, and feeds it the radio's frames.
 private struct Replay {
   var contacts: [PublicKey: Contact] = [:]
   var listTotals: [UInt32] = []
@@ -24,7 +24,7 @@ private struct Replay {
       radio.now = radio.now + .milliseconds(1)
       if line.toRadio {
         guard let command = try? Command(decoding: line.bytes) else { continue }
-        // What was sent before and never answered (a hazard, a reboot) has timed out by the next command.
+        // An earlier unanswered command (a hazard, a reboot) has timed out by the next command.
         while let deadline = radio.session.deadline, radio.session.waiting > 0 {
           radio.now = deadline
           take(radio.session.timedOut(now: deadline))
