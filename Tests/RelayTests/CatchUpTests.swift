@@ -78,7 +78,7 @@ private struct ModelHub {
       while step(&hub), steps < 100_000 { steps += 1 }
     }
 
-    var statistics: CatchUp.Statistics { catchUp.statistics[0].3 }
+    var statistics: UpdatesReport.Statistics { catchUp.statistics[0].3 }
     var position: CatchUp.Position { catchUp.statistics[0].position }
   }
 

@@ -189,7 +189,7 @@ private final class Host: RelayHost {
     loop.pass(.seconds(20))
     #expect(host.fates.isEmpty)
     #expect(sync.report.leftOut.isEmpty, "it was sent at last")
-    #expect(sync.report.buckets.first?.applied == 1 && sync.report.buckets.first?.skipped == 2)
+    #expect(sync.report.buckets.first?.statistics.applied == 1 && sync.report.buckets.first?.statistics.skipped == 2)
     #expect(bench.lines.filter { $0.contains("left out") }.count == 1)
   }
 }

@@ -193,12 +193,12 @@ struct StatusReport {
       json.field("seq", bucket.seq)
       json.field("behind", bucket.behind)
       json.field("since", bucket.since)
-      json.field("fetches", bucket.fetches)
-      json.field("follow_ups", bucket.followUps)
-      json.field("applied", bucket.applied)
-      json.field("skipped", bucket.skipped)
-      json.field("duplicates", bucket.duplicates)
-      json.field("divergences", bucket.divergences)
+      json.field("fetches", bucket.statistics.fetches)
+      json.field("follow_ups", bucket.statistics.followUps)
+      json.field("applied", bucket.statistics.applied)
+      json.field("skipped", bucket.statistics.skipped)
+      json.field("duplicates", bucket.statistics.duplicates)
+      json.field("divergences", bucket.statistics.divergences)
     }
   }
 

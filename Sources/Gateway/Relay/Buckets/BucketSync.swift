@@ -60,24 +60,6 @@ final class BucketSync: UpdatesListener {
   static let firstPause: Duration = .seconds(5)
   /// Commands that may wait on this disk; further ones wait at the hub.
   private static let maxWaiting: Int64 = 200
-  /// Limits pages that bring nothing new, for each bucket: their messages were also received by radio, are not wanted,
-  /// or a faulty server repeats them. A busy channel does not delay the other buckets.
-  private var fruitless: [String: Ration] = [:]
-  private static let fruitlessInterval: Duration = .seconds(30)
-  /// Buckets that wait, until when.
-  var held: [String: MonotonicTime] = [:]
-  private var heldLines = Ration.hourly
-  /// Channels that were reported to the hub: when, and the pauses between checks whether the hub knows them.
-  var joined: [String: (told: MonotonicTime, tries: Backoff)] = [:]
-  /// Limits the journal's entries for a server that repeatedly forgets channels. A new server has forgotten all 48.
-  var announcements = Ration(most: 64, oneIn: .seconds(300))
-  /// Buckets that wait until the radio's queue was read: the radio may hold the same messages.
-  private var waitForRadio: Set<String> = []
-  /// Limits the journal's entries for a faulty server, because they displace events for other upstreams. After a week
-  /// without a hub, each of 48 channels may have a loss.
-  private var losses = Ration(most: 64, oneIn: .seconds(60))
-  private var restores = Ration(most: 2, oneIn: .seconds(3600))
-  private var documents = Ration(most: 4096, oneIn: .seconds(10))
 
   let upstream: String
   let rights: Set<String>
@@ -86,22 +68,19 @@ final class BucketSync: UpdatesListener {
   let commands: CommandIntake
   let loop: EventLoop
   let log: Log
-  let clock: WallClock
   let acknowledged: () -> Int64
-  var catchUp: CatchUp
+  var catchUp = CatchUp([:])
+  var holds = BucketHolds()
+  var rations = BucketRations()
+  private var health = UpdatesHealth()
   var leftOut = LeftOutMessages()
   /// Runs while the server is reachable.
   private var task: LoopTask?
   private let woken = Waiter()
-  private var backoff = Backoff(first: firstPause, limit: pollInterval)
-  var random = SystemRandomNumberGenerator()
-  private var isReachable = false
-  private var troubleLogged: String?
   /// The gateways of which messages are wanted, as last reported to the hub.
   private var toldGateways: [String] = []
   /// The hub had the list `heard`, of messages of these gateways, when it was last asked.
   private(set) var hasHeardList = false
-  private(set) var lastSuccess: Int64?
   /// Called in the turn of the writes, and so in one transaction with them.
   weak var host: (any RelayHost)?
 
@@ -115,10 +94,8 @@ final class BucketSync: UpdatesListener {
     self.source = source
     self.commands = commands
     self.loop = loop
-    clock = loop.wallClock
     self.log = log
     self.acknowledged = acknowledged
-    catchUp = CatchUp([:])
     source.updates = self
   }
 
@@ -134,14 +111,12 @@ final class BucketSync: UpdatesListener {
 
   /// The radio's queue has been read: `RelayHost.knowsWhatRadioHeard` is true again.
   func radioWasRead() {
-    guard !waitForRadio.isEmpty else { return }
-    releaseWhatWaitsForRadio()
-    woken.resume()
+    if releaseWhatWaitsForRadio() { woken.resume() }
   }
 
   /// Channels were joined or left, or other gateways' messages are wanted.
   func wantsChanged() {
-    guard isReachable else { return }
+    guard task != nil else { return }
     releaseWhatWaitsForRadio()
     guard host?.takenGateways ?? [] == toldGateways else { return refresh() }
     do {
@@ -168,7 +143,6 @@ final class BucketSync: UpdatesListener {
   }
 
   func reachable(_ isReachable: Bool) {
-    self.isReachable = isReachable
     task?.cancel()
     task = nil
     guard isReachable else { return catchUp.disconnected() }
@@ -176,7 +150,7 @@ final class BucketSync: UpdatesListener {
   }
 
   /// Asks for updates again at once.
-  func refresh() { if isReachable { reachable(true) } }
+  func refresh() { if task != nil { reachable(true) } }
 
   // MARK: Fetching
 
@@ -207,16 +181,13 @@ final class BucketSync: UpdatesListener {
     catchUp.want(try positions())
     catchUp.connected()
     releaseWhatWaitsForRadio()
-    fruitless = fruitless.filter { catchUp.names.contains($0.key) }
+    holds.keepRations(of: catchUp.names)
     commands.runNext()
     var askAgainAt = loop.now + interval
     while loop.now < askAgainAt {
-      for (bucket, until) in held where until <= loop.now {
-        held[bucket] = nil
-        catchUp.release(bucket)
-      }
+      for bucket in holds.end(at: loop.now) { catchUp.release(bucket) }
       guard !catchUp.names.isEmpty, let action = catchUp.next() else {
-        let next = held.values.min().map { min($0, askAgainAt) } ?? askAgainAt
+        let next = holds.firstEnd.map { min($0, askAgainAt) } ?? askAgainAt
         try await woken.wait(until: catchUp.names.isEmpty ? nil : next, on: loop)
         continue
       }
@@ -228,12 +199,10 @@ final class BucketSync: UpdatesListener {
       case .fetch(let bucket, let from, let until, let limit, let most):
         if bucket == "commands", !hasRoomForCommands() { throw Trouble(message: "too many commands are waiting here") }
         guard mayFetch(bucket) else { continue }
-        if bucket == "documents", !documents.hasOne(at: loop.now) {
-          throw Trouble(message: "the hub changes documents too often")
-        }
+        if bucket == "documents" { try rations.mayAskForDocuments(at: loop.now) }
         guard try await fetch(bucket, from, until, limit, most) || catchUp.isQuiet else { continue }
       case .skip(let bucket, let first, let last, let position):
-        try mayLose(bucket)
+        try rations.mayLose(bucket, at: loop.now)
         try await skip(bucket, first...last, "too_long", position)
         continue
       }
@@ -242,32 +211,23 @@ final class BucketSync: UpdatesListener {
     }
   }
 
-  /// Called before a page with a loss is applied. If it throws, the page is requested again later.
-  private func mayLose(_ bucket: String) throws(Trouble) {
-    guard losses.take(at: loop.now) else {
-      throw Trouble(message: "the hub has lost updates of \(bucket), again and again")
-    }
-  }
-
   /// Returns false if the bucket waits: it brought nothing new, or the radio may hold the same messages.
   private func mayFetch(_ bucket: String) -> Bool {
     if bucket != "commands", bucket != "documents", host?.knowsWhatRadioHeard == false {
-      waitForRadio.insert(bucket)
-      catchUp.hold(bucket)
-      return false
+      holds.waitForRadio(bucket)
+    } else {
+      guard holds.holdIfFruitless(bucket, at: loop.now) else { return true }
+      if let line = holds.line(at: loop.now) { log.notice("\(upstream): \(line)") }
     }
-    guard fruitless[bucket]?.hasOne(at: loop.now) == false else { return true }
-    held[bucket] = loop.now + Self.fruitlessInterval
     catchUp.hold(bucket)
-    if let heldWords, heldLines.take(at: loop.now) {
-      log.notice("\(upstream): \(heldWords) (logged at most once an hour)")
-    }
     return false
   }
 
-  private func releaseWhatWaitsForRadio() {
-    for bucket in waitForRadio { catchUp.release(bucket) }
-    waitForRadio = []
+  /// Returns false if no bucket waits for the radio.
+  @discardableResult private func releaseWhatWaitsForRadio() -> Bool {
+    let buckets = holds.radioWasRead()
+    for bucket in buckets { catchUp.release(bucket) }
+    return !buckets.isEmpty
   }
 
   private func hasRoomForCommands() -> Bool {
@@ -296,7 +256,7 @@ final class BucketSync: UpdatesListener {
   ) async throws -> Bool {
     let answer = try await source.ask(.page(bucket: bucket, from: from, until: until, limit: limit, most: most))
     try Task.checkCancellation()
-    if answer?["joined"]?.bool != false { joined[bucket] = nil } else if joins(bucket, from) { return false }
+    if answer?["joined"]?.bool != false { holds.hubKnows(bucket) } else if joins(bucket, from) { return false }
     guard let answer, let page = CatchUp.Page(answer), let outcome = catchUp.read(page, of: bucket) else {
       throw Trouble(message: "the hub's answer about \(bucket) is invalid or missing")
     }
@@ -304,58 +264,65 @@ final class BucketSync: UpdatesListener {
       "\(upstream): \(bucket): fetched after seq \(from.seq)\(until.map { " up to \($0)" } ?? ""), at most \(limit): "
         + "\(outcome.updates.count) updates, now at seq \(outcome.position.seq), "
         + "date \(Self.date(outcome.position.at))\(outcome.isEnd ? "" : ", more to come")")
-    if outcome.lacking > 0 || outcome.hasDiverged { try mayLose(bucket) }
-    if outcome.hasDiverged, bucket == "documents", !restores.take(at: loop.now) {
-      throw Trouble(message: "the hub has lost documents, again and again")
-    }
+    try rations.mayKeep(outcome, of: bucket, at: loop.now)
     let applied = try await apply(outcome, bucket)
-    if applied == 0 {
-      _ = fruitless[bucket, default: Ration(most: 64, oneIn: Self.fruitlessInterval)].take(at: loop.now)
-    }
-    if bucket == "documents" { for _ in 0..<applied { _ = documents.take(at: loop.now) } }
+    if applied == 0 { holds.wasFruitless(bucket, at: loop.now) }
+    if bucket == "documents" { rations.took(documents: applied, at: loop.now) }
     return applied > 0 && bucket != "documents"
   }
 
   // MARK: Trouble
 
   private func succeeded() {
-    lastSuccess = clock.milliseconds
-    backoff.reset()
-    guard catchUp.isQuiet else { return }
-    if troubleLogged != nil { log.notice("\(upstream): updates are fetched again") }
-    troubleLogged = nil
+    if health.succeeded(at: loop.wallClock.milliseconds, hasAll: catchUp.isQuiet) {
+      log.notice("\(upstream): updates are fetched again")
+    }
   }
 
   /// Waits before the next attempt; `refresh` ends the wait.
   private func failed(_ message: String) async {
-    if troubleLogged != message { log.warning("\(upstream): \(message); retrying automatically") }
-    troubleLogged = message
+    var random = SystemRandomNumberGenerator()
+    let (isNew, pause) = health.failed(message, using: &random)
+    if isNew { log.warning("\(upstream): \(message); retrying automatically") }
     catchUp.failed()
     // `try?`: `run` notices the cancellation.
-    try? await loop.sleep(for: backoff.next(using: &random))
-  }
-
-  private var radioWords: String? {
-    waitForRadio.isEmpty || host?.knowsWhatRadioHeard != false
-      ? nil : "messages of other places wait until the radio's own queue has been read"
-  }
-
-  private var heldWords: String? {
-    held.keys.filter { joined[$0] == nil }.min().map {
-      "\($0) repeatedly brought nothing new: it is fetched once in \(Int(Self.fruitlessInterval.inSeconds)) s"
-    }
+    try? await loop.sleep(for: pause)
   }
 
   var report: UpdatesReport {
     UpdatesReport(
-      upstream: upstream, isReachable: isReachable, lastSuccess: lastSuccess,
-      trouble: troubleLogged ?? heldWords ?? radioWords ?? joinWords,
+      upstream: upstream, isReachable: task != nil, lastSuccess: health.lastSuccess,
+      trouble: health.trouble ?? holds.words(radioWasRead: host?.knowsWhatRadioHeard != false),
       buckets: catchUp.statistics.map { name, position, remote, statistics in
         UpdatesReport.Bucket(
           name: name, seq: position.seq, behind: max(0, remote - position.seq), since: position.since,
-          fetches: statistics.fetches, followUps: statistics.followUps, applied: statistics.applied,
-          skipped: statistics.skipped, duplicates: statistics.duplicates, divergences: statistics.divergences)
+          statistics: statistics)
       }, leftOut: leftOut.counts)
+  }
+}
+
+/// The health of the fetches: the last success, the trouble, and the pauses between attempts. Pure.
+struct UpdatesHealth {
+  private var backoff = Backoff(first: BucketSync.firstPause, limit: BucketSync.pollInterval)
+  /// The logged trouble. It ends when nothing is left to fetch.
+  private(set) var trouble: String?
+  /// Milliseconds since 1970.
+  private(set) var lastSuccess: Int64?
+
+  /// `hasAll`: nothing is left to fetch. Returns true if that ends a trouble.
+  mutating func succeeded(at milliseconds: Int64, hasAll: Bool) -> Bool {
+    lastSuccess = milliseconds
+    backoff.reset()
+    defer { if hasAll { trouble = nil } }
+    return hasAll && trouble != nil
+  }
+
+  /// Returns whether the trouble is new to the log, and the pause before the next attempt.
+  mutating func failed(
+    _ message: String, using random: inout some RandomNumberGenerator
+  ) -> (isNew: Bool, pause: Duration) {
+    defer { trouble = message }
+    return (trouble != message, backoff.next(using: &random))
   }
 }
 
@@ -366,12 +333,18 @@ public struct UpdatesReport: Equatable, Sendable {
     public var seq: Int64
     public var behind: Int64
     public var since: Int64
-    public var fetches: UInt64
-    public var followUps: UInt64
-    public var applied: UInt64
-    public var skipped: UInt64
-    public var duplicates: UInt64
-    public var divergences: UInt64
+    public var statistics: Statistics
+  }
+
+  public struct Statistics: Equatable, Sendable {
+    public var fetches: UInt64 = 0
+    /// Fetches because of an announcement during a fetch.
+    public var followUps: UInt64 = 0
+    public var applied: UInt64 = 0
+    /// Given up, or not wanted.
+    public var skipped: UInt64 = 0
+    public var duplicates: UInt64 = 0
+    public var divergences: UInt64 = 0
   }
 
   public var upstream: String

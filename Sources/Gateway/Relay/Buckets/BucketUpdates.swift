@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 
+import Companion
 import Documents
 import EventLoop
 import JSON
+import SQLite
 import Store
 import Timing
 import UntrustedText
@@ -99,7 +101,7 @@ extension BucketSync {
     catchUp.moved(bucket, outcome, skipped: lost.upperBound - lost.lowerBound + 1)
   }
 
-  var moment: Moment { Moment(clock) }
+  var moment: Moment { Moment(loop.wallClock) }
 
   /// `count`: the number of lost updates in the range; `gateways`: whose messages they are, if the hub reports it.
   func journalGap(
@@ -195,5 +197,37 @@ extension BucketSync {
 
   private func exchanged(_ digest: String?) -> String? {
     host?.exchangedChannels.first { digest?.isExactly($0) == true }
+  }
+}
+
+/// A hub sends messages of a channel only to gateways that have reported the channel.
+extension BucketSync {
+  /// The hub does not know that this gateway has the channel; a new or restored hub may have forgotten it. Reports the
+  /// channel, at most once in `pollInterval`. Returns true if the bucket has to wait until the hub knows, because this
+  /// gateway has a position in it.
+  func joins(_ bucket: String, _ from: CatchUp.Position) -> Bool {
+    if holds.mustTell(bucket, at: loop.now) { announce(bucket) }
+    var random = SystemRandomNumberGenerator()
+    guard from.since > 0 || from.seq > 0, holds.holdUntilKnown(bucket, at: loop.now, using: &random) else {
+      return false
+    }
+    catchUp.hold(bucket)
+    return true
+  }
+
+  private func announce(_ bucket: String) {
+    var (channel, region): (Channel?, String?)
+    store.ifReadable {
+      try store.eachChannel { if bucket == "channel/\($0.secret.digest)" { channel = channel ?? $0 } }
+      region = try channel.flatMap { try store.region(ofChannel: $0.secret.digest) }
+    }
+    guard let channel else { return }
+    holds.told(bucket, at: loop.now)
+    guard rations.mayAnnounce(at: loop.now) else { return }
+    log.notice(
+      "\(upstream): the hub does not know that this gateway has the channel \(channel.name.string): telling it")
+    store.write { [moment] store throws(SQLiteError) in
+      _ = try store.append(.channel, at: moment, body: EventBody.channel(channel, region: region))
+    }
   }
 }

@@ -70,17 +70,6 @@ struct CatchUp {
     var lacking: Int64 { (leftOut?.count ?? 0) + (lost.map { $0.upperBound - $0.lowerBound + 1 } ?? 0) }
   }
 
-  struct Statistics: Equatable, Sendable {
-    var fetches: UInt64 = 0
-    /// Fetches because of an announcement during a fetch.
-    var followUps: UInt64 = 0
-    var applied: UInt64 = 0
-    /// Given up, or not wanted.
-    var skipped: UInt64 = 0
-    var duplicates: UInt64 = 0
-    var divergences: UInt64 = 0
-  }
-
   private struct Bucket {
     var position: Position
     /// The hub's newest update, as far as it is known.
@@ -93,7 +82,7 @@ struct CatchUp {
     var inARow = 0
     /// How many updates are still wanted, if more than that are behind.
     var room: Int64?
-    var statistics = Statistics()
+    var statistics = UpdatesReport.Statistics()
   }
 
   private enum Phase: Equatable {
@@ -124,7 +113,7 @@ struct CatchUp {
   static func maySkip(_ bucket: String) -> Bool { bucket.hasPrefix("channel/") || bucket == "heard" }
 
   var names: [String] { buckets.map(\.name) }
-  var statistics: [(bucket: String, position: Position, remote: Int64, Statistics)] {
+  var statistics: [(bucket: String, position: Position, remote: Int64, UpdatesReport.Statistics)] {
     buckets.map { ($0.name, $0.1.position, $0.1.remote, $0.1.statistics) }
   }
 
