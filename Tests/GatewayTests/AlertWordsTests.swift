@@ -29,11 +29,14 @@ import Timing
     }
   }
 
-  private func open() throws -> (Store, GatewayAlerts) {
+  private func open(
+    contactTable: @escaping ContactTableWatch.Table = { nil }
+  ) throws -> (Store, GatewayAlerts) {
     let store = try Store(Store.Settings(location: scratch.location("gw.db")), clocks: machine)
     let log = Log(level: .info, sink: { _, _ in })
     let relay = try Relay([], store: store, on: loop, log: log)
-    let alerts = GatewayAlerts(AlertConfiguration(), store, relay, changes: StateChange(), on: loop, log: log)
+    let alerts = GatewayAlerts(
+      AlertConfiguration(), store, relay, contactTable: contactTable, changes: StateChange(), on: loop, log: log)
     loop.afterTurn { [weak store] in store?.commit() }
     alerts.begin()
     pass(1)
@@ -189,9 +192,8 @@ import Timing
   }
 
   @Test func `a node for which the radio has no place is told of when that has lasted, until there is one`() throws {
-    let (store, alerts) = try open()
     var count = 350
-    alerts.contactTable = { (count, 350) }
+    let (store, alerts) = try open(contactTable: { (count, 350) })
     let isOpen = { try store.alerts(openOnly: true, limit: 10).contains { $0.rule == "contacts_full" } }
     alerts.nodeWasNotAdded()
     pass(30)

@@ -46,7 +46,7 @@ import Testing
   {
     var nodes = SilentNodes(store, on: loop)
     var early = isLate(&nodes)
-    store.nodeWasHeard = { node, _ in _ = nodes.hear(node, ago: .zero) }
+    store.nodeWasHeard = { node, _ in nodes.hear(node, ago: .zero) }
     for _ in 0..<100 {
       pass(30)
       early = isLate(&nodes) || early
@@ -82,7 +82,7 @@ import Testing
   @Test func `when a node was heard is kept over a restart, to the second after a clean end`() throws {
     var nodes = SilentNodes(store, on: loop)
     _ = isLate(&nodes)
-    store.nodeWasHeard = { node, _ in _ = nodes.hear(node, ago: .zero) }
+    store.nodeWasHeard = { node, _ in nodes.hear(node, ago: .zero) }
     pass(40)
     hear()
     store.nodeWasHeard = { _, _ in }
@@ -101,8 +101,8 @@ import Testing
     var nodes = SilentNodes(store, on: loop)
     _ = isLate(&nodes)
     store.nodeWasHeard = { node, _ in
-      guard nodes.hear(node, ago: .zero) else { return }
-      _ = nodes.look(["Ridge"], tag: "", limit: .seconds(60))
+      nodes.hear(node, ago: .zero)
+      if nodes.takeNews() { _ = nodes.look(["Ridge"], tag: "", limit: .seconds(60)) }
     }
     for _ in 0..<20 {
       pass(20)

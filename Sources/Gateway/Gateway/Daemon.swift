@@ -93,12 +93,13 @@ public final class Daemon {
     } catch {
       throw StartError(message: "\(error). \(error.remedy)", code: EX_CANTCREAT)
     }
-    alerts = GatewayAlerts(configuration.alerts, store, relay, changes: changes, on: loop, log: log)
+    alerts = GatewayAlerts(
+      configuration.alerts, store, relay,
+      contactTable: { [store] in
+        guard let most = connection.identity?.device?.maxContacts, most > 0 else { return nil }
+        return store.ifReadable { try store.contactCount(onRadio: true) }.map { (Int($0), most) }
+      }, changes: changes, on: loop, log: log)
     publisher = StatePublisher(changes, synchronizer, store, relay, manager: manager, on: loop, log: log)
-    alerts.contactTable = { [store] in
-      guard let most = connection.identity?.device?.maxContacts, most > 0 else { return nil }
-      return store.ifReadable { try store.contactCount(onRadio: true) }.map { (Int($0), most) }
-    }
     messaging.keeper.needed = { [weak routine = messaging.routine, weak alerts] in
       routine?.needed?.union(alerts?.wanted ?? [])
     }

@@ -25,7 +25,7 @@ extension GatewayAlerts {
   }
 
   func battery(isLow: Bool, _ millivolts: UInt16) {
-    self.millivolts = millivolts
+    writer.millivolts = millivolts
     let volts = "\(millivolts / 1000).\(String(1000 + Int(millivolts % 1000)).dropFirst()) V"
     let text = "the radio's battery is low: \(volts)"
     hear(AlertSubject(.batteryLow), isLow ? .bad(text: text, value: Double(millivolts) / 1000) : .well)
@@ -41,7 +41,7 @@ extension GatewayAlerts {
   /// A node was heard at this time (milliseconds since 1970). A refused write comes again, with its time.
   func heard(_ node: KeyPrefix, at milliseconds: Int64) {
     let age = max(0, Moment(loop.wallClock).milliseconds - milliseconds)
-    if nodes.hear(node, ago: .milliseconds(age)) { hasNodeCome = true }
+    nodes.hear(node, ago: .milliseconds(age))
   }
 
   /// The watched nodes.
@@ -49,23 +49,12 @@ extension GatewayAlerts {
 
   /// The radio heard a node, and had no place for it.
   func nodeWasNotAdded() {
-    guard let table = contactTable() else { return }
-    wasTableFull = true
-    let text =
-      "the radio's contact table is full (\(table.count) of \(table.most)): a node was not added, and cannot write to this radio. "
-      + "See [contacts] in the configuration, or remove one with meshpost contact remove"
-    read(AlertSubject(.contactsFull), .bad(text: text, value: Double(table.count)))
+    guard let reading = contactTable.nodeWasNotAdded() else { return }
+    read(AlertSubject(.contactsFull), reading)
     arm()
   }
 
-  /// Only a free place ends the alert: further nodes may need one.
-  func readContactTable() {
-    guard let table = contactTable() else { return }
-    if table.count < table.most { wasTableFull = false }
-    // While a refused node has no place, the alert stays as it is until it times out.
-    guard !wasTableFull else { return }
-    read(AlertSubject(.contactsFull), table.count < table.most ? .well : .between)
-  }
+  func readContactTable() { if let reading = contactTable.look() { read(AlertSubject(.contactsFull), reading) } }
 
   /// The radio lost messages, or may have.
   func messagesWereLost(_ loss: RadioQueue.Loss) {

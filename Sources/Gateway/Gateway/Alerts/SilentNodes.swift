@@ -25,6 +25,10 @@ struct SilentNodes {
   private var limit: Duration?
   /// The time of the last check: nodes that were late then are reported.
   private var looked: MonotonicTime
+  /// A check is worthwhile after the next commit.
+  private var hasNews = false
+  /// When the next node is late, as the timer was set.
+  private var armed: MonotonicTime?
 
   init(_ store: Store, on loop: EventLoop) { (self.store, self.loop, looked) = (store, loop, loop.now) }
 
@@ -52,14 +56,32 @@ struct SilentNodes {
     return wanted.map { ($0, silence.isLate($0, now: looked)) }
   }
 
-  /// A node was heard, `ago`. Returns true if a check is worthwhile: the node was late, or a power cut would lose a
-  /// good part of the limit.
-  mutating func hear(_ node: KeyPrefix, ago: Duration) -> Bool {
-    guard let limit, let key = silence.names.first(where: { $0.prefix == node }) else { return false }
+  /// A node was heard, `ago`. A check is worthwhile if the node was late, or if a power cut would lose a good part of
+  /// the limit.
+  mutating func hear(_ node: KeyPrefix, ago: Duration) {
+    guard let limit, let key = silence.names.first(where: { $0.prefix == node }) else { return }
     let wasLate = silence.isLate(key, now: loop.now)
     silence.hear(key, at: loop.now + (.zero - ago))
-    return wasLate || loop.now - looked >= limit / 4
+    if wasLate || loop.now - looked >= limit / 4 { hasNews = true }
   }
+
+  /// The radio sent the record of a contact.
+  mutating func came(_ contact: Contact, wanted names: [String]) {
+    if heard(contact.key) != nil || names.contains(where: { Self.means($0, contact) }) { hasNews = true }
+  }
+
+  /// Whether a check is worthwhile since the last call.
+  mutating func takeNews() -> Bool {
+    defer { hasNews = false }
+    return hasNews
+  }
+
+  mutating func arm() -> MonotonicTime? {
+    armed = due
+    return due
+  }
+
+  var isDue: Bool { armed.map { $0 <= loop.now } ?? false }
 
   /// Reads the stored times, once after the start.
   private mutating func recall(_ wanted: [PublicKey], _ limit: Duration) {
