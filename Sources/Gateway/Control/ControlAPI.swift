@@ -11,7 +11,6 @@ import Messaging
 public final class ControlAPI {
   private let dependencies: Dependencies
   private let news = News()
-  private let reads = ReadMarks()
   private let status: StatusAPI
   private let lists: ListsAPI
   private let messages: MessagesAPI
@@ -28,14 +27,14 @@ public final class ControlAPI {
   private let backup: BackupAPI
   private let web: WebAPI
   private let alerts: AlertsAPI
-  private var server: HTTPServer?
-  /// On the loopback address, only for metrics.
-  private var metricsServer: HTTPServer?
+  /// On the socket, and, if there is a port for them, on the loopback address for metrics.
+  private var servers: [HTTPServer] = []
   var followers: Int { news.count }
 
   /// `metricsPort`: a port on 127.0.0.1 that also serves `/metrics`; 0: none.
   public init(_ dependencies: Dependencies, location: String, group: String?, metricsPort: UInt16 = 0) throws {
     self.dependencies = dependencies
+    let reads = ReadMarks()
     status = StatusAPI(dependencies: dependencies)
     lists = ListsAPI(dependencies)
     messages = MessagesAPI(dependencies: dependencies)
@@ -57,14 +56,17 @@ public final class ControlAPI {
 
   private func listen(_ location: String, _ group: String?, _ metricsPort: UInt16) throws {
     let (loop, log) = (dependencies.loop, dependencies.log)
-    server = try HTTPServer(location: location, group: group, on: loop, log: log) { request, responder in
-      await self.serve(request, responder)
-    }
+    servers = [
+      try HTTPServer(location: location, group: group, on: loop, log: log) { request, responder in
+        await self.serve(request, responder)
+      }
+    ]
     guard metricsPort > 0 else { return }
     do {
-      metricsServer = try HTTPServer(loopbackPort: metricsPort, on: loop, log: log) { request, responder in
-        await self.serveMetrics(request, responder)
-      }
+      servers.append(
+        try HTTPServer(loopbackPort: metricsPort, on: loop, log: log) { request, responder in
+          await self.serveMetrics(request, responder)
+        })
     } catch {
       stop()
       throw error
@@ -81,9 +83,8 @@ public final class ControlAPI {
 
   /// Stops the servers. They retain this object, so its creator must call this.
   public func stop() {
-    server?.stop()
-    metricsServer?.stop()
-    (server, metricsServer) = (nil, nil)
+    for server in servers { server.stop() }
+    servers = []
   }
 
   // MARK: Requests
