@@ -43,11 +43,11 @@ import VirtualRadio
   @Test func `an acknowledgement in the same read as the radio's answer comes after it`() throws {
     let bench = try Bench()
     bench.ether.loss = 1
-    joinAnswers(bench, after: true) { try bench.state("k").codes.last }
+    joinAnswers(bench, after: true) { try bench.state("k").attempts.codes.last }
     _ = try bench.send(SendRequest(to: "r1", text: "hello", key: "k")).get()
     try bench.run("delivered") { try bench.state("k").state == .delivered }
     let message = try bench.state("k")
-    #expect(message.tries == 1 && message.roundTrip == 7)
+    #expect(message.attempts.accepted == 1 && message.roundTrip == 7)
     #expect(try states(of: "k", bench) == ["pending", "sending", "sent", "delivered"])
   }
 
@@ -57,7 +57,7 @@ import VirtualRadio
     let bench = try Bench(settings)
     bench.ether.loss = 1
     joinAnswers(bench, after: false) {
-      let codes = try bench.state("k").codes
+      let codes = try bench.state("k").attempts.codes
       return codes.count == 2 ? codes[0] : nil
     }
     _ = try bench.send(SendRequest(to: "r1", text: "hello", key: "k")).get()

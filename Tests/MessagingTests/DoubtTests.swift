@@ -31,7 +31,7 @@ import Testing
     _ = try bench.send(SendRequest(to: "Public", text: "to all", key: "p")).get()
     try bench.run("the other channel's goes out") { try bench.state("p").state == .sent }
     let waiting = try bench.state("k")
-    #expect(waiting.state == .pending && waiting.tries == 0 && bench.messenger.waitsForChannel(waiting))
+    #expect(waiting.state == .pending && waiting.attempts.accepted == 0 && bench.messenger.waitsForChannel(waiting))
     bench.swallow { _ in false }
     try bench.run("it goes when the slot has answered") { try bench.state("k").state == .sent }
     #expect(try !bench.messenger.waitsForChannel(bench.state("k")))
@@ -41,7 +41,7 @@ import Testing
     bench.own.received(Command.setChannel(Self.channel("#secret", 8)).encode())
     bench.swallow { _ in false }
     try bench.run("its end: the radio has no such channel") { try bench.state("s").hasEnded }
-    #expect(try bench.state("s").reason == "unknown_to_radio" && bench.state("s").tries == 0)
+    #expect(try bench.state("s").reason == "unknown_to_radio" && bench.state("s").attempts.accepted == 0)
   }
 
   @Test func `a contact that the radio does not know has all contacts asked for`() throws {

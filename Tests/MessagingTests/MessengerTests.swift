@@ -61,9 +61,9 @@ import VirtualRadio
     _ = try bench.send(SendRequest(to: "r1", text: "by the other", key: "o")).get()
     try bench.run("its own is delivered") { try bench.state("o").state == .delivered }
     let middle = try bench.state("k")
-    #expect(middle.state == .sent && middle.radio == 1 && middle.tries == 1)
+    #expect(middle.state == .sent && middle.radio == 1 && middle.attempts.accepted == 1)
     #expect(try bench.state("c").state == .pending && bench.state("c").radio == 1)
-    for code in middle.codes { bench.messenger.received(.sendConfirmed(ack: code, tripTime: 5)) }
+    for code in middle.attempts.codes { bench.messenger.received(.sendConfirmed(ack: code, tripTime: 5)) }
     bench.store.commit()
     #expect(try bench.state("k").state == .sent, "an acknowledgement that the other radio tells is not its own")
     bench.swap(to: bench.own)
@@ -142,7 +142,7 @@ import VirtualRadio
     #expect(states[3].contains("delivered") && states[3].contains("ended_at"))
     let events = try #require(try bench.store.events(ofOutgoing: try bench.state("k1").id))
     #expect(events.ended == events.newest)
-    #expect(try bench.state("k1").codes.count == 1)
+    #expect(try bench.state("k1").attempts.codes.count == 1)
   }
 
   @Test func `who is meant: names, beginnings, keys, channels, and what is refused`() throws {
@@ -369,7 +369,7 @@ import VirtualRadio
     #expect(try bench.refusal { () throws(Refusal) in try await bench.messenger.retry(key: "one") } == nil)
     try bench.run("delivered") { try bench.state("one").state == .delivered }
     let message = try bench.state("one")
-    #expect(message.attempt == 2 && message.tries == 1, "the attempt's number goes on")
+    #expect(message.attempts.next == 2 && message.attempts.accepted == 1, "the attempt's number goes on")
   }
 
   @Test func `a reaction finds its message, whichever comes first, once`() throws {
@@ -409,7 +409,7 @@ import VirtualRadio
     try bench.run("it is refused, and again") { bench.messenger.refusals(of: id)?.count ?? 0 > 1 }
     try bench.run("it waits") { try bench.state("k").state == .pending }
     #expect(bench.messenger.refusals(of: id)?.next ?? 0 >= bench.synchronizer.now.milliseconds)
-    #expect(try bench.state("k").tries == 0 && bench.state("k").airtime == 0)
+    #expect(try bench.state("k").attempts.accepted == 0 && bench.state("k").airtime == 0)
     let advert = SelfAdvert(bench.messenger, SelfAdvert.Settings())
     #expect(try bench.refusal { () throws(Refusal) in try await advert.send(isFlood: true) } != nil)
     func booked() throws -> [Int64] {

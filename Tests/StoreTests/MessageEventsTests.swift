@@ -72,12 +72,12 @@ import Testing
     let codes = (1...3).map { AckCode(bytes: [0, 0, 0, $0])! }
     for attempt in 1...3 {
       message.state = .sending
-      (message.attempt, message.senderTime) = (UInt8(attempt), 5)
-      message.codes.append(codes[attempt - 1])
+      (message.attempts.next, message.senderTime) = (UInt8(attempt), 5)
+      message.attempts.codes.append(codes[attempt - 1])
       try save(message, at: Int64(attempt * 1000))
       try save(other, at: Int64(attempt * 1000 + 1))
       message.state = .sent
-      (message.tries, message.floods) = (attempt, max(0, attempt - 2))
+      (message.attempts.accepted, message.attempts.floods) = (attempt, max(0, attempt - 2))
       try save(message, at: Int64(attempt * 1000 + 400))
     }
     message.state = .delivered

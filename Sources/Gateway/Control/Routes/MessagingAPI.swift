@@ -139,7 +139,7 @@ struct MessagingAPI {
         json.field("flood", attempt.isFlood)
         json.field("ack", attempt.code?.hex)
       }
-      json.arrayField("codes") { json in for code in message.codes { json.value(code.hex) } }
+      json.arrayField("codes") { json in for code in message.attempts.codes { json.value(code.hex) } }
     }
   }
 

@@ -192,7 +192,8 @@ extension Messenger {
       origin: message.origin, bytes: message.text.bytes.count + nameBytes, expires: expiry(of: message),
       notBefore: message.key.hasPrefix(RelayMark.sign)
         ? loop.now + max(.zero, settings.exchangeHold - age(of: message)) : nil,
-      attempt: message.attempt, tries: message.tries, floods: message.floods, codes: message.codes,
+      attempt: message.attempts.next, tries: message.attempts.accepted, floods: message.attempts.floods,
+      codes: message.attempts.codes,
       progress: isInterrupted ? .interrupted : .pending)
     decide { $0.add(item, path: path, now: $1) }
   }
@@ -217,7 +218,7 @@ extension Messenger {
       throw .invalid("\(key) is \(message.state.rawValue); only failed messages can be retried")
     }
     message.state = .retrying
-    (message.reason, message.endedAt, message.tries, message.floods) = (nil, nil, 0, 0)
+    (message.reason, message.endedAt, message.attempts.accepted, message.attempts.floods) = (nil, nil, 0, 0)
     message.created = synchronizer.now
     message.createdElapsed = store.elapsed(at: message.created)
     if message.kind == .room { message.senderTime = nil }

@@ -108,7 +108,7 @@ extension Messenger {
     }
     var fresh = message
     (fresh.radio, fresh.state, fresh.reason) = (store.radio, .pending, nil)
-    (fresh.senderTime, fresh.attempt, fresh.tries, fresh.floods, fresh.codes) = (nil, 0, 0, 0, [])
+    (fresh.senderTime, fresh.attempts) = (nil, OutgoingMessage.Attempts())
     fresh.created = synchronizer.now
     fresh.createdElapsed = store.elapsed(at: fresh.created)
     return fresh

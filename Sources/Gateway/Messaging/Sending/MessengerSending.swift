@@ -75,8 +75,8 @@ extension Messenger {
     case .sent(let id, let code, let tries, let floods):
       change(id) { message in
         message.state = .sent
-        (message.tries, message.floods) = (tries, floods)
-        if let code, !message.codes.contains(code) { message.codes.append(code) }
+        (message.attempts.accepted, message.attempts.floods) = (tries, floods)
+        if let code { message.attempts.expect(code) }
         if message.kind == .channel { self.end(&message) }
       }
       endIfOver(id)
@@ -130,7 +130,7 @@ extension Messenger {
   private func waits(_ id: Int64, _ unspent: Int64) {
     guard let row = row(id), row.state == .sending || row.state == .sent && row.kind == .channel else { return }
     change(id, unspent: unspent) { message in
-      message.state = message.tries == 0 || message.kind == .channel ? .pending : .sent
+      message.state = message.attempts.accepted == 0 || message.kind == .channel ? .pending : .sent
       if message.kind == .channel { message.endedAt = nil }
     }
   }
@@ -148,7 +148,7 @@ extension Messenger {
     guard await save(message, airtime: attempt.airtime).failure() == nil, !Task.isCancelled else {
       throw NotHandedOver(answer: .notTried)
     }
-    for code in message.codes { session.expect(code, for: id) }
+    for code in message.attempts.codes { session.expect(code, for: id) }
     return (message, number)
   }
 
@@ -161,9 +161,8 @@ extension Messenger {
     let time = known ?? newTime(inRoom: message.kind == .room)
     message.senderTime = time
     guard message.kind != .channel else { return form.number }
-    message.attempt = attempt &+ 1
-    let code = AckCode.expected(time: time, attempt: form.number, text: message.text, sender: own.key)
-    if !message.codes.contains(code) { message.codes.append(code) }
+    message.attempts.next = attempt &+ 1
+    message.attempts.expect(.expected(time: time, attempt: form.number, text: message.text, sender: own.key))
     return form.number
   }
 
@@ -218,7 +217,7 @@ extension Messenger {
       let isSame = echoes.expect(
         message.id, text: message.text, time: time, name: name, secret: channel.secret, now: loop.now)
       // With another name of the radio, the packet is new: everybody would read the text twice.
-      guard isSame || message.tries == 0 else { throw NotHandedOver(answer: .refused) }
+      guard isSame || message.attempts.accepted == 0 else { throw NotHandedOver(answer: .refused) }
     }
     let command = Command.sendChannelText(type: .plain, slot: channel.slot, time: time, text: message.text)
     if let region { try await hand(command, in: region, message) } else { try await hand(command, message) }

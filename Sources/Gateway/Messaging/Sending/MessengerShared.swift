@@ -30,8 +30,9 @@ extension Messenger {
     } catch {
       return log.info("a message of \(client) was not stored: \(error)")
     }
-    (row.state, row.senderTime, row.endedAt, row.tries) = (.sent, message.time, moment.milliseconds, 1)
-    (row.floods, row.codes) = (message.isFlood ? 1 : 0, message.code.map { [$0] } ?? [])
+    (row.state, row.senderTime, row.endedAt) = (.sent, message.time, moment.milliseconds)
+    (row.attempts.accepted, row.attempts.floods) = (1, message.isFlood ? 1 : 0)
+    if let code = message.code { row.attempts.expect(code) }
     // A repetition has the same time: it is the same message.
     let place = (row.recipient?.bytes ?? []) + Array((row.channel ?? "").utf8)
     let time = withUnsafeBytes(of: message.time.bigEndian) { Array($0) }
@@ -44,9 +45,9 @@ extension Messenger {
     store.post("a message of \(client)") { store throws(SQLiteError) in
       if let stored = try store.insertOutgoing(row) { return try noteReaction(stored) }
       guard var known = try store.readOutgoing(key: row.key) else { return }
-      known.codes += row.codes.filter { !known.codes.contains($0) }
-      known.tries += 1
-      known.floods += row.floods
+      for code in row.attempts.codes { known.attempts.expect(code) }
+      known.attempts.accepted += 1
+      known.attempts.floods += row.attempts.floods
       try store.updateOutgoing(known, at: row.created)
     }
   }

@@ -211,7 +211,7 @@ extension Store {
     json.field("text", message.text.string)
     let mentions = Mention.names(in: message.text)
     if !mentions.isEmpty { json.arrayField("mentions") { json in for name in mentions { json.value(name) } } }
-    json.field("direct", message.tries > 0 && message.floods == 0 && message.kind != .channel)
+    json.field("direct", message.attempts.accepted > 0 && message.attempts.floods == 0 && message.kind != .channel)
     json.field("radio", from?.mark)
     json.field("direction", "sent")
     json.field("cursor", place.description)

@@ -23,6 +23,20 @@ public enum OutgoingState: String, Sendable, CaseIterable {
 public struct OutgoingMessage: Equatable, Sendable {
   public enum Kind: String, Sendable { case direct, room, channel }
 
+  public struct Attempts: Equatable, Sendable {
+    /// The number of the next one.
+    public var next: UInt8 = 0
+    /// Those that the radio accepted, and flooded ones among them.
+    public var accepted = 0
+    public var floods = 0
+    /// The ack codes of all.
+    public var codes: [AckCode] = []
+
+    public init() {}
+
+    public mutating func expect(_ code: AckCode) { if !codes.contains(code) { codes.append(code) } }
+  }
+
   public var id: Int64
   /// The sender's key for the message: a repeated key means the same message.
   public var key: String
@@ -40,12 +54,7 @@ public struct OutgoingMessage: Equatable, Sendable {
   public var reason: String?
   /// The message's timestamp, set at the first attempt and then kept, because it is part of the identity.
   public var senderTime: UInt32?
-  /// The number of the next attempt; attempts that the radio accepted; flooded ones among them.
-  public var attempt: UInt8 = 0
-  public var tries = 0
-  public var floods = 0
-  /// The ack codes of all attempts.
-  public var codes: [AckCode] = []
+  public var attempts = Attempts()
   public var created: Moment
   /// The time of creation in elapsed time (`Store.elapsed`), which determines the expiry.
   public var createdElapsed: Int64 = 0
@@ -162,8 +171,9 @@ extension Store {
       .text(message.key), .text(message.origin), .integer(Int64(message.priority)), .text(message.kind.rawValue),
       .optional(message.recipient?.bytes), .optional(message.channel), .blob(message.text.bytes),
       .text(message.state.rawValue), .optional(message.reason), .optional(message.senderTime),
-      .integer(Int64(message.attempt)), .integer(Int64(message.tries)), .integer(Int64(message.floods)),
-      .blob(message.codes.flatMap(\.bytes)), .integer(message.created.milliseconds),
+      .integer(Int64(message.attempts.next)), .integer(Int64(message.attempts.accepted)),
+      .integer(Int64(message.attempts.floods)),
+      .blob(message.attempts.codes.flatMap(\.bytes)), .integer(message.created.milliseconds),
       .integer(message.created.trusted ? 1 : 0), .integer(message.lifetime), .optional(message.endedAt),
       .optional(message.roundTrip), .integer(Int64(message.heard)), .integer(message.airtime),
       .integer(message.createdElapsed), .integer(message.radio),
@@ -208,7 +218,7 @@ extension Store {
       AND id > (SELECT max(id) FROM outgoing) - 500 ORDER BY id DESC
       """
     try eachOutgoing(condition, [.integer(radio)]) { message in
-      if message.codes.contains(code) { found = message }
+      if message.attempts.codes.contains(code) { found = message }
       return found == nil
     }
     return found
@@ -295,10 +305,10 @@ extension Store {
     message.state = OutgoingState(rawValue: row.text(8)) ?? .failed
     message.reason = row.textIfAny(9)
     message.senderTime = row.integerIfAny(10).map { UInt32(truncatingIfNeeded: $0) }
-    message.attempt = UInt8(truncatingIfNeeded: row.integer(11))
-    (message.tries, message.floods) = (Int(row.integer(12)), Int(row.integer(13)))
+    message.attempts.next = UInt8(truncatingIfNeeded: row.integer(11))
+    (message.attempts.accepted, message.attempts.floods) = (Int(row.integer(12)), Int(row.integer(13)))
     let codes = row.blob(14)
-    message.codes = stride(from: 0, to: codes.count, by: 4).compactMap {
+    message.attempts.codes = stride(from: 0, to: codes.count, by: 4).compactMap {
       AckCode(bytes: Array(codes[$0..<min($0 + 4, codes.count)]))
     }
     message.endedAt = row.integerIfAny(18)
@@ -370,9 +380,9 @@ extension EventBody {
     json.field("state", message.state.rawValue)
     json.field("reason", message.reason)
     json.field("sender_time", message.senderTime)
-    if message.attempt > 0 || message.senderTime != nil {
-      json.field("attempts", message.tries)
-      json.field("floods", message.floods)
+    if message.attempts.next > 0 || message.senderTime != nil {
+      json.field("attempts", message.attempts.accepted)
+      json.field("floods", message.attempts.floods)
       json.field("round_trip_ms", message.roundTrip)
       if message.heard > 0 { json.field("heard", message.heard) }
       json.field("airtime_ms", message.airtime)

@@ -23,12 +23,12 @@ extension Store {
   /// The attempts that the radio accepted, oldest first, from the message's states in the journal. There is no table of
   /// attempts.
   public func attempts(toSend message: OutgoingMessage) throws(StoreError) -> [OutgoingAttempt] {
-    guard message.kind != .channel, message.tries > 0 else { return [] }
-    let tries = min(message.tries, Int(UInt8.max))
+    guard message.kind != .channel, message.attempts.accepted > 0 else { return [] }
+    let tries = min(message.attempts.accepted, Int(UInt8.max))
     var attempts = (1...tries).map { OutgoingAttempt(number: $0) }
     // An attempt that the radio did not accept has a code, too; then codes and attempts cannot be paired.
-    if message.codes.count == tries {
-      for (index, code) in message.codes.enumerated() { attempts[index].code = code }
+    if message.attempts.codes.count == tries {
+      for (index, code) in message.attempts.codes.enumerated() { attempts[index].code = code }
     }
     try translating { () throws(SQLiteError) in
       var (known, floods, begun) = (0, 0, Int64?.none)
