@@ -71,7 +71,7 @@ import Transport
   private func status(_ state: UpstreamStatus.State, _ reason: String?, expiry: Int64? = nil) -> UpstreamStatus {
     UpstreamStatus(
       name: "hub", kind: "hub", url: "", link: nil, state: state, cursor: 0, pending: 3, inFlight: 0, deadLetters: 0,
-      lost: 0, age: nil, reason: reason, lastSuccess: nil, batches: 0, bytesSent: 0, certificateExpiry: expiry)
+      age: nil, reason: reason, lastSuccess: nil, batches: 0, bytesSent: 0, certificateExpiry: expiry)
   }
 
   @Test func `what is wrong says what to do`() {

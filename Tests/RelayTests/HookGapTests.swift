@@ -89,7 +89,7 @@ import Timing
     // What was under way when it was deleted has a gap of its own.
     let counts = taken.split(separator: #""count":"#).dropFirst().compactMap { Int($0.prefix { $0.isNumber }) }
     #expect(taken.contains(#""kind":"gap""#) == asks && counts.reduce(0, +) == (asks ? 9 : 0), "\(taken)")
-    #expect(bench.upstream.status.givenUp == 9)
+    #expect(bench.upstream.status.losses.givenUp == 9)
     let told = bench.logged.filter { $0.contains("events are missing") }
     // One that does not ask passes the first gap at once.
     let events = told.compactMap { Int($0.dropFirst("hook/h: ".count).prefix { $0.isNumber }) }

@@ -116,8 +116,9 @@ private final class LongOutage {
     let oldest = outage.store.journalSize.oldest
     #expect(oldest > 5000, "the quota has forced some out")
     let status = outage.upstreams[0].status
-    #expect(status.lost == oldest - 1 && status.pending == last - oldest + 1 && status.age ?? 0 > 0, "\(status)")
-    #expect(outage.upstreams[1].status.lost == 0)
+    #expect(
+      status.losses.ahead == oldest - 1 && status.pending == last - oldest + 1 && status.age ?? 0 > 0, "\(status)")
+    #expect(outage.upstreams[1].status.losses.ahead == 0)
     outage.isAway = false
     outage.upstreams[0].resume()
     outage.until { outage.upstreams[0].status.pending == 0 }

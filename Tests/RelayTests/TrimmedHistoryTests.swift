@@ -98,7 +98,7 @@ import Testing
           bench.store.commit()
         }
         deleted = oldest - 2
-        doubtful = deleted - bench.upstream.status.givenUp
+        doubtful = deleted - bench.upstream.status.losses.givenUp
         if isAnswered { return bench.take(request, responder) }
         bench.acknowledged[bench.store.epoch] = 5
         bench.received[bench.store.epoch, default: []] += 2...5
@@ -111,7 +111,7 @@ import Testing
     let messages = Set(bench.received.values.joined()).subtracting(bench.gaps.map(\.1))
     #expect(told == 60 - messages.count && told == deleted - 4, "\(bench.gaps) \(bench.received)")
     #expect(doubtful == 4 && bench.observer.findings == [.arrived(events: 4)])
-    #expect(bench.upstream.status.givenUp == told)
+    #expect(bench.upstream.status.losses.givenUp == told)
     #expect(try bench.store.givenUp()?.events == told)
   }
 

@@ -104,7 +104,7 @@ private final class Hook {
     hook.upstream.setPaused(false)
     try hook.allSent()
     #expect(hook.taken == ["new"])
-    #expect(hook.upstream.status.tooOld == 4)
+    #expect(hook.upstream.status.losses.tooOld == 4)
     let told = hook.logged.filter { $0.contains("too old") }
     #expect(told.count == 1 && told[0].hasPrefix("hook: 4 events were too old"), "\(hook.logged)")
     hook.store.settle()

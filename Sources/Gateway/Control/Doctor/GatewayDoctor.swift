@@ -274,16 +274,18 @@ struct GatewayDoctor {
           subject, .warning, "\(status.deadLetters) events were refused",
           "`meshpost upstream dead` lists the reasons; `meshpost upstream retry \(status.name)` resends them."))
     }
-    if status.givenUp > 0 {
+    if status.losses.givenUp > 0 {
       findings.append(
         Finding(
-          subject, status.lost > 0 ? .warning : .ok, "\(status.givenUp) events were deleted before it had them",
-          status.lost > 0 ? "If the disk has room, raise store.journal_max_size." : nil))
+          subject, status.losses.ahead > 0 ? .warning : .ok,
+          "\(status.losses.givenUp) events were deleted before it had them",
+          status.losses.ahead > 0 ? "If the disk has room, raise store.journal_max_size." : nil))
     }
-    if status.tooOld > 0 {
+    if status.losses.tooOld > 0 {
       findings.append(
         Finding(
-          subject, .ok, "\(status.tooOld) events were too old when their turn came (max_age_s), and were left out"))
+          subject, .ok,
+          "\(status.losses.tooOld) events were too old when their turn came (max_age_s), and were left out"))
     }
     if UpstreamSettings.isOpen(status.url) {
       findings.append(

@@ -141,18 +141,18 @@ struct MetricsReport {
       each(&$0) { Double($0.deadLetters) }
     }
     text.metric("meshpost_upstream_lost_events", .gauge, "Events deleted before the upstream had them.") {
-      each(&$0) { Double($0.lost) }
+      each(&$0) { Double($0.losses.ahead) }
     }
     text.metric(
       "meshpost_upstream_given_up_events_total", .counter,
       "Events deleted before the upstream had them, since it was added."
     ) {
-      each(&$0) { Double($0.givenUp) }
+      each(&$0) { Double($0.losses.givenUp) }
     }
     text.metric(
       "meshpost_upstream_too_old_events_total", .counter, "Events left out because of max_age_s, since it was added."
     ) {
-      each(&$0) { Double($0.tooOld) }
+      each(&$0) { Double($0.losses.tooOld) }
     }
     text.metric("meshpost_upstream_sent_bytes_total", .counter, "Bytes sent to the upstream.") {
       each(&$0) { Double($0.bytesSent) }

@@ -271,9 +271,9 @@ struct StatusReport {
     json.field("in_flight", status.inFlight)
     json.field("bytes_per_second", status.rate)
     json.field("dead_letters", status.deadLetters)
-    json.field("lost", status.lost)
-    if status.givenUp > 0 { json.field("given_up", status.givenUp) }
-    if status.tooOld > 0 { json.field("too_old", status.tooOld) }
+    json.field("lost", status.losses.ahead)
+    if status.losses.givenUp > 0 { json.field("given_up", status.losses.givenUp) }
+    if status.losses.tooOld > 0 { json.field("too_old", status.losses.tooOld) }
     json.field("age_s", status.age)
     json.field("reason", status.reason)
     json.field("last_success", status.lastSuccess)

@@ -8,6 +8,15 @@ import Timing
 public struct UpstreamStatus: Equatable, Sendable {
   public enum State: String, Sendable { case idle, sending, waiting, stopped, paused }
 
+  public struct Losses: Equatable, Sendable {
+    /// Events after its cursor that were given up.
+    public var ahead: Int64 = 0
+    /// Events that were given up since the upstream was added.
+    public var givenUp: Int64 = 0
+    /// Events that were older than `max_age_s` when their turn came.
+    public var tooOld: Int64 = 0
+  }
+
   public var name: String
   public var kind: String
   public var url: String
@@ -22,12 +31,10 @@ public struct UpstreamStatus: Equatable, Sendable {
   public var pending: Int64
   public var inFlight: Int
   public var deadLetters: Int64
-  /// Events that were given up before the upstream had them, and the age of its oldest pending event, in seconds.
-  public var lost: Int64
+  /// Events that the upstream does not get.
+  public var losses = Losses()
+  /// The age of its oldest pending event, in seconds.
   public var age: Int64?
-  /// Events that were given up since the upstream was added, and events that were older than `max_age_s` when their turn came.
-  public var givenUp: Int64 = 0
-  public var tooOld: Int64 = 0
   /// Why it waits or is stopped.
   public var reason: String?
   /// The last acknowledgement of an event or, without one since the start, the first report that the server has everything; milliseconds since 1970.
@@ -113,7 +120,8 @@ extension Upstream {
       cursor: journal.cursor.lowest, lanes: laneStatus,
       pending: pendingEvents, inFlight: underWay.flights.reduce(0) { $0 + $1.batch.events.count },
       deadLetters: deadLetters,
-      lost: backlog?.lost ?? 0, age: age, givenUp: givenUp, tooOld: journal.tooOld.all,
+      losses: UpstreamStatus.Losses(ahead: backlog?.lost ?? 0, givenUp: givenUp, tooOld: journal.tooOld.all),
+      age: age,
       reason: reason, lastSuccess: health.lastSuccess, batches: health.batches, bytesSent: carrier.bytesSent,
       certificateExpiry: carrier.certificateExpiry, rate: rate.map { Int64(min($0, Self.longest)) },
       allowance: allowanceStatus, refusedCommands: commands.refused)
