@@ -12,7 +12,7 @@ import Testing
   @Test func `there is never more room than descriptors`() {
     #expect(ConnectionTable.room(limit: 20_000, open: 20, wanted: 4096) == 4096)
     #expect(ConnectionTable.room(limit: 1024, open: 20, wanted: 4096) < 1024 - 20)
-    #expect(ConnectionTable.room(limit: 40, open: 20, wanted: 4096) < ConnectionTable.fewest)
+    #expect(ConnectionTable.room(limit: 40, open: 20, wanted: 4096) < ConnectionTable.least)
   }
 }
 

@@ -149,7 +149,7 @@ import Testing
     let begun = ContinuousClock.now
     for _ in 0..<3 {
       let before = looks.withLock { $0 }
-      await withTaskGroup(of: Void.self) { group in for _ in 0..<500 { group.addTask { await look.again() } } }
+      await withTaskGroup(of: Void.self) { group in for _ in 0..<500 { group.addTask { await look.refresh() } } }
       #expect(looks.withLock { $0 } > before)
     }
     #expect(Double(looks.withLock { $0 }) <= 1 + (ContinuousClock.now - begun) / pause)

@@ -2,7 +2,7 @@
 
 import Timing
 
-/// The subject of an alert: a rule, and a name if the rule has several subjects. An empty name: it has only one.
+/// The subject of an alert: a rule, and a name if the rule has several subjects; otherwise the name is empty.
 public struct AlertSubject: Hashable, Sendable {
   public let rule: AlertRule
   public let name: String
@@ -22,16 +22,15 @@ public struct AlertSubject: Hashable, Sendable {
 
 /// The present state of a subject.
 public enum AlertReading: Equatable, Sendable {
-  /// Something is wrong. `since`: when it began, if that was before this reading.
+  /// Something is wrong. `since`: the begin of the trouble, if it is earlier than this reading.
   case bad(text: String, value: Double? = nil, since: MonotonicTime? = nil)
-  /// Neither bad nor well: an open alert stays open, and none begins.
+  /// Neither bad nor well: an open alert stays open, and no alert begins.
   case between
   case well
 }
 
 public enum AlertChange: Equatable, Sendable {
-  /// An alert begins. `since`: when the trouble began; `returns`: how often the alert has returned within a day of its
-  /// end.
+  /// An alert begins. `since`: the begin of the trouble; `returns`: the number of returns within a day of an end.
   case begins(AlertSubject, text: String, value: Double?, since: MonotonicTime, returns: Int)
   case ends(AlertSubject)
 }
@@ -39,16 +38,15 @@ public enum AlertChange: Equatable, Sendable {
 /// Decides which alerts are open, and when the next one begins or ends. Pure: readings and time are arguments, changes
 /// are results.
 ///
-/// No readings can make it flap: an alert begins after its time with only bad readings, and ends after its time with
-/// only good ones. Each time that it returns within a day, the time until its end doubles, up to a day; after a day
-/// without the alert, this is reset. So readings that never settle cause about a dozen alerts on the first day, and
-/// then hardly one a day.
+/// Alternating readings cause few alerts: an alert begins after its time with only bad readings, and ends after its time with only good ones. Each
+/// return within a day doubles the time until the end, up to a day; a day without the alert resets it. So readings that never settle cause about a
+/// dozen alerts on the first day, and later less than one a day.
 public struct AlertBoard: Sendable {
-  /// The longest time without trouble before an alert ends, and the time after which its past is forgotten.
+  /// The longest time with good readings until an alert ends, and the time until the board forgets an ended alert.
   public static let longest: Duration = .seconds(86_400)
-  /// The shortest time that the doubling for a returning alert starts with.
+  /// The least time that doubles with each return.
   static let shortest: Duration = .seconds(60)
-  /// The most subjects of a gateway; further ones are ignored.
+  /// The most subjects of a gateway. The board ignores further ones.
   public static let maxSubjects = 1024
 
   private enum State: Equatable {
@@ -78,7 +76,7 @@ public struct AlertBoard: Sendable {
   private let maxSubjects: Int
   private var courses: [AlertSubject: Course] = [:]
 
-  /// `maxSubjects`: further subjects are ignored.
+  /// `maxSubjects`: the board ignores further subjects.
   public init(_ settings: AlertSettings, maxSubjects: Int = AlertBoard.maxSubjects) {
     (self.settings, self.maxSubjects) = (settings, maxSubjects)
   }
@@ -120,7 +118,7 @@ public struct AlertBoard: Sendable {
     courses[subject] = Course(state: .open, returns: min(max(returns, 0), 64), text: text, value: value)
   }
 
-  /// Restores an alert that had ended before the program did, at this time of the board's clock.
+  /// Restores an alert that ended before the program, at this time of the board's clock.
   public mutating func restoreEnded(_ subject: AlertSubject, at time: MonotonicTime, returns: Int) {
     guard settings.times[subject.rule] != nil, courses[subject] == nil, courses.count < maxSubjects else { return }
     courses[subject] = Course(returns: min(max(returns, 0), 64), ended: time)
@@ -137,7 +135,7 @@ public struct AlertBoard: Sendable {
     case (.calm, .bad(_, _, let since)): course.state = .doubtful(since: min(since ?? now, now))
     case (.doubtful, .between), (.doubtful, .well): course.state = .calm
     case (.open, .well): course.state = .recovering(since: now)
-    // A reading that is neither bad nor well restarts the time until the end.
+    // A reading between bad and well restarts the time until the end.
     case (.recovering, .bad), (.recovering, .between): course.state = .open
     case (.calm, .between), (.calm, .well), (.doubtful, .bad), (.open, .bad), (.open, .between), (.recovering, .well):
       break
@@ -149,7 +147,7 @@ public struct AlertBoard: Sendable {
     return change
   }
 
-  /// Begins and ends alerts that are due. Call it at `due`; other times do no harm.
+  /// Begins and ends the alerts that are due. Call it at `due`; calls at other times are harmless.
   public mutating func timedOut(now: MonotonicTime) -> [AlertChange] {
     var changes: [AlertChange] = []
     for (subject, course) in courses {
@@ -179,13 +177,13 @@ public struct AlertBoard: Sendable {
     }
   }
 
-  /// The subject no longer exists or is no longer watched: its alert ends at once, and its past is forgotten.
+  /// Forgets a subject that no longer exists or is no longer watched. Its alert ends at once.
   public mutating func drop(_ subject: AlertSubject) -> AlertChange? {
     guard let course = courses.removeValue(forKey: subject) else { return nil }
     return course.isOpen ? .ends(subject) : nil
   }
 
-  /// Changes the settings: alerts of rules that are off end.
+  /// Changes the settings. Alerts of rules that are off end.
   public mutating func change(_ settings: AlertSettings) -> [AlertChange] {
     self.settings = settings
     let gone = courses.keys.filter { settings.times[$0.rule] == nil }
@@ -204,6 +202,6 @@ extension AlertChange {
     }
   }
 
-  /// Changes of one moment are reported in the order of rules and names, not in that of a dictionary.
+  /// Simultaneous changes are in the order of rules and names: a dictionary has no fixed order.
   fileprivate var order: String { "\(subject.rule.rawValue) \(subject.name)" }
 }

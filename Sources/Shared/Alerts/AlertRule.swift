@@ -63,10 +63,10 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
     }
   }
 
-  /// The alert begins with an event of this kind, and ends when no further one has come for its time; there is no state to check.
+  /// Whether an alert begins with an event, and ends after its time without events: there is no state to check.
   public var isEventDriven: Bool { self == .gatewayConflict || self == .gatewaysRefused }
 
-  /// The least number of seconds before the alert may begin: with 0, a node would be silent as soon as it was heard.
+  /// The least number of seconds until the alert may begin: with 0, a node would be silent immediately after contact.
   public var leastSeconds: Int64 { self == .nodeSilent || self == .gatewaySilent ? 1 : 0 }
 
   /// The rule and its times as a sentence for people.
@@ -127,7 +127,7 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
   }
 }
 
-/// How long trouble must last before the alert begins, and how long it must be absent before the alert ends.
+/// The duration of trouble until the alert begins, and the duration of good readings until it ends.
 public struct AlertTimes: Equatable, Sendable {
   public var begins: Duration
   public var ends: Duration

@@ -2,7 +2,7 @@
 
 import Timing
 
-/// Finds nodes and gateways that were not heard for too long. Pure.
+/// Finds nodes and gateways that are silent for too long. Pure.
 ///
 /// It only reports late names; `AlertBoard` decides whether an alert begins or ends.
 public struct Silence<Name: Hashable & Sendable>: Sendable {
@@ -17,16 +17,16 @@ public struct Silence<Name: Hashable & Sendable>: Sendable {
 
   public var names: [Name] { Array(lines.keys) }
 
-  /// When the name was heard last; `nil`: it is not watched.
+  /// The last contact of the name; `nil`: it is not watched.
   public func heard(_ name: Name) -> MonotonicTime? { lines[name]?.heard }
 
-  /// Watches a name that was heard at this time. If it is watched already, the later time counts.
+  /// Watches a name with a contact at this time. If it is watched already, the later contact counts.
   public mutating func listen(for name: Name, heard: MonotonicTime, limit: Duration) {
     lines[name] = Line(heard: max(heard, lines[name]?.heard ?? heard), limit: limit)
   }
 
-  /// Nothing could be received from `begin` to `end`: this time does not count as silence. Names that were not late at `begin` get at least `least`
-  /// from now on; late ones stay late.
+  /// Skips the time from `begin` to `end`, in which no contact was possible: it does not count as silence. Names that were not late at `begin` have
+  /// at least `least` after it; late names stay late.
   public mutating func pass(from begin: MonotonicTime, to end: MonotonicTime, least: Duration) {
     for (name, line) in lines {
       let heard = line.heard + (end - begin)
@@ -37,7 +37,7 @@ public struct Silence<Name: Hashable & Sendable>: Sendable {
 
   public mutating func ignore(_ name: Name) { lines[name] = nil }
 
-  /// A name was heard. False: it is not watched.
+  /// Notes a contact. False: the name is not watched.
   @discardableResult
   public mutating func hear(_ name: Name, at time: MonotonicTime) -> Bool {
     guard let line = lines[name] else { return false }
@@ -49,7 +49,7 @@ public struct Silence<Name: Hashable & Sendable>: Sendable {
     lines[name].map { now - $0.heard >= $0.limit } ?? false
   }
 
-  /// When the next name becomes late that was not late at the last check, `looked`. The time may have passed already: then check again now.
+  /// When the next name becomes late that was not late at the last check, `looked`. If that time has passed, check again now.
   public func due(after looked: MonotonicTime) -> MonotonicTime? {
     lines.values.map { $0.heard + $0.limit }.filter { $0 > looked }.min()
   }

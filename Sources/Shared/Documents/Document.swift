@@ -2,15 +2,14 @@
 
 import UntrustedText
 
-/// One end's version of a document. Each field is a separate document, so that edits conflict only if they change the same
-/// field.
+/// A version of a document. Each field is a separate document, so that edits conflict only if they change the same field.
 public struct Document: Equatable, Sendable {
   public var key: String
   /// JSON; `nil`: the document is deleted. The other fields remain, so that an older edit does not restore it.
   public var value: String?
-  /// Milliseconds since 1970, by the editor's clock, but always later than the replaced version.
+  /// Milliseconds since 1970 by the editor's clock, but always later than the replaced version.
   public var updatedAt: Int64
-  /// The hub has edited it, not the gateway.
+  /// Whether the hub has edited it; otherwise the gateway.
   public var byHub: Bool
 
   public init(key: String, value: String?, updatedAt: Int64, byHub: Bool) {
@@ -24,11 +23,11 @@ public struct Document: Equatable, Sendable {
   public func wins(over known: Document) -> Bool {
     if updatedAt != known.updatedAt { return updatedAt > known.updatedAt }
     if byHub != known.byHub { return byHub }
-    // Compared by bytes: of two values that only look the same, both ends choose the same one.
+    // A comparison by bytes: both ends choose the same of two values that look the same.
     return (known.value ?? "").utf8.lexicographicallyPrecedes((value ?? "").utf8)
   }
 
-  /// Compares by bytes, as databases do: é as one scalar and as a letter with an accent are two values.
+  /// Compares by bytes, like databases: é as one scalar and as a letter with an accent are two values.
   public static func == (left: Document, right: Document) -> Bool {
     left.key.isExactly(right.key) && left.updatedAt == right.updatedAt && left.byHub == right.byHub
       && left.hasSameValue(as: right)
@@ -43,7 +42,7 @@ public struct Document: Equatable, Sendable {
     }
   }
 
-  /// An edit of a known version. Its time is later than the known one's, regardless of the clock.
+  /// An edit of a known version. Its time is later than that of the known version, also with a clock that is behind.
   public static func edit(
     _ key: String, _ value: String?, of known: Document?, at now: Int64, byHub: Bool
   ) -> Document {

@@ -19,7 +19,7 @@ public enum DocumentKey: Equatable, Sendable {
 
   /// `key`: 64 lower-case hex digits.
   case node(key: String, NodeField)
-  /// Whether messages on the channel are exchanged with other gateways; `digest`: 16 lower-case hex digits.
+  /// Whether gateways exchange messages of the channel; `digest`: 16 lower-case hex digits.
   case relay(digest: String)
   case setting(Setting)
 

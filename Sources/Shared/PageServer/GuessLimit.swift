@@ -8,7 +8,7 @@ public struct Guesser: Sendable {
   public var address: String
   /// The account; empty if there is one password for all.
   public var name: String
-  /// Identifies a browser in which this person has signed in before, whatever its address; `nil`: unknown browser.
+  /// Identifies a browser in which this person has signed in before, at any address; `nil`: unknown browser.
   public var browser: String?
 
   public init(address: String, name: String = "", browser: String? = nil) {
@@ -18,21 +18,20 @@ public struct Guesser: Sendable {
 
 /// Limits attempts to guess a password. Pure: time is an argument. Decision 0024.
 ///
-/// Wrong guesses are counted for each address; after a few, each further one doubles the pause for this address. Two
-/// more limits, for each account and for all accounts, slow down an attacker with many addresses. They refill faster
-/// than one address can use them up, so an attacker at one address locks out nobody. They do not apply to addresses and
-/// browsers from which the person has signed in before; such a browser also has its own count, whatever its address.
+/// It counts wrong guesses for each address. After a few, each further guess doubles the pause for this address. Two more limits, for each account
+/// and for all accounts, slow down an attacker with many addresses. They refill faster than one address can use them up, so an attacker at one
+/// address locks out nobody. They do not apply to addresses and browsers from which the person has signed in before. Such a browser also has its own
+/// count, independent of its address.
 public struct GuessLimit {
   /// Wrong guesses from one address before the first pause; each further one doubles it.
   static let freeOfOne = 5
   static let longestPause: Duration = .seconds(300)
-  /// After this time without a wrong guess, an address starts from zero.
+  /// After this time without a wrong guess, the count of an address is zero again.
   static let memory: Duration = .seconds(3600)
-  /// Limits for one account and for all accounts: a number at once, and one more in each interval.
+  /// The limits for one account and for all accounts: a number at once, and one more in each interval.
   static let ofName = Supply(most: 20, every: .seconds(60))
   static let ofAll = Supply(most: 100, every: .seconds(10))
-  /// Counters for accounts. Accounts share them by chance: invented names must neither use up memory nor be told from
-  /// real ones.
+  /// Counters for accounts. Accounts share them by chance: invented names must not use up memory, and must behave like real names.
   static let nameCounts = 1024
 
   private struct Count {
@@ -57,7 +56,7 @@ public struct GuessLimit {
     let most: Int
     let every: Duration
 
-    /// `full`: when the supply will be full.
+    /// `full`: the time at which the supply is full.
     func pause(full: MonotonicTime?, now: MonotonicTime) -> Duration? {
       guard let full, full > now else { return nil }
       let pause = full - now - every * (most - 1)
@@ -67,7 +66,7 @@ public struct GuessLimit {
     func afterOne(full: MonotonicTime?, now: MonotonicTime) -> MonotonicTime { max(full ?? now, now) + every }
   }
 
-  /// Addresses that are remembered; beyond that, the one whose last guess is longest ago is forgotten.
+  /// Most addresses in memory. At this limit it forgets the address with the oldest last guess.
   private let mostPlaces: Int
   private var ofPlace: [String: Count] = [:]
   private var nameFull: [Int: MonotonicTime] = [:]
@@ -77,7 +76,7 @@ public struct GuessLimit {
 
   public init(mostPlaces: Int = 64) { self.mostPlaces = mostPlaces }
 
-  /// How long this client must wait; `nil`: it may try now.
+  /// The pause until this client may try; `nil`: now.
   public func pause(of guesser: Guesser, now: MonotonicTime) -> Duration? {
     var pauses: [Duration?] = [ofPlace[Self.place(guesser)].map { $0.pausedUntil - now }]
     if !isKnown(guesser) {
@@ -103,7 +102,7 @@ public struct GuessLimit {
   }
 
   public mutating func guessedRight(by guesser: Guesser) {
-    // A person with an account of their own must not reset the count for guesses at other accounts.
+    // A sign-in to one account must not reset the count of guesses at other accounts.
     if guesser.name.isEmpty || guesser.browser != nil { ofPlace[Self.place(guesser)] = nil }
     let key = Self.key(guesser)
     known.removeAll { $0 == key }
@@ -115,7 +114,7 @@ public struct GuessLimit {
 
   private static func key(_ guesser: Guesser) -> String { "\(guesser.address) \(guesser.name)" }
 
-  /// The number of remembered entries, for tests.
+  /// The number of entries, for tests.
   var counts: (places: Int, known: Int, names: Int) { (ofPlace.count, known.count, nameFull.count) }
 
   private static func place(_ guesser: Guesser) -> String {

@@ -5,32 +5,32 @@ import UntrustedText
 
 /// The front end's files on disk, by the path that a browser requests.
 ///
-/// Only files in the folder with a plain name and a known extension are served.
+/// It has only files in the folder with a plain name and a known extension.
 public struct PageFiles: Sendable {
-  /// Larger files do not belong to the front end.
+  /// No file of the front end is larger.
   private static let maxBytes = 4 << 20
 
   private let folder: String
   private let page: String
 
-  /// `page`: the file that is served for the addresses of views. `nil`: the folder has no front end.
+  /// `page`: the file for the addresses of views. `nil`: the folder has no front end.
   public init?(folder: String, page: String = "index.html") {
     guard access("\(folder)/\(page)", R_OK) == 0 else { return nil }
     self.folder = folder
     self.page = page
   }
 
-  /// An open file that is read piece by piece.
+  /// An open file, for reading in pieces.
   public final class File {
     public let type: String
     public let size: Int
     /// The entity tag: it changes with the file.
     public let tag: String
     public let isGzip: Bool
-    /// A browser may show the file by itself, or run it in a worker: then the file needs a policy of its own.
+    /// Whether a browser may show the file by itself, or run it in a worker: then it needs a policy of its own.
     public let isDocument: Bool
-    /// The value of `Cache-Control`. The names of packed files contain a hash of their content (`deploy/pages/pack`),
-    /// so a browser need not ask for them again.
+    /// The value of `Cache-Control`. The names of packed files contain a hash of their content (`deploy/pages/pack`), so a browser requests them only
+    /// once.
     public let cacheControl: String
     private let descriptor: Int32
 
@@ -56,7 +56,7 @@ public struct PageFiles: Sendable {
 
     deinit { close(descriptor) }
 
-    /// Reads at most so many bytes; empty at the end, `nil` on an error.
+    /// Reads at most `most` bytes. Empty: the end; `nil`: an error.
     public func read(_ most: Int) -> [UInt8]? {
       var failed = false
       let bytes = [UInt8](unsafeUninitializedCapacity: most) { buffer, count in
@@ -81,7 +81,7 @@ public struct PageFiles: Sendable {
     return (acceptsGzip ? opened(location + ".gz", isGzip: true) : nil) ?? opened(location, isGzip: false)
   }
 
-  /// The name relative to the folder; `nil`: there can be no such file.
+  /// The name relative to the folder; `nil`: such a file is impossible.
   static func name(for path: String, page: String = "index.html") -> String? {
     if path.isExactly("/worker.js") || path.isExactly("/manifest.webmanifest") { return String(path.utf8.dropFirst()) }
     guard path.begins(with: "/pages/") else {

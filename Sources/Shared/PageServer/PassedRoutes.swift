@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-/// The routes of the control socket that pages may use. All others are refused: private keys, backups with secrets,
-/// pairing, adding upstreams, raw frames.
+/// The routes of the control socket that pages may use. Pages may not use the others: private keys, backups with secrets, pairing, new upstreams, raw
+/// frames.
 public enum PassedRoutes {
   public enum AnswerForm: Sendable, Equatable {
     /// A whole answer.

@@ -13,11 +13,10 @@ public enum PasswordHash {
     public let r: Int
     public let p: Int
 
-    /// 16 MiB, because gateways are small; the work is that of the settings with more memory in OWASP's password
-    /// storage cheat sheet.
+    /// 16 MiB, because gateways are small. The work equals that of the settings with more memory in OWASP's password storage cheat sheet.
     public static let usual = Cost(ln: 14, r: 8, p: 5)
 
-    /// A stored hash may not cost more than this: otherwise a forged one could use up memory or time.
+    /// The greatest cost of a stored hash: a forged hash must not use up memory or time.
     var isAllowed: Bool { (10...17).contains(ln) && (1...16).contains(r) && (1...16).contains(p) && work <= 1 << 30 }
     var bytes: Int { (1 << ln) * r * 128 }
     private var work: Int { bytes * p }
@@ -26,7 +25,7 @@ public enum PasswordHash {
   private static let saltBytes = 16
   private static let hashBytes = 32
 
-  /// A hash with a random salt. `nil`: there is no memory for it.
+  /// A hash with a random salt. `nil`: there is not enough memory.
   public static func make(_ password: String, cost: Cost = .usual) -> String? {
     let salt = (0..<saltBytes).map { _ in UInt8.random(in: 0...255) }
     guard let key = derive(Array(password.utf8), salt, cost, count: hashBytes) else { return nil }
@@ -36,7 +35,7 @@ public enum PasswordHash {
   /// Whether the text is a hash in the form of `make`, with an allowed cost.
   public static func isOne(_ hash: String) -> Bool { parts(hash) != nil }
 
-  /// Whether the password fits the hash. False for anything that is not a hash.
+  /// Whether the password fits the hash. False: also for a text that is no hash.
   public static func isRight(_ password: String, _ hash: String) -> Bool {
     guard let (cost, salt, key) = parts(hash), let other = derive(Array(password.utf8), salt, cost, count: key.count)
     else { return false }

@@ -2,8 +2,7 @@
 
 import UntrustedText
 
-/// A server of map tiles that the operator has configured: the only other origin from which pages may load anything,
-/// and only images.
+/// A server of map tiles that the operator has configured. It is the only other origin from which pages may load data, and only images.
 public struct TileServer: Equatable, Sendable {
   /// The address with `{z}`, `{x}` and `{y}`.
   public let url: String
@@ -16,14 +15,14 @@ public struct TileServer: Equatable, Sendable {
     public let message: String
   }
 
-  /// `url`: `https://tiles.example.org/{z}/{x}/{y}.png`, or `http` in one's own network; `credit`: up to 200 bytes.
+  /// `url`: `https://tiles.example.org/{z}/{x}/{y}.png`, or `http` in the operator's own network; `credit`: up to 200 bytes.
   public init(_ url: String, credit: String? = nil) throws(Invalid) {
     let bytes = Array(url.utf8)
     guard let scheme = ["https://", "http://"].first(where: { url.begins(with: $0) }) else {
       throw Invalid(message: "tiles: an address that begins with https:// or http:// is wanted")
     }
     let name = bytes.dropFirst(scheme.utf8.count).prefix { $0 != UInt8(ascii: "/") }
-    // The origin must be a single word of the policy, so no part of the address can end it or add another.
+    // The origin must be a single word of the policy: no part of the address may end it, or add another word.
     guard (1...253).contains(name.count), name.allSatisfy(Self.isOfName) else {
       throw Invalid(message: "tiles: \"\(url)\" has no name of a server that can be used")
     }

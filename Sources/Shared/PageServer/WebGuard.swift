@@ -3,7 +3,7 @@
 import HTTP
 import UntrustedText
 
-/// The fields of a browser's request that show where it comes from.
+/// The fields of a browser's request that show its origin.
 public struct BrowserRequest: Sendable {
   public var method: String
   /// The values of `Host`.
@@ -24,10 +24,10 @@ public struct BrowserRequest: Sendable {
   }
 }
 
-/// Checks where a browser's request comes from before anything else is done with it. Pure.
+/// Checks the origin of a browser's request, as the first step. Pure.
 ///
-/// A foreign page in the same browser can send requests here: they have another `Origin`. It can also point its own
-/// name to this machine (DNS rebinding): then `Host` differs.
+/// A foreign page in the same browser can send requests here: they have another `Origin`. It can also resolve its own name to this machine (DNS
+/// rebinding): then `Host` differs.
 public struct WebGuard: Sendable {
   /// Allowed names of this host, besides numeric addresses and `localhost`.
   private let names: [String]
@@ -48,7 +48,7 @@ public struct WebGuard: Sendable {
     }
   }
 
-  /// Checks requests for data, and for signing in, which only these pages may make.
+  /// Checks requests for data and for signing in: only these pages may send them.
   public func checkSameOrigin(_ request: BrowserRequest) throws(Refusal) {
     guard request.site == nil || request.site?.isExactly("same-origin") == true else {
       throw Refusal(status: 403, message: "requests of other sites are refused")
@@ -99,7 +99,7 @@ public struct WebGuard: Sendable {
     }
   }
 
-  /// Headers of every document: pages run only scripts from here, load nothing from elsewhere, and cannot be framed.
+  /// Headers of every document: pages run only scripts from here, load no data from other origins, and cannot be framed.
   public static let headers = headers(tiles: nil)
 
   /// Headers of files that are only parts of a page. The policy belongs to the page, and would double the bytes of a
@@ -108,8 +108,7 @@ public struct WebGuard: Sendable {
     "X-Content-Type-Options": "nosniff", "Cross-Origin-Resource-Policy": "same-origin",
   ]
 
-  /// As `headers`, for pages that may also show images of a tile server. That server does not learn which page shows
-  /// them.
+  /// Like `headers`, for pages that may also show images of a tile server. The browser does not tell that server the page.
   public static func headers(tiles: TileServer?) -> HTTPHeaders {
     [
       "Content-Security-Policy":

@@ -8,17 +8,17 @@ import UntrustedText
 
 /// A way to sign in.
 public protocol WebAccess: AnyObject {
-  /// `secret` or `password`: the field of the request that carries it.
+  /// The name of its field in the request: `secret` or `password`.
   var way: String { get }
   /// Whether an attacker could guess it: a password, but not 256 random bits.
   var isGuessable: Bool { get }
   /// Seconds that a browser keeps its cookie; `nil`: until the browser is closed.
   var cookieSeconds: Int? { get }
-  /// Whether the secret or password is right; this may take a while. Throws the answer for the browser if it cannot be checked now.
+  /// Whether the secret or password is right. The check may take a while. If it is impossible now, the error is the answer for the browser.
   func isRight(_ given: String) async throws(WebGuard.Refusal) -> Bool
-  /// A person has signed in from this address.
+  /// Notes a sign-in from this address.
   func signedIn(from address: String)
-  /// A wrong guess came from this address.
+  /// Notes a wrong guess from this address.
   func refused(from address: String)
   /// Stores sessions, so that they survive a restart of the host.
   func keep(_ sessions: WebSessions)
@@ -26,10 +26,10 @@ public protocol WebAccess: AnyObject {
 
 /// Serves browsers: the front end's files, signing in and, for signed-in browsers, the answers of `pass`.
 public final class WebServer {
-  /// Answers a request for data, as the control socket does.
+  /// Answers a request for data, like the control socket.
   public typealias Pass = (HTTPRequest, PassedRoutes.AnswerForm, HTTPResponder) async -> Void
 
-  /// A session's last use is stored with this accuracy.
+  /// The accuracy of a session's stored last use.
   private static let keptTo: Duration = .seconds(86400)
   /// Bytes of a file that are in memory at a time.
   private static let pieceBytes = 16 * 1024
@@ -40,14 +40,14 @@ public final class WebServer {
   private let pass: Pass
   private let loop: EventLoop
   private var sessions: WebSessions
-  /// The answers in progress, by the digest of their session: they end with it.
+  /// The answers in progress, by the digest of their session. They end with the session.
   private var answers: [ObjectIdentifier: (session: [UInt8], end: Waiter)] = [:]
   private var limit = GuessLimit()
-  /// Cookies are shared between ports of a host, so the cookie's name contains the port.
+  /// All ports of a host share its cookies, so the cookie's name contains the port.
   private let cookie: String
   /// The tile server that the operator has configured.
   public var tiles: TileServer?
-  /// One guess at a time: simultaneous guesses must not all be tried before the first one counts.
+  /// One guess at a time: each guess has to count before the next check.
   private let guesses = LoopSemaphore<Int>(bound: 8)
 
   public init(
@@ -78,7 +78,7 @@ public final class WebServer {
         guard let way = PassedRoutes.way(request.method, path) else {
           throw WebGuard.Refusal(status: 403, message: "pages may not use \(request.method) \(path)")
         }
-        // A stream has no end at which compression would release the rest.
+        // A stream has no end, at which a compressor would release the rest.
         responder.compresses =
           way != .stream && request.query["follow"] == nil && request.headers.hasToken("gzip", in: "Accept-Encoding")
         await pass(request, way, responder, of: session)
@@ -169,8 +169,8 @@ public final class WebServer {
     for answer in answers.values where belongs(answer.session) { answer.end.resume() }
   }
 
-  /// The address for which guesses are counted. A proxy on this machine names its client's address; of an IPv6 address
-  /// the network counts, because a machine can use any address in it.
+  /// The address under which guesses count. A proxy on this machine names its client's address. Of an IPv6 address the network counts, because a
+  /// machine can use any address in it.
   static func address(_ request: HTTPRequest, _ responder: HTTPResponder) -> String {
     guard let peer = responder.peer else { return "" }
     let asked = peer.isLoopback ? request.headers.values(of: "X-Forwarded-For").last?.pieces(at: ",").last : nil
@@ -178,8 +178,7 @@ public final class WebServer {
     return (text.flatMap { IPAddress($0) } ?? peer).network
   }
 
-  /// The tokens in the cookies: a server at another port of this machine can set a cookie of the same name, so one of
-  /// several may be ours.
+  /// The tokens in the cookies. A server at another port of this machine can set a cookie of the same name, so there may be several.
   private func tokens(_ request: HTTPRequest) -> [String] {
     var found: [String] = []
     for field in request.headers.values(of: "Cookie") {
@@ -271,7 +270,7 @@ public final class WebServer {
 
   // MARK: Answers
 
-  /// Headers of answers with data: as for files, and they must not be cached.
+  /// Headers of answers with data: like those of files, and against caching.
   public static let dataHeaders: HTTPHeaders = {
     var headers = WebGuard.headers
     headers.add("Cache-Control", "no-store")

@@ -5,9 +5,9 @@ import Timing
 
 /// The signed-in browsers. Pure: time is an argument.
 ///
-/// Only digests of tokens are kept, so that nobody who reads the memory or the file gets a session.
+/// It has only digests of tokens: a reader of the memory or the file gets no session.
 public struct WebSessions {
-  /// The number of sessions; a further one replaces the one whose last use is longest ago.
+  /// The most sessions. A further one replaces the session with the oldest last use.
   public static let mostSessions = 32
   /// A session ends after this time without use.
   public static let idleLimit: Duration = .seconds(30 * 86400)

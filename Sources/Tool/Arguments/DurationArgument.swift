@@ -3,7 +3,7 @@
 import ArgumentParser
 import UntrustedText
 
-/// A span of time as people type it: `90s`, `15m`, `2h`, `3d`, `1w`, or a number of seconds.
+/// A duration in the form that people type: `90s`, `15m`, `2h`, `3d`, `1w`, or a number of seconds.
 struct DurationArgument: ExpressibleByArgument {
   static let forms = "90s, 15m, 2h, 3d, or a number of seconds"
 

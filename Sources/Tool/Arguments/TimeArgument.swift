@@ -3,7 +3,7 @@
 import ArgumentParser
 import Glibc
 
-/// A moment as people type it.
+/// A time in the form that people type.
 struct TimeArgument: ExpressibleByArgument {
   static let forms =
     "2026-11-21, \"2026-11-21 14:30\" (local, or UTC with a Z at the end), today, yesterday, 90m, 2h, 3d, 1w ago"
@@ -14,7 +14,7 @@ struct TimeArgument: ExpressibleByArgument {
   init?(argument: String) {
     let now = time(nil)
     guard let seconds = Self.relative(argument, now: now) ?? Self.absolute(argument) else { return nil }
-    // Nothing was recorded before 1970.
+    // There are no records before 1970.
     milliseconds = max(0, Int64(seconds)) * 1000
   }
 

@@ -3,21 +3,21 @@
 import CLinux
 import Glibc
 
-/// Another program that shares our terminal, its input and its output.
+/// Another program on our terminal, with our input and output.
 struct ChildProgram {
   let process: pid_t
 
-  /// The daemon beside this program, or the installed one.
+  /// The daemon in the folder of this program, or the installed one.
   static var daemon: String {
     let beside = Folder.of(Folder.resolved("/proc/self/exe")) + "/meshpostd"
     return access(beside, X_OK) == 0 ? beside : "/usr/bin/meshpostd"
   }
 
-  /// `arguments`: the program's location first. `errors`: in place of our standard error.
+  /// `arguments`: the first one is the program's location. `errors`: replaces our standard error.
   init(_ arguments: [String], errors: Int32 = 2) throws {
     var argv = arguments.map { strdup($0) } + [nil]
     defer { for pointer in argv { free(pointer) } }
-    // Signals that we wait for reach it as usual.
+    // The child does not inherit our blocked signals.
     var (attributes, none) = (posix_spawnattr_t(), sigset_t())
     posix_spawnattr_init(&attributes)
     defer { posix_spawnattr_destroy(&attributes) }
@@ -36,7 +36,7 @@ struct ChildProgram {
     self.process = process
   }
 
-  /// Its exit code; as shells count when a signal ended it.
+  /// Its exit code; after a signal, the code of shells.
   func wait() -> Int32 {
     var status: Int32 = 0
     while waitpid(process, &status, 0) < 0, errno == EINTR {}
@@ -45,7 +45,7 @@ struct ChildProgram {
 
   func send(_ signal: Int32) { kill(process, signal) }
 
-  /// Waits for its end as `wait` does, and hands it what of `signals` comes to us meanwhile.
+  /// Waits for its end like `wait`, and forwards our `signals` to it meanwhile.
   func wait(handing signals: [Int32]) -> Int32 {
     var mask = sigset_t()
     sigemptyset(&mask)
@@ -53,7 +53,7 @@ struct ChildProgram {
     pthread_sigmask(SIG_BLOCK, &mask, nil)
     while true {
       var status: Int32 = 0
-      // It may have ended before we listened.
+      // It may have ended before this line.
       if waitpid(process, &status, WNOHANG) == process { return Self.code(status) }
       var number: Int32 = 0
       if sigwait(&mask, &number) == 0, number != SIGCHLD { send(number) }

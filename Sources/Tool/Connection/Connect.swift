@@ -4,7 +4,7 @@ import ArgumentParser
 import CLinux
 import Glibc
 
-/// The far end of `--host ssh://…`: standard input and output become the control socket.
+/// The remote end of `--host ssh://…`: it connects standard input and output with the control socket.
 struct ConnectCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "connect", abstract: "Join standard input and output to the control socket.",
@@ -50,7 +50,7 @@ struct ConnectCommand: ParsableCommand {
     return descriptor
   }
 
-  /// False: that was the end.
+  /// False: the end of the data.
   private static func pass(from source: Int32, to target: Int32) -> Bool {
     var buffer = [UInt8](repeating: 0, count: 16384)
     let count = read(source, &buffer, buffer.count)

@@ -9,10 +9,10 @@ import JSON
 import Timing
 import UntrustedText
 
-/// Asks the daemon. Each run of the command sends one request.
+/// The client of the daemon's control socket. Most commands send one request.
 struct ControlClient {
   struct Answer {
-    /// The answer as received, safe to print.
+    /// The received answer, safe to print.
     let text: String
     let value: JSONValue
   }
@@ -31,20 +31,19 @@ struct ControlClient {
     try ask(HTTPRequest("POST", target, body: body), limit)
   }
 
-  /// Prints the answer: as it came with `--json`, else by `show`.
+  /// Prints the answer: unchanged with `--json`, otherwise by `show`.
   func show(_ target: String, limit: Int = 30, _ show: (JSONValue) -> Void) throws {
     let answer = try get(target, limit: limit)
     if connection.json { print(answer.text) } else { show(answer.value) }
   }
 
-  /// Has the gateway do something, and prints the answer in the same way.
+  /// Sends a request that changes something, and prints the answer in the same way.
   func carryOut(_ target: String, body: [UInt8] = [], limit: Int = 30, _ show: (JSONValue) -> Void) throws {
     let answer = try post(target, body: body, limit: limit)
     if connection.json { print(answer.text) } else { show(answer.value) }
   }
 
-  /// Rows as they come: printed as they are with `--json`, else shown for people.
-  /// Returns which other radios there are.
+  /// Prints rows while they arrive: unchanged with `--json`, otherwise by `show`. Returns the other radios.
   @discardableResult
   func lines(_ target: String, _ show: @escaping (JSONValue) -> Styled) throws -> OtherRadios {
     let json = connection.json
@@ -59,9 +58,9 @@ struct ControlClient {
     }
   }
 
-  /// An answer within a moment, or nothing, without a word: for completions.
+  /// An answer within a moment, otherwise nothing, without a message: for completions.
   func quietly(_ target: String) -> JSONValue? {
-    // `try?`: there is nobody to tell.
+    // `try?`: completions have no error messages.
     guard let answer = try? send(HTTPRequest("GET", target), limit: 2, isQuiet: true, nil), answer.status == 200 else {
       return nil
     }
@@ -76,7 +75,7 @@ struct ControlClient {
     return answer.body.split(separator: 10).compactMap { try? JSONValue(parsing: Array($0)) }  // as above
   }
 
-  /// An answer's bytes as they come. An answer without its proper end is an error.
+  /// An answer's bytes while they arrive. An incomplete answer is an error.
   func pieces(_ target: String, _ take: @escaping ([UInt8]) throws -> Void) throws {
     var failure: (any Error)?
     let response = try send(HTTPRequest("GET", target), limit: nil) { piece in
@@ -87,14 +86,14 @@ struct ControlClient {
     guard response.status == 200 else { throw refusal(response, response.body) }
   }
 
-  /// An answer that is no JSON.
+  /// Reports an answer that is not JSON.
   func text(_ target: String) throws -> String {
     let response = try send(HTTPRequest("GET", target), limit: 30, nil)
     guard response.status == 200 else { throw refusal(response, response.body) }
     return String(decoding: response.body, as: UTF8.self)
   }
 
-  /// Rows as they come, until there are no more, or `ending` says so. The first error of `take` ends it, and is thrown.
+  /// Passes rows to `take` while they arrive, until their end or the end by `ending`. It throws the first error of `take`.
   @discardableResult
   func rows(
     _ target: String, until ending: Ending? = nil, _ take: @escaping (JSONValue) throws -> Void
@@ -108,7 +107,7 @@ struct ControlClient {
         do {
           guard partial.count <= Self.longestRow else { throw fail("a row without end", EX_PROTOCOL) }
           guard index < lines.count - 1 else { break }
-          // `try?`: a torn line, after the stream broke off.
+          // `try?`: an incomplete line, after the stream broke off.
           if let value = try? JSONValue(parsing: partial) { try take(value) }
         } catch {
           failure = error
@@ -131,7 +130,7 @@ struct ControlClient {
   }
 
   private func refusal(_ response: HTTPResponse, _ body: [UInt8]) -> any Error {
-    // `try?`: an answer without words is shown by its number.
+    // `try?`: without a message, the status number is the message.
     let answer = try? JSONValue(parsing: body)
     let words = [answer?["error"]?.string ?? "HTTP \(response.status)", answer?["remedy"]?.string]
     return fail(words.compactMap { $0 }.joined(separator: ". "), Self.exitCode(answer?["code"]?.string))
@@ -187,7 +186,7 @@ struct ControlClient {
   private func fail(_ words: String, _ code: Int32) -> any Error { Failure.say(words, code) }
 }
 
-/// When enough has come: Ctrl-C, a time limit, or whoever takes it says so.
+/// The end of a stream of rows: Ctrl-C, a time limit, or a decision of its reader.
 final class Ending {
   private let seconds: Int?
   private let over = Waiter()
@@ -209,12 +208,12 @@ final class Ending {
 }
 
 extension JSONValue {
-  /// So many events were deleted before they could be told; `nil`: this is another row.
+  /// The number of events that were deleted before this stream got them; `nil`: this is another row.
   var missed: Int64? { self["missed"]?.integer }
 }
 
 extension Connection {
-  /// Where the control socket is, and the tunnel to it when it is elsewhere.
+  /// The location of the control socket, and the tunnel to a remote one.
   func endpoint() throws -> (HTTPEndpoint, SSHTunnel?) {
     guard let address = place.flatMap({ SSHAddress($0) }) else { return (.unix(location: socket), nil) }
     let tunnel = try SSHTunnel(address)
