@@ -54,7 +54,7 @@ struct DoctorCommand: ParsableCommand {
   }
 }
 
-/// Checks that work without the daemon: whether it runs, and whether this user may use its socket.
+/// Checks without the daemon: whether it runs, and whether this user may use its socket.
 struct LocalDoctor {
   private let connection: Connection
 
@@ -91,7 +91,7 @@ struct LocalDoctor {
     guard access(file, R_OK) == 0 else {
       return [finding("configuration", "warning", "\(file) cannot be read", "`sudo meshpost doctor` checks it.")]
     }
-    // `try?`: why it cannot be checked has been printed.
+    // `try?`: the reason why the check is impossible is already printed.
     let mistakes = (try? ConfigurationCheck(file))?.mistakes ?? []
     let remedy = "Correct it, or let `sudo meshpost setup` ask again; then `sudo systemctl restart meshpost`."
     return mistakes.isEmpty

@@ -64,7 +64,7 @@ struct Meshpost: ParsableCommand {
     }
   }
 
-  /// Prints the message of an error, or the help that was asked for, and exits.
+  /// Prints the message of an error, or the requested help, and exits.
   private static func leave(_ error: any Error) -> Never {
     let (code, message) = (exitCode(for: error), fullMessage(for: error))
     if !message.isEmpty { code.isSuccess ? Console.page(message) : Console.errorPage(message) }
@@ -76,10 +76,10 @@ struct Connection: ParsableArguments {
   @Option(help: "The daemon's control socket (or $MESHPOST_SOCKET).")
   var socket = getenv("MESHPOST_SOCKET").map { String(cString: $0) } ?? Self.usualSocket
 
-  /// Of the package's gateway.
+  /// The socket of the package's gateway.
   static let systemSocket = "/run/meshpost/control.sock"
 
-  /// The system's socket if there is one, else that of `meshpost run`.
+  /// The system's socket if there is one, otherwise the socket of `meshpost run`.
   private static var usualSocket: String {
     access(systemSocket, F_OK) == 0 ? systemSocket : RunCommand.Places.runningSocket ?? systemSocket
   }
@@ -89,7 +89,7 @@ struct Connection: ParsableArguments {
       "Use a gateway on another machine over ssh (or $MESHPOST_HOST): ssh://[user@]host[:port].", valueName: "url"))
   var host: String?
 
-  /// Where the gateway is; `nil` is this machine, as is an empty string.
+  /// The gateway's machine; `nil` or empty: this machine.
   var place: String? {
     (host ?? getenv("MESHPOST_HOST").map { String(cString: $0) }).flatMap { $0.isEmpty ? nil : $0 }
   }

@@ -3,17 +3,16 @@
 import ArgumentParser
 import UntrustedText
 
-/// The command line in the order that the parser expects: global options may also precede the command, and former names of
-/// commands go on working.
+/// The command line in the parser's order: users may also type global options before the command, and former names of commands.
 struct TypedCommand {
-  /// Present names of commands by their former ones, which no help shows. `outbox list`, and `outbox` alone, is `upstream pending`.
+  /// Present names of commands by their former names, which no help shows. `outbox list`, and `outbox` alone, is `upstream pending`.
   private static let former = ["outgoing": "sent", "outbox": "upstream"]
   private static let flags = ["--json", "--utc"]
   private static let valued = ["--host", "--socket"]
 
-  /// Arguments for the parser, which wants the command first.
+  /// Arguments for the parser, with the command first.
   let arguments: [String]
-  /// The commands that were recognised, and the word after them that was not.
+  /// The recognised commands, and the first unknown word after them.
   private let known: [String]
   private let unknown: String?
   private let group: any ParsableCommand.Type
@@ -70,7 +69,7 @@ struct TypedCommand {
     return "unknown command '\(typed)'. Did you mean \(guesses.joined(separator: " or "))?"
   }
 
-  /// Commands of the same group with a similar spelling or the same beginning, else commands of that name in other groups.
+  /// Commands of the same group with a similar spelling or the same beginning; otherwise commands of that name in other groups.
   private func guesses(_ word: String) -> [String] {
     let names = group.configuration.subcommands.filter { $0.configuration.shouldDisplay }.flatMap { Self.names($0) }
     let near = names.map { ($0, Self.distance($0, word)) }.filter { $0.1 <= max(1, $0.0.utf8.count / 3) }

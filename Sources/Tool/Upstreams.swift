@@ -118,7 +118,7 @@ struct UpstreamCommand: ParsableCommand {
           fields.append((key, .string(try Self.typed(key))))
           continue
         }
-        // `try?`: a value that is not JSON is text. A template is text even when it is JSON: no key takes an object.
+        // `try?`: a value that is not JSON is text. A template is text even if it is JSON: no key takes an object.
         let value = (try? JSONValue(parsing: text)) ?? .string(text)
         fields.append((key, value.fields == nil ? value : .string(text)))
       }
@@ -133,7 +133,7 @@ struct UpstreamCommand: ParsableCommand {
       print(connection.json ? answer.text : "added \(name); see `meshpost upstream list`")
     }
 
-    /// What stands on a command line can be read by every user of the machine while it runs, and stays in the shell's history.
+    /// Warns of secrets on the command line: every user of the machine can read it, and the shell's history keeps it.
     private func warnOfPasswords() {
       if URLText.hasPassword(address) {
         Console.error(
@@ -251,7 +251,7 @@ struct UpstreamCommand: ParsableCommand {
 }
 
 enum URLText {
-  /// `SCHEME://USER:PASSWORD@…`, or the same without a scheme, as proxies may have it.
+  /// `SCHEME://USER:PASSWORD@…`, or the same without a scheme, which proxies allow.
   static func hasPassword(_ text: String) -> Bool {
     var login = text.utf8[...]
     guard let end = login.lastIndex(of: UInt8(ascii: "@")) else { return false }

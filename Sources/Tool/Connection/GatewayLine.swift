@@ -4,9 +4,9 @@ import EventLoop
 import HTTP
 import JSON
 
-/// Two connections of a program with a whole screen: one to ask on, one question after the other, and one on which rows are followed.
+/// Two connections of a full-screen program: one for requests, one after the other, and one for a stream of rows.
 final class GatewayLine {
-  /// The connection through `ssh` has ended; it is not made again.
+  /// The connection through `ssh` has ended for good.
   struct Lost: Error {}
 
   private static let maxWaiting = 32
@@ -16,7 +16,7 @@ final class GatewayLine {
   private let following: HTTPClient
   private let tunnels: [SSHTunnel]
   private let turns = LoopSemaphore<Int>(bound: maxWaiting)
-  /// Why the last question has no answer; `nil`: it has one.
+  /// The error of the last request; `nil`: it has an answer.
   private(set) var trouble: String?
 
   init(_ connection: Connection, on loop: EventLoop) throws {
@@ -29,7 +29,7 @@ final class GatewayLine {
 
   // MARK: Asking
 
-  /// The answer; `nil`: there is none, and `trouble` says why. Throws `Lost`.
+  /// The answer; `nil`: there is none, and `trouble` has the error. Throws `Lost`.
   func ask(_ request: HTTPRequest) async throws -> HTTPResponse? {
     try await turns.with(0) { () async throws -> HTTPResponse? in
       do throws(HTTPFailure) {
@@ -45,32 +45,31 @@ final class GatewayLine {
     }
   }
 
-  /// The objects of a good answer, one a line; else `nil`.
+  /// The objects of an answer with status 200, one a line; otherwise `nil`.
   func rows(_ target: String) async throws -> [JSONValue]? {
     guard let response = try await ask(HTTPRequest("GET", target)), response.status == 200 else { return nil }
-    // `try?`: unreadable rows are left out.
+    // `try?`: it leaves out unreadable rows.
     return response.body.split(separator: 10).compactMap { try? JSONValue(parsing: Array($0)) }
   }
 
   // MARK: Following
 
-  /// Takes each row that comes. Returns a while after the connection has ended, when it may be followed anew.
+  /// Passes each row to `take`. Returns some time after the end of the connection: then the caller may follow again.
   func follow(_ target: String, pause: Duration, _ take: @escaping (JSONValue) -> Void) async throws {
     var rows = RowReader()
-    // `try?`: however it has ended, it is followed anew.
+    // `try?`: the caller follows again after any error.
     _ = try? await following.send(HTTPRequest("GET", target), timeout: nil) { piece in
       var found: [[UInt8]] = []
       rows.take(piece) { found.append($0) }
-      // `try?`: a torn line is no row.
+      // `try?`: an incomplete line is no row.
       for row in found.compactMap({ try? JSONValue(parsing: $0) }) { take(row) }
     }
-    // A tunnel is good for one connection; that the other one has ended, too, the next question finds out.
+    // A tunnel carries one connection. The next request finds out whether its own tunnel has ended, too.
     if tunnels.isEmpty { try await loop.sleep(for: pause) } else { try await Waiter().wait() }
   }
 }
 
-/// Lines out of pieces. One that is too long for a row is left out to its end: a gateway that sends a row without end takes no
-/// more memory than one that sends none.
+/// Makes lines of pieces. It leaves out a line that is too long for a row: a row without end uses no more memory than `longest`.
 struct RowReader {
   static let longest = 1 << 20
 

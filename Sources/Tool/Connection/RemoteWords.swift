@@ -4,11 +4,11 @@ import CLinux
 import Console
 import Glibc
 
-/// What `ssh` and the program at its far end say on standard error, line by line as it comes, cleaned: it is another machine's.
+/// Passes on the standard error of `ssh` and of the remote program, line by line, cleaned: it comes from another machine.
 final class RemoteWords: Sendable {
-  /// A line that is longer is handed on in pieces.
+  /// A longer line is passed on in pieces.
   static let longest = 4096
-  /// Connections that `ssh` shares may keep the pipe open: its end is not waited for longer.
+  /// The longest wait for the end of the pipe, in seconds: shared connections of `ssh` may keep it open.
   private static let patience = 1
 
   /// Exit code of the program that printed the text.
@@ -16,10 +16,10 @@ final class RemoteWords: Sendable {
   private let source: Int32
   private let ended: Int32
 
-  /// Whom a line is said to.
+  /// Gets each line.
   private let say: @Sendable (String) -> Void
 
-  /// Lines are said on standard error, cleaned.
+  /// By default, lines go to standard error, cleaned.
   init(_ say: @escaping @Sendable (String) -> Void = { Console.error($0) }) throws {
     self.say = say
     var (words, ended): ([Int32], [Int32]) = ([-1, -1], [-1, -1])
@@ -33,7 +33,7 @@ final class RemoteWords: Sendable {
 
   private let finished: Int32
 
-  /// The program has started, or has not: its end of the pipe is its own.
+  /// Begins to read, after the start of the program, also after a failed start: it closes our copy of the program's end of the pipe.
   func begin() {
     close(end)
     var thread = pthread_t()
@@ -71,7 +71,7 @@ final class RemoteWords: Sendable {
     say(String(decoding: line.last == 13 ? line.dropLast() : line[...], as: UTF8.self))
   }
 
-  /// The program has ended: what it said comes first.
+  /// Waits until the ended program's text has been passed on.
   func finish() {
     var waited = pollfd(fd: ended, events: Int16(POLLIN), revents: 0)
     _ = poll(&waited, 1, Int32(Self.patience * 1000))  // whatever came by then was said

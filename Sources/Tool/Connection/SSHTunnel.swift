@@ -4,12 +4,12 @@ import CLinux
 import EventLoop
 import Glibc
 
-/// `ssh://[USER@]HOST[:PORT][/SOCKET]`: a gateway that is reached by the system's own `ssh`.
+/// `ssh://[USER@]HOST[:PORT][/SOCKET]`: the address of a gateway behind the system's own `ssh`.
 struct SSHAddress {
   let user: String?
   let host: String
   let port: UInt16?
-  /// The control socket over there; `nil`: that machine's usual one.
+  /// The remote control socket; `nil`: the default one of that machine.
   let socket: String?
 
   init?(_ text: String) {
@@ -33,7 +33,7 @@ struct SSHAddress {
     }
     host = String(place.hasPrefix("[") && place.hasSuffix("]") ? place.dropFirst().dropLast() : place)
     socket = path.count > 1 ? String(path) : nil
-    // None may be taken for an option, or for something else by a shell.
+    // Neither `ssh` nor a shell may misread a part as an option or as syntax.
     let signs = Array("._-:%/@+".utf8)
     let harmless = { (text: String) in
       text.utf8.first.map { $0 != UInt8(ascii: "-") } ?? false
@@ -44,9 +44,9 @@ struct SSHAddress {
     guard harmless(host), user.map(harmless) ?? true, socket.map(harmless) ?? true else { return nil }
   }
 
-  /// How it is called. $MESHPOST_SSH is another `ssh`, with options of its own; $MESHPOST_REMOTE the program over there.
+  /// The command line of `ssh`. $MESHPOST_SSH names another `ssh`, with its options; $MESHPOST_REMOTE the remote program.
   ///
-  /// Connections are shared for a minute, so that the next command connects quickly; a dead link is noticed within 45 s.
+  /// `ssh` shares a connection for a minute, so that the next command connects quickly, and detects a dead link within 45 s.
   var arguments: [String] {
     let ssh = Self.variable("MESHPOST_SSH")?.split(separator: " ").map(String.init) ?? ["ssh"]
     let folder = Self.variable("XDG_RUNTIME_DIR") ?? "~/.ssh"
@@ -61,7 +61,7 @@ struct SSHAddress {
     return arguments + ["--", host, "\(remote) connect\(socket.map { " --socket \($0)" } ?? "")"]
   }
 
-  /// What somebody types to see whether `ssh` gets there.
+  /// A command with which the user can test `ssh`.
   var plainCommand: String {
     let ssh = Self.variable("MESHPOST_SSH") ?? "ssh"
     return "\(ssh)\(port.map { " -p \($0)" } ?? "") \(user.map { "\($0)@" } ?? "")\(host) true"
@@ -72,8 +72,7 @@ struct SSHAddress {
   }
 }
 
-/// A running `ssh` that ends at the control socket of another machine. It asks for passwords itself; what it and the far end
-/// say is handed on.
+/// A running `ssh`, connected with the control socket of another machine. It asks for passwords itself. `RemoteWords` passes on its messages.
 final class SSHTunnel {
   let socket: Int32
   private let address: SSHAddress
@@ -107,26 +106,26 @@ final class SSHTunnel {
     }
   }
 
-  /// Its socket is closed, by which `ssh` ends; it is waited for without holding anybody up.
+  /// Ends `ssh`, without a wait.
   func end() {
     kill(process, SIGTERM)
     Self.ended.append(process)
     Self.reap()
   }
 
-  /// Processes that have ended, or soon will. `nonisolated(unsafe)`: the command line has one thread.
+  /// Ended processes, and processes that end soon. `nonisolated(unsafe)`: the command line has one thread.
   private nonisolated(unsafe) static var ended: [pid_t] = []
 
   private static func reap() { ended.removeAll { waitpid($0, nil, WNOHANG) != 0 } }
 
-  /// The tunnel has ended before the answer: why, as far as it can be told.
+  /// The error of a tunnel that has ended before the answer.
   func failure(_ words: String) -> any Error {
     var status: Int32 = 0
     waitpid(process, &status, 0)
     self.words.finish()
     let host = address.host
     switch status & 0x7F == 0 ? status >> 8 & 0xFF : -1 {
-    // `ssh` and the program over there have said it themselves.
+    // `ssh` and the remote program have printed the reason.
     case 255: return Failure.say("ssh does not get to \(host), or lost it. Try: \(address.plainCommand)", EX_NOHOST)
     case 126, 127: return Failure.say("there is no meshpost on \(host), or it is not in the PATH there", EX_UNAVAILABLE)
     case EX_UNAVAILABLE: return Failure.saidAlready

@@ -37,12 +37,12 @@ struct CSVWriter: ExportWriter {
     return value.string.map { Escaping.cell($0) } ?? Escaping.csv(value.text)
   }
 
-  /// Our times are milliseconds since 1970, senders' times are seconds.
+  /// Our times are in milliseconds since 1970, senders' times in seconds.
   private static let milliseconds = ["at", "received_at", "last_heard", "first_seen"]
   private static let seconds = ["sender_time", "last_advert"]
 }
 
-/// RFC 7946: a point for each row that has a position; longitude first.
+/// RFC 7946: a point for each row with a position; longitude first.
 struct GeoJSONWriter: ExportWriter {
   let head = "{\"type\":\"FeatureCollection\",\"features\":["
   let tail = "\n]}\n"
@@ -69,7 +69,7 @@ struct GeoJSONWriter: ExportWriter {
   }
 }
 
-/// GPX 1.1: a waypoint for each row that has a position.
+/// GPX 1.1: a waypoint for each row with a position.
 struct GPXWriter: ExportWriter {
   let head = """
     <?xml version="1.0" encoding="UTF-8"?>
@@ -90,7 +90,7 @@ struct GPXWriter: ExportWriter {
   }
 }
 
-/// Readings that hold a position (telemetry of type `gps`), each as a row with a place and a time.
+/// Writes readings with a position (telemetry of type `gps`), each as a row with a place and a time.
 struct TrackWriter<Places: ExportWriter>: ExportWriter {
   private var places: Places
 

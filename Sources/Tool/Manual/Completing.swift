@@ -12,7 +12,7 @@ enum Completing {
     names("/v1/channels", "name") + names("/v1/contacts", "name")
   }
   static let upstreams = CompletionKind.custom { _, _, _ in
-    // `try?`: nothing to complete with.
+    // `try?`: without an answer there are no completions.
     let outbox = (try? client)?.quietly("/v1/outbox")
     return outbox?["upstreams"]?.array?.compactMap { $0["name"]?.string } ?? []
   }
@@ -28,7 +28,7 @@ enum Completing {
 
   private static let request = "--generate-completion-script"
 
-  /// The completion script for a shell, if it was asked for. Offers global options before the command, too.
+  /// Prints the completion script for a shell, on request. It also offers global options before the command.
   static func script(_ typed: [String]) -> String? {
     guard let first = typed.first, first.begins(with: request) else { return nil }
     let words = first.pieces(at: "=", most: 2) + typed.dropFirst()
@@ -37,7 +37,7 @@ enum Completing {
     return shell.map { Root.completionScript(for: $0) }
   }
 
-  /// `meshpost`, as it may be typed: `TypedCommand` moves these options behind the command.
+  /// `meshpost` with global options before the command: `TypedCommand` moves them behind it.
   private struct Root: ParsableCommand {
     static let configuration = Meshpost.configuration
     @OptionGroup var connection: Connection

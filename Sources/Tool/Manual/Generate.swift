@@ -4,7 +4,7 @@ import ArgumentParser
 import Console
 import JSON
 
-/// Makes the manual from the commands themselves, so that help, man pages and shapes cannot differ.
+/// Makes the manual from the commands, so that help, man pages and shapes cannot differ.
 struct GenerateCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "generate", abstract: "Print man pages, or the shapes of --json.", shouldDisplay: false)
@@ -46,7 +46,7 @@ enum ShapeReference {
     }
   }
 
-  /// The shape and those that it is made of.
+  /// The shape, and the shapes in it.
   static func family(_ shape: String) -> [String] {
     var family = [shape]
     var place = 0

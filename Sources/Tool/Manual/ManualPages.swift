@@ -52,7 +52,7 @@ struct ManualPages {
     ("NO_COLOR", "If set, disables colours."),
   ]
 
-  /// One that has subcommands does something itself, too, if it takes options of its own.
+  /// A command with subcommands also acts by itself if it has options of its own.
   private static func hasOptions(_ command: JSONValue) -> Bool {
     (command["arguments"]?.array ?? []).contains { argument in
       let names = (argument["names"]?.array ?? []).compactMap { $0["name"]?.string }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-/// The output of `--json` by command. Man pages, docs/json.md and the tests are made from it.
+/// The output of `--json` by command: the source of man pages, docs/json.md and tests.
 ///
 /// A line is `NAME TYPE DESCRIPTION`. Types: `string`, `integer`, `number`, `bool`, `any`, or another shape's name; `[]` after it:
 /// an array; `?` at the end: optional. Times are milliseconds since 1970 unless noted otherwise. Readers ignore unknown names; a
@@ -19,7 +19,7 @@ enum Shapes {
   private static func object(_ shape: String) -> Output { Output(form: .object, shape: shape) }
   private static func rows(_ shape: String) -> Output { Output(form: .rows, shape: shape) }
 
-  /// By command. Commands that are missing have no JSON output of their own.
+  /// By command. Missing commands have no JSON output of their own.
   static let commands: [String: Output] = [
     "overview": object("status"), "status": object("status"), "send": object("accepted"), "react": object("accepted"),
     "sent list": rows("outgoing"), "sent adopt": object("adopted"), "sent cancel": object("adopted"),

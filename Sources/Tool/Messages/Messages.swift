@@ -41,7 +41,7 @@ struct MessagesCommand: ParsableCommand {
   @Flag(help: "Keep printing new messages, and changes of sent messages.") var follow = false
 
   func run() throws {
-    // What upstreams have of them is only for programs.
+    // Only programs need the state of upstreams.
     var target = "/v1/messages?limit=\(limit)\(filter.query)"
     if connection.json { target += "&upstreams=1" }
     if let after { target += "&after=\(ControlClient.escape(after))" }
@@ -64,7 +64,7 @@ struct SearchCommand: ParsableCommand {
   @Argument(help: "The words to search for.") var words: [String]
 
   func run() throws {
-    // An argument with spaces was quoted in the shell: search for it as a phrase.
+    // Searches for an argument with spaces as a phrase: the user has quoted it.
     let text = words.map { $0.contains(" ") && !$0.contains("\"") ? "\"\($0)\"" : $0 }.joined(separator: " ")
     var target = "/v1/messages?limit=\(limit)&q=\(ControlClient.escape(text))\(filter.query)"
     if connection.json { target += "&upstreams=1" }

@@ -33,7 +33,7 @@ struct SendCommand: ParsableCommand {
       json.field("id", id)
       json.field("expires_s", expires?.seconds)
       json.field("priority", priority)
-      // What a hook's program sends is the hook's: hooks do not get events of it.
+      // A message from a hook's program belongs to the hook: hooks get no events of it.
       json.field("origin", getenv("MESHPOST_HOOK").map { String(cString: $0) })
       json.field("split", split)
     }
@@ -205,7 +205,7 @@ enum Sending {
     return last
   }
 
-  /// Exits with the worst exit code of the messages.
+  /// Exits with the worst exit code of all messages.
   private static func leave(_ ended: [JSONValue], _ connection: Connection) throws {
     if !connection.json {
       for hint in Set(ended.filter { code($0) != 0 }.compactMap { Show.hint($0["reason"]?.string) }) { print(hint) }

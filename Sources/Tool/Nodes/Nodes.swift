@@ -274,7 +274,7 @@ struct NodeCommand: ParsableCommand {
 }
 
 enum NodeAsking {
-  /// In seconds. Answers come over the air, sometimes after a login, which takes up to a few minutes.
+  /// In seconds. Answers come over the air, sometimes after a login of a few minutes.
   static let patience = 260
 
   @discardableResult
@@ -291,7 +291,7 @@ enum NodeAsking {
     return answer.value
   }
 
-  /// `isReadOnly`: accept a room that does not allow posting.
+  /// `isReadOnly`: accepts a room that does not allow posts.
   static func logIn(_ node: String, stored: Bool, isReadOnly: Bool, _ connection: Connection) throws {
     let password = stored ? nil : HiddenPrompt.line("password of \(node): ") ?? ""
     let answer = try ask(

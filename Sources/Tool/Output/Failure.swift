@@ -4,18 +4,18 @@ import ArgumentParser
 import Console
 import Glibc
 
-/// Error messages, and the exit codes that go with them.
+/// Error messages with their exit codes.
 enum Failure {
-  /// Prints the message on standard error. Throw the result.
+  /// Prints the message on standard error. The caller throws the result.
   static func say(_ message: String, _ code: Int32) -> any Error {
     Console.error("meshpost: \(message)")
     return ExitCode(code)
   }
 
-  /// The far end has printed the error.
+  /// The remote end has printed the error.
   static let saidAlready: any Error = ExitCode(EX_UNAVAILABLE)
 
-  /// Why the control socket cannot be used, and the remedy; `nil` if the socket itself is fine.
+  /// The reason why the control socket is not usable, and the remedy; `nil`: the socket itself is fine.
   static func socket(_ location: String) -> (any Error)? {
     if access(location, F_OK) != 0, errno != EACCES {
       return say(
@@ -26,7 +26,7 @@ enum Failure {
     return say("permission denied: \(location). \(remedyOfPermission(location))", EX_NOPERM)
   }
 
-  /// The control socket is for the members of its group. Joining group root is never advised.
+  /// The control socket is for the members of its group. The advice is never to join group root.
   static func remedyOfPermission(_ location: String) -> String {
     var file = stat()
     guard stat(location, &file) == 0, file.st_gid != 0, file.st_mode & 0o060 == 0o060,
@@ -36,7 +36,7 @@ enum Failure {
     return "Join its group: `sudo adduser \(user) \(group)`, then log out and in again. Until then: sudo."
   }
 
-  /// A file cannot be read or written; `errno` says why.
+  /// An error of reading or writing a file, with the reason in `errno`.
   static func file(_ location: String) -> any Error {
     say("\(location): \(String(cString: strerror(errno)))", EX_IOERR)
   }

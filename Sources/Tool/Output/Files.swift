@@ -17,7 +17,7 @@ enum InputFile {
     return bytes
   }
 
-  /// What is still to be read; `nil` if that fails.
+  /// The rest of the file; `nil`: reading fails.
   static func rest(of descriptor: Int32) -> [UInt8]? {
     var bytes: [UInt8] = []
     var buffer = [UInt8](repeating: 0, count: 65536)
@@ -30,19 +30,19 @@ enum InputFile {
     return bytes
   }
 
-  /// `nil` if the file does not exist.
+  /// The whole file; `nil`: it does not exist.
   static func text(_ location: String) throws -> String? {
     guard access(location, F_OK) == 0 || errno != ENOENT else { return nil }
     return String(decoding: try read(location), as: UTF8.self)
   }
 
-  /// The first line; `nil` if the file does not exist or the line is empty.
+  /// The first line; `nil`: the file does not exist, or the line is empty.
   static func firstLine(_ location: String) throws -> String? {
     try text(location)?.lines.first.flatMap { $0.isEmpty ? nil : $0 }
   }
 }
 
-/// Standard output, or a file that is renamed into place when it is complete. Every byte is kept, except on a terminal.
+/// Standard output, or a file that gets its name when it is complete. It writes every byte unchanged, except to a terminal.
 final class OutputFile {
   private let descriptor: Int32
   private let location: String?
@@ -51,8 +51,8 @@ final class OutputFile {
   private var isClosed = false
   var isTerminal: Bool { location == nil && Console.isTerminal }
 
-  /// `grows`: write to the final name at once, for a file that grows for hours. `isSecret`: readable by the owner only.
-  /// `replaces`: whether a file that is there may go.
+  /// `grows`: the file has its final name from the beginning, because it grows for hours. `isSecret`: only the owner may read it. `replaces`: whether
+  /// it may replace an existing file.
   init(_ location: String?, grows: Bool = false, isSecret: Bool = false, replaces: Bool = true) throws {
     if !replaces, let location, access(location, F_OK) == 0 || errno != ENOENT {
       throw Failure.say("\(location) exists already: --force replaces it", EX_CANTCREAT)
@@ -63,16 +63,16 @@ final class OutputFile {
       descriptor = 1
       return
     }
-    // A file left by an earlier attempt may be readable by others.
+    // Others may be able to read a file of an earlier attempt.
     if !grows { unlink(part) }
     descriptor = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, isSecret ? 0o600 : 0o644)
     guard descriptor >= 0 else { throw Failure.file(location) }
   }
 
-  // What broke off is no backup.
+  // An incomplete file is no backup.
   deinit { if !isClosed, let location, part != location { unlink(part) } }
 
-  /// On a terminal control characters are replaced; a file or a pipe gets every byte.
+  /// Writes bytes. A terminal gets no control characters; a file or a pipe gets every byte.
   func write(_ text: String) throws { try write(Array((isTerminal ? Visible.page(text) : text).utf8)) }
 
   func write(_ bytes: [UInt8]) throws {
@@ -94,7 +94,7 @@ final class OutputFile {
   func close() throws {
     try flush()
     guard let location else { return }
-    // A pipe or a device cannot be synced, and need not be.
+    // A pipe or a device needs no sync.
     let isSynced = fsync(descriptor) == 0 || errno == EINVAL
     guard isSynced, Glibc.close(descriptor) == 0, part == location || rename(part, location) == 0 else {
       throw Failure.file(location)
@@ -104,7 +104,7 @@ final class OutputFile {
 }
 
 extension OutputFile {
-  /// Writes the whole file or nothing, also on a power failure.
+  /// Writes the whole file or nothing, also in a power failure.
   static func write(_ text: String, to location: String, isSecret: Bool = false) throws {
     let file = try OutputFile(location, isSecret: isSecret)
     try file.write(text)
@@ -113,7 +113,7 @@ extension OutputFile {
 }
 
 enum Folder {
-  /// The folder that `location` is in.
+  /// The folder of `location`.
   static func of(_ location: String) -> String {
     // By scalars: a name may begin with an accent.
     guard let slash = location.unicodeScalars.lastIndex(of: "/") else { return "." }
@@ -128,11 +128,11 @@ enum Folder {
     guard mkdir(location, 0o700) == 0 || errno == EEXIST else { throw Failure.file(location) }
   }
 
-  /// Does `work` in a folder for the owner only, inside `location`, which is gone afterwards with the files in it.
+  /// Runs `work` with a temporary folder inside `location`, for the owner only. It deletes the folder and its files afterwards.
   static func temporary<Value>(in location: String, _ work: (String) throws -> Value) throws -> Value {
     var template = Array("\(location)/.meshpost-XXXXXX".utf8CString)
     guard mkdtemp(&template) != nil else { throw Failure.file(location) }
-    // Not the returned pointer: it points into `template`, which may be gone after the call.
+    // The returned pointer is not usable: it points into `template`, which may be gone after the call.
     let folder = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
     defer {
       for name in Files.names(in: folder) { unlink("\(folder)/\(name)") }
@@ -141,7 +141,7 @@ enum Folder {
     return try work(folder)
   }
 
-  /// Follows symbolic links; the location itself if nothing is there.
+  /// Follows symbolic links. Without a file there, it returns the location itself.
   static func resolved(_ location: String) -> String {
     guard let end = realpath(location, nil) else { return location }
     defer { free(end) }

@@ -21,7 +21,7 @@ enum Show {
     return format(milliseconds, "%Y-%m-%dT%H:%M:%S.\(rest)Z", isUTC: true)
   }
 
-  /// Every command has `--utc`; read here, so that it need not be passed to every line.
+  /// The option `--utc`, which every command has.
   private static let isUTC = CommandLine.arguments.contains("--utc")
 
   static func format(_ milliseconds: Int64, _ form: String, isUTC: Bool = isUTC) -> String {
@@ -33,7 +33,7 @@ enum Show {
     return String(decoding: buffer.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
   }
 
-  /// An optional text as one clean line. Printing cleans too: this is for text whose width is measured before.
+  /// An optional text as one clean line, for a measure of its width. Printing cleans, too.
   static func clean(_ text: String?) -> String { Visible.line(text ?? "") }
 
   static func radio(_ radio: JSONValue) {
@@ -56,7 +56,7 @@ enum Show {
     bytes < 1 << 20 ? "\(bytes >> 10) KiB" : "\(bytes >> 20) MiB"
   }
 
-  /// Only problems: `meshpost radio info` shows a battery that is fine.
+  /// The battery if it has a problem: `meshpost radio info` always shows the battery.
   private static func power(_ power: JSONValue) {
     if power["battery_low"]?.bool == true {
       print(
@@ -189,7 +189,7 @@ enum Show {
     if let loss = store["loss"]?.string { print("          \(loss)") }
   }
 
-  /// `byLane`: a line for each lane in which something waits.
+  /// `byLane`: a line for each lane with waiting events.
   static func upstream(_ upstream: JSONValue, byLane: Bool = false) {
     func number(_ name: String) -> Int64 { upstream[name]?.integer ?? 0 }
     let name = (upstream["name"]?.string ?? "?").padding(10)
@@ -220,7 +220,7 @@ enum Show {
 
   private static let lanes = ["messages", "nodes", "packets"]
 
-  /// What waits, and for how long; `nil`: nothing does.
+  /// The waiting events, and their age; `nil`: none.
   private static func lane(_ name: String, _ upstream: JSONValue) -> String? {
     guard let lane = upstream["lanes"]?[name], let events = lane["pending"]?.integer, events > 0 else { return nil }
     let bytes = lane["pending_bytes"]?.integer ?? 0
@@ -229,7 +229,7 @@ enum Show {
     return "\(name.padding(10))\(count), \(amount), \(duration(lane["seconds"]?.integer))"
   }
 
-  /// `-`: not known.
+  /// `-`: unknown.
   private static func duration(_ seconds: Int64?) -> String {
     switch seconds {
     case nil: "-"
@@ -255,7 +255,7 @@ enum Show {
     return "\(at)\(place) \(sender): \(text)\(copies)\(reactions.isEmpty ? "" : "  \(clean(reactions))")"
   }
 
-  /// A sender's alias, else its own name.
+  /// A sender's alias, otherwise its own name.
   static func sender(of message: JSONValue) -> String {
     message["sender_alias"]?.string ?? message["sender_name"]?.string ?? message["sender"]?.string ?? "?"
   }
@@ -301,6 +301,6 @@ enum Show {
 }
 
 extension String {
-  /// At least `width` columns, always with one trailing space.
+  /// At least `width` columns, with at least one space at the end.
   func padding(_ width: Int) -> String { self + String(repeating: " ", count: max(1, width - TextWidth.of(self))) }
 }

@@ -15,7 +15,7 @@ extension Show {
     return text + (stopped(allowance).map { "; \($0)" } ?? "")
   }
 
-  /// The lanes that wait, and until when; `nil`: none.
+  /// The lanes that wait, and the end of their wait; `nil`: none.
   static func stopped(_ allowance: JSONValue?) -> String? {
     guard let allowance else { return nil }
     var lanes = allowance["stopped"]?.array?.compactMap(\.string) ?? []

@@ -31,7 +31,7 @@ extension Show {
   static func ourMessage(_ message: JSONValue, _ at: String) -> Styled {
     let channel = message["channel_name"]?.string ?? message["channel"]?.string
     let place = channel.map { " [\(clean($0))]" } ?? ""
-    // Who sent it, unless it came from the control socket.
+    // Its origin, unless that is the control socket.
     let origin = message["origin"]?.string.flatMap { $0 == "control" ? nil : " by \(clean($0))" } ?? ""
     let reactions = (message["reactions"]?.array ?? []).compactMap { $0["emoji"]?.string }.joined()
     let state = "  \(mark(message)) (\(message["state"]?.string ?? "?")\(origin))"
@@ -73,7 +73,7 @@ extension Show {
     return "\(time(message["created_at"]?.integer)) \(id) to \(to): \(state): \(text)"
   }
 
-  /// Which upstreams have a message. Upstreams that the message is not for are left out.
+  /// The upstreams that have a message. It leaves out upstreams whose filter excludes the message.
   private static func standings(_ upstreams: [JSONValue]) -> String {
     let words = upstreams.compactMap { upstream -> String? in
       let state: String
@@ -89,7 +89,7 @@ extension Show {
     return words.isEmpty ? "" : "  [\(words.joined(separator: "; "))]"
   }
 
-  /// What a reason means, and the remedy.
+  /// The meaning of a reason, and the remedy.
   static func hint(_ reason: String?) -> String? {
     switch reason {
     case nil: nil

@@ -4,7 +4,7 @@ import Glibc
 import JSON
 import UntrustedText
 
-/// Values over time as SVG. It loads nothing from elsewhere, and follows the reader's light or dark scheme.
+/// Draws values over time as SVG. The drawing loads no other files, and follows the reader's light or dark scheme.
 struct Chart {
   struct Point {
     let at: Int64
@@ -19,7 +19,7 @@ struct Chart {
   let form: Form
   let series: [(String, [Point])]
 
-  /// Values that are not measurements, or have impossible times, are left out.
+  /// It leaves out impossible values and times.
   init(title: String, unit: String, from: Int64, form: Form, series: [(String, [Point])]) {
     (self.title, self.unit, self.from, self.form) = (title, unit, from, form)
     self.series = series.map { name, points in
@@ -31,9 +31,9 @@ struct Chart {
   private static let (maxValue, latest): (Double, Int64) = (1e9, 253_402_300_799_000)
   private static let (width, height) = (900.0, 360.0)
   private static let (left, right, top, bottom) = (56.0, 16.0, 44.0, 34.0)
-  /// Colours that can be distinguished without seeing red or green.
+  /// Colours that differ also for people who cannot see red or green.
   private static let colours = ["#2f6fb0", "#c2572b", "#6a4fa3", "#2e8b57", "#9a7b1f", "#4d4d4d"]
-  /// A line is broken where values are missing for this many times the usual interval.
+  /// The line has a gap where values are missing for this many usual intervals.
   private static let gap = 6.0
 
   var json: JSONValue {
@@ -143,7 +143,7 @@ struct Chart {
     }
   }
 
-  /// The line is broken where values are missing for long.
+  /// A line with gaps where values are missing for long.
   private func pieces(_ points: [Point]) -> [[Point]] {
     let distances = zip(points, points.dropFirst()).map { Double($1.at - $0.at) }.sorted()
     let usual = distances.isEmpty ? 0 : distances[distances.count / 2]
@@ -160,7 +160,7 @@ struct Chart {
 
   private static func short(_ value: Double) -> String { "\((value * 10).rounded() / 10)" }
 
-  /// Round numbers that hold all values.
+  /// A range of round numbers around all values.
   private struct Scale {
     let low: Double
     let high: Double
@@ -186,7 +186,7 @@ struct Chart {
     }
   }
 
-  /// Days, hours or minutes, as many as are legible.
+  /// Days, hours or minutes, as many as there is room for.
   private enum TimeTicks {
     static func between(_ from: Int64, _ to: Int64) -> [(at: Int64, label: String)] {
       let seconds = max((to - from) / 1000, 1)
@@ -196,7 +196,7 @@ struct Chart {
       let step: Int64 = steps.first { seconds / $0 <= 9 } ?? seconds
       var (begin, parts) = (time_t(from / 1000), tm())
       localtime_r(&begin, &parts)
-      // Days begin where the reader is.
+      // Days are in the reader's time zone.
       let offset = Int64(parts.tm_gmtoff)
       let passed: Int64 = (from / 1000 + offset) / step
       let first: Int64 = (passed + 1) * step - offset

@@ -49,7 +49,7 @@ struct MapCommand: ParsableCommand {
   }
 }
 
-/// The page. Names come over the air: they are data in it, never markup, and its policy runs no script but this one.
+/// The page. Names come over the air: the page has them as data and never as markup, and its policy allows only this script.
 enum MapPage {
   static func html(_ data: JSONValue) -> String {
     let json = Escaping.script(json: seen(data).bytes)
@@ -76,7 +76,7 @@ enum MapPage {
     return "'sha256-\(String(decoding: code.prefix(Int(count)), as: UTF8.self))'"
   }
 
-  /// The same with every text made visible: a name must not reorder the text beside it.
+  /// The same value with visible control characters: a name must not reorder the text beside it.
   private static func seen(_ value: JSONValue) -> JSONValue {
     switch value {
     case .string(let text): .string(Visible.line(text))
@@ -141,7 +141,7 @@ enum MapPage {
       return element;
     }
 
-    // A path names repeaters by the beginning of their keys: 1 to 3 bytes each.
+    // A path has the first 1 to 3 bytes of each repeater's key.
     function path(node) {
       if (!own || typeof own.lat !== 'number' || typeof node.lat !== 'number' || typeof node.path !== 'string') return null;
       const size = node.hops ? node.path.length / node.hops : 2, stops = [own];
@@ -164,7 +164,7 @@ enum MapPage {
         const points = way.stops.map(n => `${px(n.lon).toFixed(1)},${py(n.lat).toFixed(1)}`).join(' ');
         add(svg, 'polyline', { points, class: `path${way.guess ? ' guess' : ''}${node === chosen ? ' chosen' : ''}` });
       }
-      // Names are drawn where there is room: this radio's first, then those of repeaters.
+      // Draws names where there is room: this radio's first, then those of repeaters.
       const rank = n => n === chosen ? 0 : n.type === 'own' ? 1 : n.type === 'repeater' ? 2 : 3, taken = [], named = new Set();
       for (const node of placed.slice().sort((a, b) => rank(a) - rank(b))) {
         const box = { x: px(node.lon) - 8, y: py(node.lat) - 9, width: 24 + label(node).length * 7, height: 18 };

@@ -64,7 +64,7 @@ struct RadioCommand: ParsableCommand {
       return line
     }
 
-    /// Read from the terminal without echo; `nil` without a terminal.
+    /// Reads a line from the terminal without echo; `nil`: there is no terminal.
     private func asked() -> String? {
       guard isatty(0) != 0 else { return nil }
       return HiddenPrompt.line("PIN of \(address) (empty: the configuration's): ").flatMap { $0.isEmpty ? nil : $0 }

@@ -30,7 +30,7 @@ extension RadioCommand {
 }
 
 extension Show {
-  /// A line of `status` if the radio's advert is missing or outdated: nodes without it cannot write to this radio.
+  /// A line of `status` about a missing or outdated advert of the radio: nodes without the advert cannot write to this radio.
   static func advert(_ radio: JSONValue) {
     guard radio["state"]?.string == "up", let advert = radio["advert"] else { return }
     if advert["at"] == nil {

@@ -43,7 +43,7 @@ enum Probing {
   static func radioInUse() -> Found? {
     let client = Connection.here().map { ControlClient($0) }
     guard let radio = client?.quietly("/v1/status")?["radio"], radio["state"]?.string == "up",
-      // `try?`: a link that cannot be parsed is not serial.
+      // `try?`: an invalid link is not serial.
       let link = try? LinkAddress(parsing: radio["link"]?.string ?? ""), case .serial(let location, _) = link,
       let identity = radio["identity"], let name = identity["name"]?.string, let key = identity["key"]?.string
     else { return nil }

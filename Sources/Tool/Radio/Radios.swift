@@ -29,7 +29,7 @@ struct OtherRadios {
     radios = text.flatMap { try? JSONValue(parsing: $0) }?.array ?? []  // as above
   }
 
-  /// Prints a note about rows of other radios that are not shown. `what`: `messages` or `nodes`.
+  /// Prints a note about hidden rows of other radios. `what`: `messages` or `nodes`.
   func tell(_ what: String, _ choice: RadioChoice, _ connection: Connection) {
     guard !connection.json, choice.radio == nil, !choice.allRadios else { return }
     for radio in radios {
@@ -40,7 +40,7 @@ struct OtherRadios {
     }
   }
 
-  /// On standard error, so that a program that reads the rows is not disturbed.
+  /// Prints to standard error: programs read the rows from standard output.
   static func note(_ message: String) {
     fflush(nil)
     Console.error(message)

@@ -38,13 +38,13 @@ struct ChatCommand: ParsableCommand {
   }
 }
 
-/// Reads keys, sends what is typed, and follows the journal to know when to refresh, until one of these says that it ends.
+/// Reads keys, sends messages, and refreshes after events of the journal, until one of these tasks ends.
 private final class ChatScreen {
   private static let history = 100
   /// Several events at once cause one refresh.
   private static let quietPeriod: Duration = .milliseconds(100)
 
-  /// What the gateway is asked to do.
+  /// The requests to the gateway.
   private enum Order {
     case post(String, JSONValue)
     case change(to: String)
@@ -54,7 +54,7 @@ private final class ChatScreen {
   private let line: GatewayLine
   private let terminal: Terminal
   private let loop: EventLoop
-  /// More are dropped: a far end that is so slow is asked again soon.
+  /// Most waiting requests. Further ones are dropped: the next refresh repeats them.
   private let orders = Mailbox<Order>(bound: 32)
   private var isOutdated = false
   private let outdated = Waiter()
@@ -142,7 +142,7 @@ private final class ChatScreen {
     terminal.refresh()
   }
 
-  /// Carries out the orders that the user typed, one after the other.
+  /// Carries out the user's commands, one after the other.
   private func carryOut() async throws {
     while let order = try await orders.next() {
       switch order {
@@ -167,7 +167,7 @@ private final class ChatScreen {
   private func post(_ target: String, _ body: JSONValue) { _ = orders.put(.post(target, body)) }
 
   private func refused(_ response: HTTPResponse) {
-    // `try?`: a refusal without a body is shown by its status.
+    // `try?`: without a body, the status is the message.
     let answer = try? JSONValue(parsing: response.body)
     view.notice = answer?["error"]?.string ?? "refused: HTTP \(response.status)"
   }

@@ -17,13 +17,13 @@ final class ChatView {
   private(set) var editor = LineEditor()
   /// Counted from the newest; `nil`: none is selected.
   private var choice: Int?
-  /// The text when Tab was first pressed, and the index of the name shown: the next Tab shows the next name.
+  /// The text at the first Tab, and the index of the shown name: the next Tab shows the next name.
   private var completion: (stem: String, shown: String, place: Int)?
 
   init(_ target: JSONValue) { self.target = target }
 
   var isChannel: Bool { target["kind"]?.string == "channel" }
-  /// The recipient as `send` takes it.
+  /// The recipient in the form of `send`.
   var address: String { target["key"]?.string ?? target["name"]?.string ?? "" }
 
   func change(to target: JSONValue) {
@@ -32,13 +32,13 @@ final class ChatView {
     editor.set("")
   }
 
-  /// The message was accepted: clears the input line.
+  /// Clears the input line, after the gateway has accepted the message.
   func said() {
     editor.set("")
     choice = nil
   }
 
-  /// A message was received, perhaps in another conversation.
+  /// Notes a received message, perhaps of another conversation.
   func noticed(_ message: JSONValue) {
     guard !belongs(message) else { return }
     let place = message["channel_name"]?.string.map { " in \($0)" } ?? ""
@@ -95,7 +95,7 @@ final class ChatView {
     let fitting = (isTarget ? channels + names : people).filter { $0.lowercased().hasPrefix(bare.lowercased()) }
     guard !fitting.isEmpty else { return notice = "no name begins with \(bare)" }
     let place = goesOn ? ((completion?.place ?? 0) + 1) % fitting.count : 0
-    // A space in a name would end the word that is being completed.
+    // A space in a name would end the word to complete.
     let shown = isTarget ? fitting[place] : "@[\(fitting[place])]"
     if isTarget { editor.set("/to \(shown)") } else { replaceWord(typed, with: shown, goesOn) }
     completion = (stem, isTarget ? shown : editor.word, place)
@@ -142,7 +142,7 @@ final class ChatView {
     return (Array(lines.suffix(size.rows)), (max(size.rows - 1, 0), cursor + 2))
   }
 
-  /// The remedy for a sent message that failed, if it is selected or the last one.
+  /// The remedy for a failed message, if it is selected or the last one.
   private var failure: String? {
     let shown = choice.flatMap { $0 < messages.count ? messages[messages.count - 1 - $0] : nil } ?? messages.last
     guard let shown, Show.isOurs(shown) else { return nil }

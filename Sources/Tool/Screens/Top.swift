@@ -23,7 +23,7 @@ struct TopCommand: ParsableCommand {
     guard let terminal = Terminal(on: loop) else {
       throw Failure.say("not a terminal; use `meshpost status`", EX_USAGE)
     }
-    // Ask the daemon once before switching to the full screen, so that errors are printed as usual.
+    // Sends a first request before the full screen, so that errors are printed as usual.
     let first = try ControlClient(connection).get("/v1/status").value
     let line = try GatewayLine(connection, on: loop)
     let screen = TopScreen(TopView(status: first), line, terminal, loop, interval: .seconds(interval.seconds))
@@ -34,7 +34,7 @@ struct TopCommand: ParsableCommand {
   }
 }
 
-/// Polls the daemon, follows its messages, and reads keys, until one of these says that it ends.
+/// Polls the daemon, follows its messages, and reads keys, until one of these tasks ends.
 private final class TopScreen {
   /// Nodes change rarely.
   private static let nodesEvery = 5

@@ -17,8 +17,7 @@ final class TopView {
   var radio = JSONValue.null
   var nodes: [JSONValue] = []
   var messages: [JSONValue] = []
-  /// The last SNR of each sender.
-  /// By the bytes of the senders' names.
+  /// The last SNR of each sender. The key is the bytes of the sender's name.
   private var signals: [[UInt8]: Double] = [:]
   private static let maxSignals = 1000
   var trouble: String?
@@ -27,7 +26,7 @@ final class TopView {
   init(status: JSONValue) { self.status = status }
 
   func add(_ message: JSONValue) {
-    // A sent message is repeated with each new state.
+    // The stream repeats a sent message with each new state.
     let known = message["outgoing"]?.string.flatMap { key in messages.lastIndex { $0["outgoing"]?.string == key } }
     if let known { return messages[known] = message }
     messages.append(message)
@@ -148,7 +147,7 @@ final class TopView {
     return lines
   }
 
-  /// The newest at the bottom; long messages are wrapped.
+  /// The messages, with the newest at the bottom. It wraps long ones.
   private func messageLines(_ columns: Int, _ room: Int) -> [Line] {
     var lines: [Line] = []
     for message in messages.reversed() where lines.count < room {

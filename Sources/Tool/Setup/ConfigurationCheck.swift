@@ -3,22 +3,22 @@
 import Glibc
 import UntrustedText
 
-/// What the daemon itself says of a configuration file: `meshpostd --check`.
+/// The daemon's check of a configuration file: `meshpostd --check`.
 struct ConfigurationCheck {
   struct Remark {
-    /// In the file; 0: of the file as a whole.
+    /// The line in the file; 0: the whole file.
     let line: Int
-    /// `SECTION.KEY`; empty if none is meant.
+    /// `SECTION.KEY`; empty: no key.
     let key: String
     let words: String
   }
 
-  /// The gateway does not start with these.
+  /// With these the gateway does not start.
   private(set) var mistakes: [Remark] = []
-  /// It does with these, without a part of it perhaps.
+  /// With these the gateway starts, perhaps without some of its parts.
   private(set) var warnings: [Remark] = []
 
-  /// `credentials`: the folder with the secrets that the service would be handed.
+  /// `credentials`: the folder with the service's secrets.
   init(_ file: String, credentials: String? = nil) throws {
     var ends: [Int32] = [0, 0]
     guard pipe(&ends) == 0 else { throw Failure.file(file) }
@@ -49,7 +49,7 @@ struct ConfigurationCheck {
     return Remark(line: line, key: head(of: words).head ?? "", words: words)
   }
 
-  /// What stands before the first colon, and the rest.
+  /// The text before the first colon, and the rest.
   private static func head(of text: String) -> (head: String?, rest: String) {
     let parts = text.pieces(at: ":", most: 2)
     guard parts.count == 2 else { return (nil, text) }

@@ -5,7 +5,7 @@ import Glibc
 import TOML
 import UntrustedText
 
-/// Edits an existing configuration in a few places. Everything else is kept as written: comments, other keys, unknown sections.
+/// Edits an existing configuration in a few places. Everything else stays unchanged: comments, other keys, unknown sections.
 struct ConfigurationText {
   private var lines: [[UInt8]]
   private var document: TOMLTable
@@ -17,9 +17,9 @@ struct ConfigurationText {
     document = try Self.parse(lines, location)
   }
 
-  /// `nil`: it makes no sense.
+  /// `nil`: it is invalid.
   init?(ifReadable text: String, location: String) {
-    // `try?`: mistakes in it do not matter, as it is replaced.
+    // `try?`: its mistakes do not matter, because setup replaces it.
     guard (try? TOMLParser.parse(Array(text.utf8))) != nil,
       let readable = try? ConfigurationText(text, location: location)
     else { return nil }
@@ -38,7 +38,7 @@ struct ConfigurationText {
 
   // MARK: Reading
 
-  /// No key has a value.
+  /// Whether no key has a value.
   var isEmpty: Bool { Self.flat(document).isEmpty }
 
   func string(_ section: String, _ key: String) -> String? { Self.table(document[section])?[key].flatMap(Self.string) }
@@ -47,7 +47,7 @@ struct ConfigurationText {
     if case .bool(let flag)? = Self.table(document[section])?[key]?.kind { flag } else { nil }
   }
 
-  /// `line`: where it begins; `hasLink`: it keeps a link to a hub.
+  /// `line`: its first line; `hasLink`: it keeps a link to a hub.
   typealias Upstream = (name: String, url: String, line: Int, hasLink: Bool)
 
   /// In file order.
@@ -59,11 +59,11 @@ struct ConfigurationText {
     return (text("name"), text("url"), table.line, isHub && !text("link").isExactly("http"))
   }
 
-  /// Those that were added while the gateway runs, which has them in files beside its database.
+  /// The upstreams that an operator added to the running gateway. They are in files beside its database.
   static func added(beside store: String) -> [Upstream] {
     let folder = store + ".upstreams"
     return Files.names(in: folder).filter { $0.hasSuffix(".toml") }.compactMap { name in
-      // `try?`: one that makes no sense still has its name.
+      // `try?`: an invalid one still has its name.
       let table = Files.read("\(folder)/\(name)").flatMap { try? TOMLParser.parse($0) }
       return (String(name.dropLast(5)), table.map(upstream)?.url ?? "", 0, table.map(upstream)?.hasLink ?? false)
     }
@@ -84,7 +84,7 @@ struct ConfigurationText {
 
   // MARK: Changing
 
-  /// Sets a string in a section, which is added if missing; an empty one removes the key.
+  /// Sets a string in a section, and adds a missing section. An empty string removes the key.
   mutating func set(_ section: String, _ key: String, _ value: String) throws {
     if value.isEmpty { return try remove(section, key) }
     if string(section, key)?.isExactly(value) != true { try set(section, key, toml: Setup.quoted(value)) }
@@ -151,8 +151,7 @@ struct ConfigurationText {
     }
   }
 
-  /// Edits lines, then compares the meaning before and after: a file whose syntax does not fit the edit (multi-line values, dotted
-  /// keys) is not changed.
+  /// Edits lines, and compares the meaning before and after: it does not change a file with another syntax (multi-line values, dotted keys).
   private mutating func change(only path: String, _ edit: (inout [[UInt8]]) -> Void) throws {
     var edited = lines
     edit(&edited)

@@ -12,7 +12,7 @@ enum Dialogue {
     return typed.isEmpty ? standard : typed
   }
 
-  /// An answer that is neither is asked again: an address that is typed too early is no "no".
+  /// Asks again after an answer that is neither yes nor no: an address that the user types too early is no "no".
   static func yes(_ question: String, standard: Bool) throws -> Bool {
     try fitting("\(question) (y/n)", standard: standard ? "y" : "n") { typed in
       switch typed.lowercased() {
@@ -25,14 +25,14 @@ enum Dialogue {
 
   enum Answer<Value> {
     case fits(Value)
-    /// What is wrong with it, or would be right.
+    /// The error, or the expected form.
     case unfit(String)
   }
 
-  /// A question is asked so often at most; at the end of input all further answers are the same.
+  /// Most attempts of a question: at the end of input all further answers are the same.
   static let tries = 5
 
-  /// Asks again until the answer fits.
+  /// Asks again until the answer is valid.
   static func fitting<Value>(
     _ question: String, standard: String = "", _ read: (String) throws -> Answer<Value>
   ) throws -> Value {
@@ -45,7 +45,7 @@ enum Dialogue {
     throw Failure.say("no answer that fits; nothing was changed", EX_USAGE)
   }
 
-  /// Asks without echo; `nil` for an empty answer.
+  /// Asks without echo; `nil`: the answer is empty.
   static func secret(_ question: String) throws -> String? {
     let typed = HiddenPrompt.line("\(question): ")?.trimmed ?? ""
     return typed.isEmpty ? nil : typed

@@ -33,17 +33,17 @@ struct RunCommand: ParsableCommand {
     let socket = config == nil && places.ownConfiguration == nil ? places.socket : nil
     let gateway = try ChildProgram([ChildProgram.daemon, "--config", file])
     let reader = quiet || socket == nil ? nil : follow(socket ?? "")
-    // Block the signals only after the start: the child must not ignore them.
+    // Blocks the signals only after the start: the child must not ignore them.
     let code = gateway.wait(handing: [SIGINT, SIGTERM, SIGHUP])
     reader?.send(SIGTERM)
     throw ExitCode(code)
   }
 
-  /// The package's gateway takes the radio on USB when it finds one; two programs cannot share it.
+  /// The package's gateway uses a radio on USB when it finds one, and two programs cannot share a radio.
   private static func checkSystemGateway() throws {
     let socket = Connection.systemSocket
     let status = Connection.here(socket).flatMap { ControlClient($0).quietly("/v1/status") }
-    // Who may not ask it sees that it is there.
+    // A user without access to the socket still sees that the gateway runs.
     guard status != nil || (access(socket, W_OK) != 0 && errno == EACCES) else { return }
     let radio = status?["radio"]?["link"]?.string ?? "serial:"
     guard radio.begins(with: "serial:") || radio.begins(with: "auto:") else { return }
@@ -86,7 +86,7 @@ struct RunCommand: ParsableCommand {
     let script = """
       unset MESHPOST_HOST; while [ ! -S "$1" ]; do sleep 0.2; done; exec "$0" messages --follow --limit 5 --socket "$1"
       """
-    // `try?`: messages are then not shown, and the error has been printed.
+    // `try?`: without the stream it shows no messages; the error is already printed.
     return try? ChildProgram(["/bin/sh", "-c", script, Folder.resolved("/proc/self/exe"), socket])
   }
 

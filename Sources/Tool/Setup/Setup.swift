@@ -59,19 +59,19 @@ struct SetupCommand: ParsableCommand {
 struct Setup {
   let config: String
   let isUnattended: Bool
-  /// `nil`: as configured, or found automatically.
+  /// `nil`: as in the configuration, or automatic.
   var link: String?
   var key: String?
   var pinFile: String?
   var name: String?
   var upstreams: [Upstream] = []
-  /// Once, when the gateway first connects to this radio; `nil`: as configured, else yes.
+  /// Whether the gateway does so once, at its first connection with this radio; `nil`: as in the configuration, otherwise yes.
   var advertises: Bool?
   /// The existing configuration, if setup edits it.
   var existing: ConfigurationText?
-  /// What `meshpost upstream add` has added, which stays.
+  /// The upstreams of `meshpost upstream add`, which stay.
   var added: [ConfigurationText.Upstream] = []
-  /// Typed, or read from files, by the names under which they will be stored.
+  /// Secrets that the user typed, or that come from files, by their names in storage.
   var secrets: [String: String] = [:]
 
   // MARK: Steps
@@ -113,7 +113,7 @@ struct Setup {
     let radios = found.filter(\.isRadio)
     for device in found { print("\(device.device)  \(device.description)") }
     if isUnattended {
-      // With a key the daemon finds it by that; otherwise use its current device.
+      // With a key the daemon finds the radio by the key; otherwise by its current device.
       if key == nil, radios.count == 1 { self.link = "serial:\(radios[0].device)" }
       if key == nil, radios.count > 1 {
         throw Failure.say("several radios found: choose one with --link or --key", EX_CONFIG)
@@ -157,7 +157,7 @@ struct Setup {
     pinFile = secrets[Self.nameOfPIN] == nil ? "" : Self.nameOfPIN
   }
 
-  /// Asks again for the answer that the gateway refuses in `text`; false if no question leads to it.
+  /// Asks again for the answer that the gateway refuses in `text`. False: no question is about it.
   mutating func ask(again mistake: ConfigurationCheck.Remark, in text: ConfigurationText) throws -> Bool {
     switch mistake.key {
     case "gateway.id":
@@ -222,9 +222,9 @@ struct Setup {
     }
   }
 
-  /// What has the name already is replaced only where that is meant.
+  /// Asks for a name. It replaces an upstream of the same name only with consent.
   private func askForName(_ upstream: Upstream) throws -> String {
-    // A second link to one hub would be of no use: the new upstream replaces the old one.
+    // A second link to one hub is useless: the new upstream replaces the old one.
     let rival = rival(of: upstream)
     return try Dialogue.fitting("Name", standard: rival ?? freeName(upstream)) { name in
       guard Self.isName(name) else { return .unfit(Self.names) }

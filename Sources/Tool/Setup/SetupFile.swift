@@ -16,7 +16,7 @@ extension Setup {
     /// A location, or the name of a credential.
     var tokenFile: String?
 
-    /// The name was given explicitly.
+    /// Whether the user gave the name.
     var isNamed = true
 
     var kind: String { isBroker ? "mqtt" : "hub" }
@@ -51,14 +51,14 @@ extension Setup {
     }
   }
 
-  /// A name for upstreams, and for the gateway. Files are named by it.
+  /// Whether the text is a valid name of an upstream or of the gateway. It is also the name of files.
   static func isName(_ name: String) -> Bool {
     (1...64).contains(name.utf8.count) && !name.begins(with: ".") && name.unicodeScalars.allSatisfy(isOfNames)
   }
 
   static let names = "a name has 1 to 64 letters, digits, `.`, `_` and `-`, and does not begin with `.`"
 
-  /// What of it can be a name.
+  /// The nearest valid name; empty: there is none.
   static func nearestName(_ text: String) -> String {
     let name = text.unicodeScalars.map { isOfNames($0) ? String($0) : "-" }.joined().cut(toBytes: 64)
     return isName(name) ? name : ""
@@ -68,16 +68,17 @@ extension Setup {
     scalar.isASCII && (scalar.properties.isAlphabetic || (0x30...0x39).contains(scalar.value) || "._-".has(scalar))
   }
 
-  /// The folder for secrets that were typed or read from files.
+  /// The folder for secrets.
   private var credentials: String { Folder.of(config) + "/credentials" }
 
-  /// Has a secret stored with the configuration. Returns its name.
+  /// Notes a secret, which is stored with the configuration. Returns its name.
   mutating func keep(_ secret: String, as name: String) -> String {
     secrets[name] = secret
     return name
   }
 
-  /// Stores the secrets, readable by root only; systemd passes them to the gateway. A secret that works is not lost to one that was mistyped.
+  /// Stores the secrets, which only root can read; systemd passes them to the gateway. It keeps the file of an earlier secret, because the new one
+  /// may be mistyped.
   private func storeSecrets() throws {
     if !secrets.isEmpty { try Folder.make(credentials) }
     for (name, secret) in secrets.sorted(by: { $0.key < $1.key }) {
@@ -89,7 +90,7 @@ extension Setup {
     }
   }
 
-  /// Takes a secret that was given as a file to where the service finds it.
+  /// Notes the secret in a file of the user, so that the service gets it as a credential.
   private mutating func adopted(_ file: String?, as name: String) throws -> String? {
     guard let file, file.has("/"), !file.begins(with: credentials) else { return file }
     guard let line = try InputFile.firstLine(file) else {
@@ -113,12 +114,12 @@ extension Setup {
     try forgetPIN(text)
   }
 
-  /// The text to write, checked by the gateway. Answers that the gateway refuses are asked for again.
+  /// The text to write, checked by the gateway. It asks again for answers that the gateway refuses.
   private mutating func settled() throws -> String {
     for _ in 0..<Dialogue.tries {
       let text = try merged() ?? self.text
       let check = try trial(of: text)
-      // A gateway without its PIN starts, and does not reach the radio.
+      // A gateway without its PIN starts, but does not reach the radio.
       let mistakes = check.mistakes + check.warnings.filter { $0.key == "radio.pin_file" }
       guard !mistakes.isEmpty else {
         for warning in check.warnings { Console.error("warning: \(warning.words)") }
@@ -135,7 +136,7 @@ extension Setup {
     throw Failure.say("no answer that fits; nothing was changed", EX_CONFIG)
   }
 
-  /// Has the daemon check `text` as if it were written, with the secrets as they would be.
+  /// Lets the daemon check `text` with the new secrets, before anything is written.
   private func trial(of text: String) throws -> ConfigurationCheck {
     try Folder.temporary(in: Folder.of(config)) { folder in
       for name in Files.names(in: credentials) where secrets[name] == nil {
@@ -148,7 +149,7 @@ extension Setup {
     }
   }
 
-  /// Deletes the PIN that an earlier setup stored for a Bluetooth radio which is no longer configured.
+  /// Deletes the stored PIN of a Bluetooth radio that is no longer in the configuration.
   private func forgetPIN(_ text: String) throws {
     let file = "\(credentials)/\(Self.nameOfPIN)"
     let named = try ConfigurationText(text, location: config).string("radio", "pin_file")
@@ -182,7 +183,7 @@ extension Setup {
         continue
       }
       if !text.upstreams[place].url.isExactly(upstream.url) {
-        // The other kind has its secret in a file of its own.
+        // The other kind has another key for the file of its secret.
         try text.removeUpstream(place, upstream.isBroker ? "token_file" : "password_file")
         try text.setUpstream(place, "kind", upstream.kind)
         try text.setUpstream(place, "url", upstream.url)
@@ -201,7 +202,7 @@ extension Setup {
     }
   }
 
-  /// A hub keeps one live link of a gateway; and what was added has its name.
+  /// Refuses a second link to one hub, and the name of an added upstream.
   func checkRivals() throws {
     for upstream in upstreams {
       if added.contains(where: { $0.name.isExactly(upstream.name) }) {
@@ -228,7 +229,7 @@ extension Setup {
     return hubs.first { !$0.0.isExactly(upstream.name) && HTTPEndpoint.areOne($0.1, upstream.url) }?.0
   }
 
-  /// Its name, with a number if the name is taken.
+  /// The upstream's name, with a number if the name is taken.
   func freeName(_ upstream: Upstream, besides own: Int? = nil) -> String {
     let others = upstreams.indices.filter { $0 != own }.map { upstreams[$0].name }
     let taken = Set((existing?.upstreams ?? []).map(\.name) + added.map(\.name) + others)
@@ -239,7 +240,7 @@ extension Setup {
     return "\(base)\(number)"
   }
 
-  /// Saves a file under another name before the new one is written, so that a configuration always exists.
+  /// Gives a file another name before the new one is written, so that a configuration always exists.
   private func keepOld(_ file: String) throws -> String {
     var kept = "\(file).before-\(time(nil))"
     while access(kept, F_OK) == 0 { kept += "x" }
@@ -248,7 +249,7 @@ extension Setup {
     return kept
   }
 
-  /// Keeps owner and mode.
+  /// Writes the configuration, with its owner and mode.
   private func write(_ text: String) throws {
     var facts = stat()
     let isThere = stat(config, &facts) == 0
@@ -292,7 +293,7 @@ extension Setup {
     return (parts[0], parts[1])
   }
 
-  /// What is for no upstream was mistyped: nothing is written without it.
+  /// Refuses a value for an unknown upstream: its name is mistyped.
   func checkUse(of texts: [String], as option: String) throws {
     let names = texts.map { Self.split($0).name }
     if let stray = names.compactMap(\.self).first(where: { name in !upstreams.contains { $0.name.isExactly(name) } }) {

@@ -46,7 +46,7 @@ extension Setup {
     return false
   }
 
-  /// True if it has accepted something already, or does so soon: then no test is needed.
+  /// Whether it has accepted events already, or accepts some soon: then it needs no test.
   private func hasTaken(_ upstream: Upstream) -> Bool {
     for _ in 0..<20 {
       let found = client()?.quietly("/v1/status")?["upstreams"]?.array?.first {
@@ -64,7 +64,7 @@ extension Setup {
       print("\(upstream.name) answers and accepts this gateway")
       return true
     }
-    // `try?`: the error has been printed.
+    // `try?`: the error is already printed.
     guard let client = client(),
       (try? client.post("/v1/upstreams/test?upstream=\(ControlClient.escape(upstream.name))", limit: 90)) != nil
     else {

@@ -2,7 +2,7 @@
 
 /// Decodes keys from the bytes of a terminal (ECMA-48, with the additions of xterm and its relatives).
 enum KeyReader {
-  /// The next key and its length in bytes; without a key, the bytes are to be ignored. `nil`: more bytes are needed.
+  /// The next key and its length in bytes; without a key, the caller ignores the bytes. `nil`: it needs more bytes.
   static func next(_ bytes: [UInt8]) -> (key: Terminal.Key?, count: Int)? {
     guard let first = bytes.first else { return nil }
     switch first {

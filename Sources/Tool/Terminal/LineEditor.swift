@@ -7,12 +7,12 @@ struct LineEditor: Equatable {
 
   var text: String { String(characters) }
 
-  /// The word before the cursor, which is being completed.
+  /// The word before the cursor, for completion.
   var word: String {
     String(characters[wordStart..<position])
   }
 
-  /// By position, not by character of the text: an accent that was typed separately has its own position.
+  /// A list of positions: a separately typed accent has its own position.
   private var wordStart: Int { characters[..<position].lastIndex(of: " ").map { $0 + 1 } ?? 0 }
 
   /// Returns true if the key was an editing key.

@@ -7,10 +7,10 @@ import Glibc
 import Timing
 import UntrustedText
 
-/// The terminal as a full screen: raw keys, the alternate screen, and only changed lines are sent.
+/// The terminal as a full screen: raw keys, and the alternate screen. It sends only changed lines.
 ///
-/// A slow line gets fewer updates, not outdated ones. Output may be queued in sockets and modems on the way, so each update ends
-/// with a query (device status report), and the next waits for the terminal's answer.
+/// A slow connection gets fewer updates, but no outdated ones. Sockets and modems on the way may queue output, so each update ends with a query
+/// (device status report), and the next update waits for the terminal's answer.
 final class Terminal {
   struct Size: Equatable {
     var columns: Int
@@ -25,7 +25,7 @@ final class Terminal {
     case drawn
   }
 
-  /// A terminal that has not answered by then does not support the query; later updates do not wait for it.
+  /// The longest wait for an answer. A terminal without an answer does not support the query, and later updates do not wait.
   private static let answerLimit: Duration = .seconds(15)
   private static let escapeLimit: Duration = .milliseconds(80)
 
@@ -42,7 +42,7 @@ final class Terminal {
     }
   }
 
-  /// What is to be seen: at most one line for each row. `cursor`: `nil` hides it.
+  /// The picture: at most one line for each row. `cursor`: `nil` hides it.
   struct Picture {
     var lines: [Line]
     var cursor: (row: Int, column: Int)?
@@ -58,7 +58,7 @@ final class Terminal {
   private let hasColours: Bool
   private var saved = termios()
   private var size = Size(columns: 80, rows: 24)
-  /// Goes out before the next update.
+  /// Output before the next update.
   private var lead = ""
   private var shown: [Line] = []
   private var isDirty = false
@@ -67,7 +67,7 @@ final class Terminal {
   private let answered = Waiter()
   /// Whether the terminal answers the query.
   private var answers = true
-  /// Bytes of a key that is not complete.
+  /// Bytes of an incomplete key.
   private var partial: [UInt8] = []
 
   /// `nil` without a terminal.
@@ -85,13 +85,13 @@ final class Terminal {
     }
   }
 
-  /// Runs `screen`, with the terminal as a full screen that shows `picture`, until it returns or a signal ends it. However it ends, the
-  /// terminal is as before then.
+  /// Runs `screen` until it returns or a signal ends it; meanwhile the terminal is a full screen that shows `picture`. In any case it restores the
+  /// terminal.
   func run(_ picture: @escaping (Size) -> Picture, _ screen: @escaping () async throws -> Void) throws {
     enter()
     defer { restore() }
     let numbers = Mailbox<Int32>(bound: 64)
-    // More than these at once tell nothing new.
+    // Most signals at once: further ones have no more information.
     let signals = Signals([SIGWINCH, SIGTERM, SIGINT, SIGHUP], on: loop) { _ = numbers.put($0) }
     var failure: (any Error)?
     loop.run { [self] in
@@ -116,7 +116,7 @@ final class Terminal {
   }
 
   private func restore() {
-    // An answer on its way must not end up in the shell's input.
+    // The shell must not get a late answer as input.
     var waiting = pollfd(fd: input, events: Int16(POLLIN), revents: 0)
     if awaitsAnswer, poll(&waiting, 1, 500) > 0 { tcflush(input, TCIFLUSH) }
     // Output that is still queued is no longer needed.
@@ -169,7 +169,7 @@ final class Terminal {
     }
   }
 
-  /// What changes the screen into this picture.
+  /// The output that changes the screen into this picture.
   private func update(to picture: Picture) -> String {
     let lines = (0..<size.rows).map { $0 < picture.lines.count ? picture.lines[$0] : Line("") }
     var text = lead
@@ -219,7 +219,7 @@ final class Terminal {
 
   // MARK: In
 
-  /// The key that is pressed next; `nil`: the terminal is gone.
+  /// The next key; `nil`: the terminal is gone.
   func key() async throws -> Key? {
     while true {
       while let (key, count) = KeyReader.next(partial) {
@@ -234,7 +234,7 @@ final class Terminal {
     }
   }
 
-  /// False: no byte follows the Escape byte: it was the Escape key.
+  /// False: no byte follows the Escape byte, so it is the Escape key.
   private func hasMore() async throws -> Bool {
     let limit = partial.first == 0x1B ? loop.now + Self.escapeLimit : nil
     if try await loop.wait(for: .readable, of: input, until: limit) { return true }

@@ -13,18 +13,18 @@ enum TextWidth {
       if scalar.value == 0xFE0F { return 2 }
       width += of(scalar)
     }
-    // Joined emoji are one symbol; so are the two letters of a flag.
+    // Joined emoji are one symbol, and so are the two letters of a flag.
     return min(width, 2)
   }
 
-  /// Columns of a scalar as `wcwidth` counts them, from Unicode's tables.
+  /// The columns of a scalar, by Unicode's tables, with the same result as `wcwidth`.
   static func of(_ scalar: Unicode.Scalar) -> Int {
     if scalar.value < 0x300 { return 1 }
     if isIn(WidthTable.none, scalar.value) { return 0 }
     return isIn(WidthTable.two, scalar.value) ? 2 : 1
   }
 
-  /// Whether one of the ranges, given as pairs of ends, contains it.
+  /// Whether one of the ranges contains the scalar. Each range is a pair of ends.
   private static func isIn(_ ends: [UInt32], _ value: UInt32) -> Bool {
     var (low, high) = (0, ends.count / 2)
     while low < high {
@@ -40,7 +40,7 @@ enum TextWidth {
     return false
   }
 
-  /// Cut to this many columns, ending with `…` if cut.
+  /// The text in at most this many columns. A cut text ends with `…`.
   static func cut(_ text: some StringProtocol, to columns: Int) -> String {
     guard of(text) > columns else { return String(text) }
     var result = ""
@@ -54,18 +54,18 @@ enum TextWidth {
     return columns > 0 ? result + "…" : ""
   }
 
-  /// Exactly this many columns: cut, or padded with spaces.
+  /// The text in exactly this many columns: cut, or padded with spaces.
   static func fit(_ text: some StringProtocol, to columns: Int) -> String {
     let short = cut(text, to: columns)
     return short + String(repeating: " ", count: max(0, columns - of(short)))
   }
 
-  /// Lines of at most this many columns, broken between words if possible.
+  /// The text in lines of at most this many columns, broken between words if possible.
   static func wrap(_ text: String, to columns: Int, indent: Int = 0) -> [String] {
     guard columns > indent + 4 else { return [cut(text, to: columns)] }
     var lines: [String] = []
     var line = "", used = 0
-    // Characters that are replaced on output have another width: replace them first.
+    // Characters that output replaces have another width: so it replaces them first.
     for word in Visible.line(text).split(separator: " ", omittingEmptySubsequences: false) {
       var rest = word
       let width = of(rest)

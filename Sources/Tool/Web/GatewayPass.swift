@@ -6,14 +6,15 @@ import HTTP
 import JSON
 import PageServer
 
-/// Passes requests of pages on to the control socket, here or through `ssh`, each on a connection of its own that is kept for the next.
+/// Forwards requests of pages to the control socket, here or through `ssh`. Each request has its own connection, which the next request uses again.
 final class GatewayPass {
-  /// Connections at once for what has an end, and for streams, of which a page holds two: what is live, and packets. More streams are refused.
+  /// Most simultaneous connections for answers with an end, and for streams. A page has two streams: live events, and packets. It refuses further
+  /// streams.
   private static let mostConnections = 8
   private static let mostStreams = 16
-  /// Requests that wait for one of these.
+  /// Most requests that wait for a connection.
   private static let mostWaiting = 64
-  /// A page that reads so little of what it asked for is cut off.
+  /// Most unread bytes of a page. At this limit the answer breaks off.
   private static let mostUnread = 4 << 20
 
   private final class Line {
@@ -59,7 +60,7 @@ final class GatewayPass {
     } catch is LoopSemaphore<Int>.Full {
       refuse(responder, 503, "too many requests at the same time")
     } catch {
-      // `ssh` could not be begun; it has said why on the terminal.
+      // `ssh` could not start. The terminal shows the reason.
       refuse(responder, 502, "the gateway cannot be reached")
     }
   }
@@ -69,7 +70,7 @@ final class GatewayPass {
       do {
         return try await carry(request, way, responder, on: line)
       } catch HTTPFailure.unreachable where line.tunnel != nil {
-        // `ssh` had ended while nobody used it, and nothing was sent: the next one, or a new one.
+        // An unused `ssh` has ended, and nothing was sent: the loop tries the next connection, or opens a new one.
         continue
       }
     }
@@ -86,7 +87,7 @@ final class GatewayPass {
         onPiece: way == .whole ? nil : { piece in self.handOn(piece, way, request, responder, line) })
     } catch {
       line.close()
-      // What has begun cannot become an error: it breaks off, and the page sees that.
+      // An answer that has begun cannot become an error: it breaks off, and the page notices.
       if responder.isBegun { return responder.abort() }
       throw error
     }
@@ -100,7 +101,7 @@ final class GatewayPass {
   private func handOn(
     _ piece: [UInt8], _ way: PassedRoutes.AnswerForm, _ request: HTTPRequest, _ responder: HTTPResponder, _ line: Line
   ) {
-    // Refused: so many answers are open already, and whoever asked has been told.
+    // The server refuses: too many answers are open. The page has its refusal.
     if !responder.isBegun, !responder.begin(headers: Self.headers(way, request.path)) { return line.client.close() }
     responder.write(piece)
     if responder.pendingBytes > Self.mostUnread { line.client.close() }

@@ -28,7 +28,7 @@ struct WebCommand: ParsableCommand {
       throw Failure.say("no pages in \(pages ?? Self.installed): the package meshpost contains them", EX_UNAVAILABLE)
     }
     let tiles = try tileServer()
-    // Ask the daemon once, so that errors are printed as usual.
+    // Sends a first request, so that errors are printed as usual.
     _ = try ControlClient(connection).get("/v1/status")
     let loop = EventLoop()
     let gateway = GatewayPass(connection, on: loop)
@@ -68,7 +68,7 @@ struct WebCommand: ParsableCommand {
 
   private static let installed = "/usr/share/meshpost/pages"
 
-  /// The package's pages; for a program in a checkout, those of the checkout, also where a package is installed.
+  /// The package's pages. A program in a checkout uses the pages of the checkout, even if the package is installed.
   private static var usualFolder: String? {
     var folder = executable ?? ""
     while let slash = folder.lastIndex(of: "/") {
@@ -86,7 +86,7 @@ struct WebCommand: ParsableCommand {
     return String(validating: buffer.prefix(count).map { UInt8(bitPattern: $0) }, as: UTF8.self)
   }
 
-  /// It goes on by itself; whether a browser opens is seen by whoever sits there.
+  /// Starts a browser, without a wait for its result.
   private static func openBrowser(_ address: String) {
     var process: pid_t = 0
     let arguments = ["xdg-open", address]
@@ -97,16 +97,16 @@ struct WebCommand: ParsableCommand {
   }
 }
 
-/// What the printed address carries: it signs in once, and then another takes its place.
+/// The secret in the printed address. It signs in once; then another secret replaces it.
 private final class OneTimeSecret: WebAccess {
   let way = "secret"
-  /// A wrong guess makes nobody wait: otherwise another user of this machine could lock the operator out.
+  /// Wrong guesses cause no pause: otherwise another user of this machine could lock the operator out.
   let isGuessable = false
   private(set) var value = WebSessions.token()
-  /// Somebody has signed in, and `value` is the next one.
+  /// Called after a sign-in, with the next secret in `value`.
   var used: () -> Void = {}
 
-  /// A session cookie: the session ends with this host anyway.
+  /// A session cookie: the session ends with this program anyway.
   let cookieSeconds: Int? = nil
 
   func isRight(_ given: String) async throws(WebGuard.Refusal) -> Bool { WebSessions.isSame(given, value) }

@@ -14,7 +14,7 @@ extension WebCommand {
         For [web] in meshpostd.toml. Asks for the password, or reads the first line of standard input. Everybody who is signed in has \
         to sign in again. `meshpost web` itself needs no password.
         """)
-    /// A password that people can type, and that a patient attacker on the network does not find (NIST SP 800-63B, 3.1.1.2).
+    /// The length of a password that people can type, and that a patient attacker on the network does not find (NIST SP 800-63B, 3.1.1.2).
     private static let shortest = 8
     private static let longest = 1024
 
