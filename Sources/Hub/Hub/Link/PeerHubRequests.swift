@@ -116,8 +116,9 @@ actor PeerHubRequests {
     try? await notify(Self.notifications(gateway, "taken", number, []) ?? [])
     let answer = try? await registry.request(gateway, id: id, command: command)
     let body = JSONWriter.object { json in if let answer { json.field("answer", answer) } }
-    try? await notify(
-      Self.notifications(gateway, "answer", number, body) ?? Self.notifications(gateway, "answer", number, []) ?? [])
+    // An answer that is too long counts as none.
+    let parts = Self.notifications(gateway, "answer", number, body) ?? Self.notifications(gateway, "answer", number, [])
+    try? await notify(parts ?? [])  // as above
   }
 
   // MARK: Pieces
