@@ -196,7 +196,7 @@ private final class Tokens: Sendable {
 
   init(_ configuration: HubConfiguration) {
     state = Mutex((configuration.tokens, configuration.gatewayTokens.flatMap { GatewayTokens(folder: $0) }))
-    tell()
+    logFaults()
   }
 
   var all: [HubConfiguration.Token] { state.withLock { $0.listed + ($0.folder?.tokens ?? []) } }
@@ -205,13 +205,13 @@ private final class Tokens: Sendable {
     state.withLock { state in
       state = (configuration.tokens, configuration.gatewayTokens.flatMap { GatewayTokens(folder: $0) })
     }
-    tell()
+    logFaults()
   }
 
   /// Whether the folder's tokens have changed.
   func hasChanged() -> Bool {
     guard state.withLock({ $0.folder?.read(always: false) ?? false }) else { return false }
-    tell()
+    logFaults()
     return true
   }
 
@@ -222,7 +222,9 @@ private final class Tokens: Sendable {
     HubLog.write(.notice, "tokens reloaded" + (ended > 0 ? "; closed \(ended) connections that they do not allow" : ""))
   }
 
-  private func tell() { for fault in state.withLock({ $0.folder?.faults ?? [] }) { HubLog.write(.warning, fault) } }
+  private func logFaults() {
+    for fault in state.withLock({ $0.folder?.faults ?? [] }) { HubLog.write(.warning, fault) }
+  }
 }
 
 extension MonotonicTime {
@@ -232,9 +234,9 @@ extension MonotonicTime {
   }
 }
 
-enum HubClock {
+public enum HubClock {
   /// Milliseconds since 1970.
-  static var now: Int64 { Int64(Date().timeIntervalSince1970 * 1000) }
+  public static var now: Int64 { Int64(Date().timeIntervalSince1970 * 1000) }
   /// When this process started.
   static let started = now
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 
 import ArgumentParser
-import FoundationEssentials
 import Hub
 
 /// Options and functions of commands on a hub's database, which may run while the hub serves.
@@ -28,7 +27,4 @@ struct HubOptions: ParsableArguments {
       throw failure("\(configuration.location): \(error)", 74)  // EX_IOERR
     }
   }
-
-  /// Milliseconds since 1970.
-  static var now: Int64 { Int64(Date().timeIntervalSince1970 * 1000) }
 }

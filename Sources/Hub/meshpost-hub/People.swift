@@ -23,15 +23,11 @@ struct People: AsyncParsableCommand {
     func run() async throws {
       let people = try await hub.store(hub.configuration(), writes: false) { try await $0.people() }
       for person in people {
-        let used = person.usedAt.map { "last used \(Self.day($0))" } ?? "never used"
+        let used = person.usedAt.map { "last used \(HeldRetention.day($0))" } ?? "never used"
         let way = person.signInMethod == .oidc ? ", by OpenID Connect" : ""
-        print("\(person.name)  \(person.role.rawValue)  since \(Self.day(person.createdAt)), \(used)\(way)")
+        print("\(person.name)  \(person.role.rawValue)  since \(HeldRetention.day(person.createdAt)), \(used)\(way)")
       }
       if people.isEmpty { print("nobody: add someone with `meshpost-hub people add NAME --role administer`") }
-    }
-
-    private static func day(_ milliseconds: Int64) -> String {
-      Date(timeIntervalSince1970: Double(milliseconds) / 1000).formatted(.iso8601.year().month().day())
     }
   }
 
@@ -111,7 +107,7 @@ struct People: AsyncParsableCommand {
     }
     let words = hash
     let refusal = try await hub.store(hub.configuration(), writes: true) { store in
-      let refusal = try await store.setPerson(name, role: role, hash: words, mustBeNew: mustBeNew, at: HubOptions.now)
+      let refusal = try await store.setPerson(name, role: role, hash: words, mustBeNew: mustBeNew, at: HubClock.now)
       if refusal == nil {
         let detail = ["role": role?.rawValue, "password": words == nil ? nil : "changed"].compactMapValues { $0 }
         try await note(store, name, detail)
@@ -128,7 +124,7 @@ struct People: AsyncParsableCommand {
   /// Adds a record to the audit, by this machine's user.
   static func note(_ store: HubStore, _ name: String, _ detail: [String: String]) async throws {
     let user = getpwuid(getuid()).map { String(cString: $0.pointee.pw_name) } ?? "\(getuid())"
-    try await store.note(AuditRecord(person: name, by: user, detail, at: HubOptions.now))
+    try await store.note(AuditRecord(person: name, by: user, detail, at: HubClock.now))
   }
 
   static func ask(_ file: String?) throws -> String {

@@ -63,7 +63,7 @@ struct PurgeOld: AsyncParsableCommand {
       if let wrong = try await store.unknown(kind).first {
         throw failure("--kind: \"\(wrong)\" is not a kind of event: expected \(KnownKinds.allowed)", 64)  // EX_USAGE
       }
-      let clock = HubOptions.now
+      let clock = HubClock.now
       let now = try await store.surelyPassed(at: clock, trusts: trustClock, keeps: !dryRun)
       if let words = HubStore.clockTrouble(clock, surely: now) { Console.error("note: \(words)") }
       let found = try await Hub.Purge(store, plan, at: now, clock: clock, deletes: false) { _ in }.run()

@@ -24,7 +24,7 @@ struct Stats: AsyncParsableCommand {
   func run() async throws {
     let configuration = try hub.configuration()
     let found = try await hub.store(configuration, writes: false) { store in
-      try await store.statistics(isServer: configuration.isServer, isFull: full, top: top, now: HubOptions.now)
+      try await store.statistics(isServer: configuration.isServer, isFull: full, top: top, now: HubClock.now)
     }
     if json { return Console.json(String(decoding: found.json, as: UTF8.self)) }
     let free = found.freeBytes.map { ", of which \(Self.size($0)) are free" } ?? ""

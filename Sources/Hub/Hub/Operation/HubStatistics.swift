@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
 
-import FoundationEssentials
-import Glibc
 import JSON
 import SQLite
 
@@ -26,9 +24,7 @@ public struct HubStatistics: Sendable {
     public var number: Int64
     public var events: Int64
 
-    public var name: String {
-      String(Date(timeIntervalSince1970: Double(number) * 86_400).formatted(.iso8601).prefix(10))
-    }
+    public var name: String { HeldRetention.day(number * 86_400_000) }
   }
 
   public var bytes: Int64

@@ -52,25 +52,22 @@ extension HubStore {
     let filter = "FROM audit WHERE id < ?1 ORDER BY id DESC LIMIT ?2"
     let fit = try fitting("SELECT \(bytes("detail")) \(filter)", [.integer(before), .integer(Int64(limit))])
     var last: Int64?
-    var list = JSONWriter()
-    try list.array { (json) throws(HubDatabaseError) in
-      try database.every(
-        "SELECT id, at, who, way, what, gateway, detail \(filter)", [.integer(before), .integer(Int64(fit.rows))]
-      ) { row in
-        last = row.integer(0)
-        json.object { json in
-          json.field("id", row.integer(0))
-          json.field("at", row.integer(1))
-          json.field("who", row.text(2))
-          json.field("way", row.text(3))
-          json.field("what", row.text(4))
-          json.field("gateway", row.textIfAny(5))
-          json.field("detail", json: Array(row.text(6).utf8))
-        }
+    let records = try database.rows(
+      "SELECT id, at, who, way, what, gateway, detail \(filter)", [.integer(before), .integer(Int64(fit.rows))]
+    ) { row in
+      last = row.integer(0)
+      return JSONWriter.object { json in
+        json.field("id", row.integer(0))
+        json.field("at", row.integer(1))
+        json.field("who", row.text(2))
+        json.field("way", row.text(3))
+        json.field("what", row.text(4))
+        json.field("gateway", row.textIfAny(5))
+        json.field("detail", json: Array(row.text(6).utf8))
       }
     }
     return JSONWriter.object { json in
-      json.field("audit", json: list.bytes)
+      json.arrayField("audit") { json in for record in records { json.raw(record) } }
       if fit.isCut || fit.rows == limit { json.field("next", last) }
     }
   }

@@ -25,17 +25,12 @@ extension HubStore {
     let filter = "FROM contacts WHERE gateway = ?1 AND key > ?2 ORDER BY key LIMIT ?3"
     let values: [SQLiteValue] = [.text(gateway), .text(after)]
     let fit = try fitting("SELECT \(bytes("body")) \(filter)", values + [.integer(Int64(limit))])
-    var last = after
-    var list = JSONWriter()
-    try list.array { (json) throws(HubDatabaseError) in
-      try database.every("SELECT key, body \(filter)", values + [.integer(Int64(fit.rows))]) { row in
-        last = row.text(0)
-        json.raw(Array(row.text(1).utf8))
-      }
+    let rows = try database.rows("SELECT key, body \(filter)", values + [.integer(Int64(fit.rows))]) {
+      (key: $0.text(0), body: Array($0.text(1).utf8))
     }
     return JSONWriter.object { json in
-      json.field("contacts", json: list.bytes)
-      if fit.isCut || fit.rows == limit { json.field("next", last) }
+      json.arrayField("contacts") { json in for row in rows { json.raw(row.body) } }
+      if fit.isCut || fit.rows == limit { json.field("next", rows.last?.key ?? after) }
     }
   }
 
