@@ -84,7 +84,7 @@ public struct HubServer: Sendable {
 
   /// Returns when each of the network's loops and the link registry have responded. It does not test the database: a restart of the hub helps no
   /// database, and all gateways would reconnect.
-  public func pulse() async {
+  public func checkLoops() async {
     for loop in MultiThreadedEventLoopGroup.singleton.makeIterator() {
       // `try?`: only the return matters.
       try? await loop.submit {}.get()
@@ -93,7 +93,7 @@ public struct HubServer: Sendable {
   }
 
   /// Replaces the tokens by those of this configuration, and closes connections that they do not allow.
-  public func accept(_ configuration: HubConfiguration) {
+  public func reload(_ configuration: HubConfiguration) {
     tokens.reload(configuration)
     tokens.apply(to: access, api.connections)
   }

@@ -63,7 +63,7 @@ struct Serve: AsyncParsableCommand {
       do {
         let fresh = try HubConfiguration(file: config)
         HubLog.level = fresh.logLevel
-        server.accept(fresh)
+        server.reload(fresh)
         let waiting = started.waiting(in: fresh)
         guard !waiting.isEmpty else { return }
         let names = waiting.joined(separator: ", ")

@@ -18,7 +18,7 @@ final class ServiceNotifier: Sendable {
       for await port in stream { manager.ready("listening on port \(port)") }
       guard let watchdog = manager.watchdog else { return }
       while !Task.isCancelled {
-        await server.pulse()
+        await server.checkLoops()
         manager.lives()
         // `try?`: `end` cancels it.
         try? await Task.sleep(for: watchdog / 3)

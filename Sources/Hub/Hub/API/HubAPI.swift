@@ -167,7 +167,7 @@ struct HubAPI: Sendable {
         parameters: context.parameters, short: short
       )
       do {
-        return try await handled(call, handler)
+        return try await reservingMemory(call, handler)
       } catch let error as BadQuery {
         return Self.refusal(.badRequest, error.message)
       } catch let late as QueueTimeout {
@@ -189,7 +189,7 @@ struct HubAPI: Sendable {
   private static var invalidID: Response { refusal(.badRequest, "a gateway's id must be \(Name.allowed)") }
 
   /// Reserves memory for large data until it is consumed: for a body before it is read, for an answer before it is sent.
-  private func handled(_ call: Call, _ handler: Handler) async throws -> Response {
+  private func reservingMemory(_ call: Call, _ handler: Handler) async throws -> Response {
     let holder = call.grant.holder
     let isAsking = [.get, .head, .delete].contains(call.request.method)
     // The size of a compressed body is unknown until it is unpacked.
@@ -198,7 +198,7 @@ struct HubAPI: Sendable {
     let body = isAsking || length <= TransferMemory.small ? 0 : min(max(length, 0), maxBody)
     guard let reading = memory.reserve(body, for: holder) else { return noMemory }
     defer { withExtendedLifetime(reading) {} }
-    let response = try await HubPacking.packed(try await handler(call), for: call.request)
+    let response = try await ResponseCompression.compressed(try await handler(call), for: call.request)
     let bytes = response.body.contentLength ?? 0
     guard bytes > TransferMemory.small else { return response }
     guard let sending = memory.reserve(bytes, for: holder) else { return noMemory }
@@ -276,7 +276,7 @@ struct HubAPI: Sendable {
   }
 
   /// Writes the encodings that bodies may have, for answers to greetings.
-  static func writePacking(to json: inout JSONWriter) {
+  static func writeEncodings(to json: inout JSONWriter) {
     json.field("gzip", true)
     json.field("deflate", LinkDictionary.name)
   }

@@ -26,7 +26,7 @@ extension HubAPI {
     let wait = min(max(call.number("wait_s") ?? 15, 0), Self.longestWait)
     if let known = try await stores.writer.command(id, of: call.gateway) { return await ended(known, call, wait: wait) }
     guard try await isKnown(call.gateway) || body["queue"]?.bool == true else {
-      return Self.neverHere(call.gateway, "; with \"queue\":true the command waits until it comes")
+      return Self.unknownGateway(call.gateway, "; with \"queue\":true the command waits until it comes")
     }
     let request = JSONValue.object(
       (body.fields ?? []).filter { !["id", "queue"].contains($0.0) } + [("id", .string(id))])
@@ -53,7 +53,7 @@ extension HubAPI {
     case .full:
       return Self.refusal(.tooManyRequests, "\(HubStore.maxWaiting) commands are already waiting", retryAfter: 60)
     case .taken(let command):
-      try await noteCommand(request, id, call)
+      try await auditCommand(request, id, call)
       return await ended(command, call, wait: wait)
     }
   }
@@ -65,16 +65,16 @@ extension HubAPI {
   }
 
   /// Refuses requests about an unknown gateway: its id is probably misspelt.
-  func ofKnown(_ call: Call, _ handler: Handler) async throws -> Response {
-    guard try await isKnown(call.gateway) else { return Self.neverHere(call.gateway) }
+  func ifKnown(_ call: Call, _ handler: Handler) async throws -> Response {
+    guard try await isKnown(call.gateway) else { return Self.unknownGateway(call.gateway) }
     return try await handler(call)
   }
 
-  private static func neverHere(_ gateway: String, _ more: String = "") -> Response {
+  private static func unknownGateway(_ gateway: String, _ more: String = "") -> Response {
     refusal(.notFound, "no gateway \(gateway) was ever here\(more)")
   }
 
-  private func noteCommand(_ request: JSONValue, _ id: String, _ call: Call) async throws {
+  private func auditCommand(_ request: JSONValue, _ id: String, _ call: Call) async throws {
     try await note(
       "command", call,
       JSONWriterText.object { json in
@@ -101,7 +101,7 @@ extension HubAPI {
     if keep {
       try await stores.writer.record(
         request, answer: plain, id: id, for: call.gateway, by: call.author, at: HubClock.now)
-      try await noteCommand(request, id, call)
+      try await auditCommand(request, id, call)
     }
     let state = plain["ok"]?.bool == true ? "done" : "refused"
     return Self.json { json in
@@ -135,7 +135,7 @@ extension HubAPI {
   func commands(_ call: Call) async throws -> Response {
     let found = try await stores.readers.ask(call.holder) { try $0.commands(of: call.gateway, limit: call.limit) }
     // An unknown gateway may have queued commands.
-    if found.isEmpty, try await !isKnown(call.gateway) { return Self.neverHere(call.gateway) }
+    if found.isEmpty, try await !isKnown(call.gateway) { return Self.unknownGateway(call.gateway) }
     return Self.json { $0.objects("commands", found) { Self.write($0, to: &$1) } }
   }
 

@@ -53,7 +53,7 @@ extension HubAPI {
     guard let known = try await stores.lookups.gateways(call.gateway).first else {
       return Self.refusal(.notFound, "unknown gateway") { json in
         HubStore.Progress().write(to: &json)
-        Self.writePacking(to: &json)
+        Self.writeEncodings(to: &json)
         if let epoch = call.query("epoch") { writeShort(call, epoch: epoch, to: &json) }
       }
     }
@@ -70,13 +70,13 @@ extension HubAPI {
       $0.field("acknowledged", progress?.acknowledged)
       (progress ?? HubStore.Progress()).write(to: &$0)
       $0.field("linked", isLinked)
-      Self.writePacking(to: &$0)
+      Self.writeEncodings(to: &$0)
       writeShort(call, epoch: epoch, to: &$0)
     }
   }
 
   /// Answers a request that opened no link: it is not a WebSocket handshake, or another upstream holds the link.
-  func noLink(_ call: Call) async -> Response {
+  func refuseLink(_ call: Call) async -> Response {
     let field = LinkProtocol.Origin.name
     let origin = LinkProtocol.Origin(call.request.headers[field])
     guard let holder = await registry.holder(call.gateway, against: origin) else {

@@ -15,7 +15,7 @@ extension HubAPI {
     guard !isNewestFirst || after == nil, before == nil || order != "oldest" else {
       throw BadQuery("after goes with order=oldest, before with order=newest")
     }
-    var query = ListQuery(after: isNewestFirst ? nil : after ?? 0, before: before, limit: try call.boundLimit())
+    var query = ListQuery(after: isNewestFirst ? nil : after ?? 0, before: before, limit: try call.pageLimit())
     (query.since, query.until) = (try call.bound("since"), try call.bound("until"))
     query.words = try SearchTerms(call.query("q"))
     return query
@@ -55,12 +55,12 @@ extension HubAPI {
     Self.json(
       try await stores.readers.ask(call.holder) {
         try $0.nodes(
-          after: call.query("after") ?? "", limit: try call.boundLimit(), words: try SearchTerms(call.query("q")))
+          after: call.query("after") ?? "", limit: try call.pageLimit(), words: try SearchTerms(call.query("q")))
       })
   }
 
   func fleet(_ call: Call) async throws -> Response {
-    let limit = try call.boundLimit()
+    let limit = try call.pageLimit()
     let rows = try await stores.readers.ask(call.holder) {
       try $0.fleet(after: call.query("after") ?? "", limit: limit)
     }
@@ -132,14 +132,14 @@ extension HubAPI {
       try await stores.readers.ask(call.holder) { [gateways = gateways.bytes] in
         try $0.coverage(
           after: (parts.first ?? "", parts.count > 1 ? parts[1] : ""), since: try call.bound("since") ?? 0,
-          limit: try call.boundLimit(), gateways: gateways)
+          limit: try call.pageLimit(), gateways: gateways)
       })
   }
 
   func allCommands(_ call: Call) async throws -> Response {
-    let before = try Self.commandPlace(call.query("before"))
+    let before = try Self.commandPosition(call.query("before"))
     let (rows, hasMore) = try await stores.readers.ask(call.holder) {
-      try $0.allCommands(before: before, limit: try call.boundLimit())
+      try $0.allCommands(before: before, limit: try call.pageLimit())
     }
     return Self.json { json in
       json.objects("commands", rows) { Self.write($0, to: &$1) }
@@ -150,7 +150,7 @@ extension HubAPI {
   }
 
   /// Parses a page's `next`.
-  private static func commandPlace(_ text: String?) throws(BadQuery) -> (at: Int64, gateway: String, id: String)? {
+  private static func commandPosition(_ text: String?) throws(BadQuery) -> (at: Int64, gateway: String, id: String)? {
     guard let text else { return nil }
     let parts = text.split(separator: "/", maxSplits: 2, omittingEmptySubsequences: false).map(String.init)
     guard let at = parts.first.flatMap({ Int64($0) }), at >= 0 else { throw BadQuery("before is a page's next") }
@@ -184,5 +184,5 @@ extension HubAPI.Call {
   }
 
   /// 1 to 1000.
-  func boundLimit() throws(BadQuery) -> Int { Int(min(max(try bound("limit") ?? 100, 1), 1000)) }
+  func pageLimit() throws(BadQuery) -> Int { Int(min(max(try bound("limit") ?? 100, 1), 1000)) }
 }

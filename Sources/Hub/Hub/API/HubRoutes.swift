@@ -177,20 +177,20 @@ extension HubAPI {
         method: .get, path: id + "/events", operation: .read, summary: "Its journal.",
         parameters: Self.newestFirst + [.text("kind", "Only of this kind."), Self.channel],
         answers: [200: Self.page("events", Self.event)], refusals: [404],
-        handler: { try await ofKnown($0) { try await page($0, kind: nil) } }),
+        handler: { try await ifKnown($0) { try await page($0, kind: nil) } }),
       HubRoute(
         method: .get, path: id + "/messages", operation: .read, summary: "Messages that it received.",
         parameters: Self.newestFirst + [Self.channel], answers: [200: Self.page("messages", Self.event)],
         refusals: [404],
-        handler: { try await ofKnown($0) { try await page($0, kind: "message") } }),
+        handler: { try await ifKnown($0) { try await page($0, kind: "message") } }),
       HubRoute(
         method: .get, path: id + "/contacts", operation: .read, summary: "The newest state of each node, by key.",
         parameters: [Self.afterText, Self.limit], answers: [200: Self.page("contacts", .object([]), next: .text)],
         refusals: [404],
-        handler: { try await ofKnown($0) { try await contacts($0) } }),
+        handler: { try await ifKnown($0) { try await contacts($0) } }),
       HubRoute(
         method: .get, path: id + "/state", operation: .read, summary: "What it last said of itself, by name.",
-        answers: [200: .object([])], refusals: [404], handler: { try await ofKnown($0) { try await states($0) } }),
+        answers: [200: .object([])], refusals: [404], handler: { try await ifKnown($0) { try await states($0) } }),
       HubRoute(
         method: .get, path: id + "/commands", operation: .read, summary: "Commands to it, the newest first.",
         parameters: [Self.limit], answers: [200: .object([("commands", .list(Self.command))])], refusals: [404],
@@ -203,7 +203,7 @@ extension HubAPI {
         method: .get, path: id + "/documents", operation: .read, summary: "Its documents, by key.",
         parameters: [Self.afterText, Self.limit], answers: [200: Self.page("documents", Self.document, next: .text)],
         refusals: [404],
-        handler: { try await ofKnown($0) { try await documents($0) } }),
+        handler: { try await ifKnown($0) { try await documents($0) } }),
     ]
   }
 
@@ -223,11 +223,11 @@ extension HubAPI {
       HubRoute(
         method: .put, path: id + "/documents/**", operation: .command, summary: "Edits a document.",
         body: .object([("value", .any)]), answers: [200: Self.document], refusals: [404, 422],
-        handler: { try await ofKnown($0) { try await editDocument($0) } }),
+        handler: { try await ifKnown($0) { try await editDocument($0) } }),
       HubRoute(
         method: .delete, path: id + "/documents/**", operation: .command, summary: "Deletes a document.",
         answers: [200: Self.document], refusals: [404],
-        handler: { try await ofKnown($0) { try await editDocument($0) } }),
+        handler: { try await ifKnown($0) { try await editDocument($0) } }),
     ]
   }
 
@@ -304,7 +304,7 @@ extension HubAPI {
         ]), answers: [200: Self.acknowledged], refusals: [413, 415, 422], handler: { try await take($0) }),
       HubRoute(
         method: .get, path: id + "/link", operation: .write, summary: "Its link: a WebSocket.", answers: [:],
-        refusals: [409, 426], handler: { await noLink($0) }),
+        refusals: [409, 426], handler: { await refuseLink($0) }),
       HubRoute(
         method: .get, path: id + "/updates", operation: .write, summary: "What is new for it.",
         parameters: [

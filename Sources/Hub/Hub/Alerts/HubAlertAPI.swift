@@ -13,7 +13,7 @@ extension HubAPI {
     let (found, hasMore) = try await stores.readers.ask(call.holder) {
       try $0.alerts(
         before: try call.bound("before") ?? .max, openOnly: state == "open", gateway: call.query("gateway"),
-        limit: try call.boundLimit())
+        limit: try call.pageLimit())
     }
     return Self.json { json in
       json.objects("alerts", found) { $0.write(to: &$1) }

@@ -118,7 +118,7 @@ actor HubAlerts {
     await write()
     // Now the next start does not report the same database again.
     if let name = unmarked, pending.isEmpty {
-      mark?.keep(name)
+      mark?.add(name)
       (unmarked, isMarked, replaced) = (nil, true, nil)
     }
     await updateCensus()
@@ -149,7 +149,7 @@ actor HubAlerts {
       return
     }
     guard rule == .gatewaySilent || rule == .retentionHeld || alert.subject == name else {
-      endOfAnother(alert, AlertSubject(rule, alert.subject), now)
+      endOfOtherHub(alert, AlertSubject(rule, alert.subject), now)
       return
     }
     let subject = AlertSubject(rule, rule == .gatewaySilent ? alert.gateway : alert.subject)
@@ -166,7 +166,7 @@ actor HubAlerts {
 
   /// Ends an alert of another hub, if that hub is gone. An SQLite database has one hub, so the other name is an earlier one of this hub. On a server,
   /// a hub that has not ended its alert for days is gone: a container has a new name at each start.
-  private func endOfAnother(_ alert: HubAlert, _ subject: AlertSubject, _ now: Int64) {
+  private func endOfOtherHub(_ alert: HubAlert, _ subject: AlertSubject, _ now: Int64) {
     guard alert.endedAt == nil, alert.gateway.isEmpty, location != nil || now - alert.beganAt > Self.longestOfAnother
     else { return }
     pending.append(PendingChange(change: .ends(subject), beganAt: now, at: now))
@@ -206,7 +206,7 @@ actor HubAlerts {
       unmarked = found
     }
     var text = replaced
-    if text == nil { text = try await stores.monitor.unseen(subject.rule.rawValue, name) }
+    if text == nil { text = try await stores.monitor.unacknowledgedAlert(subject.rule.rawValue, name) }
     read(subject, text.map { .bad(text: $0) } ?? .well)
   }
 

@@ -27,7 +27,7 @@ final class FirstRequestTimeoutHandler: ChannelInboundHandler, RemovableChannelH
   }
 
   /// Removes the handler once the connection is known to be a request or a link.
-  static func decided(_ channel: any Channel) throws {
+  static func remove(from channel: any Channel) throws {
     let handler = try channel.pipeline.syncOperations.handler(type: FirstRequestTimeoutHandler.self)
     channel.pipeline.syncOperations.removeHandler(handler, promise: nil)
   }

@@ -32,7 +32,7 @@ struct DatabaseMark: Sendable {
   }
 
   /// Adds a name. It is on disk when the function returns.
-  func keep(_ name: String) {
+  func add(_ name: String) {
     let known = names
     guard !known.contains(name) else { return }
     let bytes = Array((known.suffix(Self.most - 1) + [name]).map { $0 + "\n" }.joined().utf8)
@@ -61,7 +61,7 @@ extension HubStore {
   func name() throws(HubDatabaseError) -> String { DatabaseMark.digest(try signInKey()) }
 
   /// The text of one of the hub's own open alerts; `nil`: there is none, or it has been acknowledged.
-  func unseen(_ rule: String, _ subject: String) throws(HubDatabaseError) -> String? {
+  func unacknowledgedAlert(_ rule: String, _ subject: String) throws(HubDatabaseError) -> String? {
     try database.first(
       """
       SELECT text FROM alerts WHERE gateway = '' AND rule = ?1 AND subject = ?2 AND ended_at IS NULL

@@ -74,36 +74,37 @@ struct HubCall {
   var row: ((any HubRow) -> Void)?
 
   init(
-    _ sql: String, one: String? = nil, tells told: [String] = [],
+    _ sql: String, one: String? = nil, returning returned: [String] = [],
     _ columns: [(name: String, column: HubColumn)] = [], values: [SQLiteValue] = [],
     row: ((any HubRow) -> Void)? = nil
   ) {
     (self.sql, self.one, self.columns, self.values, self.row) = (sql, one, columns, values, row)
-    self.told = told
+    self.returned = returned
   }
 
-  /// Inserts rows into a table: `fields` are its columns, each with the SQL for its value. `row` gets the columns `told` of each inserted row. The
+  /// Inserts rows into a table: `fields` are its columns, each with the SQL for its value. `row` gets the columns `returned` of each inserted row. The
   /// set and the table both have them.
   init(
     into table: String, _ fields: [(name: String, value: String)], order: String? = nil, _ onConflict: String,
-    tells told: [String] = [], _ columns: [(name: String, column: HubColumn)], row: ((any HubRow) -> Void)? = nil
+    returning returned: [String] = [], _ columns: [(name: String, column: HubColumn)],
+    row: ((any HubRow) -> Void)? = nil
   ) {
     let names = fields.map(\.name).joined(separator: ", ")
     let values = fields.map(\.value).joined(separator: ", ")
     let sorted = order.map { " ORDER BY \($0)" } ?? ""
-    let returning = told.isEmpty ? "" : " RETURNING \(told.joined(separator: ", "))"
+    let returning = returned.isEmpty ? "" : " RETURNING \(returned.joined(separator: ", "))"
     self.init(
       "INSERT INTO \(table)(\(names)) SELECT \(values) FROM @rows WHERE true\(sorted) \(onConflict)\(returning)",
-      one: "INSERT INTO \(table)(\(names)) VALUES (\(values)) \(onConflict)", tells: told, columns, row: row)
+      one: "INSERT INTO \(table)(\(names)) VALUES (\(values)) \(onConflict)", returning: returned, columns, row: row)
   }
 
   /// The columns that `row` gets of an inserted or changed row. They are from the set if the database itself returns no row.
-  private(set) var told: [String] = []
+  private(set) var returned: [String] = []
 
   var rows: Int { columns.first?.column.count ?? 1 }
 
   /// A row of the set in the form of a result.
-  struct GivenRow: HubRow {
+  struct InsertedRow: HubRow {
     fileprivate let values: [SQLiteValue]
 
     func integer(_ column: Int) -> Int64 { values[column].integer ?? 0 }
@@ -111,13 +112,13 @@ struct HubCall {
     func textIfAny(_ column: Int) -> String? { values[column].text }
   }
 
-  func given(_ row: Int) -> GivenRow {
-    GivenRow(values: told.compactMap { name in columns.first { $0.name == name }?.column.value(row) })
+  func insertedRow(_ row: Int) -> InsertedRow {
+    InsertedRow(values: returned.compactMap { name in columns.first { $0.name == name }?.column.value(row) })
   }
 }
 
 /// The SQL of calls in a database's own form. Each text is made once.
-struct CallTexts {
+struct StatementCache {
   /// Nearly all texts differ in length: hashing a whole one takes longer than comparing it.
   private struct Key: Hashable {
     let sql: String
@@ -193,13 +194,13 @@ protocol HubDatabase: AnyObject {
   /// SQL for the first position that readers must not read yet: smaller positions may still appear.
   var unsettledPosition: String? { get }
   /// Whether a table in a join may be a query that uses the table before it (`LATERAL`).
-  var knowsLateral: Bool { get }
+  var supportsLateral: Bool { get }
   /// SQL for the size of a text in bytes, if possible without reading all of it.
   func bytes(_ column: String) -> String
 }
 
 extension HubDatabase {
-  var knowsLateral: Bool { false }
+  var supportsLateral: Bool { false }
 
   @discardableResult
   func run(_ sql: String, _ values: SQLiteValue...) throws(HubDatabaseError) -> Int { try run(sql, values) }

@@ -16,7 +16,7 @@ final class PostgresHubDatabase: HubDatabase {
 
   let connection: OpaquePointer
   private var prepared: [String: String] = [:]
-  var texts = CallTexts()
+  var texts = StatementCache()
   var isInTransaction = false
   /// The connection is unusable, even if libpq says otherwise.
   var isBroken = false
@@ -75,7 +75,7 @@ final class PostgresHubDatabase: HubDatabase {
     // Notices are for people at a terminal.
     PQsetNoticeReceiver(opened, { _, _ in }, nil)
     do {
-      try settle(opened)
+      try applySettings(opened)
     } catch {
       PQfinish(opened)
       throw error
@@ -83,7 +83,7 @@ final class PostgresHubDatabase: HubDatabase {
     return opened
   }
 
-  private static func settle(_ connection: OpaquePointer) throws(HubDatabaseError) {
+  private static func applySettings(_ connection: OpaquePointer) throws(HubDatabaseError) {
     // An older server works without the settings that it does not know.
     for setting in settings { _ = try execute("SET \(setting)", on: connection) }
   }
@@ -234,7 +234,7 @@ final class PostgresHubDatabase: HubDatabase {
       throw HubDatabaseError(kind: .unavailable, message: Self.words(PQerrorMessage(connection)))
     }
     do {
-      try Self.settle(connection)
+      try Self.applySettings(connection)
     } catch {
       isBroken = true
       throw error
@@ -264,14 +264,14 @@ final class PostgresHubDatabase: HubDatabase {
   }
 
   func commit() throws(HubDatabaseError) {
-    commits()
+    willCommit()
     try execute("COMMIT")
-    try committed()
+    try checkCommit()
   }
 
   /// Checks a commit. A commit with a warning may be on the leader's disk only: somebody cancelled the wait for the synchronous standby. The hub does
   /// not acknowledge it; the gateway sends the batch again, and the hub finds it stored.
-  func committed() throws(HubDatabaseError) {
+  func checkCommit() throws(HubDatabaseError) {
     guard let words = warnings.last else {
       isInTransaction = false
       return
@@ -281,7 +281,7 @@ final class PostgresHubDatabase: HubDatabase {
   }
 
   /// Called before a commit is sent.
-  func commits() { warnings.last = nil }
+  func willCommit() { warnings.last = nil }
 
   func rollback() {
     guard isInTransaction else { return }
@@ -324,7 +324,7 @@ final class PostgresHubDatabase: HubDatabase {
     "((SELECT base FROM positions) + pg_snapshot_xmin(pg_current_snapshot())::text::bigint) * 1048576"
   }
 
-  var knowsLateral: Bool { true }
+  var supportsLateral: Bool { true }
   func bytes(_ column: String) -> String { "octet_length(\(column))" }
 }
 

@@ -51,7 +51,7 @@ extension PostgresHubDatabase {
     for name in guardNames { try send(HubCall(""), as: name) }
     for (call, name) in zip(calls, names) { try send(call, as: name) }
     if ends {
-      commits()
+      willCommit()
       try send("COMMIT")
     }
     guard PQpipelineSync(connection) == 1 else { throw lost() }
@@ -64,7 +64,7 @@ extension PostgresHubDatabase {
     for row in readers { try read(row, &failure) }
     try finishPipeline()
     if let failure { throw failure }
-    if ends { try committed() }
+    if ends { try checkCommit() }
   }
 
   // MARK: Sending

@@ -12,7 +12,7 @@ final class SQLiteHubDatabase: HubDatabase {
   private static let logBytes = 64 << 20
 
   private let database: Database
-  private var texts = CallTexts()
+  private var texts = StatementCache()
 
   /// Opens a file for reading that another connection has open for writing.
   init(reading location: String) throws(HubDatabaseError) {
@@ -127,9 +127,9 @@ final class SQLiteHubDatabase: HubDatabase {
         }
       for row in 0..<call.rows {
         let values = call.columns.map { $0.column.value(row) } + call.values
-        guard let take = call.row, call.told.isEmpty else {
+        guard let take = call.row, call.returned.isEmpty else {
           // RETURNING would cost more than the row itself.
-          if try run(sql, values) > 0 { call.row?(call.given(row)) }
+          if try run(sql, values) > 0 { call.row?(call.insertedRow(row)) }
           continue
         }
         try each(sql, values) { (row) throws(HubDatabaseError) in

@@ -8,25 +8,25 @@ final class TimedDatabase: HubDatabase {
   static let slow: Duration = .seconds(1)
 
   private let inner: any HubDatabase
-  private let tell: @Sendable (String, Duration) -> Void
+  private let report: @Sendable (String, Duration) -> Void
   private var begun: ContinuousClock.Instant?
 
-  /// `tell` gets the statement and its duration.
-  init(_ inner: any HubDatabase, _ tell: @escaping @Sendable (String, Duration) -> Void) {
-    (self.inner, self.tell) = (inner, tell)
+  /// `report` gets the statement and its duration.
+  init(_ inner: any HubDatabase, _ report: @escaping @Sendable (String, Duration) -> Void) {
+    (self.inner, self.report) = (inner, report)
   }
 
   private func timed<Value>(
     _ what: @autoclosure () -> String, _ work: () throws(HubDatabaseError) -> Value
   ) throws(HubDatabaseError) -> Value {
     let start = ContinuousClock.now
-    defer { look(since: start, what()) }
+    defer { reportIfSlow(since: start, what()) }
     return try work()
   }
 
-  private func look(since start: ContinuousClock.Instant, _ what: @autoclosure () -> String) {
+  private func reportIfSlow(since start: ContinuousClock.Instant, _ what: @autoclosure () -> String) {
     let took = ContinuousClock.now - start
-    if took > Self.slow { tell(Self.short(what()), took) }
+    if took > Self.slow { report(Self.short(what()), took) }
   }
 
   /// The beginning of a statement in one line.
@@ -79,7 +79,7 @@ final class TimedDatabase: HubDatabase {
   }
 
   private func ended() {
-    if let begun { look(since: begun, "a transaction") }
+    if let begun { reportIfSlow(since: begun, "a transaction") }
     begun = nil
   }
 
@@ -96,6 +96,6 @@ final class TimedDatabase: HubDatabase {
   func listeners() throws(HubDatabaseError) -> Int64 { try inner.listeners() }
   var nextPosition: String { inner.nextPosition }
   var unsettledPosition: String? { inner.unsettledPosition }
-  var knowsLateral: Bool { inner.knowsLateral }
+  var supportsLateral: Bool { inner.supportsLateral }
   func bytes(_ column: String) -> String { inner.bytes(column) }
 }

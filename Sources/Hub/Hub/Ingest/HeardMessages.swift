@@ -78,7 +78,7 @@ extension HubStore {
       HubCall(
         into: "messages",
         [("position", database.nextPosition)] + Self.same("identity", "channel", "at", "body", "arrived", "sent"),
-        order: "v.identity", "ON CONFLICT(identity) DO NOTHING", tells: ["identity"],
+        order: "v.identity", "ON CONFLICT(identity) DO NOTHING", returning: ["identity"],
         [
           ("place", .integers(messages.indices.map { Int64($0) })),
           ("identity", .texts(messages.map(\.heard.identity))), ("channel", .texts(messages.map(\.heard.channel))),
@@ -87,7 +87,7 @@ extension HubStore {
         ], row: row),
       HubCall(
         "\(change) FROM @rows WHERE messages.\(condition) RETURNING messages.identity",
-        one: "\(change) WHERE \(condition)", tells: ["identity"],
+        one: "\(change) WHERE \(condition)", returning: ["identity"],
         [
           ("identity", .texts(knowing.map(\.heard.identity))), ("at", .integers(knowing.map(\.at))),
           ("sent", .integers(knowing.map(\.sent))),

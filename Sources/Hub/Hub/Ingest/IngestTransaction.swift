@@ -22,10 +22,10 @@ extension HubStore {
       var work = IngestWork()
       work.refused = refused
       let known = try begin(batches, &work)
-      settle(batches, known, &work)
+      decide(batches, known, &work)
       try findMoved(&work)
       try moveConflicting(&work)
-      try keepEvents(&work)
+      try storeEvents(&work)
       try findConflicting(&work)
       if !work.conflicting.isEmpty {
         let unknown = refusals(work).filter { refused[$0.key] == nil }
@@ -88,7 +88,7 @@ extension HubStore {
   }
 
   /// Decides which batches are stored, and how each is answered.
-  private func settle(_ batches: [PreparedBatch], _ known: [GatewayEpoch: Progress], _ work: inout IngestWork) {
+  private func decide(_ batches: [PreparedBatch], _ known: [GatewayEpoch: Progress], _ work: inout IngestWork) {
     work.progress = known
     for (place, batch) in batches.enumerated() {
       let epoch = batch.gatewayEpoch
@@ -109,7 +109,7 @@ extension HubStore {
 
   // MARK: The journal
 
-  private func keepEvents(_ work: inout IngestWork) throws(HubDatabaseError) {
+  private func storeEvents(_ work: inout IngestWork) throws(HubDatabaseError) {
     var added: Set<EventKey> = []
     var told: Set<String> = []
     var removed: [ContactKey: String] = [:]
@@ -165,7 +165,7 @@ extension HubStore {
     }
     return HubCall(
       into: "events", Self.same("gateway", "epoch", "seq", "at", "trusted", "kind", "body"),
-      "ON CONFLICT(gateway, epoch, seq) DO NOTHING", tells: ["gateway", "epoch", "seq"],
+      "ON CONFLICT(gateway, epoch, seq) DO NOTHING", returning: ["gateway", "epoch", "seq"],
       [
         ("gateway", .texts(rows.map(\.0.gateway))), ("epoch", .texts(rows.map(\.0.epoch))),
         ("seq", .integers(rows.map(\.1.event.seq))), ("at", .integers(rows.map(\.1.event.at))),
@@ -213,7 +213,7 @@ extension HubStore {
           contacts[ContactKey(batch.gateway, key)] = StoredContact(event.body, event.event, came: batch.at)
         case .contactRemoved(let key):
           let place = ContactKey(batch.gateway, key)
-          guard let body = Self.offRadio(contacts[place]?.body ?? work.removed[place]) else { break }
+          guard let body = Self.markedOffRadio(contacts[place]?.body ?? work.removed[place]) else { break }
           contacts[place] = StoredContact(body, event.event, came: batch.at)
         case .radio(let name): radios[batch.gateway] = name
         case .command: try endCommand(event.event, of: batch.gateway, now: batch.at)
@@ -259,7 +259,7 @@ extension HubStore {
     try database.perform(trims + database.notifying(changes), begins: false, ends: true)
   }
 
-  private static func offRadio(_ body: String?) -> String? {
+  private static func markedOffRadio(_ body: String?) -> String? {
     // `try?`: stored values were valid JSON when they arrived.
     guard let body, let fields = (try? JSONValue(parsing: body))?.fields else { return nil }
     return JSONWriterText.text(.object(fields.filter { $0.0 != "on_radio" } + [("on_radio", .bool(false))]))

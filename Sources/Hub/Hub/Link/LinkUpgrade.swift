@@ -84,7 +84,7 @@ struct LinkUpgradeChannel: ServerChildChannel, HTTPChannelHandler {
 
   private func link(_ channel: any Channel, _ compression: PerMessageDeflate?) throws -> Negotiated {
     let operations = channel.pipeline.syncOperations
-    try FirstRequestTimeoutHandler.decided(channel)
+    try FirstRequestTimeoutHandler.remove(from: channel)
     // Retransmits at even intervals, so that an answer arrives soon after an interruption of some seconds. A kernel without the option behaves as
     // usual.
     channel.setOption(Self.linearTimeouts, value: 1).whenFailure { _ in }
@@ -102,7 +102,7 @@ struct LinkUpgradeChannel: ServerChildChannel, HTTPChannelHandler {
 
   private func requests(_ channel: any Channel, _ logger: Logger) throws -> Negotiated {
     let operations = channel.pipeline.syncOperations
-    try FirstRequestTimeoutHandler.decided(channel)
+    try FirstRequestTimeoutHandler.remove(from: channel)
     operations.removeHandler(try operations.handler(type: LinkHandshakeFilter.self), promise: nil)
     try operations.addHandler(HTTP1ToHTTPServerCodec(secure: false))
     try operations.addHandler(RequestTimeoutHandler(connections))

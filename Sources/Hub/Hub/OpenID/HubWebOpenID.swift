@@ -98,7 +98,7 @@ extension HubWeb {
     let now = HubClock.now
     guard let role = settings.role(of: claims) else {
       do {
-        try await stores.writer.dismiss(identity)
+        try await stores.writer.endSessions(of: identity)
       } catch {
         throw .unavailable(error.message)
       }

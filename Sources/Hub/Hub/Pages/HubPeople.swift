@@ -55,7 +55,7 @@ extension HubStore {
     public var isUnknown = false
   }
 
-  private static func nobody(_ name: String, _ more: String = "") -> PeopleRefusal {
+  private static func unknownPerson(_ name: String, _ more: String = "") -> PeopleRefusal {
     PeopleRefusal(description: "nobody is called \(name)\(more)", isUnknown: true)
   }
 
@@ -95,7 +95,7 @@ extension HubStore {
           "UPDATE people SET role = ?2, hash = coalesce(CAST(?3 AS TEXT), hash) WHERE name = ?1", .text(name),
           .text((role ?? known.role).rawValue), .optional(hash))
       } else {
-        guard let role, let hash else { return Self.nobody(name, ": a new person needs a role and a password") }
+        guard let role, let hash else { return Self.unknownPerson(name, ": a new person needs a role and a password") }
         if let full = try noRoomForPeople() { return full }
         try database.run(
           "INSERT INTO people(name, role, hash, created_at) VALUES (?1, ?2, ?3, ?4)", .text(name), .text(role.rawValue),
@@ -113,7 +113,7 @@ extension HubStore {
   }
 
   /// Ends the sessions of a person without a role at the provider.
-  func dismiss(_ identity: String) throws(HubDatabaseError) {
+  func endSessions(of identity: String) throws(HubDatabaseError) {
     try transaction { () throws(HubDatabaseError) in
       guard
         let name = try database.first(
@@ -133,7 +133,7 @@ extension HubStore {
   public func removePerson(_ name: String) throws(HubDatabaseError) -> PeopleRefusal? {
     try transaction { () throws(HubDatabaseError) in
       try database.lock("people")
-      guard let known = try person(name) else { return Self.nobody(name) }
+      guard let known = try person(name) else { return Self.unknownPerson(name) }
       if known.role == .administer, try isLast(name) { return Self.last }
       try database.run("DELETE FROM people WHERE name = ?1", .text(name))
       try forget(name)

@@ -230,7 +230,7 @@ final class HubWeb: Sendable {
 
   /// `name`: empty if it is unknown.
   func noteRefused(_ name: String, _ signInMethod: AuditRecord.SignInMethod, from address: String) async {
-    guard let leftOut = refusals.takes(now) else { return }
+    guard let leftOut = refusals.admit(now) else { return }
     let record = AuditRecord(
       at: HubClock.now, who: name, signInMethod: signInMethod, what: "sign_in_refused",
       detail: JSONWriterText.object { json in
@@ -327,7 +327,7 @@ private final class AuditThrottle: Sendable {
   private let state = Mutex((ration: Ration(most: 20, oneIn: .seconds(300)), leftOut: Int64(0)))
 
   /// The number of refusals without a record since the last record; `nil`: this one gets no record either.
-  func takes(_ now: MonotonicTime) -> Int64? {
+  func admit(_ now: MonotonicTime) -> Int64? {
     state.withLock { state in
       guard state.ration.take(at: now) else {
         state.leftOut += 1

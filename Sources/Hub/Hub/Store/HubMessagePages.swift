@@ -117,7 +117,7 @@ extension HubStore {
 
   /// SQL: joins the events `e` that a query of events `x` selects for each row of the table before it. `events`: that query, from FROM.
   func joinEvents(_ events: String) -> String {
-    database.knowsLateral
+    database.supportsLateral
       ? "CROSS JOIN LATERAL (SELECT x.id, x.at, x.body \(events)) e"
       : "JOIN events e ON e.id IN (SELECT x.id \(events))"
   }

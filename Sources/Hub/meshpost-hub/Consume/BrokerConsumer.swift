@@ -22,7 +22,7 @@ final class BrokerConsumer {
   /// Most reasons of one outage in the log, once each.
   private static let maxTold = 16
 
-  private struct Held {
+  private struct PendingPublication {
     let publication: Publication
     let acknowledge: () -> Void
   }
@@ -43,7 +43,7 @@ final class BrokerConsumer {
   private var answer: Promise<Outcome>?
 
   private var client: MQTTClient?
-  private var held: [Held] = []
+  private var held: [PendingPublication] = []
   private var heldBytes = 0
   private let arrived = Waiter()
   /// Resumed when a round is stored.
@@ -94,7 +94,7 @@ final class BrokerConsumer {
       isOverfull = false
       let place = brokers[number % brokers.count]
       let begun = loop.now
-      let end = try await visit(place) {
+      let end = try await useBroker(place) {
         told = []
       }
       if loop.now - begun >= Self.good { pause = Pause() }
@@ -112,7 +112,7 @@ final class BrokerConsumer {
   }
 
   /// Opens one connection and uses it; returns why it ended.
-  private func visit(_ place: BrokerEndpoint, _ isUp: () -> Void) async throws(CancellationError) -> String {
+  private func useBroker(_ place: BrokerEndpoint, _ isUp: () -> Void) async throws(CancellationError) -> String {
     do {
       let client = try client(place)
       self.client = client
@@ -165,7 +165,7 @@ final class BrokerConsumer {
     let client = MQTTClient(
       host: address.host, port: address.port, path: address.path, tls: tls, version: versions[settings.version],
       on: loop)
-    client.onMessage = { [weak self] message, acknowledge in self?.came(message, acknowledge) }
+    client.onMessage = { [weak self] message, acknowledge in self?.received(message, acknowledge) }
     return client
   }
 
@@ -182,9 +182,10 @@ final class BrokerConsumer {
     return options
   }
 
-  private func came(_ message: MQTTMessage, _ acknowledge: @escaping () -> Void) {
+  private func received(_ message: MQTTMessage, _ acknowledge: @escaping () -> Void) {
     held.append(
-      Held(publication: Publication(topic: message.topic, payload: message.payload), acknowledge: acknowledge))
+      PendingPublication(
+        publication: Publication(topic: message.topic, payload: message.payload), acknowledge: acknowledge))
     heldBytes += message.payload.count
     arrived.resume()
     guard heldBytes > Self.maxHeldBytes || held.count > Self.maxHeld else { return }
@@ -228,7 +229,7 @@ final class BrokerConsumer {
     }
   }
 
-  private func nextRound() -> [Held] {
+  private func nextRound() -> [PendingPublication] {
     var (count, bytes) = (0, 0)
     for one in held.prefix(Self.maxRound.count) {
       bytes += one.publication.payload.count

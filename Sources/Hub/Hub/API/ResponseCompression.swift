@@ -6,24 +6,24 @@ import Hummingbird
 import NIOCore
 
 /// Compresses answers with gzip, for clients that accept it: a list of 500 gateways becomes four times shorter.
-enum HubPacking {
+enum ResponseCompression {
   /// Shorter answers are not compressed.
-  private static let least = 1024
+  private static let shortest = 1024
   /// Neither are longer ones: compression holds an answer in memory twice.
-  private static let most = 8 << 20
+  private static let longest = 8 << 20
 
-  static func packed(_ response: Response, for request: Request) async throws -> Response {
-    guard let length = response.body.contentLength, (least...most).contains(length),
+  static func compressed(_ response: Response, for request: Request) async throws -> Response {
+    guard let length = response.body.contentLength, (shortest...longest).contains(length),
       response.headers[.contentType] == "application/json", response.headers[.contentEncoding] == nil,
       accepts(request.headers[values: .acceptEncoding])
     else { return response }
-    let gathered = Gathering()
-    try await response.body.write(Writer(gathered: gathered))
+    let collected = Collector()
+    try await response.body.write(Writer(collected: collected))
     var headers = response.headers
     // It is the length before compression.
     headers[.contentLength] = nil
-    guard let bytes = Deflater.gzip(gathered.bytes), bytes.count < gathered.bytes.count else {
-      return HubAPI.json(gathered.bytes, status: response.status, headers: headers)
+    guard let bytes = Deflater.gzip(collected.bytes), bytes.count < collected.bytes.count else {
+      return HubAPI.json(collected.bytes, status: response.status, headers: headers)
     }
     headers[.contentEncoding] = "gzip"
     headers[.vary] = "Accept-Encoding"
@@ -42,14 +42,14 @@ enum HubPacking {
     return false
   }
 
-  private final class Gathering {
+  private final class Collector {
     var bytes: [UInt8] = []
   }
 
   private struct Writer: ResponseBodyWriter {
-    let gathered: Gathering
+    let collected: Collector
 
-    mutating func write(_ buffer: ByteBuffer) async throws { gathered.bytes += buffer.readableBytesView }
+    mutating func write(_ buffer: ByteBuffer) async throws { collected.bytes += buffer.readableBytesView }
     consuming func finish(_ trailingHeaders: HTTPFields?) async throws {}
   }
 }
