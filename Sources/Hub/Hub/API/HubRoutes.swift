@@ -6,22 +6,22 @@ extension HubAPI {
 
   // MARK: Parameters
 
-  private static let limit = HubRoute.Parameter.whole("limit", "Rows of a page: 1 to 1000, 100 without it.")
-  private static let afterText = HubRoute.Parameter.text("after", "The `next` of the page before.")
+  private static let limit = HubRoute.Parameter.whole("limit", "Most rows of a page: 1 to 1000, by default 100.")
+  private static let afterText = HubRoute.Parameter.text("after", "`next` of the previous page.")
   private static let newestFirst = [
-    HubRoute.Parameter.whole("after", "The `next` of the page before, of a list with the oldest first."),
-    .whole("before", "The `next` of the page before, of a list with the newest first."),
+    HubRoute.Parameter.whole("after", "`next` of the previous page, for a list with the oldest first."),
+    .whole("before", "`next` of the previous page, for a list with the newest first."),
     HubRoute.Parameter(
       name: "order", shape: .oneOf(["newest", "oldest"]),
-      summary: "Which end the list begins at; `before` means newest."),
-    limit, .whole("since", "Only as new: milliseconds since 1970."),
-    .whole("until", "Only as old: milliseconds since 1970."), words,
+      summary: "The end at which the list begins; `before` implies newest."),
+    limit, .whole("since", "Only rows of this time or later: milliseconds since 1970."),
+    .whole("until", "Only rows of this time or earlier: milliseconds since 1970."), words,
   ]
   private static let words = HubRoute.Parameter.text(
-    "q", "Words that have to be there, all of them, in any script; upper and lower case are the same.",
+    "q", "Only rows with all of these words, in any script and case.",
     most: SearchTerms.mostBytes)
   private static let channel = HubRoute.Parameter.text("channel", "A channel's digest.")
-  private static let wait = HubRoute.Parameter.whole("wait_s", "Seconds to wait for its end: 0 to 60.")
+  private static let wait = HubRoute.Parameter.whole("wait_s", "Seconds to wait for the command's end: 0 to 60.")
 
   // MARK: Shapes
 
@@ -76,7 +76,7 @@ extension HubAPI {
   private var readers: [HubRoute] {
     [
       HubRoute(
-        method: .get, path: "/v1/fleet", operation: .read, summary: "Each gateway with what is known of it, by id.",
+        method: .get, path: "/v1/fleet", operation: .read, summary: "Each gateway with its state, by id.",
         parameters: [Self.afterText, Self.limit], answers: [200: Self.page("gateways", Self.fleetRow, next: .text)],
         handler: { try await fleet($0) }),
       HubRoute(
@@ -90,15 +90,15 @@ extension HubAPI {
         ], handler: { try await fleetSummary($0) }),
       HubRoute(
         method: .get, path: "/v1/messages", operation: .read,
-        summary: "Messages of all gateways, each once, with who heard it.",
-        parameters: Self.newestFirst + [Self.channel, .text("gateway", "Only what this one heard.")],
+        summary: "Messages of all gateways, each once, with its hearers.",
+        parameters: Self.newestFirst + [Self.channel, .text("gateway", "Only messages that this gateway heard.")],
         answers: [200: Self.page("messages", Self.message)], handler: { try await joined($0) }),
       HubRoute(
         method: .get, path: "/v1/messages/{position}", operation: .read, summary: "One message.",
         answers: [200: Self.message], refusals: [404], handler: { try await oneMessage($0) }),
       HubRoute(
         method: .get, path: "/v1/channels", operation: .read,
-        summary: "Channels of any gateway, the newest message first.",
+        summary: "Channels of all gateways, by their newest message.",
         answers: [
           200: .object([
             (
@@ -109,7 +109,7 @@ extension HubAPI {
         ], handler: { try await channels($0) }),
       HubRoute(
         method: .get, path: "/v1/nodes", operation: .read,
-        summary: "Nodes of all gateways, by key, with who heard them.",
+        summary: "Nodes of all gateways, by key, with their hearers.",
         parameters: [Self.afterText, Self.limit, Self.words],
         answers: [
           200: Self.page(
@@ -118,8 +118,11 @@ extension HubAPI {
             next: .text)
         ], handler: { try await nodes($0) }),
       HubRoute(
-        method: .get, path: "/v1/coverage", operation: .read, summary: "Which gateway hears which node.",
-        parameters: [Self.afterText, Self.limit, .whole("since", "Only what was heard as late.")],
+        method: .get, path: "/v1/coverage", operation: .read, summary: "The nodes that each gateway hears.",
+        parameters: [
+          Self.afterText, Self.limit,
+          .whole("since", "Only nodes that were heard at this time or later: milliseconds since 1970."),
+        ],
         answers: [
           200: .object([
             ("gateways", .list(.object([("gateway", .text), ("name", .text)] + Self.place))),
@@ -134,24 +137,25 @@ extension HubAPI {
         ], handler: { try await coverage($0) }),
       HubRoute(
         method: .get, path: "/v1/commands", operation: .read, summary: "Commands to all gateways, the newest first.",
-        parameters: [.text("before", "The `next` of the page before."), Self.limit],
+        parameters: [.text("before", "`next` of the previous page."), Self.limit],
         answers: [200: Self.page("commands", Self.ownedCommand, next: .text)], handler: { try await allCommands($0) }),
       HubRoute(
         method: .get, path: "/v1/alerts", operation: .read, summary: "Alerts of gateways and hubs, the newest first.",
         parameters: [
           HubRoute.Parameter(
-            name: "state", shape: .oneOf(["all", "open"]), summary: "Whether also those that are over."),
-          .text("gateway", "Only of this one."), .whole("before", "The `next` of the page before."), Self.limit,
+            name: "state", shape: .oneOf(["all", "open"]), summary: "`all`: also alerts that have ended."),
+          .text("gateway", "Only alerts of this gateway."), .whole("before", "`next` of the previous page."),
+          Self.limit,
         ], answers: [200: Self.page("alerts", Self.alert)], handler: { try await alertList($0) }),
       HubRoute(
         method: .get, path: "/v1/alerts/rules", operation: .read, summary: "The hub's own rules, each as a sentence.",
         answers: [200: .object([("rules", .list(.object([("rule", .text), ("sentence", .text)])))])],
         handler: { try await alertRules($0) }),
       HubRoute(
-        method: .get, path: "/v1/live", operation: .read, summary: "What changes, as server-sent events.",
+        method: .get, path: "/v1/live", operation: .read, summary: "Changes, as server-sent events.",
         parameters: [
-          .whole("after", "The last message that the reader has; as the header Last-Event-ID."),
-          .whole("arrived", "When that came to the hub, by its `arrived`."),
+          .whole("after", "The reader's last message, like the header Last-Event-ID."),
+          .whole("arrived", "`arrived` of that message."),
         ],
         answers: [200: .text], isStream: true, handler: { try await follow($0) }),
       HubRoute(
@@ -168,18 +172,18 @@ extension HubAPI {
     let id = "/v1/gateways/{id}"
     return [
       HubRoute(
-        method: .get, path: id, operation: .greet, summary: "A gateway, and how much of its journal is here.",
-        parameters: [.text("epoch", "The newest without it.")]
-          + EventBatch.Lane.allCases.map { .whole($0.rawValue, "Of this lane only what is here up to this event.") },
+        method: .get, path: id, operation: .greet, summary: "A gateway, and the stored part of its journal.",
+        parameters: [.text("epoch", "An epoch; by default the newest.")]
+          + EventBatch.Lane.allCases.map { .whole($0.rawValue, "The stored part of this lane up to this event.") },
         answers: [200: .object([("gateway", .text), ("epoch", .text), ("linked", .truth)])], refusals: [404],
         handler: { try await greet($0) }),
       HubRoute(
-        method: .get, path: id + "/events", operation: .read, summary: "Its journal.",
-        parameters: Self.newestFirst + [.text("kind", "Only of this kind."), Self.channel],
+        method: .get, path: id + "/events", operation: .read, summary: "The gateway's journal.",
+        parameters: Self.newestFirst + [.text("kind", "Only events of this kind."), Self.channel],
         answers: [200: Self.page("events", Self.event)], refusals: [404],
         handler: { try await ifKnown($0) { try await page($0, kind: nil) } }),
       HubRoute(
-        method: .get, path: id + "/messages", operation: .read, summary: "Messages that it received.",
+        method: .get, path: id + "/messages", operation: .read, summary: "Messages that the gateway received.",
         parameters: Self.newestFirst + [Self.channel], answers: [200: Self.page("messages", Self.event)],
         refusals: [404],
         handler: { try await ifKnown($0) { try await page($0, kind: "message") } }),
@@ -189,10 +193,10 @@ extension HubAPI {
         refusals: [404],
         handler: { try await ifKnown($0) { try await contacts($0) } }),
       HubRoute(
-        method: .get, path: id + "/state", operation: .read, summary: "What it last said of itself, by name.",
+        method: .get, path: id + "/state", operation: .read, summary: "The gateway's last states, by name.",
         answers: [200: .object([])], refusals: [404], handler: { try await ifKnown($0) { try await states($0) } }),
       HubRoute(
-        method: .get, path: id + "/commands", operation: .read, summary: "Commands to it, the newest first.",
+        method: .get, path: id + "/commands", operation: .read, summary: "Commands to the gateway, the newest first.",
         parameters: [Self.limit], answers: [200: .object([("commands", .list(Self.command))])], refusals: [404],
         handler: { try await commands($0) }),
       HubRoute(
@@ -200,7 +204,7 @@ extension HubAPI {
         parameters: [Self.wait], answers: [200: Self.command, 202: Self.command], refusals: [404],
         handler: { try await oneCommand($0) }),
       HubRoute(
-        method: .get, path: id + "/documents", operation: .read, summary: "Its documents, by key.",
+        method: .get, path: id + "/documents", operation: .read, summary: "The gateway's documents, by key.",
         parameters: [Self.afterText, Self.limit], answers: [200: Self.page("documents", Self.document, next: .text)],
         refusals: [404],
         handler: { try await ifKnown($0) { try await documents($0) } }),
@@ -212,11 +216,11 @@ extension HubAPI {
     return [
       HubRoute(
         method: .post, path: "/v1/alerts/{alert}/acknowledge", operation: .command,
-        summary: "Somebody has seen an alert.",
+        summary: "Acknowledges an alert.",
         body: .object([("note?", .text(most: AlertReport.textBytes))]), answers: [200: Self.alert], refusals: [404],
         handler: { try await acknowledgeAlert($0) }),
       HubRoute(
-        method: .post, path: id + "/commands", operation: .command, summary: "A command to it.",
+        method: .post, path: id + "/commands", operation: .command, summary: "Sends a command to the gateway.",
         parameters: [Self.wait],
         body: .object([("command", .text), ("id?", .text(most: 48)), ("queue?", .truth)]),
         answers: [200: Self.command, 202: Self.command], refusals: [404, 413, 504], handler: { try await command($0) }),
@@ -251,11 +255,11 @@ extension HubAPI {
           ])
         ], handler: { try await people($0) }),
       HubRoute(
-        method: .put, path: "/v1/people/{name}", operation: .administer, summary: "Adds somebody, or changes them.",
+        method: .put, path: "/v1/people/{name}", operation: .administer, summary: "Adds a person, or changes one.",
         body: .object([("role?", roles), ("password?", .text)]), answers: [200: Self.ok], refusals: [404, 409],
         handler: { try await setPerson($0) }),
       HubRoute(
-        method: .delete, path: "/v1/people/{name}", operation: .administer, summary: "Removes somebody.",
+        method: .delete, path: "/v1/people/{name}", operation: .administer, summary: "Removes a person.",
         answers: [200: Self.ok], refusals: [404, 409], handler: { try await removePerson($0) }),
       HubRoute(
         method: .get, path: "/v1/tokens", operation: .administer, summary: "Lists the tokens.",
@@ -272,8 +276,9 @@ extension HubAPI {
           ])
         ], handler: { try await tokens($0) }),
       HubRoute(
-        method: .get, path: "/v1/audit", operation: .administer, summary: "Who did what, the newest first.",
-        parameters: [.whole("before", "The `next` of the page before."), Self.limit],
+        method: .get, path: "/v1/audit", operation: .administer,
+        summary: "Actions of people and tokens, the newest first.",
+        parameters: [.whole("before", "`next` of the previous page."), Self.limit],
         answers: [
           200: Self.page(
             "audit",
@@ -291,7 +296,7 @@ extension HubAPI {
     let id = "/v1/gateways/{id}"
     return [
       HubRoute(
-        method: .post, path: id + "/events", operation: .write, summary: "A batch of its journal.",
+        method: .post, path: id + "/events", operation: .write, summary: "Stores a batch of the gateway's journal.",
         body: .object([
           ("epoch", .text), ("lane?", .oneOf(["messages", "nodes", "packets"])),
           (
@@ -303,24 +308,29 @@ extension HubAPI {
           ),
         ]), answers: [200: Self.acknowledged], refusals: [413, 415, 422], handler: { try await take($0) }),
       HubRoute(
-        method: .get, path: id + "/link", operation: .write, summary: "Its link: a WebSocket.", answers: [:],
+        method: .get, path: id + "/link", operation: .write, summary: "Opens the gateway's link: a WebSocket.",
+        answers: [:],
         refusals: [409, 426], handler: { await refuseLink($0) }),
       HubRoute(
-        method: .get, path: id + "/updates", operation: .write, summary: "What is new for it.",
+        method: .get, path: id + "/updates", operation: .write, summary: "New updates for the gateway.",
         parameters: [
-          .text("buckets", "How far each of these is."),
-          .text("gateways", "With that: of messages only what these heard is taken; without it that stays as it is."),
-          .whole("lanes", "1: how much of its journal is here, too."), .text("bucket", "A page of this."),
-          .whole("after", "Behind this."),
-          .whole("at", "When that was made."), .whole("since", "All before is known."), .whole("until", "To here."),
+          .text("buckets", "The states of these buckets."),
+          .text(
+            "gateways",
+            "With `buckets`: from now on only messages that these gateways heard. Without it nothing changes."),
+          .whole("lanes", "1: also the stored part of the journal."), .text("bucket", "A page of this bucket."),
+          .whole("after", "Only updates behind this number."),
+          .whole("at", "The time of the update `after`."),
+          .whole("since", "The gateway has all updates before this time."),
+          .whole("until", "Only updates up to this number."),
           .whole(
             "most",
-            "Of messages: about so many in all pages to there, of each gateway its share; `left_out` in the answer tells of the others."
+            "Most messages in all pages, about, shared among their gateways; `left_out` in the answer counts the others."
           ),
           Self.limit,
         ], answers: [200: .object([])], handler: { try await updates($0) }),
       HubRoute(
-        method: .put, path: id + "/state/{name}", operation: .write, summary: "What it says of itself.",
+        method: .put, path: id + "/state/{name}", operation: .write, summary: "Stores a state of the gateway.",
         body: .object([]),
         answers: [200: Self.ok], refusals: [413], handler: { try await setState($0) }),
     ]
