@@ -37,8 +37,8 @@ extension HubAPI {
   }
 
   private func processMetrics(_ text: inout PrometheusText) {
-    text.metric("meshpost_hub_build_info", .gauge, "Which version.") { $0.add(1, ("version", Release.version)) }
-    text.metric("process_start_time_seconds", .gauge, "When the hub was started, seconds since 1970.") {
+    text.metric("meshpost_hub_build_info", .gauge, "The hub's version.") { $0.add(1, ("version", Release.version)) }
+    text.metric("process_start_time_seconds", .gauge, "The start of the hub, seconds since 1970.") {
       $0.add(Double(HubClock.started / 1000))
     }
     text.gauge("process_resident_memory_bytes", "Resident memory.", Self.residentBytes)
@@ -53,17 +53,18 @@ extension HubAPI {
   }
 
   private func connectionMetrics(_ text: inout PrometheusText, _ counts: HubMetrics.Counts) {
-    text.metric("meshpost_hub_links", .gauge, "Gateways that are linked here, by how the link is compressed.") {
+    text.metric("meshpost_hub_links", .gauge, "Links to gateways, by compression.") {
       for encoding in HubMetrics.Encoding.allCases {
         $0.add(Double(counts.links[encoding] ?? 0), ("encoding", encoding.rawValue))
       }
     }
-    text.counter("meshpost_hub_links_opened_total", "Links that were made.", counts.linksOpened)
+    text.counter("meshpost_hub_links_opened_total", "Opened links.", counts.linksOpened)
     text.gauge("meshpost_hub_connections", "Open connections, links and requests.", connections.count)
-    text.gauge("meshpost_hub_connections_limit", "As many as there is room for.", connections.most)
+    text.gauge("meshpost_hub_connections_limit", "Most open connections.", connections.most)
     text.counter(
-      "meshpost_hub_connections_refused_total", "Connections for which there was no room.", connections.refusedCount)
-    text.metric("meshpost_hub_logins_refused_total", .counter, "Requests whose token was refused.") {
+      "meshpost_hub_connections_refused_total", "Connections that were refused or closed at the limit.",
+      connections.refusedCount)
+    text.metric("meshpost_hub_logins_refused_total", .counter, "Requests with a refused token.") {
       for login in HubMetrics.Login.allCases {
         $0.add(Double(counts.logins[login] ?? 0), ("reason", login.rawValue))
       }
@@ -72,43 +73,45 @@ extension HubAPI {
 
   private func batchMetrics(_ text: inout PrometheusText, _ counts: HubMetrics.Counts) {
     let lanes = EventBatch.Lane.allCases.map { ($0 as EventBatch.Lane?, $0.rawValue) } + [(nil, "all")]
-    text.metric("meshpost_hub_batches_total", .counter, "Batches that are on disk.") {
+    text.metric("meshpost_hub_batches_total", .counter, "Stored batches.") {
       for (lane, name) in lanes { $0.add(Double(counts.batches[lane] ?? 0), ("lane", name)) }
     }
-    text.metric("meshpost_hub_events_total", .counter, "Events in them, also those that came again.") {
+    text.metric("meshpost_hub_events_total", .counter, "Events in stored batches, including repeated ones.") {
       for (lane, name) in lanes { $0.add(Double(counts.events[lane] ?? 0), ("lane", name)) }
     }
     text.metric(
-      "meshpost_hub_event_delay_seconds", .histogram, "From the newest event of a batch to its commit: how far behind."
+      "meshpost_hub_event_delay_seconds", .histogram, "Seconds from the newest event of a batch to its commit."
     ) {
       for (lane, name) in lanes {
         guard let delays = counts.delays[lane] else { continue }
         $0.add(bounds: delays.bounds, counts: delays.counts, sum: delays.sum, ("lane", name))
       }
     }
-    text.counter("meshpost_hub_batches_out_of_order_total", "Batches behind a gap.", counts.outOfOrder)
+    text.counter("meshpost_hub_batches_out_of_order_total", "Batches after a gap.", counts.outOfOrder)
     text.counter(
-      "meshpost_hub_batches_conflicting_total", "Batches with an event under a number that another event has here.",
+      "meshpost_hub_batches_conflicting_total", "Batches with an event whose number a stored event has.",
       counts.conflicts)
-    text.counter("meshpost_hub_batches_refused_total", "Batches that cannot be taken.", counts.refusedBatches)
-    text.metric("meshpost_hub_busy_total", .counter, "Answers that say to come again later.") {
+    text.counter("meshpost_hub_batches_refused_total", "Refused batches.", counts.refusedBatches)
+    text.metric("meshpost_hub_busy_total", .counter, "Answers that ask for a later retry.") {
       for reason in HubMetrics.Busy.allCases {
         $0.add(Double(counts.busy[reason] ?? 0), ("reason", reason.rawValue))
       }
     }
     let queue = stores.ingest.admission.waiting
     text.gauge("meshpost_hub_queue_batches", "Batches that wait for the database.", queue.batches)
-    text.gauge("meshpost_hub_queue_bytes", "Bytes of them.", queue.bytes)
-    text.gauge("meshpost_hub_queue_bytes_limit", "As many as may wait.", Admission.mostBytes)
+    text.gauge("meshpost_hub_queue_bytes", "Bytes of waiting batches.", queue.bytes)
+    text.gauge("meshpost_hub_queue_bytes_limit", "Most bytes of waiting batches.", Admission.mostBytes)
   }
 
   private func databaseMetrics(_ text: inout PrometheusText, _ counts: HubMetrics.Counts) {
     let probe = stores.probe.now
     text.gauge("meshpost_hub_database_up", "1: the database answers.", stores.probe.problem() == nil ? 1 : 0)
-    text.metric("meshpost_hub_database_probe_seconds", .gauge, "How long its last answer took.") {
+    text.metric("meshpost_hub_database_probe_seconds", .gauge, "Seconds of the database's last answer.") {
       $0.add(probe.took?.inSeconds)
     }
-    text.metric("meshpost_hub_commit_seconds", .histogram, "A transaction of batches, from its turn to the disk.") {
+    text.metric(
+      "meshpost_hub_commit_seconds", .histogram, "Seconds of a transaction of batches, from its begin to the disk."
+    ) {
       $0.add(
         bounds: counts.commitSeconds.bounds, counts: counts.commitSeconds.counts, sum: counts.commitSeconds.sum)
     }
@@ -123,7 +126,7 @@ extension HubAPI {
     }
     text.counter(
       "meshpost_hub_slow_statements_total", "Statements and transactions of more than a second.", counts.slow)
-    text.gauge("meshpost_hub_gateways", "Gateways that the database knows.", probe.census?.gateways)
+    text.gauge("meshpost_hub_gateways", "Gateways in the database.", probe.census?.gateways)
     text.gauge("meshpost_hub_commands_waiting", "Commands that wait for a gateway.", probe.census?.waitingCommands)
     text.metric("meshpost_hub_purged_rows_total", .counter, "Rows that the retention has deleted.") {
       for table in PurgedTable.allCases {
