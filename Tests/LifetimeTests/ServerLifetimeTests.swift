@@ -8,12 +8,12 @@ import Timing
 @testable import EventLoop
 @testable import HTTP
 
-/// Connections to a server of ours are cut at any moment: before a request, in the middle of one, and while it is answered. In the same
-/// suite as the upstreams: these tests must not run beside each other.
+/// Connections to a server of ours are cut at any moment: before a request, during one, and during the answer. They are in the same suite as the
+/// upstreams, because these tests must not run at the same time.
 extension UpstreamLifetimeTests {
-  /// Answers at once, later, piece by piece, or never.
+  /// Answers at once, later, in pieces, or never.
   private static func answer(_ request: HTTPRequest, _ responder: HTTPResponder, on loop: EventLoop) async {
-    // Each wait ends by cancellation when whoever asked has gone: then nobody gets an answer.
+    // Each wait ends by cancellation when the client has disconnected; there is no answer then.
     do {
       switch request.path {
       case "/later": try await loop.sleep(for: .milliseconds(2))
@@ -67,7 +67,7 @@ extension UpstreamLifetimeTests {
       isQuiet,
       "descriptors \(Self.descriptors), watches \(loop.watchCount), timers \(loop.waitingTimers), tasks \(loop.taskCount); before \(before)"
     )
-    // Connections are children of the server's task, which could not end before them.
+    // Connections are children of the server's task, which cannot end before them.
     let last = try Self.connect(scratch.location("socket"), Array("GET /never HTTP/1.1\r\nHost: x\r\n\r\n".utf8)[...])
     for _ in 0..<3 { loop.turn(wait: false) }
     server.stop()

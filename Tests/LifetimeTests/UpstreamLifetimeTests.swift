@@ -12,9 +12,10 @@ import Timing
 @testable import HTTP
 @testable import Relay
 
-/// In a process of its own, for descriptors are the process's. Upstreams come and go: begun, cut, paused, tested, told of a new network or a new database, and stopped at any moment.
+/// These tests have a process of their own, because descriptors belong to the process. Upstreams are begun, cut, paused, tested, given a new network
+/// or database, and stopped at any moment.
 @Suite(.serialized) struct UpstreamLifetimeTests {
-  /// A server that does to each connection what chance says: nothing, the end, nonsense, half an answer, a whole one.
+  /// A server that treats each connection at random: no answer, the end, nonsense, half an answer, or a whole one.
   private final class Whim {
     let port: UInt16
     private let loop: EventLoop
@@ -43,7 +44,7 @@ import Timing
       let (stream, whim) = (SocketStream(socket, on: loop), Int.random(in: 0..<8, using: &random))
       tasks.append(
         loop.begin {
-          // It is over when either side has gone.
+          // The connection ends when either side has closed it.
           do { try await Self.serve(stream, whim) } catch {}
           stream.close()
         })
@@ -59,7 +60,7 @@ import Timing
         case 2: stream.write(Array("nonsense\r\n\r\n".utf8))
         case 3: stream.write(Array("HTTP/1.1 200 OK\r\nContent-Le".utf8))
         case 4: stream.write(Array("HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n".utf8))
-        // CONNACK, and PUBACKs of the first.
+        // A CONNACK, and PUBACKs of the first publications.
         case 5: stream.write(heard.first == 0x10 ? [0x20, 3, 0, 0, 0] : [0x40, 2, 0, 1])
         case 6:
           guard let key = head.split(separator: "\r\n").first(where: { $0.hasPrefix("Sec-WebSocket-Key: ") }) else {
@@ -80,7 +81,7 @@ import Timing
   }
 
   static var descriptors: Int {
-    // `try?`: without /proc there is nothing to count, and the test says so.
+    // `try?`: without /proc nothing can be counted, and the test reports this.
     (try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd").count) ?? -1
   }
 
@@ -147,7 +148,7 @@ import Timing
     )
   }
 
-  /// A reload builds what is new or changed, and lets go of what it takes the place of.
+  /// A reload builds new and changed upstreams, and releases the replaced ones.
   @Test func `a thousand reloads leave no task, descriptor or timer`() throws {
     let (scratch, loop) = (Scratch(inMemory: true), EventLoop())
     var random = SeededRandom(seed: 2)
@@ -163,7 +164,7 @@ import Timing
     for _ in 0..<1000 {
       let wanted = try (0..<5).map { number in
         var settings = try settings(number, server.port, "u\(number)")
-        // Some are the same as before, and go on running.
+        // Some settings are unchanged, and their upstreams continue.
         settings.timeout = .seconds(Int64.random(in: 5...7, using: &random))
         return settings
       }

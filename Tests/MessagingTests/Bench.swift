@@ -11,9 +11,9 @@ import VirtualRadio
 
 @testable import Messaging
 
-/// A gateway's lower half, its radio r0 and another radio r1, on one loop, joined in memory.
+/// The radio side of a gateway, its radio r0 and another radio r1, on one loop and connected in memory.
 final class Bench: SyncObserver {
-  /// Gets what comes, where a test asks other nodes.
+  /// Gets answers in tests that ask other nodes.
   weak var requests: NodeRequests?
 
   let scratch = Scratch()
@@ -28,10 +28,10 @@ final class Bench: SyncObserver {
   private(set) var sending: LoopTask?
   private var connecting: LoopTask?
   private(set) var knowsScopeIsStuck = false
-  /// Who else is called with what the radio says.
+  /// Also gets the radio's pushes.
   var alsoHears: (Push) -> Void = { _ in }
 
-  /// `refuses`: what the radio answers with an error, and which, from the first connection on.
+  /// `refuses`: the commands that the radio answers with an error, and the error, from the first connection on.
   init(
     _ settings: Messenger.Settings = Messenger.Settings(), maxSize: Int64 = 1 << 30,
     on machine: any Machine = LinuxMachine(), refuses: @escaping (Command) -> RadioError? = { _ in nil }
@@ -51,7 +51,7 @@ final class Bench: SyncObserver {
     loop.afterTurn { [store] in store.commit() }
     synchronizer.observer = self
     for radio in [own, other] { radio.received(Command.sendSelfAdvert(flood: true).encode()) }
-    // `try?`: the bench cancels them.
+    // `try?`: the bench cancels these tasks.
     sending = loop.begin { [messenger] in try? await messenger.run() }
     connecting = loop.begin { try? await connection.run() }
     try run("synced") { self.synchronizer.isServing }
@@ -81,26 +81,26 @@ final class Bench: SyncObserver {
   func radioReplaced() { messenger.radioReplaced() }
   func radioIsIdle() {}
 
-  /// Turns the loop until something is so.
+  /// Turns the loop until the condition is true.
   func run(_ what: String, _ condition: () throws -> Bool) throws {
     let isSo = try turn(loop, until: condition)
     try #require(isSo, "waited in vain: \(what)")
   }
 
-  /// The radio gets none of these.
+  /// The radio does not get these commands.
   func swallow(_ which: @escaping (Command) -> Bool) { link.swallows = which }
 
-  /// The gateway gets none of these frames of the radio.
+  /// The gateway does not get these frames of the radio.
   func lose(_ which: @escaping ([UInt8]) -> Bool) { link.loses = which }
 
-  /// Another radio is put in the place of the one that is there, in one moment.
+  /// Replaces the radio by another one, without an interruption.
   func swap(to other: VirtualRadio) { link.swap(to: other) }
 
   func send(_ request: SendRequest) throws -> Result<[OutgoingMessage], Refusal> {
     try result("an answer to send") { [messenger] () throws(Refusal) in try await messenger.send(request) }
   }
 
-  /// What becomes of a task of this loop.
+  /// The result of a task on this loop.
   func result<Value>(
     _ what: String, of work: @escaping () async throws(Refusal) -> Value
   ) throws -> Result<Value, Refusal> {
@@ -110,13 +110,13 @@ final class Bench: SyncObserver {
     return try #require(result)
   }
 
-  /// Why it was refused; `nil`: it was done.
+  /// The refusal of the work; `nil`: it succeeded.
   func refusal<Value>(of work: @escaping () async throws(Refusal) -> Value) throws -> Refusal? {
     if case .failure(let refusal) = try result("an answer", of: work) { return refusal }
     return nil
   }
 
-  /// The journal is trimmed to nothing.
+  /// Trims the whole journal.
   func makeRoom() {
     let now = Moment(milliseconds: 1, trusted: false)
     for uptime in [nil, Int64.max] {
@@ -134,9 +134,9 @@ private final class MemoryLink: Link {
   private let loop: EventLoop
   private var decoder = SerialDecoder(.toRadio)
   var refuses: (Command) -> RadioError? = { _ in nil }
-  /// The radio does not get these.
+  /// Commands that the radio does not get.
   var swallows: (Command) -> Bool = { _ in false }
-  /// The radio's frames that do not come through.
+  /// Frames of the radio that are lost.
   var loses: ([UInt8]) -> Bool = { _ in false }
   let name = "memory"
   var onEvent: (LinkEvent) -> Void = { _ in }
@@ -169,7 +169,7 @@ private final class MemoryLink: Link {
     while let frame = decoder.next(now: loop.now) {
       // `try?`: as below.
       if (try? Command(decoding: frame)).map(swallows) ?? false { continue }
-      // `try?`: what is no command goes to the radio.
+      // `try?`: bytes that are no command go to the radio.
       if let error = (try? Command(decoding: frame)).flatMap(refuses) {
         loop.later { [weak self] in
           self?.onEvent(.bytes(SerialFraming.wrap(Reply.error(error).encode(), .fromRadio)))

@@ -10,13 +10,13 @@ import VirtualRadio
 @testable import EventLoop
 @testable import Messaging
 
-/// Each message that is under way is a task.
+/// Each message under way is a task.
 @Suite struct DeliveryTaskTests {
-  /// States of a message as upstreams get them, in order.
+  /// The states of a message as upstreams get them, in order.
   private func states(of key: String, _ bench: Bench) throws -> [String] {
     var states: [String] = []
     try bench.store.readJournal(after: 0) { event, _ in
-      // `try?`: what is journaled is JSON.
+      // `try?`: the journal contains JSON.
       if event.kind == "outgoing", let body = try? JSONValue(parsing: event.body), body["id"]?.string == key {
         states.append(body["state"]?.string ?? "?")
       }
@@ -25,11 +25,11 @@ import VirtualRadio
     return states
   }
 
-  /// The radio's answer to a text comes in one read with an acknowledgement of `code`, before or after it.
+  /// The radio's answer to a text arrives in one read with an acknowledgement of `code`, before or after it.
   private func joinAnswers(_ bench: Bench, after: Bool, _ acknowledged: @escaping () throws -> AckCode?) {
     let (link, output) = (bench.synchronizer.connection.link, bench.own.output)
     bench.own.output = { [unowned bench] frame in
-      // `try?`: what cannot be read is not acknowledged.
+      // `try?`: an unreadable code is not acknowledged.
       guard frame.first == ReplyCode.sent.rawValue, let code = try? acknowledged() else {
         output?(frame)
         return

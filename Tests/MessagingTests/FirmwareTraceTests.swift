@@ -7,9 +7,9 @@ import Testing
 
 @testable import Messaging
 
-/// What the real firmware said to messages and requests.
+/// Answers of real firmware to messages and requests.
 @Suite struct FirmwareTraceTests {
-  /// Keys that radios of the recordings called their own, and those of their contacts.
+  /// Keys of the recorded radios, and of their contacts.
   private static let keys: [PublicKey] = {
     var keys: Set<PublicKey> = []
     for name in Fixtures.traceNames {
@@ -37,7 +37,7 @@ import Testing
           case .reply(.sent(let sent))? = try? RadioFrame(decoding: answer.bytes)
         else { continue }
         expected.insert(sent.ackOrTag)
-        // Longer ones were cut on their way to the older firmwares; and two recordings do not show their radio's key.
+        // Longer texts were cut on their way to older firmware; and two recordings do not contain their radio's key.
         guard text.text.bytes.count <= TextLimit.direct, !Self.keyless.contains(name) else { continue }
         let codes = Self.keys.map {
           AckCode.expected(time: text.time, attempt: text.attempt, text: text.text.beforeNul, sender: $0)
@@ -77,7 +77,7 @@ import Testing
     }
   }
 
-  /// Requests of each trace that are answered, by kind, as its notes tell.
+  /// Answered requests of each trace, by kind, as its notes list them.
   @Test(arguments: [
     ("login_guest", ["login 1/3", "status 1/1"]), ("login_repeater_cli", ["login 1/2", "status 1/2"]),
     ("room_server", ["login 1/1"]), ("trace_path", ["trace 2/4"]), ("path_discovery", ["path 2/2"]),

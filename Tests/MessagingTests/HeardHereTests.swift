@@ -10,7 +10,7 @@ import UntrustedText
 
 @testable import Messaging
 
-/// What another place's gateway has heard, and what the radio here has.
+/// Messages that another gateway has heard, and those that the local radio has.
 @Suite struct HeardHereTests {
   private static let time: UInt32 = 1_795_000_500
 
@@ -46,7 +46,7 @@ import UntrustedText
     try bench.run("the other one on the air") { try bench.state(news).state == .sent }
     #expect(sent == 1)
 
-    // What a repeater brings seconds after the hub did.
+    // A message that a repeater brings seconds after the hub.
     let later = try #require(try bench.send(Self.relayed("heard here later")).get().first?.key)
     let comes = bench.loop.schedule(after: .seconds(8)) {
       bench.other.received(
@@ -56,7 +56,7 @@ import UntrustedText
     try bench.run("its end") { try bench.state(later).hasEnded }
     #expect(try bench.state(later).reason == "heard_by_radio" && sent == 1)
 
-    // A radio that does not hand over what it has may have the same.
+    // A radio that does not hand over its messages may have the same one.
     (isAnswered, asked) = (false, 0)
     let doubtful = try #require(try bench.send(Self.relayed("perhaps heard by both")).get().first?.key)
     try bench.run("three questions") { asked >= 3 }

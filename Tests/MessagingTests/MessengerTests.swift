@@ -24,7 +24,7 @@ import VirtualRadio
     bench.ether.loss = 1
     let kept = try bench.result("an answer to send") { () async throws(Refusal) in
       _ = try await bench.messenger.send(SendRequest(to: "r1", text: "x", key: "k"))
-      // `try?`: then it is not there.
+      // `try?`: without a store the message is missing.
       return try? Store(Store.Settings(location: try bench.scratch.afterCut("gw.db")))
     }.get()
     #expect(try kept?.outgoing(key: "k") != nil)
@@ -42,7 +42,7 @@ import VirtualRadio
     bench.ether.loss = 1
     _ = try bench.send(SendRequest(to: "r1", text: "in the middle", key: "k")).get()
     try bench.run("it is on the air") { try bench.state("k").state == .sent }
-    // Taken in, and swapped before the turn's end has it on disk.
+    // The radio is swapped after the message is accepted and before the turn's end has it on disk.
     var result: Result<[OutgoingMessage], Refusal>?
     bench.loop.later {
       _ = bench.loop.begin {
@@ -52,7 +52,7 @@ import VirtualRadio
           result = .failure(error)
         }
       }
-      // After the task has written, before the commit.
+      // After the task's write, before the commit.
       bench.loop.later { bench.swap(to: third) }
     }
     try bench.run("the other radio") { bench.synchronizer.state == .synced && bench.store.radio == 2 }
@@ -137,7 +137,7 @@ import VirtualRadio
       return true
     }
     #expect(states.count == 4)
-    // Who gets only the end has all of it there.
+    // The last state contains everything for a server that gets only this.
     #expect(states.map { $0.contains("\"text\":\"hello\"") } == [true, false, false, true])
     #expect(states[3].contains("delivered") && states[3].contains("ended_at"))
     let events = try #require(try bench.store.events(ofOutgoing: try bench.state("k1").id))
@@ -201,7 +201,7 @@ import VirtualRadio
       #expect(message?.channel != nil, "\(typed)")
     }
     #expect(try addressing.channel("publ").name == "Public", "a beginning of a channel's name")
-    // Where a node is asked for, it is found by its name as before; another by its key.
+    // A search for a node finds it by its name as before, and another node by its key.
     #expect(try addressing.contact("Public").contact.key.bytes.first == 9)
     #expect(try addressing.contact("public").contact.key.bytes.first == 10)
     #expect(throws: Refusal.invalid("r1 is a node; expected a channel")) { try addressing.channel("r1") }
@@ -286,12 +286,12 @@ import VirtualRadio
       for number in 0..<40 {
         let request = SendRequest(to: "Public", text: Text("post \(number)"), key: "p\(number)")
         do throws(Refusal) { try messenger.post(request) } catch { refused += error.code == "full" ? 1 : 0 }
-        // Once more in the same turn: it is the same message.
+        // Repeated in the same turn, it is the same message.
         if number == 0 { do throws(Refusal) { try messenger.post(request) } catch { Issue.record("\(error)") } }
       }
     }
     try bench.run("all to be taken or refused") { refused == 35 }
-    // One may go out; the others wait for the hour to pass.
+    // One message may be sent; the others wait for the hour to pass.
     try bench.run("one to be sent") { bench.messenger.status.sentOnChannels == 1 }
     #expect(bench.messenger.status.waiting == 4)
     let third = VirtualRadio(
@@ -327,7 +327,7 @@ import VirtualRadio
     let bench = try Bench(maxSize: 200 << 10)
     bench.ether.loss = 1
     _ = try bench.send(SendRequest(to: "r1", text: "on its way", key: "first")).get()
-    // Fill it up.
+    // Fills the disk.
     let filler = [UInt8](repeating: 0x20, count: 4000)
     var isFull = false
     while !isFull {
@@ -436,7 +436,7 @@ import VirtualRadio
 }
 
 extension Store {
-  /// As a new one that has taken its place.
+  /// As a new messenger in its place.
   fileprivate func forgetAirtime() throws {
     write { store throws(SQLiteError) in try store.recordAirtime(0, channel: nil, at: .max / 2) }
     try commitNow()

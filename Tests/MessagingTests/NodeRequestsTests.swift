@@ -51,7 +51,7 @@ import Testing
     let (own, output) = (fixture.bench.own, fixture.bench.own.output)
     own.output = { frame in
       output?(frame)
-      // SENT, and at once what it asked for.
+      // SENT, followed at once by the requested answer.
       if frame.first == 0x06 { output?(fixture.login.encode()) }
     }
     _ = fixture.ask()
@@ -72,7 +72,7 @@ import Testing
     try bench.run("its end") { fixture.endings == ["cancelled": 1] }
     let before = bench.store.lastSeq
     let data = Telemetry(readings: []).encode()
-    // Told twice, kept once.
+    // The push arrives twice, and is stored once.
     for _ in 0..<2 { bench.own.push(.telemetryResponse(fixture.node.key.prefix, data: data)) }
     try bench.run("the reading") {
       bench.store.commit(everything: true)
@@ -96,7 +96,7 @@ import Testing
     var order: [String] = []
     for (name, priority) in [("first", DeliveryPriority.bulk), ("bulk", .bulk), ("person", .interactive)] {
       _ = fixture.bench.loop.begin {
-        // `try?`: what is asked last has no answer.
+        // `try?`: the last question gets no answer.
         _ = try? await fixture.requests.ask(.keepAlive, of: fixture.node, priority)
         order.append(name)
       }
@@ -135,7 +135,7 @@ import Testing
     let (timers, tasks) = (bench.loop.waitingTimers, bench.loop.taskCount)
     for round in 1...5 {
       for _ in 0..<20 { _ = fixture.ask() }
-      // It is told again and again: what nobody waits for is nobody's answer.
+      // The push is repeated: without a waiting question it answers none.
       try bench.run("answers") {
         bench.own.push(fixture.login)
         return fixture.ended == round * 20
@@ -144,7 +144,7 @@ import Testing
     #expect(fixture.endings == ["answered": 100])
     for round in 1...40 {
       let tasks = (0..<20).map { _ in fixture.ask() }
-      // Before it has begun, while it waits for its turn, and while it waits for its answer.
+      // Cancelled before it has begun, while it waits for its turn, and while it waits for its answer.
       if round % 3 > 0 { bench.loop.turn(wait: false) }
       if round % 3 > 1 { for _ in 0..<4 { bench.loop.turn(wait: false) } }
       for task in tasks { task.cancel() }

@@ -16,7 +16,7 @@ import Testing
     }
     _ = try bench.send(SendRequest(to: "Public", text: "to all", key: "c")).get()
     try bench.run("it is on the air") { try bench.state("c").state == .sent }
-    // Adverts tell of nodes one by one.
+    // Adverts report nodes one by one.
     bench.other.received(Command.sendSelfAdvert(flood: true).encode())
     try bench.run("it is known") { try bench.store.contact(bench.other.key) != nil }
     _ = try bench.send(SendRequest(to: "r1", text: "to one", key: "d")).get()

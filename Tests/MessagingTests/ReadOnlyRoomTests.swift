@@ -9,7 +9,7 @@ import Testing
 @testable import Messaging
 @testable import VirtualRadio
 
-/// A room that lets anybody read answers a wrong password, too: with a login, as a guest whose posts it ignores.
+/// A room that anybody may read also accepts a wrong password, as a guest whose posts it ignores.
 @Suite struct ReadOnlyRoomTests {
   private let room = Contact(
     key: PrivateIdentity(seed: Array(repeating: 0x52, count: 32)).publicKey, type: .room, name: "Lobby")
@@ -32,13 +32,13 @@ import Testing
     return Fixture(bench: bench, service: service, stored: try #require(try bench.store.contact(room.key)))
   }
 
-  /// `permissions`, `acl`: what the room answers.
+  /// `permissions`, `acl`: of the room's answer.
   private func logIn(
     _ fixture: Fixture, _ password: Text, permissions: UInt8, acl: UInt8, keeps: Bool = false
   ) throws -> LoginSuccess? {
     let answer = Push.loginSuccess(
       LoginSuccess(permissions: permissions, prefix: room.key.prefix, serverTime: 1, acl: acl, firmwareLevel: 1))
-    // After the radio has taken the question.
+    // After the radio has accepted the question.
     fixture.bench.loop.schedule(after: .milliseconds(200)) { fixture.bench.own.push(answer) }
     let result = try fixture.bench.result("an answer") { () throws(Refusal) in
       try await fixture.service.logIn(fixture.stored, password: password, keepsReadOnly: keeps)

@@ -29,7 +29,7 @@ import Transport
     #expect(throws: Refusal.self) { try SharedLink(parsing: link + "&region_scope=%24private") }
   }
 
-  /// The radio keeps what was set last, whoever it was, until it reboots.
+  /// The radio keeps the scope that any client has set last until it reboots.
   @Test func `a scope that somebody left in the radio is taken back when the link comes up`() throws {
     let bench = try Bench()
     bench.own.received(Command.setFloodScopeKey(.key(.hashtag("#elsewhere"))).encode())

@@ -148,7 +148,7 @@ import Timing
       #expect(channel == ReactionText(emoji: "👍", targetSender: "AlphaNode", hash: "b45pc4ek"))
       #expect(channel.text == "👍@[AlphaNode]\nb45pc4ek")
     }
-    // Names that make one character of themselves and the brackets.
+    // Names that form one character with the brackets.
     for name in ["\u{301}A", "A\u{600}", "\u{FE0F}", "\u{200D}A\u{110BD}"] {
       let channel = try #require(ReactionText(reading: Text("👍@[\(name)]\nb45pc4ek"), inChannel: true))
       #expect(channel.targetSender.map { Array($0.utf8) } == Array(name.utf8))

@@ -55,7 +55,7 @@ import Timing
     }
     #expect(guesses <= 86_400 / 60 + GuessLimit.ofName.most + 1)
     #expect(limit.pause(of: other, now: now) != nil)
-    // A browser that she has used is spared, wherever it is; and so are others' names.
+    // The limit does not apply to a browser that she has used, at any address, nor to other accounts.
     #expect(limit.pause(of: Guesser(address: "0", name: "ana", browser: "b"), now: now) == nil)
     #expect(limit.pause(of: Guesser(address: "fresh", name: "vera"), now: now) == nil)
   }
@@ -79,7 +79,7 @@ import Timing
       limit.guessedRight(by: own)
     }
     #expect(limit.pause(of: one, now: start) != nil)
-    // Nor does a browser that knows its own person: it is none that knows another.
+    // A browser that is known for its own person is not known for another.
     var browser = one
     browser.browser = "b"
     for _ in 0..<20 { limit.guessedWrong(by: browser, now: start) }

@@ -29,7 +29,7 @@ import Testing
     #expect(hash.hasPrefix("$scrypt$ln=10,r=8,p=1$"))
     #expect(PasswordHash.isOne(hash))
     #expect(PasswordHash.isRight("café 🏔", hash))
-    // The same to Swift, and not to a file of passwords: an é of two scalars.
+    // An é of two scalars: equal in Swift, but different in a file of passwords.
     #expect(!PasswordHash.isRight("cafe\u{301} 🏔", hash))
     #expect(!PasswordHash.isRight("", hash))
     #expect(PasswordHash.make("a") != PasswordHash.make("a"))

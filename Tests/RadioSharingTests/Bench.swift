@@ -14,7 +14,7 @@ import VirtualRadio
 
 @testable import RadioSharing
 
-/// A gateway's lower half with its radio, and a proxy that shares it, on one loop.
+/// The radio side of a gateway, and a proxy that shares its radio, on one loop.
 final class Bench: SyncObserver {
   let scratch = Scratch()
   let loop: EventLoop
@@ -73,13 +73,13 @@ final class Bench: SyncObserver {
   func listen(_ maxClients: Int) {
     guard let address = ListenAddress("127.0.0.1:\(port)") else { return }
     proxy.listen([SharingSettings(name: "apps", address: address, allows: [.channels], maxClients: maxClients)])
-    // It listens once its task has begun.
+    // The proxy listens once its task has begun.
     loop.turn(wait: false)
   }
 
   var clients: Int { proxy.reports.first?.clients.count ?? 0 }
 
-  /// Turns the loop until something is so.
+  /// Turns the loop until the condition is true.
   func run(_ what: String, _ condition: () throws -> Bool) throws {
     let isSo = try turn(loop, until: condition)
     try #require(isSo, "waited in vain: \(what); \(lines.all.suffix(3))")
@@ -106,11 +106,11 @@ final class Bench: SyncObserver {
   func radioIsIdle() {}
 }
 
-/// A virtual radio at a TCP port. A test may have it say something in the same packet as an answer.
+/// A virtual radio at a TCP port. A test can add frames to the packet of an answer.
 final class RadioAtPort {
   let port: UInt16
   let radio: VirtualRadio
-  /// What goes out with the next frame that begins with this byte.
+  /// Frames that are sent together with the next frame that begins with this byte.
   var escort: (code: UInt8, before: [UInt8], after: [UInt8])?
   private let acceptor: Acceptor
   private var task: LoopTask?
@@ -122,7 +122,7 @@ final class RadioAtPort {
     self.radio = radio
     acceptor = Acceptor(listener, name: "radio", reserve: .turnsAway, on: loop, log: Log(level: .error))
     task = loop.begin { [acceptor, weak self] in
-      // It is over when either side has gone.
+      // The connection ends when either side has closed it.
       do {
         while true {
           let stream = SocketStream(try await acceptor.accept(), on: loop)
@@ -154,7 +154,7 @@ final class RadioAtPort {
   }
 }
 
-/// A client that writes what it likes, in the loop of the test.
+/// A client that writes any bytes, on the test's loop.
 final class TestClient {
   private let socket: Int32
   private let loop: EventLoop
@@ -162,7 +162,7 @@ final class TestClient {
   private(set) var frames: [[UInt8]] = []
   private(set) var isClosed = false
 
-  /// `host`: of the addresses 127.0.0.x its own.
+  /// `host`: the last part of its own address 127.0.0.x.
   init(_ port: UInt16, on loop: EventLoop, from host: UInt8 = 1, receiveBuffer: Int32? = nil) throws {
     self.loop = loop
     socket = Glibc.socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
@@ -196,7 +196,7 @@ final class TestClient {
 
   func send(_ frames: [UInt8]...) { send(raw: frames.flatMap { SerialFraming.wrap($0, .toRadio) }) }
 
-  /// Takes what is there; true: the other end has closed.
+  /// Reads the available bytes. True: the other end has closed.
   func read() -> Bool {
     while true {
       switch Descriptor.read(socket) {
@@ -209,7 +209,7 @@ final class TestClient {
     }
   }
 
-  /// Turns until so many frames have come.
+  /// Turns the loop until this many frames have arrived.
   func frames(_ count: Int) throws -> [[UInt8]] {
     let isSo = turn(loop) { read() || frames.count >= count }
     try #require(isSo && frames.count >= count, "\(frames)")

@@ -8,7 +8,8 @@ import Timing
 @testable import EventLoop
 @testable import RadioSharing
 
-/// Clients come and go at any moment: before they have said anything, in the middle of a frame, while the radio is asked, beside a reload.
+/// Clients connect and disconnect at any moment: before their first command, in the middle of a frame, during a request to the radio, beside a
+/// reload.
 extension ClientSessionTests {
   private struct Held: Equatable {
     let descriptors: Int
@@ -56,12 +57,12 @@ extension ClientSessionTests {
       bench.clients == 0 && Held(loop) == before && loop.waitingTimers <= timers
     }
     #expect(isQuiet, "\(Held(loop)), \(loop.waitingTimers) timers; before \(before), \(timers)")
-    // Nobody keeps the turn of a question to another node.
+    // No client keeps the turn of a question to another node.
     let client = try bench.client()
     client.send(Self.battery)
     #expect(try client.frames(1)[0][0] == 12)
     bench.proxy.stop()
-    // Clients are children of who listens: it could not end before them.
+    // Clients are children of the listening task, which cannot end before them.
     #expect(turn(loop) { loop.taskCount == before.tasks - 1 }, "\(loop.taskCount) tasks, before \(before.tasks)")
   }
 }

@@ -9,7 +9,7 @@ import Timing
 
 @testable import RadioSharing
 
-/// One after the other: some count what the process holds.
+/// One test after the other: some count the resources of the process.
 @Suite(.serialized) struct ClientSessionTests {
   static let battery: [UInt8] = [20]
   static let nextMessage: [UInt8] = [10]

@@ -11,7 +11,7 @@ import Timing
   @Test func `what is acknowledged one behind the other is counted by the time in between`() {
     var rate = AcknowledgedRate()
     #expect(rate.bytesPerSecond(now: at(0)) == nil)
-    // Both sent at once: the second takes as long on the line, and is answered that much later.
+    // Both are sent at once: the second takes as long on the line, and is answered that much later.
     for number in 1...20 {
       rate.answered(bytes: 500, filledLine: true, sentAt: at(max(0, number - 2) * 500), now: at(number * 500))
     }

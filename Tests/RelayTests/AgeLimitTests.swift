@@ -99,7 +99,7 @@ import Timing
     }
   }
 
-  /// `pause`: milliseconds between two events, over `hours`.
+  /// `pause`: the milliseconds between two events, over `hours`.
   @Test(arguments: [(300, 1), (2000, 5), (3000, 240)] as [(Int64, Int64)])
   func `without a clock an event's age is right to a twentieth, however long the journal has been busy`(
     pause: Int64, hours: Int64
@@ -121,7 +121,7 @@ import Timing
     let bot = AgeLimit(oldest: 300, takesWaited: false, isStrict: true)
     var times = JournalTimes()
     _ = times.comes(7, at: 4_400_000)
-    // Ten minutes old.
+    // The message is ten minutes old.
     for seconds in [Int64(600), 301, 200, 0, -7200] { #expect(!passes(bot, "", ago: seconds, times), "\(seconds)") }
     #expect(!passes(bot, "", ago: -5), "from the future: nobody knows")
     #expect(passes(AgeLimit(oldest: 300), "", ago: -5))

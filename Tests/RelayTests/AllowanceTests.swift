@@ -6,16 +6,16 @@ import Timing
 
 @testable import Relay
 
-/// A gateway whose upstream sends what the machine allows, by a clock that may be wrong.
+/// A gateway whose upstream sends as much as the allowance permits, with a clock that may be wrong.
 private struct Month {
   static let start: Int64 = 1_796_083_200  // 1 December 2026
   var allowance: Allowance
   var random: SeededRandom
-  /// Seconds since the start, as they pass.
+  /// The true number of seconds since the start.
   var passed: Int64 = 0
   var clockError: Int64 = 0
   var isTrusted = true
-  /// What was kept before it was killed.
+  /// The stored account before the gateway was killed.
   var kept = ""
   var usedByDay: [Int64: Int64] = [:]
   var used: Int64 = 0
@@ -38,7 +38,7 @@ private struct Month {
     _ = allowance.pass(look)
   }
 
-  /// Sends what waits, as far as it may; what is kept is ahead of it.
+  /// Sends waiting bytes as far as the allowance permits; the stored account is ahead of them.
   mutating func send(_ lane: Lane, _ bytes: Int64) {
     guard allowance.allows(lane), bytes <= allowance.forBatch(lane) else { return }
     kept = allowance.kept(ahead: bytes + 2000)
@@ -89,7 +89,7 @@ private struct Month {
     }
     #expect(month.complaints.isEmpty, "\(month.complaints.prefix(3))")
     #expect(month.used <= monthly)
-    // All but what a killed program had written down beforehand.
+    // All bytes except those that killed programs had stored in advance.
     #expect(month.used > monthly * (kills == 0 ? 99 : 95) / 100, "\(month.used)")
     if seed % 3 != 0 { for (day, used) in month.usedByDay { #expect(used <= daily, "day \(day)") } }
     #expect(month.usedByDay.count >= 12)
@@ -119,7 +119,7 @@ private struct Month {
       default: break
       }
     }
-    // A clock that steps to and fro is no reason for more than a day has.
+    // A clock that steps to and fro gives no more than a day's bytes.
     #expect(month.used <= daily * 31, "\(month.used)")
     #expect(longest <= 86_400 + 3600 + 1200, "\(longest)")
   }
@@ -135,7 +135,7 @@ private struct Month {
     #expect(try #require(month.allowance.changesIn) <= 25 * 3600)
     month.sleep(try #require(month.allowance.changesIn))
     #expect(month.allowance.allows(.messages))
-    // By and by days are those of the calendar again.
+    // Gradually the days agree with the calendar again.
     for _ in 0..<40 {
       while month.allowance.allows(.messages) { month.send(.messages, 1500) }
       let next = try #require(month.allowance.changesIn)

@@ -10,7 +10,7 @@ import Timing
 
 @testable import Relay
 
-/// A hub in invented time whose line costs more than what is sent.
+/// A hub in invented time, at a line that costs more than the sent bytes.
 private final class MeteredHub: Carrier {
   let kind = "hub"
   let place = "nowhere"
@@ -23,9 +23,9 @@ private final class MeteredHub: Carrier {
   private(set) var isUp = false
   private(set) var greetings = 0
   private(set) var kinds: [String] = []
-  /// Of events that say how the allowance is.
+  /// The bodies of events about the allowance.
   private(set) var bodies: [JSONValue] = []
-  /// Whether a lane may be sent now, and how often one was that may not.
+  /// Whether a lane may be sent now. `complaints`: how often a lane was sent that may not.
   var isAllowed: (Lane) -> Bool = { _ in true }
   private(set) var complaints = 0
   private var end = Promise<ConnectionEnd>()
@@ -46,19 +46,19 @@ private final class MeteredHub: Carrier {
     let lane = batch.lane ?? .messages
     kinds += batch.events.map(\.kind)
     for event in batch.events where event.kind == EventKind.allowance.rawValue {
-      // `try?`: it is our own.
+      // `try?`: the gateway has written the body itself.
       if let body = try? JSONValue(parsing: event.body) { bodies.append(body) }
     }
     if !isAllowed(lane) { complaints += 1 }
     acknowledged[lane] = batch.events.last?.seq ?? acknowledged[lane]
-    // `try?`: void is void.
+    // `try?`: the batch is void in any case.
     try? await loop.sleep(for: .milliseconds(600))
     return isUp ? .acknowledged(through: acknowledged[lane] ?? 0) : .hungUp(reason: "closed")
   }
 
   func hold() async throws(CancellationError) -> ConnectionEnd { try await end.value() }
 
-  /// The line is cut.
+  /// Cuts the line.
   func lose() {
     isUp = false
     end.keep(.lost(.retry(reason: "cut", after: nil)))
@@ -131,12 +131,12 @@ private final class MeteredHub: Carrier {
     #expect(upstream.status.state == .waiting && upstream.status.reason?.contains("allowance") == true)
     #expect(upstream.status.allowance?.spent == Lane.allCases)
     let (used, packets) = (hub.lineBytes, count("packet"))
-    // It is one o'clock in the night: nothing is said to the hub until the next.
+    // It is one o'clock at night: nothing is sent to the hub until the next change.
     loop.pass(.seconds(10 * 3600))
     #expect(hub.lineBytes == used)
     loop.pass(.seconds(86_400))
     #expect(count("message") > 300 && count("packet") >= packets && hub.lineBytes <= 600_000)
-    // The third is behind the messages that wait.
+    // The third event waits behind the messages.
     #expect(count("allowance") == 2, "what was stopped is told")
     #expect(lines.count { $0.contains("the allowance stops") } >= 3)
     upstream.stop()
@@ -164,7 +164,7 @@ private final class MeteredHub: Carrier {
   ) throws {
     let monthly: Int64 = 4_000_000
     var random = SeededRandom(seed: seed)
-    // The clock begins on 21 November: this is about December.
+    // The clock begins on 21 November; this test is about December.
     machine.wallOffset = (1_796_083_200 - loop.wallClock.seconds + 1) * 1000
     let upstream = try upstream(daily: nil, monthly: monthly)
     hub.isAllowed = { [weak upstream] lane in
@@ -173,7 +173,7 @@ private final class MeteredHub: Carrier {
     }
     var stopped = 0
     while loop.wallClock.seconds < 1_798_761_600 - 7200 {
-      // More messages than a month has room for, and as much of the rest.
+      // More messages than a month has room for, and as many other events.
       let kind: EventKind = [.packet, .advert, .message, .message].randomElement(using: &random) ?? .message
       append(kind, Int.random(in: 1...70, using: &random))
       if Int.random(in: 0..<40, using: &random) == 0 { hub.lose() }
@@ -192,7 +192,7 @@ private final class MeteredHub: Carrier {
     for _ in 0..<200 {
       let upstream = try upstream()
       loop.pass(.seconds(2))
-      // Killed: what it says at its end does not count.
+      // The gateway is killed: the account at a regular end does not count.
       let kept = try store.allowance(of: "hub")
       upstream.stop()
       store.write { store throws(SQLiteError) in try store.setAllowance(of: "hub", kept ?? "") }

@@ -16,7 +16,7 @@ private final class ReadySource: UpdatesSource {
   let key = "node/" + String(repeating: "ab", count: 32) + "/note"
 
   func ask(_ question: UpdatesQuestion) async throws(BucketSync.Trouble) -> JSONValue? {
-    // `try?`: what is written here is JSON.
+    // `try?`: this text is JSON.
     try? JSONValue(parsing: Array(answer(question).utf8))
   }
 
@@ -41,7 +41,7 @@ private final class ReadySource: UpdatesSource {
   }
 }
 
-/// A hub that never ends: each page says that there is more.
+/// A hub without an end: each page announces more.
 private final class EndlessSource: UpdatesSource {
   enum Lie: String, CaseIterable { case nothing, gaps, nonsense, restored, documents }
 
@@ -53,7 +53,7 @@ private final class EndlessSource: UpdatesSource {
 
   func ask(_ question: UpdatesQuestion) async throws(BucketSync.Trouble) -> JSONValue? {
     questions += 1
-    // `try?`: what is written here is JSON.
+    // `try?`: this text is JSON.
     return try? JSONValue(parsing: Array(answer(question).utf8))
   }
 
@@ -107,7 +107,7 @@ private final class EndlessSource: UpdatesSource {
       loop.pass(.seconds(Int64(hours) * 3600))
       return (store.lastSeq - before.0, source.questions - before.1, lines.count - before.2)
     }
-    // What may come at once, and then a day.
+    // The pages that may come at once, and then those of a day.
     let first = pass(1)
     #expect(first.events <= 4500 && first.questions <= 4800, "\(first)")
     #expect(sync.report.trouble != nil, "it is told: \(sync.report)")
@@ -179,7 +179,7 @@ private final class EndlessSource: UpdatesSource {
       }
       let position = CatchUp.Position(seq: seq)
       _ = loop.begin {
-        // `try?`: `pages` tells.
+        // `try?`: `pages` shows the result.
         guard (try? await sync.apply(CatchUp.Outcome(updates: updates, position: position), "documents")) != nil else {
           return
         }

@@ -9,7 +9,7 @@ import Timing
 @testable import Relay
 @testable import Store
 
-/// Takes everything, as a broker does.
+/// Accepts everything, like a broker.
 private final class Broker: Carrier {
   let kind = "mqtt"
   let place = "nowhere"
@@ -36,7 +36,7 @@ private final class Host: RelayHost {
   var takenGateways: [String] { [] }
 }
 
-/// A gateway of which everything but the radio is there, in invented time.
+/// A gateway without a radio, in invented time.
 private final class Hour {
   let scratch = Scratch(inMemory: true)
   let machine = InventedMachine()
@@ -85,7 +85,7 @@ private final class Hour {
     }
   }
 
-  /// The journal as a power cut leaves it.
+  /// The store as a power cut leaves it.
   func remains() throws -> Store {
     try Store(Store.Settings(location: try scratch.afterCut("gw.db")), clocks: machine)
   }
@@ -102,7 +102,7 @@ private final class Hour {
     var (sent, longest, kept, lacking) = ([Int64](), Int64(0), Int64(0), [Int64]())
     hour.broker.took = { event in
       sent.append(event.seq)
-      // `try?`: what cannot be read is lacking.
+      // `try?`: an unreadable body counts as missing.
       let heard = (try? JSONValue(parsing: event.body))?["heard"]?.integer ?? 0
       longest = max(longest, loop.now.nanoseconds / 1_000_000 - heard)
       if event.seq > kept { kept = (try? hour.remains().lastSeq) ?? 0 }
@@ -143,7 +143,7 @@ private final class Hour {
     var found: Int64?
     _ = hour.loop.begin {
       _ = await desk.take(Array(#"{"id":"a","command":"send"}"#.utf8))
-      // `try?`: then nothing is found.
+      // `try?`: without a store nothing is found.
       found = try? hour.remains().lastSeq
     }
     #expect(turn(hour.loop) { found != nil })

@@ -5,7 +5,7 @@ import Timing
 
 @testable import Relay
 
-/// A hub's bucket, as docs/hub-protocol.md has it, in memory.
+/// A hub's bucket in memory, as docs/hub-protocol.md describes it.
 private struct ModelHub {
   var updates: [CatchUp.Update] = []
   var seq: Int64 = 0
@@ -39,14 +39,14 @@ private struct ModelHub {
 @Suite struct CatchUpTests {
   private static let name = "channel/0011223344556677"
 
-  /// Runs a client against a hub until it is quiet; what it applied, by id, and what it was told to be lost.
+  /// Runs a client against a hub until it is quiet; it records the ids of applied updates and the reported losses.
   private struct Client {
     var catchUp = CatchUp(
       [CatchUpTests.name: CatchUp.Position()], settings: CatchUp.Settings(page: 10, maxBehind: 200))
     var applied: Set<String> = []
     var lost: Int64 = 0
 
-    /// One step; `during` happens while the answer is on its way. False: nothing to do.
+    /// Makes one step; `during` happens while the answer is in transit. False: there is nothing to do.
     mutating func step(_ hub: inout ModelHub, during: (inout ModelHub, inout CatchUp) -> Void = { _, _ in }) -> Bool {
       guard let action = catchUp.next() else { return false }
       switch action {
@@ -158,7 +158,7 @@ private struct ModelHub {
           client.catchUp.hasNew(Self.name, hub.seq)
         case 5: backup = hub; sinceBackup = []
         case 6 where Bool.random(using: &random):
-          // Restored; time has gone on, by more than the margin, and what was made since is gone.
+          // The hub is restored; more time than the margin has passed, and all later updates are lost.
           let clock = hub.clock
           hub = backup
           hub.clock = clock + 61_000

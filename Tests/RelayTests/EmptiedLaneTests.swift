@@ -9,7 +9,7 @@ import Timing
 
 @testable import Relay
 
-/// Journals that were trimmed beyond what a server has, read lane by lane as an upstream reads them.
+/// Journals that were trimmed beyond a server's position, read lane by lane as an upstream reads them.
 @Suite struct EmptiedLaneTests {
   private static let kinds: [EventKind] = [.message, .outgoing, .alert, .advert, .contact, .telemetry, .packet]
 
@@ -39,7 +39,7 @@ import Timing
     let store = try Store(Store.Settings(location: scratch.location("gw.db"), journalMaxSize: quota))
     try store.keepOnlyCursors(of: ["hub"])
     var seqs = ByLane<[Int64]>(all: [])
-    // Stretches of one kind: whole lanes are emptied.
+    // Stretches of one kind, so that whole lanes are emptied.
     for _ in 0..<Int.random(in: 2...8, using: &random) {
       let kind = Self.kinds.randomElement(using: &random) ?? .message
       for _ in 0..<Int.random(in: 1...150, using: &random) {
@@ -72,7 +72,7 @@ import Timing
     }
   }
 
-  /// Reads until the lane's newest event, as an upstream does; each batch must get further.
+  /// Reads up to the lane's newest event, like an upstream; each batch must advance.
   private func drain(
     _ store: Store, _ lane: Lane, after start: Int64, _ filter: EventFilter, folds: Bool, _ random: inout SeededRandom
   ) throws -> (events: Set<Int64>, gaps: [ClosedRange<Int64>], leftOut: Bool) {
@@ -101,7 +101,7 @@ import Timing
       }
       cursor = batch.last
     }
-    // Packets go to who names them.
+    // Packets go only to upstreams that name them.
     return (events, gaps, folds || lane == .packets || !filter.leavesNothingOut)
   }
 

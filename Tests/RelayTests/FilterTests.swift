@@ -9,7 +9,7 @@ import Testing
 @testable import Relay
 @testable import Store
 
-/// Who is who on this mesh: what events name in short.
+/// The nodes and channels of this mesh, which events name in short.
 private final class Mesh {
   let scratch = Scratch()
   let store: Store
@@ -49,7 +49,7 @@ private final class Mesh {
     return try filter.passes(event, store)
   }
 
-  /// One event of each kind that has to do with a channel, or with a node.
+  /// One event of each kind about a channel or a node.
   static let ofTrees: [(EventKind, String)] = [
     (.message, ##"{"kind":"channel","channel":"\##(trees)","channel_name":"#trees","sender_name":"Birch"}"##),
     (.message, ##"{"kind":"datagram","channel":"\##(trees)","channel_name":"#trees"}"##),
@@ -76,7 +76,7 @@ private final class Mesh {
     (.outgoing, #"{"id":"z","state":"pending","recipient":"\#(ridge.hex)"}"#),
     (.telemetry, #"{"node":"\#(ridge.hex)","name":"Ridge"}"#),
   ]
-  /// Of nobody who could be named.
+  /// Events of nodes that no filter can name.
   static let ofNobody: [(EventKind, String)] = [
     (.message, #"{"kind":"cli","sender":"aabbccddeeff","sender_name":"Birch"}"#), (.message, "{}"),
     (.message, "no JSON"),
@@ -220,7 +220,7 @@ private final class Mesh {
     }
     #expect(try mesh.passes(EventFilter(channels: ["#trees"]), .message, message("#trees", Mesh.trees)))
     #expect(try !mesh.passes(EventFilter(channels: ["#trees"]), .message, message("#trees", secret.digest)))
-    // The same to Swift, not the same bytes.
+    // Equal in Swift, with different bytes.
     let (composed, apart) = ("Caf\u{E9}", "Cafe\u{301}")
     #expect(try !mesh.passes(EventFilter(channels: [composed]), .message, message(apart, "0011223344556677")))
     #expect(try mesh.passes(EventFilter(channels: [apart]), .message, message(apart, "0011223344556677")))

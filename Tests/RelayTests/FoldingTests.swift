@@ -8,7 +8,7 @@ import Testing
 
 @testable import Relay
 
-/// A store with a backlog, which is read as an upstream reads it.
+/// A store with a backlog, read as an upstream reads it.
 private final class Backlog {
   let scratch = Scratch(inMemory: true)
   let store: Store
@@ -66,7 +66,7 @@ extension Batch {
     #expect(batch.seqs == [2, 4, 5] && batch.folded == [0, 0, 2])
     #expect(batch.covered.events == 5 && batch.last == 5)
     #expect(String(decoding: batch.events[2].body, as: UTF8.self).hasSuffix(",\"folded\":2}"))
-    // The same again, and from the middle: what it says stays the same.
+    // The same again from the middle: the result is the same.
     let second = try backlog.batch(try backlog.looked(), after: 2)
     #expect(second.seqs == [4, 5] && second.folded == [0, 2] && second.covered.events == 3)
     #expect(try backlog.batch(nil).seqs == [1, 2, 3, 4, 5])
@@ -116,7 +116,7 @@ extension Batch {
     try backlog.append(.advert, 1)
     try backlog.append(.contact, 1)
     try backlog.append(.advert, 1)
-    // A record whose name is nobody's that is named.
+    // A record of a node that the filter does not name.
     let filter = EventFilter(contacts: [Backlog.key(2)])
     #expect(try backlog.batch(try backlog.looked(filter: filter), filter: filter).isEmpty)
     var folding = Folding(after: 0, end: 3, epoch: backlog.store.epoch)

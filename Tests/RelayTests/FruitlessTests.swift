@@ -9,7 +9,7 @@ import Timing
 
 @testable import Relay
 
-/// A hub that welcomes each connection, and ends it over the first batch while it is in trouble.
+/// A hub that welcomes each connection, and closes it at the first batch while it is in trouble.
 private final class TroubledHub: Carrier {
   let kind = "hub"
   let place = "nowhere"
@@ -17,7 +17,7 @@ private final class TroubledHub: Carrier {
   let serverKeepsCount = true
   let bytesSent: UInt64 = 0
   var isTroubled = true
-  /// Batches that it takes of each connection while it is in trouble.
+  /// The number of batches that it accepts of each connection while it is in trouble.
   var portion = 0
   private var taken = 0
   private(set) var greetings = 0
@@ -95,7 +95,7 @@ private final class TroubledHub: Carrier {
         try store.append(kind, at: Moment(milliseconds: 1, trusted: true), body: Array("{}".utf8))
       }
     }
-    // What it welcomes, and does not take.
+    // An event that it does not accept.
     append(.message)
     try store.commitNow()
     upstream.wake()
@@ -105,7 +105,7 @@ private final class TroubledHub: Carrier {
     loop.pass(.seconds(600))
     let first = try #require(upstream.status.lastSuccess)
     #expect(upstream.status.pending == 0)
-    // It comes and goes, and nothing waits; what is not for it is no success either.
+    // The connection comes and goes while nothing waits; events that are not for the hub are no success either.
     for _ in 0..<3 {
       upstream.shipment.greetAgain()
       append(.radio)
@@ -117,7 +117,7 @@ private final class TroubledHub: Carrier {
     append(.message)
     loop.pass(.seconds(3600))
     #expect(upstream.status.lastSuccess == first && upstream.status.pending == 1)
-    // It has taken it; its answer was lost with the connection.
+    // The hub has stored the event; its answer was lost with the connection.
     hub.isTroubled = false
     hub.tookUnanswered(through: 5)
     loop.pass(.seconds(600))

@@ -12,7 +12,7 @@ import Timing
 @testable import Store
 
 @Suite struct HookGapTests {
-  /// A hook whose program asks for a retry while a file is there, and a journal that holds hardly anything.
+  /// A hook whose program requests a retry while a file exists, and a journal with almost no room.
   private final class Bench {
     let scratch = Scratch(), loop = EventLoop(), store: Store, upstream: Upstream
     private(set) var logged: [String] = []
@@ -38,7 +38,7 @@ import Timing
       upstream = try Upstream(
         UpstreamSettings(
           kind: .hook(
-            // What gets data from the air is never run as root.
+            // A program with data from the air never runs as root.
             .init(
               run: [program], user: geteuid() == 0 ? "nobody" : nil, timeout: .seconds(10), memory: 1 << 28,
               replies: false, socket: "")),
@@ -86,12 +86,12 @@ import Timing
     #expect(isThrough, "\(bench.upstream.status) \(bench.logged)")
     let taken = bench.text("taken")
     #expect(taken.contains(#""kind":"radio""#), "\(taken)")
-    // What was under way when it was deleted has a gap of its own.
+    // An event that was deleted while it was under way has a gap of its own.
     let counts = taken.split(separator: #""count":"#).dropFirst().compactMap { Int($0.prefix { $0.isNumber }) }
     #expect(taken.contains(#""kind":"gap""#) == asks && counts.reduce(0, +) == (asks ? 9 : 0), "\(taken)")
     #expect(bench.upstream.status.losses.givenUp == 9)
     let told = bench.logged.filter { $0.contains("events are missing") }
-    // One that does not ask passes the first gap at once.
+    // A program that requests no retry passes the first gap at once.
     let events = told.compactMap { Int($0.dropFirst("hook/h: ".count).prefix { $0.isNumber }) }
     #expect(events.reduce(0, +) == (asks ? 0 : 9) && events.first == (asks ? nil : 4), "\(bench.logged)")
   }

@@ -11,7 +11,7 @@ import Timing
 
 @Suite struct HookReplyTests {
   init() {
-    // As the daemon does: who does not read what it is given must not end this process.
+    // As in the daemon: a program that does not read its input must not end this process.
     signal(SIGPIPE, SIG_IGN)
   }
 

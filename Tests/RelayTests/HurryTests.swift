@@ -8,7 +8,7 @@ import Testing
 @testable import EventLoop
 @testable import Relay
 
-/// A server that nobody reaches: what is sent to connect to it vanishes, as on a line that is cut.
+/// An unreachable server: packets to it are lost, as on a line that is cut.
 private final class Unreachable: Carrier {
   let kind = "hub"
   let place = "nowhere"
@@ -23,7 +23,7 @@ private final class Unreachable: Carrier {
   init(on loop: EventLoop) throws {
     self.loop = loop
     (listener, port) = try LoopbackSocket.listen(on: 0)
-    // A queue that is full.
+    // The queue of the listening socket is full.
     listen(listener, 0)
     let port = [UInt8(port >> 8), UInt8(port & 0xFF)]
     let address = NetworkAddress(

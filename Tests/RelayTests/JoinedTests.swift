@@ -12,11 +12,11 @@ import Timing
 @testable import Relay
 @testable import Store
 
-/// A hub that was put back: it has three messages of a channel, and gives them to whoever has told of it since.
+/// A restored hub: it has three messages of a channel, and sends them to gateways that have reported the channel since.
 private final class ForgetfulSource: UpdatesSource {
   weak var updates: (any UpdatesListener)?
   var isJoined = false
-  /// It knows and forgets it from one question to the next.
+  /// It knows the gateway's channel and forgets it in turns, from one question to the next.
   var alternates = false
   private var last: Int64 = 3
   private(set) var pages = 0
@@ -40,7 +40,7 @@ private final class ForgetfulSource: UpdatesSource {
       let joined = isJoined ? "" : #""joined":false,"#
       text = #"{"first":1,"last":\#(last),"last_at":\#(last),\#(joined)"updates":[\#(updates.joined(separator: ","))]}"#
     }
-    // `try?`: what is written here is JSON.
+    // `try?`: this text is JSON.
     return try? JSONValue(parsing: Array(text.utf8))
   }
 }

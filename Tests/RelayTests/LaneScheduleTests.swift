@@ -6,8 +6,8 @@ import Testing
 import Timing
 
 @Suite struct LaneScheduleTests {
-  /// So many as `MESHPOST_SCHEDULES` says, from `MESHPOST_SEED` on. Many go with a release build: `swift build --build-tests -c release
-  /// -Xswiftc -enable-testing --scratch-path …`.
+  /// The seeds: as many as `MESHPOST_SCHEDULES` says, from `MESHPOST_SEED` on. A release build runs many of them: `swift build --build-tests -c
+  /// release -Xswiftc -enable-testing --scratch-path …`.
   private static var seeds: Range<UInt64> {
     let given = { (name: String) in ProcessInfo.processInfo.environment[name].flatMap { UInt64($0) } }
     let first = given("MESHPOST_SEED") ?? 0
@@ -25,7 +25,7 @@ import Timing
     }
     print("\(tally)")
     guard Self.seeds.count >= 500 else { return }
-    // They are what they should be.
+    // The random schedules contain enough of each case.
     for many in [
       tally.folded, tally.cuts, tally.restarts, tally.kills, tally.restores, tally.goneBack, tally.refused,
       tally.deadly,
@@ -70,7 +70,7 @@ import Timing
     schedule.hub.line.bytesPerSecond = 50_000
     var random = SeededRandom(seed: seed)
     schedule.stop()
-    // More nodes than a stretch has, each heard twice: the second time soon after the first.
+    // More nodes than a stretch may have, each heard twice: the second time soon after the first.
     for node in 0..<4000 {
       schedule.append(.advert, node: node)
       if node >= 40 { schedule.append(.advert, node: node - Int.random(in: 20...40, using: &random)) }
@@ -111,7 +111,7 @@ import Timing
     let some: [EventKind] = [.message, .advert, .packet, .contact, .packet]
     for kind in some { schedule.append(kind) }
     #expect(schedule.pass(untilDelivered: 600))
-    // The gateway hears what it has at the beginning of a connection, and no more from then on.
+    // The gateway learns the hub's position at the beginning of a connection, and not after that.
     schedule.hub.lose()
     schedule.pass(60)
     schedule.hub.keepBackup()

@@ -9,12 +9,12 @@ import Timing
 @testable import Relay
 @testable import Store
 
-/// A hub with three updates of one channel in each list: of one message, or of three.
+/// A hub with three updates of one channel in each list: of the same message, or of three.
 private final class MessagesSource: UpdatesSource {
   weak var updates: (any UpdatesListener)?
   private let lists: [String]
   private let ids: [String]
-  /// What is before it is no longer there.
+  /// The first update that the hub still has.
   var first = 1
 
   init(_ lists: [String] = ["channel/0011223344556677"], ids: [String] = ["x", "x", "x"]) {
@@ -31,12 +31,12 @@ private final class MessagesSource: UpdatesSource {
       case .state: #"{"buckets":[\#(states.joined(separator: ","))]}"#
       case .page: #"{"first":\#(first),"last":3,"last_at":3,"updates":[\#(updates.joined(separator: ","))]}"#
       }
-    // `try?`: what is written here is JSON.
+    // `try?`: this text is JSON.
     return try? JSONValue(parsing: Array(text.utf8))
   }
 }
 
-/// A hub with a channel in which something is said every second, of which nothing is new here, and with documents.
+/// A hub with documents and a channel with a message every second, none of which is new here.
 private final class ChattySource: UpdatesSource {
   weak var updates: (any UpdatesListener)?
   var said: Int64 = 1
@@ -58,7 +58,7 @@ private final class ChattySource: UpdatesSource {
       let document = bucket == "documents" ? #"{"seq":\#(last),"at":1,"id":"\#(last)","body":\#(body)}"# : ""
       text = #"{"first":\#(from.seq + 1),"last":\#(last),"last_at":1,"updates":[\#(document)]}"#
     }
-    // `try?`: what is written here is JSON.
+    // `try?`: this text is JSON.
     return try? JSONValue(parsing: Array(text.utf8))
   }
 
@@ -117,7 +117,7 @@ private final class Host: RelayHost {
   @Test(arguments: [
     (["channel/0011223344556677", "heard"], ["a"], ["heard"]),
     (["channel/0011223344556677"], [], ["channel/0011223344556677"]),
-    // A hub that has begun the list just now, or has none.
+    // A hub that has just begun the list, or has none.
     (["channel/0011223344556677"], ["a"], ["channel/0011223344556677"]),
   ])
   func `what is missed of a channel is told once, by the list of named gateways where there is one`(
@@ -135,7 +135,7 @@ private final class Host: RelayHost {
     bench.loop.pass(.seconds(5))
     var gaps: [String] = []
     try bench.store.readJournal(after: 0, limit: 100) { event, _ in
-      // `try?`: it is our own.
+      // `try?`: the gateway has written the body itself.
       let body = try? JSONValue(parsing: event.body)
       if event.kind == "bucket_gap" { gaps.append("\(body?["bucket"]?.string ?? "")/\(body?["count"]?.integer ?? 0)") }
       return true
@@ -160,7 +160,7 @@ private final class Host: RelayHost {
       sync.report.trouble?.contains(channel) == true && bench.lines.filter { $0.contains("of no use") }.count == 1)
     source.document()
     #expect(loop.pass(.seconds(2)) { source.pages["documents"] == 1 }, "\(source.pages)")
-    // What it has by then is fetched in its turn, and the rest of the time it is quiet.
+    // The present updates are fetched in their turn, and for the rest of the time the sync is quiet.
     #expect(loop.pass(.seconds(31)) { sync.report.trouble == nil } && sync.report.buckets.allSatisfy { $0.behind == 0 })
   }
 

@@ -11,7 +11,7 @@ import Testing
 @testable import HTTP
 @testable import Relay
 
-/// Two servers, one of which is away for 30 days of invented time, with a journal that cannot hold so much.
+/// Two servers, one of them unreachable for 30 days of invented time, with a journal that is too small for these events.
 private final class LongOutage {
   static let quota: Int64 = 1 << 20
   static let day: Int64 = 86_400_000
@@ -21,7 +21,7 @@ private final class LongOutage {
   private var servers: [HTTPServer] = []
   private(set) var upstreams: [Upstream] = []
   var isAway = true
-  /// By upstream: what it was sent, in order.
+  /// The sent seqs of each upstream, in order.
   var seqs: [[Int64]] = [[], []]
   var gaps: [(first: Int64, last: Int64, count: Int64, reason: String)] = []
 
@@ -52,7 +52,7 @@ private final class LongOutage {
 
   private func answer(_ index: Int, _ request: HTTPRequest, _ responder: HTTPResponder) {
     if index == 0, isAway { return responder.respond(HTTPResponse(status: 503)) }
-    // `try?`: a question has no body.
+    // `try?`: a greeting has no body.
     let events = (try? JSONValue(parsing: request.body))?["events"]?.array ?? []
     for event in events {
       let seq = event["seq"]?.integer ?? 0
@@ -70,7 +70,7 @@ private final class LongOutage {
     responder.respond(HTTPResponse(status: 200, body: JSONWriter.object { $0.field("acknowledged", acknowledged) }))
   }
 
-  /// A day's events; the one that is there gets them at once.
+  /// A day's events; the reachable server gets them at once.
   func live(day: Int64, events: Int) {
     for index in 0..<events {
       let moment = Moment(milliseconds: day * Self.day + Int64(index) * Self.day / Int64(events), trusted: true)
@@ -103,7 +103,7 @@ private final class LongOutage {
     var largest: Int64 = 0
     for day in 0..<30 as Range<Int64> {
       outage.live(day: day, events: 500)
-      // Also where it is looked at all the while.
+      // The same with constant queries.
       let journal = (outage.store.lastSeq, outage.store.journalSize.oldest)
       #expect(outage.upstreams[0].status.pending == journal.0 - journal.1 + 1, "\(journal)")
       largest = max(largest, try outage.store.size())

@@ -8,14 +8,14 @@ import Testing
 @testable import Relay
 @testable import Store
 
-/// Carries commands out when it is told to.
+/// Executes commands when the test permits it.
 private final class SlowHost: RelayHost {
   var underWay: [(id: String, answer: Promise<CommandAnswer>)] = []
 
   func carryOut(_ command: RemoteCommand) async -> CommandAnswer {
     let answer = Promise<CommandAnswer>()
     underWay.append((command.id, answer))
-    // `try?`: nothing cancels it.
+    // `try?`: this task is never cancelled.
     return (try? await answer.value()) ?? .notKept(message: "cancelled")
   }
 
@@ -25,7 +25,7 @@ private final class SlowHost: RelayHost {
   var takenGateways: [String] { [] }
 }
 
-/// Texts from servers and from a configuration that look the same are two where their bytes are.
+/// Texts from servers and from a configuration that look the same are different if their bytes differ.
 @Suite struct OutsideTextTests {
   private let one = "caf\u{E9}"
   private let two = "cafe\u{301}"

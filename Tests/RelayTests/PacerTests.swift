@@ -7,19 +7,19 @@ import Timing
 @testable import Relay
 
 @Suite struct PacerTests {
-  /// A pacer, and a line that answers each thing that is sent after so long.
+  /// A pacer, and a line that answers each batch after a given time.
   private struct Bench {
     var pacer = Pacer()
     var now = MonotonicTime(seconds: 0)
 
-    /// Of one thousand bytes that were sent when as much as might be was under way.
+    /// The answer to a thousand bytes that were sent with the window full.
     mutating func answer(after took: Duration) {
       let sent = now
       now = now + took
       pacer.answered(bytes: 1000, ahead: pacer.window, isSingle: false, sentAt: sent, now: now, limit: 262_144)
     }
 
-    /// Two halves of the window are sent at once, and answered after these times.
+    /// Sends two halves of the window at once, answered after these times.
     mutating func pair(after first: Duration, _ second: Duration) {
       let (sent, half) = (now, pacer.window / 2)
       now = sent + first
@@ -45,7 +45,7 @@ import Timing
     for _ in 0..<60 { bench.answer(after: .milliseconds(650)) }
     let before = bench.pacer.window
     #expect(before > 30_000)
-    // Both were on their way when the line was cut.
+    // Both were in transit when the line was cut.
     bench.pair(after: .seconds(seconds) + .milliseconds(650), .seconds(seconds) + .milliseconds(1200))
     #expect(bench.pacer.window == before / 2, "it is not known yet what that was")
     bench.answer(after: .milliseconds(700))
@@ -59,7 +59,7 @@ import Timing
     bench.now = sent + .seconds(10)
     bench.pacer.answered(bytes: 300, ahead: 0, isSingle: true, sentAt: sent, now: bench.now, limit: 262_144)
     let before = bench.pacer.window
-    // If ten seconds were this path's usual time, three would be quick.
+    // If ten seconds were normal for this path, three would be quick.
     for _ in 0..<5 { bench.answer(after: .seconds(3)) }
     #expect(bench.pacer.window < before / 2)
   }
@@ -90,7 +90,7 @@ import Timing
       rounds += 1
     }
     #expect(rounds <= 5, "\(rounds)")
-    // And another one, that is cut before it got anywhere, has not forgotten it.
+    // Another connection, which is cut before it has carried much, does not forget it.
     bench.pacer.reset()
     bench.pacer.reset()
     bench.answer(after: .milliseconds(600))
@@ -123,7 +123,7 @@ import Timing
 }
 
 @Suite struct CutLineTests {
-  /// Cut every 20 to 60 s for 3 to 10 s, and half as long again until TCP tries.
+  /// The line is cut every 20 to 60 s for 3 to 10 s, and half as long again until TCP tries.
   private func cut(_ line: inout SimulatedLine, until end: Double) -> Double {
     var (time, down, random) = (20.0, 0.0, SeededRandom(seed: 5))
     while time < end {
@@ -169,7 +169,7 @@ import Timing
   }
 
   @Test func `a fast line with a long way is filled as far as memory allows`() {
-    // 250 KB a second of what has 50 bytes of each message left.
+    // 250 KB a second of messages that compress to 50 bytes each.
     var line = SimulatedLine(rate: 250_000 / 50 * 380, window: 16)
     line.waiting.messages = 10_000_000
     line.run(until: MonotonicTime(seconds: 30))

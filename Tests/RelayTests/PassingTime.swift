@@ -4,7 +4,7 @@ import EventLoop
 import Timing
 
 extension EventLoop {
-  /// Invented time passes, until something is so; false: it did not become so.
+  /// Advances invented time until the condition is true. False: it did not become true.
   @discardableResult
   func pass(_ time: Duration, until isSo: () -> Bool = { false }) -> Bool {
     let end = now + time

@@ -9,7 +9,7 @@ import Timing
 
 @testable import Relay
 
-/// Carries out nothing until the disk takes it, and hears how long each command had waited.
+/// Executes nothing until the disk accepts it, and records how long each command had waited.
 private final class Host: RelayHost {
   var waited: [Int64] = []
   var isReadyForCommands = true
@@ -24,7 +24,7 @@ private final class Host: RelayHost {
   func take(_ update: ChannelUpdate) -> ChannelUpdateFate { .skipped }
 }
 
-/// A hub where a command waits.
+/// A hub with a waiting command.
 private final class WaitingSource: UpdatesSource {
   weak var updates: (any UpdatesListener)?
   private(set) var questions = 0
@@ -37,7 +37,7 @@ private final class WaitingSource: UpdatesSource {
       case .state: #"{"buckets":[{"bucket":"commands","seq":1,"at":1}]}"#
       case .page: #"{"first":1,"last":1,"last_at":1,"updates":[\#(command)]}"#
       }
-    // `try?`: what is written here is JSON.
+    // `try?`: this text is JSON.
     return try? JSONValue(parsing: Array(text.utf8))
   }
 }
@@ -45,7 +45,7 @@ private final class WaitingSource: UpdatesSource {
 @Suite(.serialized) struct QueuedCommandTests {
   @Test func `what waits at a hub is refused where nothing is allowed, and that costs next to nothing`() throws {
     let (host, source) = (Host(), WaitingSource())
-    // What is refused needs no radio.
+    // A refusal needs no radio.
     host.isReadyForCommands = false
     let bench = try UpdatesBench(source, host)
     defer { bench.end() }
@@ -61,7 +61,7 @@ private final class WaitingSource: UpdatesSource {
 
   @Test(arguments: [nil, 0, 600_000] as [Int64?])
   func `a command waited as long as the hub says, and since then, whatever the two clocks show`(_ age: Int64?) throws {
-    // The hub's clock is far from the gateway's.
+    // The hub's clock differs widely from the gateway's.
     for at in [0, 1_900_000_000_000] as [Int64] {
       let (scratch, loop, host) = (Scratch(inMemory: true), EventLoop(on: InventedMachine()), Host())
       let store = try Store(Store.Settings(location: scratch.location("gw.db")), clocks: loop.clocks)
@@ -80,7 +80,7 @@ private final class WaitingSource: UpdatesSource {
         _ = try store.queueCommand(updates[0].body, id: updates[0].id, of: "hub", age: updates[0].age)
       }
       loop.pass(.seconds(90))
-      // A gateway's first visit: its radio was not read yet.
+      // A gateway's first connection: its radio was not read yet.
       host.isReadyForCommands = false
       intake.host = host
       intake.runNext()

@@ -12,7 +12,7 @@ import Timing
 @testable import HTTP
 @testable import Relay
 
-/// Keeps what an upstream finds out.
+/// Records the findings of an upstream.
 final class RecordingObserver: UpstreamObserver {
   var findings: [HistoryFinding] = []
   var uncountedUpstreams: [String] = []
@@ -21,7 +21,7 @@ final class RecordingObserver: UpstreamObserver {
   func upstream(_ name: String, found finding: HistoryFinding) { findings.append(finding) }
 }
 
-/// A store, an upstream and a hub that does what a test wants, on one loop.
+/// A store, an upstream and a scripted hub, on one loop.
 final class Bench {
   let scratch = Scratch()
   let loop = EventLoop()
@@ -29,19 +29,19 @@ final class Bench {
   var upstream: Upstream!
   let observer = RecordingObserver()
   var server: HTTPServer!
-  /// What the hub has: by epoch, seqs in order of arrival, every copy.
+  /// The hub's events: by epoch, the seqs in order of arrival, with all repetitions.
   var received: [String: [Int64]] = [:]
   var gaps: [(Int64, Int64, String)] = []
   var acknowledged: [String: Int64] = [:]
-  /// The next answers to batches; when empty, the hub takes them.
+  /// The next answers to batches; when empty, the hub accepts them.
   var answers: [(HTTPRequest, HTTPResponder) -> Void] = []
-  /// What becomes of a batch with these seqs, in place of taking it.
+  /// Handles a batch with these seqs in place of storing it.
   var onBatch: (([Int64], HTTPRequest, HTTPResponder) -> Void)?
   /// Seqs that this hub refuses with 422.
   var refused: Set<Int64> = []
-  /// The next greetings; when empty, the hub says what it has.
+  /// The next answers to greetings; when empty, the hub reports its position.
   var greetings: [String] = []
-  /// Before the next greeting is answered.
+  /// Called before the next greeting is answered.
   var onGreeting: (() -> Void)?
   var posts = 0
   var greeted = 0
@@ -86,7 +86,7 @@ final class Bench {
     postTimes.append(loop.now)
     if !answers.isEmpty { return answers.removeFirst()(request, responder) }
     if let onBatch {
-      // `try?`: what is no batch has no events.
+      // `try?`: a request that is no batch has no events.
       let events = (try? JSONValue(parsing: request.body))?["events"]?.array ?? []
       return onBatch(events.compactMap { $0["seq"]?.integer }, request, responder)
     }
@@ -130,7 +130,7 @@ final class Bench {
     }
   }
 
-  /// Turns the loop until it is so.
+  /// Turns the loop until the condition is true.
   func run(until condition: () -> Bool, _ what: Comment) {
     loop.later {}
     let isSo = turn(loop, until: condition)
@@ -156,7 +156,7 @@ final class Bench {
     bench.append(1000)
     bench.run(until: { bench.isDelivered }, "delivered")
     #expect(bench.here == Array(1...1000))
-    // A hub says itself where it is: it is written along with the next thing, and at the end.
+    // A hub reports its position itself, so the cursor is written along with the next write, and at the end.
     bench.store.settle()
     #expect(try bench.store.cursor(of: "hub") == ByLane(all: 1000))
     #expect(bench.upstream.status.batches >= 6, "200 events at once, at most, and one at first")
@@ -173,7 +173,7 @@ final class Bench {
     #expect(bench.here == Array(1...10_000))
   }
 
-  /// Two upstreams may lead to one server, each with a filter of its own.
+  /// Two upstreams may lead to one server, with different filters.
   @Test(arguments: ["a hub", "a broker", "none"])
   func `how far another upstream has brought a server says nothing of what this one has for it`(_ other: String) throws
   {
@@ -199,7 +199,7 @@ final class Bench {
     #expect(bench.here == [1])
   }
 
-  /// Between two tries it says what it has: that is no progress.
+  /// Between two attempts the server reports its position, which is no progress.
   @Test func `a server that answers and takes nothing is in the way until it takes something`() throws {
     let bench = try Bench()
     bench.answers = (0..<3).map { _ in bench.answer(500) }
@@ -256,7 +256,7 @@ final class Bench {
     let response = HTTPResponse(
       status: 503,
       headers: ["Retry-After": "Sat, 21 Nov 2026 05:00:30 GMT", "Date": "Sat, 21 Nov 2026 05:00:00 GMT"])
-    // Ours is 120 days behind.
+    // Our clock is 120 days behind.
     let verdict = RetryPolicy.verdict(.success(response), now: 1_795_237_200 - 120 * 86_400) { _ in nil }
     #expect(verdict == .retry(reason: "HTTP 503", after: .seconds(30)))
   }
@@ -273,7 +273,7 @@ final class Bench {
     #expect(bench.here == [1, 2, 3])
   }
 
-  /// Numbers that a hub cannot mean: they overflow where they are counted with, or lie beyond all that was sent.
+  /// Impossible numbers from a hub: they overflow in calculations, or lie beyond all sent events.
   static let absurd = [
     "-9223372036854775808", "9223372036854775807", "-1", "9007199254740993", "1e308", "0.5",
     String(repeating: "9", count: 400),
@@ -365,7 +365,7 @@ final class Bench {
     bench.append(3)
     bench.run(until: { bench.isDelivered }, "delivered")
     #expect(bench.here == [1, 3] && bench.upstream.status.deadLetters == 1)
-    // The server is mended after it has refused it again, and before anybody hears of that.
+    // The server is repaired after it has refused the event again, and before the gateway learns of that.
     bench.answers = [
       { [unowned bench] request, responder in
         bench.refused = []
@@ -388,7 +388,7 @@ final class Bench {
     bench.store.trimJournal(now: Moment(milliseconds: 1, trusted: true))
     bench.run(until: { bench.isDelivered }, "delivered")
     #expect(bench.gaps.count == 1)
-    // No more than it must: 25 rows of 39 bytes are within the thousand.
+    // It deletes no more than necessary: 25 rows of 39 bytes fit into the thousand.
     #expect(bench.gaps.first.map { [$0.0, $0.1] } == [1, 75])
     #expect(bench.gaps.first?.2 == "quota")
     #expect(bench.here == Array(75...100), "the gap has the number of its last event")
@@ -417,7 +417,7 @@ final class Bench {
 }
 
 extension HTTPResponder {
-  /// A responder whose answer nobody gets.
+  /// A responder whose answer is dropped.
   static var swallowing: HTTPResponder {
     HTTPResponder(NowhereStream(), isHead: false, peer: nil, changed: Waiter(), of: nil)
   }

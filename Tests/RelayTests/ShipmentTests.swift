@@ -27,7 +27,7 @@ import Timing
     let before = line.arrivedBytes
     line.run(until: MonotonicTime(seconds: 360))
     let share = Double(line.arrivedBytes - before) / 300 / rate
-    // With three seconds there and back, what may be under way at all is a quarter of the fastest line.
+    // With a round trip of three seconds, the limit of bytes under way is a quarter of the fastest line.
     #expect(share > (delay == 300 ? 0.85 : 0.2), "\(share) of \(rate) bytes a second")
     #expect(line.longestQueue < .seconds(3), "\(line.longestQueue)")
   }
@@ -42,7 +42,7 @@ import Timing
     line.run(until: MonotonicTime(seconds: 480), messagesAt: times)
     let waits = zip(line.messagesAt, times).map { $0 - $1 }
     #expect(waits.count == 20)
-    // At 300 bytes a second a message alone takes more than a second.
+    // At 300 bytes a second a single message takes more than a second.
     #expect(waits.allSatisfy { $0 < (rate < 1000 ? .seconds(7) : .seconds(4)) }, "\(waits)")
     #expect(line.arrived.nodes > before + 10)
   }

@@ -5,14 +5,14 @@ import Timing
 
 @testable import Relay
 
-/// A line of so many bytes a second for all that is sent, with a delay each way and room for anything in front of it, and a hub at
-/// its end that answers each batch. Ours is the shipment at this end. While it is cut nothing passes; what was on its way then comes when TCP has tried again.
+/// A line with a rate, a delay in each direction and unlimited room in front of it, with a hub at its end that answers each batch, and a shipment at
+/// this end. While the line is cut nothing passes; data in transit arrives when TCP has tried again.
 struct SimulatedLine {
   var rate: Double
   let delay: Duration
   var shipment: Shipment
   var now = MonotonicTime(seconds: 0)
-  /// Events of each lane that wait, and their size.
+  /// The waiting events of each lane, and their size.
   var waiting = ByLane(all: 0)
   let eventSize = 380
   private var free = MonotonicTime(seconds: 0)
@@ -22,15 +22,15 @@ struct SimulatedLine {
   private(set) var arrivedBytes = 0
   /// The longest time that a batch waited in front of the line.
   var longestQueue: Duration = .zero
-  /// Bytes of events that were under way at once.
+  /// The most bytes of events that were under way at once.
   private(set) var maxInFlight = 0
   private(set) var messagesAt: [MonotonicTime] = []
   let window: Int
-  /// From a batch's arrival until the hub has it on disk.
+  /// The time from a batch's arrival until the hub has it on disk.
   var commit: Duration = .zero
   /// When each message was acknowledged, in order.
   private(set) var messagesAnsweredAt: [MonotonicTime] = []
-  /// When it is down: until TCP has tried again. In order.
+  /// The times when the line is down, until TCP has tried again; in order.
   var cuts: [(begin: MonotonicTime, end: MonotonicTime)] = []
 
   init(rate: Double, delay: Duration = .milliseconds(300), window: Int = 4) {
@@ -57,20 +57,20 @@ struct SimulatedLine {
       longestQueue = max(longestQueue, max(.zero, free - now))
       free = passed(max(free, now), .seconds(Double(flight.bytes) / rate))
       let arrives = passed(free, delay)
-      // Nothing overtakes.
+      // Batches do not overtake each other.
       let answered = max(passed(arrives + commit, delay), flights.last?.answered ?? now)
       flights.append((flight, arrives, answered))
     }
   }
 
-  /// When something is through that takes so long: what a cut meets is sent again after it.
+  /// The time at which data is through that takes this long: data that meets a cut is sent again after it.
   private func passed(_ begin: MonotonicTime, _ takes: Duration) -> MonotonicTime {
     var begin = begin
     for cut in cuts where begin < cut.end && cut.begin < begin + takes { begin = cut.end }
     return begin + takes
   }
 
-  /// Until then, or until nothing is left. `beside`: messages that come at these times.
+  /// Runs until `end`, or until nothing is left. `times`: when messages arrive.
   mutating func run(until end: MonotonicTime, messagesAt times: [MonotonicTime] = []) {
     var times = times
     while now < end {

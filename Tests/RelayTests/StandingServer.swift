@@ -7,33 +7,33 @@ import Sockets
 
 @testable import HTTP
 
-/// A hub, a webhook or a broker on the test's own loop, which does everything but take what it is sent until it is well.
+/// A hub, a webhook or a broker on the test's own loop, which does everything except accept events, until it is well.
 final class StandingServer {
   enum Fault: Equatable {
     case well
-    /// It takes so many more, and then only says that it is there.
+    /// It accepts this many further events, and then only shows that it is alive.
     case takes(Int)
     /// A byte of its answer every five seconds: after the answer's head, or from the first on.
     case dripsBody, dripsHead
-    /// It takes the connection, and says nothing more than that it is there.
+    /// It accepts the connection, and sends only signs of life.
     case silent
-    /// All but questions, or subscriptions, are answered.
+    /// Everything except questions, or subscriptions, is answered.
     case noAnswers
-    /// Bytes every five seconds, which nothing is said in.
+    /// It sends bytes without a meaning every five seconds.
     case drips
-    /// A hub that acknowledges all, hangs up, and has nothing of it the next time.
+    /// A hub that acknowledges everything, closes the connection, and has lost everything the next time.
     case forgets
-    /// A hub that says of what it has acknowledged that it is something else.
+    /// A hub that reports other events than it has acknowledged.
     case lies
-    /// After each two events that it has taken it hangs up.
+    /// It closes the connection after every two accepted events.
     case hangsUp
     /// A broker that acknowledges each twice.
     case saysTwice
-    /// A hub that asks a thousand things at once.
+    /// A hub that sends a thousand requests at once.
     case asks
-    /// A hub that talks, from the first event on, as fast as it is read: in long messages, in short ones, in pings; of it 32 MiB.
+    /// A hub that sends 32 MiB, from the first event on, as fast as the gateway reads: long messages, short ones, or pings.
     case talks([UInt8])
-    /// A hub that is busy, and says why in so many bytes.
+    /// A hub that is busy, and gives a reason of this length.
     case explains(Int)
   }
 
@@ -49,18 +49,18 @@ final class StandingServer {
   private let loop: EventLoop
   private let descriptor: Int32
   private var tasks: [LoopTask] = []
-  /// Of the lane `messages`.
+  /// The position in the lane `messages`.
   var acknowledged: Int64?
   private(set) var greetings = 0
-  /// Of a hub that talks.
+  /// The bytes that a talking hub has sent.
   private(set) var talked = 0
-  /// To what it asked.
+  /// The number of answers to its requests.
   private(set) var answers = 0
-  /// Of links.
+  /// The epochs of links.
   private(set) var epochs: Set<String> = []
-  /// Of the last greeting.
+  /// The epoch of the last greeting.
   private var epoch = ""
-  /// A hub that says in a poll what it has of the journal.
+  /// A hub that reports its position in the answer to a poll.
   var tellsLanes = true
 
   init(_ fault: Fault, on loop: EventLoop) throws {
@@ -80,14 +80,14 @@ final class StandingServer {
     let socket = Glibc.accept(descriptor, nil, nil)
     guard socket >= 0 else { return }
     Descriptor.setNonBlocking(socket)
-    // What the kernel holds back for 40 ms is minutes of invented time.
+    // A delay of 40 ms in the kernel is minutes of invented time.
     var isOn: Int32 = 1
     setsockopt(socket, Int32(IPPROTO_TCP), TCP_NODELAY, &isOn, socklen_t(MemoryLayout<Int32>.size))
     connections += 1
     let line = Line(SocketStream(socket, on: loop))
     tasks.append(
       loop.begin { [unowned self] in
-        // It is over when either side has gone.
+        // The connection ends when either side has closed it.
         do { try await serve(line) } catch {}
         line.stream.close()
       })
@@ -110,7 +110,7 @@ final class StandingServer {
     }
   }
 
-  /// Whether the next event is taken.
+  /// Whether the server accepts the next event.
   private func takes(_ texts: [String], through seq: Int64? = nil) -> Bool {
     switch fault {
     case .well, .noAnswers, .forgets, .lies, .asks, .talks, .hangsUp, .saysTwice: break
@@ -187,7 +187,7 @@ final class StandingServer {
       line.stream.write([0x81] + size + bytes)
     }
     let pings = loop.begin { [loop] in
-      // It is over with the connection.
+      // It ends with the connection.
       while (try? await loop.sleep(for: .milliseconds(500))) != nil {
         line.stream.write([0x89, 100] + [UInt8](repeating: 7, count: 100))
       }
@@ -229,7 +229,7 @@ final class StandingServer {
               while talked < 32 << 20 {
                 line.stream.write(frame)
                 talked += frame.count
-                // It is over with the connection.
+                // It ends with the connection.
                 do { try await line.stream.drained() } catch { return }
               }
             }
@@ -275,7 +275,7 @@ final class StandingServer {
     }
   }
 
-  /// What comes on a connection, in whole pieces.
+  /// Reads whole pieces from a connection.
   private final class Line {
     struct Nonsense: Error {}
 
@@ -315,7 +315,7 @@ final class StandingServer {
       return request
     }
 
-    /// Of a client: masked, with less than 64 KiB.
+    /// A client's frame: masked, with less than 64 KiB.
     func frame() async throws -> (opcode: UInt8, data: [UInt8]) {
       let head = try await take(2)
       var count = Int(head[1] & 127)

@@ -64,7 +64,7 @@ import Timing
       upstream.wake()
     }
 
-    /// False: it did not become so within that many seconds.
+    /// Advances time until the condition is true. False: it did not become true within this many seconds.
     func pass(_ seconds: Int64, until isSo: () -> Bool = { false }) -> Bool {
       loop.pass(.seconds(seconds), until: isSo)
     }
@@ -91,7 +91,7 @@ import Timing
     #expect(bench.pass(310) { bench.server.taken.count == 3 + lacking.count })
     #expect(bench.server.taken == ["1", "2", "3"] + lacking)
     #expect(!bench.pass(3600) { bench.server.greetings > 2 || bench.server.taken.count > 3 + lacking.count })
-    // One of an older version says nothing of it.
+    // A hub of an older version does not report it.
     bench.server.tellsLanes = false
     bench.server.acknowledged = seq
     #expect(!bench.pass(310) { bench.server.greetings > 2 }, "as of one that asks for nothing, below")
@@ -177,8 +177,8 @@ import Timing
     let bench = try Bench(way, fault)
     let upstream = try #require(bench.upstream)
     try bench.append(12)
-    // A broker has 20 s, and 15 more while its CONNACK drips; a hub's greeting 15; anything else its `timeout_s`. It is looked at four times
-    // within that.
+    // A broker has 20 s, and 15 more while its CONNACK drips; a hub's greeting has 15; everything else has its `timeout_s`. The test checks four
+    // times within that.
     let isBroker = way == .mqtt5 || way == .mqtt3
     let limit = isBroker ? fault == .dripsHead ? 46.0 : 26 : fault == .silent ? 20 : 14
     let begun = bench.loop.now
@@ -200,9 +200,9 @@ import Timing
     bench.server.fault = .well
     let isDone = bench.pass(900) { upstream.status.pending == 0 }
     #expect(isDone, "\(upstream.status)")
-    // Over an event that is looked into alone, one of those behind it may come first.
+    // While an event is suspected, a later one may come first.
     var taken = bench.server.taken.compactMap { Int($0) }
-    // A hub that takes nothing is asked now and then with what it has taken last: it may be well just then.
+    // A hub that accepts nothing sometimes gets the event again that it accepted last: it may be well at that moment.
     if !isBroker, way != .webhook, before > 0, taken.dropFirst(before).first == before { taken.remove(at: before) }
     #expect(taken.sorted() == Array(1...12), "each once: \(taken)")
     let overtakings = zip(taken, taken.dropFirst()).count { $0 > $1 }
@@ -219,7 +219,7 @@ import Timing
     let bench = try Bench(way, .drips, isSecure: true)
     let upstream = try #require(bench.upstream)
     try bench.append(2)
-    // Where the link does not open in 20 s, plain HTTP is tried.
+    // If the link does not open in 20 s, the gateway tries plain HTTP.
     let isTold = bench.pass(34) { upstream.status.state == .waiting }
     #expect(isTold && upstream.status.reason != nil, "\(upstream.status)")
     _ = bench.pass(3600)
@@ -295,9 +295,9 @@ import Timing
     let bench = try Bench(.hubLive, .talks(frame))
     try bench.append(1)
     _ = bench.pass(120)
-    // What a kernel keeps of it between the two is some MiB.
+    // The kernel keeps some MiB between the two.
     #expect((1 << 20..<14 << 20).contains(bench.server.talked), "\(bench.server.talked) bytes")
-    // Pings are read as slowly as they are answered, which is less than that.
+    // Pings are read as slowly as they are answered, which is less.
     let told = bench.lines.count { $0.contains("without being asked") }
     #expect(told == (what == "pings" ? 0 : 1), "\(bench.lines)")
   }

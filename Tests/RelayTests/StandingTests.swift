@@ -9,11 +9,11 @@ import Testing
 @testable import Relay
 @testable import Store
 
-/// What is told of a message for each upstream.
+/// The reported state of a message at each upstream.
 @Suite(.serialized) struct StandingTests {
   private static let moment = Moment(milliseconds: 1_795_000_000_000, trusted: true)
 
-  /// Messages that came, in order.
+  /// Stores received messages, in order.
   private func hear(_ texts: [String], _ store: Store) throws -> [ConversationRow] {
     var ids: [Int64] = []
     store.write { store throws(SQLiteError) in

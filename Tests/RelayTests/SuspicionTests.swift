@@ -37,7 +37,7 @@ import Testing
         #expect(!isProven)
       }
     }
-    // It is well again, and the suspect passes.
+    // The server is well again, and the suspect passes.
     suspicion.advanced(to: 7)
     #expect(suspicion == Suspicion())
   }
@@ -69,7 +69,7 @@ import Testing
 
   // MARK: Against servers
 
-  /// Hangs up over batches with any of these.
+  /// Closes the connection at batches with any of these.
   private static func hang(_ bench: Bench, over poison: Set<Int64>) {
     bench.onBatch = { [unowned bench] seqs, request, responder in
       if seqs.contains(where: poison.contains) { responder.abort() } else { bench.take(request, responder) }
@@ -98,13 +98,13 @@ import Testing
       #expect($0.reason.contains("closes the connection"))
       return true
     }
-    // Sent again it does not stand in the way of what comes after it.
+    // A dead letter that is sent again does not hold up later events.
     _ = try bench.store.retryDeadLetters(of: "hub")
     bench.upstream.resume()
     bench.append(3)
     bench.run(impatiently: { bench.isDelivered && bench.here.contains(63) }, "delivered")
     #expect(try Self.letters(bench) == poison)
-    // And when the server has been mended, it gets through.
+    // When the server is repaired, the event passes.
     bench.onBatch = nil
     _ = try bench.store.retryDeadLetters(of: "hub")
     bench.upstream.resume()
@@ -134,7 +134,7 @@ import Testing
     bench.run(impatiently: { bench.isDelivered }, "delivered")
     #expect(try Self.letters(bench) == [5])
     let posts = bench.posts
-    // The connection is made anew, and the server says 4.
+    // After a new connection the server reports 4.
     bench.answers = [bench.answer(503)]
     bench.append(1)
     bench.run(impatiently: { bench.here.contains(6) }, "delivered")

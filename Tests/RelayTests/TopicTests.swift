@@ -20,7 +20,7 @@ import Testing
       let scalar = try #require(Unicode.Scalar(value))
       #expect(try topic("a\(Character(scalar))b") == "mesh/a_b/x", "U+\(String(value, radix: 16))")
     }
-    // A combining accent makes one Character of the wildcard and itself.
+    // A combining accent forms one Character with the wildcard.
     #expect(try topic("+\u{301}#\u{301}/\u{301}").unicodeScalars.contains { "+#".unicodeScalars.contains($0) } == false)
     #expect(try topic("Jörg 🙂 \u{A0}\u{FFFD}") == "mesh/Jörg 🙂 \u{A0}\u{FFFD}/x")
     #expect(try topic("") == "mesh/none/x")

@@ -5,12 +5,12 @@ import Testing
 
 @testable import Relay
 
-/// Servers that have an event in whose place the journal has none any more.
+/// Servers with an event that the journal has deleted.
 @Suite(.serialized) struct TrimmedHistoryTests {
   private static let welcome =
     #"{"acknowledged":12,"lanes":{"messages":12},"digests":{"messages":"0123456789abcdef"}}"#
 
-  /// `had`: so many events were delivered here before the server went away, and the journal was trimmed.
+  /// `had`: the number of events that were delivered before the server became unreachable, and the journal was trimmed.
   private func bench(had: Int) throws -> Bench {
     let bench = try Bench(journalMaxSize: 2000)
     bench.append(had)
@@ -62,7 +62,7 @@ import Testing
         : #"{"acknowledged":5,"lanes":{"messages":5},"digests":{"messages":"0123456789abcdef"}}"#
     ]
     bench.run(impatiently: { bench.upstream.status.pending == 0 }, "delivered")
-    // What it never had was counted when it was deleted.
+    // Events that the server never had were counted when they were deleted.
     #expect(
       bench.store.epoch == epoch && bench.observer.findings == [.lost(events: 12 - has)], "\(bench.observer.findings)")
     #expect(bench.gaps.map(\.0) == [has + 1] && bench.gaps.map(\.1) == [oldest - 1], "\(bench.gaps)")
@@ -115,7 +115,7 @@ import Testing
     #expect(try bench.store.givenUp()?.events == told)
   }
 
-  /// Of two hubs that a card which was put back is at odds with, the second answers when the first has had a new epoch begun.
+  /// A restored card conflicts with two hubs: the second answers after the first has caused a new epoch.
   @Test func `what a server says of an epoch that has ended meanwhile is not judged, and it is asked anew`() throws {
     let bench = try Bench()
     bench.append(12)
@@ -134,7 +134,7 @@ import Testing
     #expect(Set(bench.received.values.joined()).isSuperset(of: 1...72), "\(bench.received)")
   }
 
-  /// As above, of a batch.
+  /// The same with a batch.
   @Test func `a conflict over an epoch that has ended meanwhile begins no other`() throws {
     let bench = try Bench()
     bench.append(12)

@@ -6,7 +6,7 @@ import TestSupport
 @testable import Relay
 @testable import Store
 
-/// A gateway's store and what fetches a hub's updates into it, on invented time.
+/// A gateway's store and the sync that fetches a hub's updates into it, in invented time.
 final class UpdatesBench {
   private let scratch = Scratch(inMemory: true)
   let loop = EventLoop(on: InventedMachine())
@@ -30,6 +30,6 @@ final class UpdatesBench {
     say = { [weak self] in self?.lines.append($0) }
   }
 
-  /// Of the test: it lives until then.
+  /// The sync lives until the test calls this.
   func end() { sync.stop() }
 }

@@ -12,7 +12,7 @@ import Timing
 @testable import Relay
 @testable import Store
 
-/// A store, a webhook and a server that notes what it is sent, on one loop.
+/// A store, a webhook and a server that records requests, on one loop.
 private final class Hook {
   struct Got {
     let headers: HTTPHeaders
@@ -27,13 +27,13 @@ private final class Hook {
   private var server: HTTPServer!
   private(set) var upstream: Upstream!
   private(set) var got: [Got] = []
-  /// Statuses of the next answers; then 200.
+  /// The statuses of the next answers, then 200.
   var statuses: [Int] = []
-  /// Texts and kinds that are refused whenever they come.
+  /// Texts and kinds that are always refused.
   var poison: Set<String> = []
-  /// What the log said.
+  /// The log's lines.
   private(set) var logged: [String] = []
-  /// Texts that were taken, in order.
+  /// Accepted texts, in order.
   private(set) var taken: [String] = []
 
   init(
@@ -80,7 +80,7 @@ private final class Hook {
     try #require(isSo, "waited in vain: \(what)")
   }
 
-  /// Pauses are cut short.
+  /// Runs with shortened pauses.
   func run(impatiently what: String, _ condition: () throws -> Bool) throws {
     try run(what) {
       if upstream.status.state == .waiting { upstream.resume() }
@@ -221,7 +221,7 @@ private final class Hook {
     let status = [400, 404, 500].randomElement(using: &random) ?? 400
     hook.statuses = Array(repeating: status, count: Int.random(in: 0...30, using: &random))
     for number in 1...count { try hook.append(.message, #"{"text":"\#(number)"}"#) }
-    // The last shows that it takes any: nobody knows of the last otherwise.
+    // The last event shows that the server accepts any; without it the last refusal stays undecided.
     try hook.append(.message, #"{"text":"last"}"#)
     var more = 0
     try hook.run(impatiently: "everything sent, seed \(seed)") {
@@ -259,7 +259,7 @@ private final class Hook {
     for number in 1...5 { try hook.append(.message, #"{"text":"\#(number)"}"#) }
     hook.upstream.setPaused(false)
     try hook.allSent()
-    // The first asks the way with one event; the rest goes at once.
+    // The first request has a single event; the rest follows at once.
     #expect(hook.got.first?.json["events"]?.array?.count == 1 && hook.got.count < 5)
     #expect(hook.got[1].json["gateway"]?.string == "hill")
     let keys = hook.got.compactMap { $0.headers["Idempotency-Key"]?.split(separator: "/").dropFirst(2).first }

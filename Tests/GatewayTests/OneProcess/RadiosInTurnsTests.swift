@@ -4,7 +4,7 @@ import JSON
 import Testing
 import Timing
 
-/// Two radios that are put on one port in turns, and one that is away or confused.
+/// Two radios on one port in turns, and a radio that is absent or confused.
 @Suite struct RadiosInTurnsTests {
   private func pull(_ rig: Rig) throws {
     rig.link.isPresent = false
@@ -26,7 +26,7 @@ import Timing
     rig.air("dm r2 r0 secret for r0")
     rig.air("chan r2 0 heard by both")
     try rig.until("two messages") { try rig.status()["store"]?["messages"]?.integer == 2 }
-    // One is on the air and was not acknowledged when the radio goes, two wait.
+    // When the radio is removed, one message is transmitted but not acknowledged, and two wait.
     rig.air("loss 1")
     try rig.send("r2", "in the middle", id: "middle")
     try rig.until("middle", is: "sent")
@@ -36,7 +36,7 @@ import Timing
     rig.air("loss 0")
     try plug(1, rig)
 
-    // Its own goes out; the others' do not.
+    // It sends its own message, but not the others'.
     try rig.send("r2", "said by r1", id: "own")
     try rig.until("own", is: "delivered")
     for key in ["middle", "waits", "all"] {
@@ -47,7 +47,7 @@ import Timing
     #expect(try rig.doctor().contains { $0.contains("3 messages are held for a radio") })
     #expect(try rig.post("/v1/outgoing/retry?id=waits").status == 400)
 
-    // r0's private message is not r1's; what both heard is.
+    // r1 does not have r0's private message, but a message that both heard.
     rig.air("dm r2 r1 for r1")
     try rig.until("its own message") { try rig.texts().contains("for r1") }
     let own = try rig.texts()
@@ -64,7 +64,7 @@ import Timing
     #expect(radios.map { $0["name"]?.string } == ["r0", "r1"] && radios.map { $0["held"]?.integer } == [3, 0])
     #expect(radios.map { $0["present"]?.bool } == [false, true])
 
-    // What is decided: one goes out by r1 after all, one is given up, one waits on.
+    // The operator decides: r1 sends one message after all, one is cancelled, one continues to wait.
     #expect(try rig.post("/v1/outgoing/adopt?id=waits").status == 200)
     try rig.until("waits", is: "delivered")
     let mark = try #require(radios[1]["radio"]?.string)
@@ -77,7 +77,7 @@ import Timing
       }
     }
 
-    // The first radio is back: what it was to send goes on.
+    // The first radio is back and continues with its messages.
     try pull(rig)
     rig.kill()
     try rig.start()
@@ -115,7 +115,7 @@ import Timing
       rig.link.say(bytes)
     case .half: rig.link.halvesNext = true
     case .wrong:
-      // It answers the sync's first question: a message that came out wrong would be lost for good.
+      // This affects the sync's first question: a damaged message would be lost for good.
       rig.link.falsifiesNext = true
       let status = try rig.post("/v1/sync").status
       #expect(status < 300)
@@ -141,7 +141,7 @@ import Timing
       try rig.until("the message after \(fault)") { try rig.texts().contains("after \(fault)") }
     }
     try rig.untilSynced()
-    // Bytes without a meaning may read as a message.
+    // Random bytes may look like a message.
     func after() -> [String] { rig.hub.texts.filter { $0.hasPrefix("after ") } }
     try rig.until("all at the hub") { after().count == Fault.allCases.count }
     #expect(after() == Fault.allCases.map { "after \($0)" })

@@ -4,7 +4,7 @@ import JSON
 import Testing
 import Timing
 
-/// Meshes whose repeaters pass on what is sent to a region, and nothing else.
+/// Meshes whose repeaters forward only packets of a region.
 @Suite struct RegionsOfAMeshTests {
   private func say(_ text: String, _ rig: Rig) throws {
     try rig.send("Public", text, id: text)
@@ -22,7 +22,7 @@ import Timing
   @Test func `what goes to a region gets past repeaters that refuse what goes to none`() throws {
     let rig = try Rig(isKnown: false, repeaters: 1, regions: ["ottawa", "gatineau"], isFar: true)
     try rig.startSynced()
-    /// How many messages have reached r1, which hears us by the repeater alone.
+    /// The number of messages that have reached r1, which hears us only by the repeater.
     var reached: Int { rig.radios[1].queuedMessages }
     try say("nobody hears this", rig)
     let set = try rig.post("/v1/radio/set", ##"{"flood-scope":"#ottawa"}"##)

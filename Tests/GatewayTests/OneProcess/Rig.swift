@@ -13,10 +13,10 @@ import VirtualRadio
 @testable import Relay
 @testable import Store
 
-/// A whole gateway in this process, its radio at a link in memory, its servers scripted, in invented time: an hour of waiting takes none.
+/// A whole gateway in this process, with its radio at a link in memory, scripted servers and invented time: waiting for an hour takes no time.
 ///
-/// Its store is on a real disk, or what stands for one; its control socket is one. The mesh follows from the seed; the gateway's ids and
-/// the jitter of its pauses do not. What a test waits for in vain it is told with the seed and the story so far.
+/// Its store is on a real disk, or a substitute of one; its control socket is real. The seed determines the mesh, but not the gateway's ids and the
+/// jitter of its pauses. If a test waits in vain, the error contains the seed and the log so far.
 final class Rig {
   struct InVain: Error, CustomStringConvertible {
     let description: String
@@ -24,28 +24,28 @@ final class Rig {
 
   let machine = InventedMachine()
   let loop: EventLoop
-  /// r0, the gateway's, r1, and as many as a test wants.
+  /// r0 is the gateway's radio; r1 and further ones as a test needs them.
   let mesh: VirtualMesh
   let radios: [VirtualRadio]
   private(set) var link: MemoryLink
   private(set) var daemon: Daemon?
-  /// The network has changed.
+  /// Tells the gateway that the network has changed.
   private(set) var networkChanges: () -> Void = {}
-  /// What the log has said, each with the second.
+  /// The log's lines, each with its second.
   private(set) var story: [String] = []
-  /// Nothing can be written.
+  /// The disk is full: writing fails.
   var isDiskFull = false { didSet { fillDisk() } }
   private let seed: UInt64
   private let scratch = Scratch(inMemory: true)
   private var servers: [String: ScriptedServer] = [:]
   private var signals = SignalQueue()
   private var isServing = false
-  /// Which radio is at the link.
+  /// The number of the radio at the link.
   private var plugged = 0
-  /// Each gateway has a folder of its own, with what the one before has left on disk.
+  /// Each gateway has its own folder, with the data that the previous one left on disk.
   private var generation = 0
   private var configuration: (extra: String, store: String) = ("", "")
-  /// What becomes of the configuration before it is written.
+  /// Edits the configuration before it is written.
   var edit: (String) -> String = { $0 }
 
   /// `isKnown`: the radios have heard each other. `regions`: those that the repeaters carry. `isFar`: the radios hear each other only by
@@ -73,14 +73,14 @@ final class Rig {
     try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
     _ = scratch.write("token", "a-token-for-the-tests\n")
     guard isKnown else { return }
-    // `try?`: nobody cancels it.
+    // `try?`: this task is never cancelled.
     _ = loop.begin { [mesh] in try? await mesh.advertiseAll() }
     pass(.seconds(1))
   }
 
   deinit { if daemon != nil { end() } }
 
-  /// The gateway's own, r0.
+  /// The gateway's radio, r0.
   var radio: VirtualRadio { radios[0] }
 
   // MARK: The gateway
@@ -120,11 +120,11 @@ final class Rig {
       self.isServing = false
     }
     loop.turn(wait: false)
-    // Behind the daemon's own, which commits.
+    // After the daemon's own work, which commits.
     loop.afterTurn { [weak self, weak daemon] in if self?.daemon === daemon { self?.fillDisk() } }
   }
 
-  /// Starts it, and returns when it has read its radio.
+  /// Starts the gateway, and returns when it has read its radio.
   func startSynced() throws {
     try start()
     try untilSynced()
@@ -136,7 +136,7 @@ final class Rig {
     var surroundings = Surroundings()
     surroundings.link = { [link] _, _, _, _ in link }
     surroundings.carriers = Carriers { [unowned self] settings, store, loop, log in
-      // There is no server where the settings could not be read.
+      // Without readable settings there is no server.
       if case .unreadable = settings.kind { return try Carriers.toServers.carrier(settings, store, loop, log) }
       return self.server(settings.name, settings.kindName).line(store, on: loop)
     }
@@ -151,7 +151,7 @@ final class Rig {
     return surroundings
   }
 
-  /// As SIGTERM does.
+  /// Ends the gateway like SIGTERM.
   func end() {
     signals.put(SIGTERM)
     for _ in 0..<10_000 where isServing { loop.turn(wait: true) }
@@ -159,14 +159,14 @@ final class Rig {
     succeed()
   }
 
-  /// As SIGHUP does, with other tables.
+  /// Reloads the configuration with other tables, like SIGHUP.
   func reload(_ extra: String, store: String = "") {
     configure(extra, store: store)
     signals.put(SIGHUP)
     loop.turn(wait: false)
   }
 
-  /// It is gone at once: what it has not committed is lost, and nobody hears that it ends.
+  /// Kills the gateway: uncommitted data is lost, and no peer notices its end.
   func kill() {
     succeed()
     let (wasPresent, plugged) = (link.isPresent, self.plugged)
@@ -188,13 +188,13 @@ final class Rig {
   /// A file beside the configuration.
   func location(_ name: String) -> String { scratch.location(name) }
   func write(_ name: String, _ text: String) -> String { scratch.write(name, text) }
-  /// Beside the store, as `write` names it.
+  /// A file beside the store, as a name for `write`.
   func storeFile(_ name: String) -> String { "\(generation)/\(name)" }
 
   private var folder: String { scratch.location("\(generation)") }
   private var socket: String { "\(folder)/ctl" }
 
-  /// What is on disk now is what the next one finds.
+  /// Copies the present data on disk to the next gateway's folder.
   private func succeed() {
     let from = folder
     generation += 1
@@ -203,27 +203,27 @@ final class Rig {
     for name in try! files.contentsOfDirectory(atPath: from) {
       if ["ctl", "gw.db.lock", "gw.db-shm"].contains(name) { continue }
       try! files.copyItem(atPath: "\(from)/\(name)", toPath: "\(folder)/\(name)")
-      // The configuration that worked last names its store.
+      // The last working configuration contains the store's location.
       guard name == "gw.db.configuration" else { continue }
       let kept = try! String(contentsOfFile: "\(from)/\(name)", encoding: .utf8)
       _ = write(storeFile(name), kept.replacing(from, with: folder))
     }
   }
 
-  /// Another radio stands at the gateway's port.
+  /// Puts another radio on the gateway's port.
   func plug(_ number: Int) {
     (radios[plugged].isClientConnected, radios[number].isClientConnected) = (false, true)
     plugged = number
     link.plug(radios[number])
   }
 
-  /// A write that fails takes what the turn writes after it along, as on a full disk.
+  /// Makes a write fail, and with it all later writes of the turn, as on a full disk.
   private func fillDisk() {
     guard isDiskFull else { return }
     daemon?.store.write { _ throws(SQLiteError) in throw SQLiteError(code: 13, message: "database or disk is full") }
   }
 
-  // MARK: What is around it
+  // MARK: Its surroundings
 
   var hub: ScriptedServer { server("hub", "hub") }
 
@@ -235,15 +235,15 @@ final class Rig {
     return server
   }
 
-  /// What `meshpost-radio` understands.
+  /// Executes a line of `meshpost-radio`'s script.
   func air(_ line: String) { mesh.perform(line) }
 
-  /// The wall clock is set.
+  /// Sets the wall clock.
   func stepClock(by duration: Duration) { machine.wallOffset += Int64(duration.inSeconds * 1000) }
 
   // MARK: Waiting and asking
 
-  /// Lets so much time pass.
+  /// Advances time by the duration.
   func pass(_ duration: Duration) {
     let end = loop.now + duration
     let timer = loop.schedule(at: end) {}
@@ -264,13 +264,13 @@ final class Rig {
     }
   }
 
-  /// What is to do now is done, and time passes to what is next: a condition that asks makes work itself.
+  /// Does the present work and advances time to the next deadline. A condition that asks the gateway makes work itself.
   private func turn() {
     let now = loop.now
     for _ in 0..<1000 where loop.now == now { loop.turn(wait: true) }
   }
 
-  /// A request to the control socket, and its answer.
+  /// Sends a request to the control socket; returns the answer.
   func ask(_ method: String, _ target: String, _ body: String = "") throws -> HTTPResponse {
     let client = HTTPClient(.unix(location: socket), on: loop)
     defer { client.close() }
@@ -287,20 +287,20 @@ final class Rig {
     return try answer!.get()
   }
 
-  /// The status of an answer to a request with a body, and what it says.
+  /// Sends a POST request; returns the answer's status and body.
   func post(_ target: String, _ body: String = "") throws -> (status: Int, json: JSONValue) {
     let answer = try ask("POST", target, body)
     return (answer.status, try JSONValue(parsing: answer.body))
   }
 
-  /// A message is to be sent; the answer's status. `more`: further fields.
+  /// Requests to send a message; returns the answer's status. `more`: further fields.
   @discardableResult
   func send(_ recipient: String, _ text: String, id: String? = nil, _ more: String = "") throws -> Int {
     let key = id.map { #","id":"\#($0)""# } ?? ""
     return try post("/v1/send", #"{"to":"\#(recipient)","text":"\#(text)"\#(key)\#(more)}"#).status
   }
 
-  /// What the gateway has sent, or is to send, for all of its radios.
+  /// The sent and waiting messages of all radios.
   func outgoing() throws -> [JSONValue] { try rows("/v1/outgoing?radio=all&upstreams=1") }
   func outgoing(_ id: String) throws -> JSONValue? { try outgoing().last { $0["id"]?.string == id } }
 
@@ -308,7 +308,7 @@ final class Rig {
     try until("\(id) to be \(state)") { try outgoing(id)?["state"]?.string == state }
   }
 
-  /// Texts of messages, by a query of `/v1/messages`.
+  /// The texts of messages, by a query of `/v1/messages`.
   func texts(_ query: String = "direction=both") throws -> [String] {
     try rows("/v1/messages?\(query)").compactMap { $0["text"]?.string }
   }
@@ -319,7 +319,7 @@ final class Rig {
 
   func json(_ target: String) throws -> JSONValue { try JSONValue(parsing: ask("GET", target).body) }
 
-  /// An answer of a row in each line.
+  /// The rows of an answer with one in each line.
   func rows(_ target: String) throws -> [JSONValue] {
     try ask("GET", target).body.split(separator: 10).map { try JSONValue(parsing: Array($0)) }
   }
@@ -330,13 +330,13 @@ final class Rig {
     try status()["upstreams"]?.array?.first { $0["name"]?.string == name }
   }
 
-  /// Rules of alerts that are open.
+  /// The rules of open alerts.
   func openAlerts() throws -> [String] { try status()["alerts"]?.array?.compactMap { $0["rule"]?.string } ?? [] }
 
   func alert(_ rule: String) throws -> JSONValue? {
     try json("/v1/alerts")["alerts"]?.array?.first { $0["rule"]?.string == rule }
   }
 
-  /// Whether the log has said this since that many lines.
+  /// Whether the log contains the words from this line on.
   func hasSaid(_ words: String, from line: Int = 0) -> Bool { story.dropFirst(line).contains { $0.contains(words) } }
 }

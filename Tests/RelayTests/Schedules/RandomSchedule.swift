@@ -5,9 +5,9 @@ import Timing
 
 @testable import Relay
 
-/// One schedule of all that can happen to line, server and gateway, as its seed says, and the judgement of it.
+/// A random schedule of events at line, server and gateway, determined by its seed, and its evaluation.
 struct RandomSchedule {
-  /// How much has happened, over all schedules.
+  /// Counts of events over all schedules.
   struct Tally {
     var (schedules, events, sent, folded, cuts, restarts, kills, restores, goneBack) = (0, 0, 0, 0, 0, 0, 0, 0, 0)
     var (refused, deadly, buried, innocent, stopped, upgraded) = (0, 0, 0, 0, 0, 0)
@@ -17,7 +17,7 @@ struct RandomSchedule {
   private static let kinds: [EventKind] = [
     .message, .advert, .advert, .contact, .packet, .packet, .outgoing, .contactRemoved, .telemetry,
   ]
-  /// Bytes of higher lanes that a lower one may have to wait for.
+  /// The bytes of higher lanes for which a lower lane may have to wait.
   static let longestSince = ByLane(messages: 0, nodes: 20_000, packets: 32_000)
 
   private let seed: UInt64
@@ -25,7 +25,7 @@ struct RandomSchedule {
   private var random: SeededRandom
   private(set) var faults: [String] = []
   private var (kills, restores, losses, upgrades) = (0, 0, 0, 0)
-  /// Once dead letters: they come when they come.
+  /// Former dead letters, which may arrive at any time.
   private var letters: Set<Int64> = []
 
   private init(_ seed: UInt64) throws {
@@ -34,7 +34,7 @@ struct RandomSchedule {
     var kind = Schedule.Kind()
     kind.server = ["hub", "hub", "hub", "mqtt", "hub", "hub", "webhook"][Int(seed % 7)]
     kind.knowsLanes = seed % 7 != 1 && seed % 7 != 4
-    // As the configuration has it.
+    // As in the configuration.
     if kind.server == "webhook" { kind.batchEvents = 1 }
     kind.folds = seed / 7 % 2 == 1
     kind.profile = [.durable, .balanced, .wear][Int(seed / 14 % 3)]
@@ -42,7 +42,7 @@ struct RandomSchedule {
     schedule = try Schedule(seed: seed, kind)
   }
 
-  /// What was found to be wrong.
+  /// Runs the schedule of a seed; returns the errors.
   static func run(_ seed: UInt64, _ tally: inout Tally) throws -> [String] {
     var run = try RandomSchedule(seed)
     try run.happen()
@@ -53,7 +53,7 @@ struct RandomSchedule {
 
   private func chance(_ one: Int, _ random: inout SeededRandom) -> Bool { Int.random(in: 0..<one, using: &random) == 0 }
   private var isHub: Bool { schedule.kind.server == "hub" }
-  /// Nothing goes wrong in every third.
+  /// In every third schedule nothing fails.
   private var isQuiet: Bool { seed % 3 == 0 }
 
   private mutating func happen() throws {
@@ -62,7 +62,7 @@ struct RandomSchedule {
       hub.line.cuts = [6, 8, 20][Int(seed / 3 % 3)]
       hub.line.isLate = seed % 4 == 0
       hub.line.isBusy = seed % 5 == 0
-      // Of an older beginning it may be another one that stands for the same.
+      // With another beginning a different event may replace the same ones.
       hub.line.hasGhosts = seed % 11 == 0 && !schedule.kind.folds
     }
     for _ in 0..<60 {
@@ -102,7 +102,7 @@ struct RandomSchedule {
     }
   }
 
-  /// Somebody does something at the gateway.
+  /// An operator acts at the gateway.
   private mutating func operate() {
     let upstream = schedule.upstream
     switch Int.random(in: 0..<7, using: &random) {
@@ -114,7 +114,7 @@ struct RandomSchedule {
       schedule.hub.isLocked.toggle()
       upstream?.resume()
     default:
-      // `try?`: then there are none.
+      // `try?`: an unreadable store has none.
       let known = (try? schedule.deadLetters()) ?? []
       if let one = known.filter({ $0 > 0 }).sorted().randomElement(using: &random), chance(2, &random) {
         schedule.hub.refused.remove(one)
@@ -130,17 +130,17 @@ struct RandomSchedule {
     if schedule.goneBack > before { kills += 1 }
   }
 
-  // MARK: The judgement
+  // MARK: Evaluation
 
   private mutating func end(_ tally: inout Tally) throws {
     let hub = schedule.hub
     hub.mend()
     schedule.upstream?.setPaused(false)
     schedule.upstream?.resume()
-    // That a hub was restored is seen when something is to be said to it.
+    // The gateway notices a restored hub only when it has something to send.
     schedule.append(.message)
     if !schedule.pass(untilDelivered: 86_400) {
-      // A refused event that nothing is behind waits for another, which shows that the server takes any.
+      // A refused event without a later one waits for another event, which shows that the server accepts any.
       schedule.append(.message)
       if !schedule.pass(untilDelivered: 40 * 86_400) { fault("\(schedule.pending) pending") }
     }
@@ -155,7 +155,7 @@ struct RandomSchedule {
     tally.buried += buried.count
     tally.innocent += innocent.count
     (tally.refused, tally.deadly) = (tally.refused + hub.refused.count, tally.deadly + hub.deadly.count)
-    // And then they are taken after all.
+    // Then the server accepts them after all.
     (hub.refused, hub.deadly) = ([], [])
     if !buried.isEmpty {
       _ = try schedule.store.retryDeadLetters(of: "hub")
@@ -177,7 +177,7 @@ struct RandomSchedule {
     let hub = schedule.hub
     let (here, known) = (hub.contents.identities, hub.contents)
     for complaint in Set(hub.complaints) { fault(complaint) }
-    // Of each state, in order: what has a newer one that is there, or was refused, need not be.
+    // The events of each state, in order: an event may be missing if a newer one arrived or was refused.
     var states: [ScheduledEvent.State: [Int64]] = [:]
     for event in events {
       if let state = ScheduledEvent.State(event) {
@@ -193,7 +193,7 @@ struct RandomSchedule {
     }
     let missing = events.filter { event in
       let identity = ScheduledEvent.identity(of: event)
-      // A hub that is an older copy lacks a dead letter that it took later, and does not know.
+      // A hub that is an older copy of itself lacks a dead letter that it accepted later, and does not know this.
       if restores > 0, letters.contains(identity) { return false }
       return !here.contains(identity) && !buried.contains(identity)
     }
@@ -203,14 +203,13 @@ struct RandomSchedule {
     judgeStates(states, Set(missing.map { ScheduledEvent.identity(of: $0) }), buried)
     let isDisturbed =
       schedule.restarts > 0 || restores > 0 || schedule.goneBack > 0 || !letters.isEmpty || losses > 0 || upgrades > 0
-    // An allowance that is used up does not wait for answers.
+    // With a used-up allowance the gateway does not wait for answers.
     if isQuiet, !isDisturbed, hub.deadly.isEmpty, hub.refused.isEmpty, schedule.kind.dailyBytes == nil,
       hub.sent != here.count
     {
       fault("\(hub.sent) events were sent for \(here.count)")
     }
-    // Where an allowance stops lower lanes, that is what it is for.
-    // What is refused has used up its share.
+    // An allowance may stop lower lanes on purpose, and refused events have used up their lane's share.
     if isQuiet, schedule.kind.dailyBytes == nil, known.journals.count == 1, hub.knowsLanes, letters.isEmpty {
       for lane in Lane.allCases where hub.longestSince[lane] > Self.longestSince[lane] {
         fault("\(lane) waited for \(hub.longestSince[lane]) bytes of others")
@@ -229,13 +228,13 @@ struct RandomSchedule {
     }
   }
 
-  /// The newest state is what came last; and it is told for how many it stands.
+  /// The state that arrived last must be the newest one, with the number of states that it replaces.
   private mutating func judgeStates(
     _ states: [ScheduledEvent.State: [Int64]], _ missing: Set<Int64>, _ buried: Set<Int64>
   ) {
     let contents = schedule.hub.contents
-    // A server that breaks down or refuses, and an allowance that is used up, give up what is under way; with what is
-    // sent again, another one may count.
+    // A server that breaks down or refuses, and a used-up allowance, void the batches under way; when they are sent again, another state may be the
+    // newest.
     let isDisturbed =
       schedule.restarts > 0 || restores > 0 || !letters.isEmpty || upgrades > 0 || schedule.kind.dailyBytes != nil
       || !schedule.hub.deadly.isEmpty || !schedule.hub.refused.isEmpty
@@ -245,7 +244,7 @@ struct RandomSchedule {
         fault("\(state.kind): \(contents.states[state] ?? 0) came last, \(identities.last ?? 0) is the newest")
       }
       let told = identities.reduce(0) { $0 + (contents.folded[$1] ?? 0) }
-      // What was under way at a cut is counted by the next one, too, although it came.
+      // The next state also counts those that were under way at a cut, although they arrived.
       let most = Int64(identities.count { missing.contains($0) || letters.contains($0) })
       let isRight = isExact ? told == most : told < max(1, identities.count) || !isHub || !letters.isEmpty
       if !isRight { fault("\(state.kind): \(told) of \(most) told") }

@@ -9,7 +9,7 @@ import Timing
 
 @testable import Relay
 
-/// A gateway with one upstream in invented time, and everything that can happen to it.
+/// A gateway with one upstream in invented time, and all events that can affect it.
 final class Schedule {
   struct Kind {
     var server = "hub"
@@ -20,7 +20,7 @@ final class Schedule {
     var batchEvents = 20
   }
 
-  /// An empty store: what is in it is made once, for that takes longest.
+  /// An empty store, created once, because creating it takes longest.
   nonisolated(unsafe) private static let empty: Scratch = {
     let scratch = Scratch(inMemory: true)
     do {
@@ -41,7 +41,7 @@ final class Schedule {
   private let seed: UInt64
   private var files = 0
   private var identities: Int64 = 0
-  /// Its database, as it was once.
+  /// A backup of its database.
   private var backup: String?
   private(set) var restarts = 0
   private(set) var goneBack = 0
@@ -80,9 +80,9 @@ final class Schedule {
     upstream?.wake()
   }
 
-  // MARK: What happens to the gateway
+  // MARK: Events at the gateway
 
-  /// An end in order, and a new beginning.
+  /// Ends the gateway regularly, and starts it again.
   func restart() throws {
     restarts += 1
     upstream?.stop()
@@ -91,7 +91,7 @@ final class Schedule {
     try start()
   }
 
-  /// What is on disk, as a power cut leaves it.
+  /// Copies the data on disk as a power cut leaves it.
   private func copy() throws -> String {
     files += 1
     let copy = scratch.location("gw\(files).db")
@@ -101,7 +101,7 @@ final class Schedule {
     return copy
   }
 
-  /// It is killed: what was not on disk is gone with it.
+  /// Kills the gateway: data that was not on disk is lost.
   func kill() throws {
     restarts += 1
     try replace(store: copy())
@@ -111,7 +111,7 @@ final class Schedule {
     let (old, gone) = (store, upstream)
     store = try Store(Store.Settings(location: location, profile: kind.profile))
     if isRestored { try store.renewEpoch() }
-    // What the dead one still does, nobody sees; its tasks end, and with them what they hold open.
+    // The killed gateway has no further effect; its tasks end, and release their resources.
     gone?.stop()
     upstream = nil
     old.settle()
@@ -123,7 +123,7 @@ final class Schedule {
 
   func keepBackup() throws { backup = try copy() }
 
-  /// Its database is an older copy of itself, and begins a new epoch.
+  /// Replaces its database by an older copy, and begins a new epoch.
   func goBack() throws {
     guard let backup else { return }
     self.backup = nil
@@ -134,7 +134,7 @@ final class Schedule {
   func stop() {
     upstream?.stop()
     store.settle()
-    // Its tasks end, and with them what they hold open.
+    // Its tasks end, and release their resources.
     loop.turn(wait: false)
     store.settle()
     loop.turn(wait: false)
@@ -156,7 +156,7 @@ final class Schedule {
 
   var pending: Int64 { upstream?.status.pending ?? 0 }
 
-  /// Some invented seconds.
+  /// Advances time by some seconds.
   func pass(_ seconds: Int64) {
     let end = loop.now + .seconds(seconds)
     let timer = loop.schedule(at: end) {}
@@ -183,7 +183,7 @@ final class Schedule {
     return pending == 0
   }
 
-  /// All that the gateway has.
+  /// All events of the journal.
   func journal() throws -> [JournalEvent] {
     var events: [JournalEvent] = []
     try store.readJournal(after: 0) { event, _ in

@@ -2,9 +2,9 @@
 
 import Store
 
-/// Events of the schedules: whose state it is, and a number that no other event has in any epoch.
+/// Events of the schedules: the state that they describe, and a number that is unique over all epochs.
 enum ScheduledEvent {
-  /// What tells the same of the same node.
+  /// A kind of state of one node.
   struct State: Hashable {
     let kind: EventKind
     let node: [UInt8]
@@ -33,7 +33,7 @@ enum ScheduledEvent {
     return body
   }
 
-  /// What the upstream itself has written has none: then the seq's negative.
+  /// Events that the upstream itself has written have no number: the result is their negative seq.
   static func identity(of event: JournalEvent) -> Int64 {
     let start = event.body.dropFirst(74).prefix(6)
     for (place, byte) in start.enumerated() where byte == UInt8(ascii: ":") {

@@ -6,40 +6,40 @@ import Timing
 
 @testable import Relay
 
-/// A server at the end of a bad line, in invented time: a hub, or a broker or webhook, which know no order. It takes batches in the
-/// order in which they are sent, answers later, and does not always live to answer.
+/// A server at the end of a bad line, in invented time: a hub, or a broker or webhook, which know no order. It accepts batches in the order of
+/// sending, answers later, and may break down before its answer.
 final class ScheduledServer: Carrier {
-  /// What can happen to it.
+  /// The faults of its line.
   struct Line {
-    /// One in so many batches ends the connection; 0: none does.
+    /// One in this many batches ends the connection; 0: none does.
     var cuts = 0
     var bytesPerSecond = 4000
     var pause: Duration = .milliseconds(600)
-    /// Some answers take a minute.
+    /// Some answers arrive after a minute.
     var isLate = false
-    /// What was sent before a cut may come long after it.
+    /// Batches that were sent before a cut may arrive long after it.
     var hasGhosts = false
-    /// Now and then it takes nothing for a while, and keeps the connection or not.
+    /// Sometimes it accepts nothing for a while, with or without keeping the connection.
     var isBusy = false
   }
 
-  /// What it has of one epoch.
+  /// Its events of one epoch.
   struct Journal {
     var acknowledged = ByLane<Int64?>(all: nil)
     var whole: Int64?
-    /// By lane, as they came: each identity once.
+    /// By lane, in order of arrival, each identity once.
     var seqs = ByLane<[Int64]>(all: [])
     var known: Set<Int64> = []
   }
 
-  /// What it has; a copy of this is its backup.
+  /// Its content; a copy of this is its backup.
   struct Contents {
     var journals: [String: Journal] = [:]
-    /// Whatever the epoch, by what the events say of themselves.
+    /// The identities of all epochs, from the events' content.
     var identities: Set<Int64> = []
-    /// Events that others stand for, by these.
+    /// The number of replaced events, by the replacing event.
     var folded: [Int64: Int64] = [:]
-    /// Of each state, the event that came last.
+    /// The event of each state that arrived last.
     var states: [ScheduledEvent.State: Int64] = [:]
   }
 
@@ -47,11 +47,11 @@ final class ScheduledServer: Carrier {
   var serverKeepsCount: Bool { kind == "hub" }
   let place = "nowhere"
   let window: Int
-  /// A broker says of each event whether it takes it, and has those behind one that it does not take.
+  /// A broker answers for each event, and may accept events after one that it does not accept.
   var mayTakeInPart: Bool { kind == "mqtt" }
-  /// It did not take a batch for a while, and has those that were on their way behind it.
+  /// It did not accept a batch for a while, but accepted the following ones that were in transit.
   private(set) var hasOvertaken = false
-  /// What is behind an event that was not taken comes again, though it was acknowledged.
+  /// Acknowledged events after one that was not accepted are sent again.
   private var mayReceiveAgain: Bool { mayTakeInPart && window > 1 }
   var keepsConnection: Bool { kind != "webhook" }
   var bytesSent: UInt64 = 0
@@ -61,25 +61,25 @@ final class ScheduledServer: Carrier {
   /// It knows lanes.
   var knowsLanes: Bool
   var line = Line()
-  /// Events that it refuses, and over which it breaks down.
+  /// Events that it refuses, and events at which it breaks down.
   var refused: Set<Int64> = []
-  /// Events that it has refused at least once. What it takes after all may come behind one that showed that it takes any.
+  /// Events that it has refused at least once. If it accepts one after all, this may arrive after an event that proved that it accepts any.
   private(set) var wasRefused: Set<Int64> = []
   var deadly: Set<Int64> = []
-  /// Its gateway's token is not taken.
+  /// It refuses its gateway's token.
   var isLocked = false
-  /// The epoch of whoever asks, and which lanes have something for it.
+  /// The gateway's present epoch, and the lanes with waiting events.
   var epoch: () -> String = { "" }
   var waits: (Lane) -> Int64 = { _ in 0 }
   private(set) var contents = Contents()
   private var backup = Contents()
   private var isUp = false
-  /// Connections are numbered.
+  /// The number of the connection.
   private var link = 0
   private var underWay = 0
   private var end = Promise<ConnectionEnd>()
   private var free = MonotonicTime(seconds: 0)
-  /// Answers that the gateway got.
+  /// The last seqs whose acknowledgement the gateway got.
   private var answered = ByLane<Int64>(all: 0)
   private var restores = 0
   private var since = ByLane<Int>(all: 0)
@@ -98,7 +98,7 @@ final class ScheduledServer: Carrier {
     set { contents.journals[epoch()] = newValue }
   }
 
-  /// Of the journal that the gateway has now.
+  /// The seqs of the gateway's present journal.
   var seqs: ByLane<[Int64]> { journal.seqs }
 
   private func chance(_ one: Int) -> Bool { Int.random(in: 0..<one, using: &random) == 0 }
@@ -114,13 +114,13 @@ final class ScheduledServer: Carrier {
     let mine = link
     isUp = false
     lineBytes += 3000
-    // `try?`, twice: whoever is cancelled is answered, too.
+    // `try?`, twice: a cancelled caller gets an answer, too.
     try? await loop.sleep(for: pause)
     if isLocked { return .failed(.stopped(reason: "HTTP 401")) }
     if line.cuts > 0, chance(10) { return .failed(.retry(reason: "no way", after: nil)) }
     let journal = journal
     try? await loop.sleep(for: pause)
-    // It has answered, and nobody hears it.
+    // The answer is lost.
     if line.cuts > 0, chance(10) || link != mine { return .failed(.retry(reason: "no welcome in time", after: nil)) }
     guard link == mine else { return .failed(.retry(reason: "closed", after: nil)) }
     lineBytes += 500
@@ -128,20 +128,20 @@ final class ScheduledServer: Carrier {
     isUp = true
     since = ByLane(all: 0)
     guard kind == "hub" else { return .ready }
-    // An epoch that it does not know has no lanes.
+    // An unknown epoch has no lanes.
     return .has(knowsLanes ? .byLane(journal.acknowledged) : .whole(journal.whole))
   }
 
   func hold() async throws(CancellationError) -> ConnectionEnd { try await end.value() }
 
-  /// Nothing comes through any more: a silence that was too long, or a line that was cut.
+  /// Ends the connection, as after a long silence or a cut line.
   func lose() {
     guard isUp else { return }
     isUp = false
     end.keep(.lost(underWay > 0 ? nil : .retry(reason: "no answer to a ping", after: nil)))
   }
 
-  /// The connection should be made anew.
+  /// Asks the gateway for a new connection.
   func outdate() { if isUp { end.keep(.outdated) } }
 
   func close() {
@@ -171,12 +171,12 @@ final class ScheduledServer: Carrier {
       return chance(2) ? .busy(reason: "busy", after: after) : .retry(reason: "busy", after: after)
     }
     let verdict = take(batch)
-    // Answers come in the order of the batches.
+    // Answers arrive in the order of the batches.
     free = max(free, loop.now) + .milliseconds(Int64(batch.size * 1000 / line.bytesPerSecond))
-    // `try?`: void is void.
+    // `try?`: the batch is void in any case.
     try? await loop.sleep(for: free - loop.now + pause)
     guard link == mine, isUp else { return .hungUp(reason: "cut") }
-    // One that came alone may have been to show that a broker takes any.
+    // An event that came alone may have been the proof that a broker accepts any.
     if case .acknowledged(let through) = verdict, !Task.isCancelled, kind == "hub" || batch.events.count > 1 {
       let lane = batch.lane ?? .messages
       answered[lane] = max(answered[lane], min(through, batch.last))
@@ -184,12 +184,12 @@ final class ScheduledServer: Carrier {
     return verdict
   }
 
-  /// Before the batch came, in the middle of it, or before the answer did.
+  /// Cuts the line before the batch arrives, in the middle of it, or before the answer.
   private func cut(over batch: Batch) -> Verdict {
     switch Int.random(in: 0..<3, using: &random) {
     case 0: break
     case 1 where kind != "hub":
-      // One by one: some of them came, and a broker may have said so. Of what it refuses it would not say that.
+      // One event after the other: some arrived, and a broker may have acknowledged them, but not those that it refuses.
       let good = batch.events.firstIndex { refused.contains(ScheduledEvent.identity(of: $0)) } ?? batch.events.count
       let part = batch.events.prefix(Int.random(in: 0...good, using: &random))
       for event in part { keep(event) }
@@ -226,7 +226,7 @@ final class ScheduledServer: Carrier {
     return .acknowledged(through: max(has ?? 0, last))
   }
 
-  /// A broker gets one event after another; a webhook one in each request.
+  /// Accepts events one by one: a broker gets them one after another, a webhook one in each request.
   private func takeEach(_ batch: Batch) -> Verdict {
     look(batch)
     var through: Int64?
@@ -253,7 +253,7 @@ final class ScheduledServer: Carrier {
     if let stray = batch.events.first(where: { Lane(of: $0) != lane }) {
       complaints.append("\(stray.seq) is of another lane than \(lane)")
     }
-    // A dead letter, and what shows that a server takes anything, come alone.
+    // A dead letter and a proof that the server accepts any event come alone.
     if batch.events.count > 1, !mayReceiveAgain, let first = batch.events.first, first.seq <= answered[lane] {
       complaints.append("\(first.seq) comes again, \(answered[lane]) was acknowledged")
     }
@@ -271,7 +271,7 @@ final class ScheduledServer: Carrier {
     if let state = ScheduledEvent.State(event) { contents.states[state] = identity }
   }
 
-  /// Lower lanes that have something get their share of what goes.
+  /// Checks that waiting lower lanes get their share.
   private func progressed(_ lane: Lane, _ batch: Batch) {
     since[lane] = 0
     for lower in Lane.allCases where lower.isBelow(lane) {
@@ -280,11 +280,11 @@ final class ScheduledServer: Carrier {
     }
   }
 
-  // MARK: What becomes of it
+  // MARK: Its history
 
   func keepBackup() { backup = contents }
 
-  /// It is an older copy of itself.
+  /// Restores it from its backup.
   func restore() {
     restores += 1
     contents = backup
@@ -297,10 +297,10 @@ final class ScheduledServer: Carrier {
     link += 1
   }
 
-  /// What was answered does not count: the gateway may have forgotten it.
+  /// Forgets the answers: the gateway may have lost them.
   func forgetAnswers() { answered = ByLane(all: 0) }
 
-  /// A newer version of the hub: all that it has counts in each lane.
+  /// Upgrades the hub: its position counts for each lane.
   func learnLanes() {
     guard !knowsLanes else { return }
     lose()
@@ -315,7 +315,7 @@ final class ScheduledServer: Carrier {
     answered = ByLane(all: 0)
   }
 
-  /// The line has no faults from now on, and everything is taken.
+  /// Repairs the line: it has no faults from now on, and the server accepts everything.
   func mend() {
     (line, isLocked) = (Line(), false)
   }
