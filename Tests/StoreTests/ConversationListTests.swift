@@ -8,7 +8,7 @@ import Timing
 
 @testable import Store
 
-/// The list of conversations against one that is counted anew from all messages.
+/// The list of conversations, compared with one that is counted anew from all messages.
 @Suite struct ConversationListTests {
   private let radio = PublicKey(bytes: Array(repeating: 9, count: 32))!
 
@@ -89,7 +89,7 @@ import Timing
     #expect(try shop.store.conversation(name, ofRadio: shop.store.radio)?.unread == 6)
     #expect(try !read(shop, name, MessagePlace(message: 2)))
     #expect(try shop.store.conversation(name, ofRadio: shop.store.radio)?.unread == 6)
-    // Beyond the end is the end: what comes later is unread.
+    // A position beyond the end counts as the end: later messages are unread.
     #expect(try read(shop, name, .last))
     #expect(try shop.store.conversation(name, ofRadio: shop.store.radio)?.unread == 0)
     try shop.insert(Shop.channel("Bob: later", time: 60))

@@ -9,7 +9,7 @@ import Testing
 @Suite struct ConversationTests {
   private let birch = PublicKey(bytes: Array(repeating: 7, count: 32))!
 
-  /// Said in turns, while the clock goes anywhere: r: it came, s: ours.
+  /// Messages in this order, while the clock goes anywhere: r: received, s: sent.
   private func filled(_ turns: String, clock: (Int) -> Int64 = { Int64($0) * 1000 }) throws -> Shop {
     let shop = try Shop()
     for (number, turn) in turns.enumerated() {
@@ -97,7 +97,7 @@ import Testing
     #expect(try numbers(shop, query).isEmpty)
     query = MessageQuery(since: 1000, until: 2000)
     #expect(try numbers(shop, query).map(\.text) == ["1", "2"])
-    // More than are kept: the first goes, with its words.
+    // More messages than the store keeps: the first one is deleted, with its words.
     var trimmed = 0
     shop.store.write { store throws(SQLiteError) in
       for var message in [try store.readOutgoing(key: "k1"), try store.readOutgoing(key: "k3")].compactMap(\.self) {

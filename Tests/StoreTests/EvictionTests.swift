@@ -12,7 +12,7 @@ import Testing
 
   private func key(_ number: UInt8) -> PublicKey { PublicKey(bytes: Array(repeating: number, count: 32))! }
 
-  /// Node `number`, heard so many days ago.
+  /// Adds the node `number`, heard this many days ago.
   private func add(
     _ shop: Shop, _ number: UInt8, daysAgo: Int64, type: NodeType = .chat, favourite: Bool = false
   ) {

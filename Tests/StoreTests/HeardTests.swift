@@ -6,7 +6,7 @@ import Testing
 
 @testable import Store
 
-/// What counts as hearing a node: whatever it alone can have sent.
+/// A node counts as heard by everything that only it can have sent.
 @Suite struct HeardTests {
   private let key = PublicKey(bytes: Array(repeating: 7, count: 32))!
   private let begin = Shop.moment.milliseconds
@@ -26,7 +26,7 @@ import Testing
 
   private func moment(_ minutes: Int64) -> Moment { Moment(milliseconds: begin + minutes * 60_000, trusted: true) }
 
-  /// Minutes after the begin.
+  /// The minutes from the begin to the stored time.
   private func heard(_ shop: Shop) throws -> Int64? {
     try shop.store.contact(key)?.lastHeard.map { ($0 - begin) / 60_000 }
   }
@@ -73,7 +73,7 @@ import Testing
     #expect(try heard(shop) == 40)
   }
 
-  /// A message would else cost a page of the contacts' table each time.
+  /// Otherwise each message would write a page of the contacts' table.
   @Test func `it is written once in ten minutes, and a clock that was wrong does not hold it up`() throws {
     let shop = try shop()
     for minute in Int64(0)...25 {

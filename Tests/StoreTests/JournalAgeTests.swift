@@ -31,7 +31,7 @@ private final class AgedShop {
     try store.commitNow()
   }
 
-  /// As the daemon does each hour.
+  /// Trims the journal, as the daemon does every hour.
   @discardableResult
   func trim() throws -> [JournalTrim] {
     var trims: [JournalTrim] = []
@@ -43,7 +43,7 @@ private final class AgedShop {
     return trims
   }
 
-  /// Time passes, by both clocks, and the journal is looked after.
+  /// Advances both clocks, and trims the journal.
   func pass(_ milliseconds: Int64) throws -> [JournalTrim] {
     var trims: [JournalTrim] = []
     for _ in 0..<milliseconds / Self.hour {
@@ -54,7 +54,7 @@ private final class AgedShop {
     return trims
   }
 
-  /// The machine was off for a while.
+  /// Restarts the store after the machine was off for a while.
   func restart(after away: Int64) throws {
     store.settle()
     clocks.boot += "."
@@ -71,7 +71,7 @@ private final class AgedShop {
   var left: Int64 { store.lastSeq - store.journalSize.oldest + 1 }
 }
 
-/// A store has a lock: the one before has to go first.
+/// A store has a lock, so the previous one must end first.
 private enum Reopened {
   static func open(_ settings: Store.Settings, _ clocks: any Clocks, closing old: inout Store) throws -> Store {
     let nowhere = Scratch(inMemory: true)
@@ -121,7 +121,7 @@ private enum Reopened {
     #expect(try shop.trim().isEmpty)
     try shop.append(2)
     #expect(try shop.pass(AgedShop.day).isEmpty)
-    // Nor over a restart afterwards, with the clock as it is, or put right again.
+    // Nor after a restart, with the present clock or a corrected one.
     try shop.restart(after: 60_000)
     #expect(try shop.trim().isEmpty)
     try shop.restart(after: -days * AgedShop.day)
@@ -169,7 +169,7 @@ private enum Reopened {
     var (times, came): (JournalTimes, [Int64]) = (JournalTimes(boot: "b"), [])
     var now: Int64 = 60_000
     var most = 0
-    // Some hundred days, of which the last hours are the busiest.
+    // About a hundred days, of which the last hours are the busiest.
     while now < 100 * AgedShop.day {
       let left = 100 * AgedShop.day - now
       now += Int64.random(in: 0...max(400, left / 500), using: &random)
@@ -240,7 +240,7 @@ private enum Reopened {
 
   @Test func `a quota takes what it must, and not five hundred rows for one`() throws {
     let shop = try AgedShop(journalMaxSize: 64 * 400)
-    // Rows of 7 bytes and what each costs besides: 39.
+    // Rows of 7 bytes, with an overhead of 39 each.
     while shop.store.journalSize.bytes <= 64 * 400 { try shop.append() }
     let before = shop.store.lastSeq
     let trims = try shop.trim()

@@ -25,7 +25,7 @@ import Testing
     #expect(age(Self.seconds - 10_800, .none) == nil, "it has just come over the air: that clock is likelier wrong")
     #expect(age(Self.seconds - 10_800, .atMost(seconds: 60)) == nil, "it cannot have waited so long")
     #expect(age(Self.seconds - 10_800, .atMost(seconds: 12_000)) == 10_800)
-    // A clock that the adverts showed to be an hour ahead.
+    // A clock that is an hour ahead by the node's adverts.
     #expect(age(Self.seconds, offset: 3600, .none) == 3600)
     #expect(age(Self.seconds + 3600, offset: 3600, .none) == nil, "new")
     #expect(age(Self.seconds + 3600, offset: 3600, .unknown) == 0)

@@ -6,7 +6,7 @@ import Testing
 
 @testable import Store
 
-/// Which events of the journal tell of a message, and what is remembered of refused ones.
+/// The journal's events about a message, and the records of refused ones.
 @Suite struct MessageEventsTests {
   private func outgoing(_ key: String) -> OutgoingMessage {
     OutgoingMessage(
@@ -25,7 +25,7 @@ import Testing
     }
     #expect(seq > 3)
     #expect(try shop.store.events(ofMessage: id) == MessageEvents(text: seq, newest: seq))
-    // The event of that number is the message's.
+    // The event with this number belongs to the message.
     try shop.store.readJournal(after: seq - 1, limit: 1) { event, _ in
       #expect(event.kind == "message")
       return false
@@ -46,7 +46,7 @@ import Testing
     shop.store.write { store throws(SQLiteError) in try store.updateOutgoing(message, at: Shop.moment) }
     try shop.store.commitNow()
     #expect(try shop.store.events(ofOutgoing: message.id) == MessageEvents(text: 3, newest: 4))
-    // As a new message it is told anew, with its text.
+    // As a new message it gets new events, with its text.
     shop.store.write { store throws(SQLiteError) in try store.adoptOutgoing(message) }
     try shop.store.commitNow()
     #expect(try shop.store.events(ofOutgoing: message.id) == MessageEvents(text: 5, newest: 5))
@@ -88,7 +88,7 @@ import Testing
         OutgoingAttempt(number: 2, at: 2000, isFlood: false, code: codes[1]),
         OutgoingAttempt(number: 3, at: 3000, isFlood: true, code: codes[2]),
       ])
-    // What the journal has lost is not made up.
+    // Events that the journal has lost are not invented.
     try shop.store.database.run("DELETE FROM journal WHERE at < 2500")
     let left = try shop.store.attempts(toSend: message)
     #expect(left.map(\.number) == [1, 2, 3])
@@ -133,7 +133,7 @@ import Testing
     #expect(try store.letter(3, of: "hub") == nil)
     #expect(try store.retryDeadLetters(of: "hub") == 0)
     #expect(try store.dropDeadLetters(of: "hub") == 0)
-    // The upstream refuses it anew, and so it is a dead letter again.
+    // The upstream refuses it again, so it is a dead letter again.
     store.write { store throws(SQLiteError) in
       let event = JournalEvent(seq: 2, at: 1, trusted: true, kind: "message", body: Array("{\"x\":2}".utf8))
       try store.bury(event, upstream: "hub", status: 422, reason: "still no", at: 2)

@@ -23,7 +23,7 @@ import Timing
     return found
   }
 
-  /// As after a kill.
+  /// Opens the store again, as after a kill.
   private func reopened(_ shop: Shop) throws -> Shop {
     let copy = Scratch()
     for suffix in ["", "-wal", ".id"] {
@@ -58,7 +58,7 @@ import Timing
     }
     let nodes = try events(of: shop.store, lane: .nodes)
     #expect(nodes.map(\.seq) == [1, 2, 3, 4, 5] && nodes.map(\.body.isEmpty) == [true, true, true, false, true])
-    // Somebody who has enough gets no more.
+    // A reader that has enough gets no more events.
     var count = 0
     try shop.store.readJournal(after: 0) { _, _ in
       count += 1
@@ -95,7 +95,7 @@ import Timing
       try events(of: shop.store).filter { $0.kind == "message" }.map(\.body) == bodies, "copies are not part of it")
   }
 
-  /// Messages, other events, rolled back turns, trimming of both kinds and restarts, in any order: what the journal says agrees with a list.
+  /// Messages, other events, rolled back turns, trimming of both kinds and restarts, in any order: the journal agrees with a list.
   @Test(arguments: 1...12) func `the journal agrees with a list of what happened`(seed: UInt64) throws {
     var random = SeededRandom(seed: seed)
     var shop = try Shop(journalMaxSize: seed % 3 == 0 ? 4000 : 1 << 20, messagesMax: seed % 2 == 0 ? 7 : 1000)
@@ -129,7 +129,7 @@ import Timing
         try store.commitNow()
         expected.append((seq, kind.lane, body))
       case 6:
-        // A turn that fails as a whole.
+        // The whole turn fails.
         store.write { store throws(SQLiteError) in
           _ = try store.insert(Shop.direct("never", time: .max), at: Shop.moment)
           throw SQLiteError(code: 13, message: "a test's")
@@ -203,7 +203,7 @@ import Timing
       for after in [0, seq - 1, seq, seq + 1, last - 1] {
         let found = try events(of: shop.store, after: after)
         let sound = found.filter { $0.isSound }
-        // A bit beyond what a number can be changes nothing, and then the event is as it was.
+        // A flipped bit beyond the range of a number has no effect, and the event is unchanged.
         let isHarmless = found.count == sound.count && sound.contains { $0.seq == seq }
         let wanted = intact.filter { $0.seq > after && ($0.seq != seq || isHarmless) }
         let (seqs, bodies) = (sound.map(\.seq) == wanted.map(\.seq), sound.map(\.body) == wanted.map(\.body))

@@ -7,7 +7,7 @@ import Testing
 
 @testable import Store
 
-/// Texts that look the same are two where their bytes are: memory and database must not disagree on it.
+/// Texts that look the same differ if their bytes do: memory and database must agree on this.
 @Suite struct OutsideTextTests {
   private let one = "caf\u{E9}"
   private let two = "cafe\u{301}"

@@ -6,13 +6,13 @@ import Testing
 
 @testable import Store
 
-/// What is on disk when, in each profile.
+/// The time at which data reaches the disk, in each profile.
 @Suite struct ProfileTests {
   private final class Shelf {
     let scratch = Scratch()
     let machine = InventedMachine()
     let store: Store
-    /// What was written, and what became of it.
+    /// The written names, with their commits.
     var written: [(name: String, commit: Commit)] = []
     var told: [String] {
       written.compactMap { name, commit in
@@ -66,7 +66,7 @@ import Testing
     #expect(try shelf.store.cursor(of: "a") == ByLane(all: 0), "nothing else was written")
     shelf.append("x", .now)
     shelf.commit()
-    // In the midst of a transaction that is kept open for what may wait, too.
+    // The same in the middle of a transaction that is kept open for data that may wait.
     shelf.append("y", .heard)
     shelf.commit()
     shelf.store.transactions.writeAlong("a") { store throws(SQLiteError) in try store.setCursor(of: "a", to: 3) }
@@ -129,7 +129,7 @@ import Testing
     _ profile: StoreProfile
   ) throws {
     let shelf = try Shelf(profile)
-    /// How long it may wait.
+    /// Writes a name; returns how long its commit may wait.
     func hear(_ name: String) -> Duration? {
       shelf.append(name, .heard)
       shelf.commit()

@@ -126,7 +126,7 @@ import Testing
     #expect(try shop.store.contactCount(ofRadio: 1) == 1 && shop.store.contactCount(ofRadio: 2) == 0)
   }
 
-  /// A database of the version before, as it lies on a card.
+  /// A database of the previous version, as on a card.
   private func old(_ location: String, radio: PublicKey?) throws {
     let database = try Database(location: location)
     try database.execute("PRAGMA page_size = 1024; PRAGMA journal_mode = WAL")

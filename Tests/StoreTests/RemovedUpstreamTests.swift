@@ -37,7 +37,7 @@ import Testing
     #expect(store.journalSize.oldest == 100)
     #expect(trims.flatMap(\.missedBy) == [JournalTrim.Missed(upstream: "a", events: 39)], "\(trims)")
     #expect(try store.givenUp()?.events == 39)
-    // Of those that waited when it was removed none is left: what is promised is what the journal still has.
+    // None of the events that waited at the removal is left: the status counts the events that the journal still has.
     let removed = try #require(try store.removedUpstreams().first)
     #expect(removed.name == "b" && removed.pending == 1 && removed.givenUp == 95, "\(removed)")
 

@@ -93,7 +93,7 @@ import Testing
     #expect(words?.integer == 0)
   }
 
-  /// The index of the version before took a Chinese sentence for one word.
+  /// The index of the previous version treated a Chinese sentence as one word.
   @Test(arguments: [true, false])
   func `an index from before begins anew only where a script without spaces is in it`(isChinese: Bool) throws {
     let scratch = Scratch()

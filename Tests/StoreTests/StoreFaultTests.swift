@@ -26,7 +26,7 @@ import Testing
     var shop: Shop? = try Shop()
     let scratch = try #require(shop?.scratch)
     let lock = scratch.location("gw.db.lock")
-    // As between a fork and its exec. `try?`: most numbers are not open.
+    // As between a fork and its exec. `try?`: most descriptors are not open.
     let own = (0..<1024).first {
       (try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/fd/\($0)")) == lock
     }
@@ -80,7 +80,7 @@ import Testing
       }
       written = store.lastSeq
       #expect(store.transactions.failure != nil)
-      // The cursor and the trimming still work: the queue is not wedged.
+      // The cursor and the trimming still work: the queue is not blocked.
       store.write { store throws(SQLiteError) in try store.setCursor(of: "hub", to: written) }
       store.commit()
       #expect(try store.cursor(of: "hub") == ByLane(all: written))
@@ -111,7 +111,7 @@ import Testing
       return store.isDamaged
     }
     #expect(isFound())
-    // What was still to be written fails with it, and says so once more.
+    // Writes that still waited fail with it, and the failure is reported once more.
     #expect(isFound())
     _ = try store.replaceDamaged()
     #expect(!store.isDamaged && store.transactions.failure == nil && store.epoch != epoch)

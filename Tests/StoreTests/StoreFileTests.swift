@@ -8,7 +8,7 @@ import Testing
 
 @testable import Store
 
-/// The files of a store: who may read them, and what becomes of damage that SQLite says nothing of.
+/// The files of a store: their permissions, and damage that SQLite does not report.
 @Suite struct StoreFileTests {
   private func mode(_ location: String) throws -> Int {
     try #require(FileManager.default.attributesOfItem(atPath: location)[.posixPermissions] as? Int)
@@ -19,7 +19,7 @@ import Testing
   {
     let scratch = Scratch()
     let settings = Store.Settings(location: scratch.location("gw.db"))
-    // The whole process has one umask; for a moment every file of it may be made so.
+    // The umask belongs to the whole process, so for a moment it applies to all its new files.
     let old = umask(0)
     let copy = scratch.location("copy")
     do {
@@ -102,10 +102,10 @@ import Testing
       while try !backup.step(pages: 100) {}
       try hear(store, 5)
     }
-    // Five messages and five contacts are not in the backup: one upstream has them all, one none of them.
+    // The backup lacks five messages and five contacts: one upstream has all of them, the other none.
     let replaced = try #require(try Store.restore(scratch.location("copy"), settings: settings))
     #expect(try #require(replaced.unsent).map { "\($0.upstream) \($0.events)" } == ["slow 10"])
-    // Once more, after three others: the epoch is another one now, and what both have is no loss.
+    // Once more, after three other events: the epoch is a new one now, and events that both have are no loss.
     do {
       let store = try Store(settings)
       try store.renewEpoch()
@@ -118,7 +118,7 @@ import Testing
         == [])
   }
 
-  /// Of a file that was copied, as it is, and of a backup; `nil`: what is written over it is the same, or it is only touched.
+  /// The file is overwritten by a copy or a backup of it, or only touched; `nil`: it is overwritten with equal content.
   @Test(arguments: ["copy", "backup", "nothing", nil])
   func `what another program writes over the open file is found with the next write, and by a look`(_ what: String?)
     throws
@@ -142,11 +142,11 @@ import Testing
         let backup = try store.beginBackup(to: copy)
         while try !backup.step(pages: 100) {}
       } else {
-        // By another process: to close the file in this one would end SQLite's locks.
+        // Another process does this, because closing the file in this process would release SQLite's locks.
         #expect(try Process.run(URL(filePath: "/bin/cp"), arguments: [settings.location, copy]).isDone == 0)
       }
       if what != nil { try hear(300) }
-      // As long as all of it is in the log alone, the copy is what the file is.
+      // While all data is in the log alone, the copy equals the file.
       if what == "copy" { try store.checkpoint() }
       let source = what == "nothing" ? "/dev/null" : copy
       #expect(try Process.run(URL(filePath: "/bin/cp"), arguments: [source, settings.location]).isDone == 0)
@@ -176,7 +176,7 @@ import Testing
       #expect(mkfifo(copy, 0o600) == 0)
     } else {
       try FileManager.default.copyItem(atPath: settings.location, toPath: copy)
-      // 1 TiB, of which nothing is on disk: a copy would fill it.
+      // A sparse file of 1 TiB: a copy would fill the disk.
       #expect(truncate(copy, 1 << 40) == 0)
     }
     #expect(throws: StoreError.self) { try Store.restore(copy, settings: settings) }
@@ -196,7 +196,7 @@ import Testing
     #expect(try String(contentsOfFile: victim, encoding: .utf8) == "precious")
   }
 
-  /// A store after a power cut: `count` transactions in the log, nothing of them in the database.
+  /// A store after a power cut: `count` transactions are in the log, and none in the database.
   private func cut(_ count: Int) throws -> (scratch: Scratch, settings: Store.Settings, epoch: String, log: Data) {
     let shop = try Shop()
     let scratch = Scratch()
@@ -286,7 +286,7 @@ import Testing
     var store: Store? = try Store(settings)
     let epoch = try #require(store?.epoch)
     #expect(store?.provenance.lostFromLog != nil)
-    // As after a kill: the log is not folded in.
+    // As after a kill: the log is not copied into the database.
     for name in ["gw.db", "gw.db-wal"] {
       try FileManager.default.copyItem(atPath: scratch.location(name), toPath: scratch.location("copy-" + name))
     }
@@ -305,7 +305,7 @@ import Testing
     let ends = stride(from: 32, to: log.count, by: Self.frame).filter { log[$0 + 4..<$0 + 8].contains { $0 != 0 } }
     let last = try #require(ends.dropLast().last) + Self.frame
     #expect(log.count - last >= Self.frame)
-    // Cut off anywhere, or written in another order than it was meant.
+    // The log is cut anywhere, or its pages were written in another order.
     for place in [last, last + 7, last + 24, last + 900, log.count - 1] {
       for torn in [Data(log[..<place]), log[..<last] + Data(count: place - last) + log[place...]] {
         for name in try FileManager.default.contentsOfDirectory(atPath: scratch.folder.path())
@@ -406,7 +406,7 @@ import Testing
     }
     #expect(try apply("\"debug\"", at: ahead, via: "fast"))
     let seq = shop.store.lastSeq
-    // The other one gives it a time of its own, and tells the gateway; then the first one tells its time again.
+    // The other hub gives it a time of its own, and reports it to the gateway; then the first hub reports its own time again.
     #expect(try !apply("\"debug\"", at: 1000, via: "slow") && !apply("\"debug\"", at: ahead, via: "fast"))
     #expect(shop.store.lastSeq == seq, "nothing is told on")
     shop.store.write { store throws(SQLiteError) in try store.editDocument(key, "\"info\"", at: Shop.moment) }

@@ -8,7 +8,7 @@ import Testing
 
 @testable import Store
 
-/// What was lost with a database is told to every upstream, by the first event behind it.
+/// A loss of a database is reported to every upstream, by the first event after it.
 @Suite struct StoreLossTests {
   private let scratch = Scratch()
   private var settings: Store.Settings { Store.Settings(location: scratch.location("gw.db")) }
@@ -17,14 +17,14 @@ import Testing
   private func gaps(_ store: Store) throws -> [JSONValue] {
     var found: [JSONValue] = []
     try store.readJournal(after: 0) { event, isSound in
-      // `try?`: what is no JSON is missed below.
+      // `try?`: a body that is no JSON is missing below.
       if isSound, event.kind == "gap", let body = try? JSONValue(parsing: event.body) { found.append(body) }
       return true
     }
     return found
   }
 
-  /// A store with so many events, closed. Returns its epoch.
+  /// Creates a store with this many events, and closes it. Returns its epoch.
   private func filled(_ count: Int, _ settings: Store.Settings) throws -> String {
     let store = try Store(settings)
     store.write { store throws(SQLiteError) in
@@ -70,7 +70,7 @@ import Testing
     for suffix in ["", "-wal", "-shm"] { try? FileManager.default.removeItem(atPath: settings.location + suffix) }
   }
 
-  /// `isTold`: the one upstream has got the event of the first loss, before the second.
+  /// `isTold`: the upstream got the event of the first loss before the second loss.
   @Test(arguments: [false, true]) func `a loss that was not told before the next one is told with it`(_ isTold: Bool)
     throws
   {
@@ -101,7 +101,7 @@ import Testing
       #expect(try store.openCursor(of: "web", fromStart: false).0 == ByLane(all: 0))
       try store.markProgress()
     }
-    // Nor does a third one hide them.
+    // A third loss does not hide them either.
     remove()
     #expect(try gaps(Store(settings)).map { $0["epoch"]?.string } == (isTold ? [] : [first]) + [second, third])
   }
@@ -121,7 +121,7 @@ import Testing
     #expect((store.provenance.loss == nil) == wasInStep)
   }
 
-  /// `isNew`: as after a kill between the new database and what it has to tell.
+  /// `isNew`: as after a kill between the creation of the new database and its report.
   @Test(arguments: [true, false]) func `another database in the place of this one is told`(_ isNew: Bool) throws {
     let epoch = try filled(7, settings)
     let other = Store.Settings(location: scratch.location("other.db"))

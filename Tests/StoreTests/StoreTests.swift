@@ -10,7 +10,7 @@ import Testing
 
 @testable import Store
 
-/// A store in a folder of its own.
+/// A store in its own folder.
 struct Shop {
   let scratch: Scratch
   let store: Store
@@ -175,7 +175,7 @@ struct Shop {
     #expect(try hear(0, time: now) && !hear(5, time: now), "a clock that goes")
     #expect(try !hear(26, time: now) && !hear(999, time: now), "and what somebody has recorded")
     #expect(try hear(0, room: true) && !hear(90, room: true))
-    // It is so of those that are indexed, too, and of those that are left when the oldest go.
+    // This also applies to indexed messages, and to those that remain when the oldest are deleted.
     for number in 1...140 { try shop.insert(Shop.direct("\(number)", from: 2)) }
     #expect(try hear(200) && !hear(201))
     for number in 1...130 { try shop.insert(Shop.direct("\(number)", from: 3)) }
@@ -346,7 +346,7 @@ struct Shop {
     try trim()
     try trim()
     #expect(shop.store.journalSize.oldest == 100)
-    // Each lacks whole ranges: `a` has had the first.
+    // Each upstream lacks whole ranges: `a` has had the first.
     let ranges = [(41, 90, 50), (91, 99, 9)].map { first, last, count in
       LaneTrim(lane: .messages, first: first, last: last, count: count, reason: "quota")
     }

@@ -8,11 +8,11 @@ import Testing
 
 @testable import Store
 
-/// Numbers in the database that no program of ours has written: flipped bits, or somebody's tool.
+/// Numbers in the database that none of our programs has written, such as flipped bits.
 @Suite struct TamperedStoreTests {
   private static let numbers: [Int64] = [.min, .max, 1 << 53, (1 << 53) + 1, -1, 1 << 32, -(1 << 62)]
 
-  /// A store with a row or more in the tables.
+  /// A store with at least one row in each table.
   private func furnished() throws -> Shop {
     let shop = try Shop()
     let key = try #require(PublicKey(hex: String(repeating: "ab", count: 32)))
@@ -38,7 +38,7 @@ import Testing
     return shop
   }
 
-  /// Everything that counts with what it reads; what it finds does not matter, nor that some of it fails.
+  /// Runs all code that calculates with numbers of the database; results and failures do not matter.
   private func useEverything(_ settings: Store.Settings) throws {
     let store = try Store(settings)
     _ = try? store.keepOnlyCursors(of: ["hub", "other"])
@@ -94,7 +94,7 @@ import Testing
         do {
           let database = try Database(location: settings.location)
           try database.execute("PRAGMA ignore_check_constraints = ON")
-          // A number that stands already in another row, and must not stand twice, is left out there.
+          // `OR IGNORE`: a number that must be unique and exists in another row is left out.
           _ = try database.run("UPDATE OR IGNORE \"\(table)\" SET \"\(column)\" = ?", .integer(number))
         }
         try useEverything(settings)

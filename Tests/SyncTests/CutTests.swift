@@ -11,7 +11,7 @@ import VirtualRadio
 @testable import Sync
 
 @Suite struct CutTests {
-  /// What a cut may strand: a message of which nobody knows, one that comes twice, a task, a timer.
+  /// A cut must leave no unknown or doubled message, and no task or timer behind.
   @Test(arguments: [StoreProfile.durable, .wear])
   func `a link that is cut a thousand times, anywhere, loses and doubles nothing, and leaves nothing behind`(
     _ profile: StoreProfile
@@ -29,14 +29,14 @@ import VirtualRadio
       keys.append($0.contact.key)
       return true
     }
-    // Only what must be is committed.
+    // Only urgent data is committed.
     pair!.letsWait = true
     var (sent, strays): ([String], Set<String>) = ([], [])
     for round in 0..<1000 {
       link.framesUntilCut = Int.random(in: 1...60, using: &random)
       for _ in 0..<Int.random(in: 0...2, using: &random) {
         sent.append("W: \(sent.count)")
-        // One in four comes on a slot of which the radio is asked first.
+        // One in four arrives on a slot that the gateway first has to query.
         let isStray = sent.count % 4 == 0
         if isStray { strays.insert(sent.last!) }
         radio.injectChannelText(sent.last!, slot: isStray ? 5 : 0, time: UInt32(sent.count))
@@ -46,7 +46,7 @@ import VirtualRadio
       }
       pair!.run(
         until: {
-          // Nothing more to cut: it is cut while it waits.
+          // There is nothing more to cut, so the link is cut while it waits.
           if pair!.synchronizer.state == .synced, radio.queuedMessages == 0 { link.cut() }
           return link.cuts > round
         }, "cut \(round)")
@@ -59,7 +59,7 @@ import VirtualRadio
     #expect(
       pair!.stored.filter { !strays.contains($0) } == sent.filter { !strays.contains($0) && !dropped.contains($0) },
       "each once, in order, but for what was on the line when it was cut")
-    // Kept where the radio could not be asked any more.
+    // Messages that were stored because the radio could not be queried any more.
     let kept = pair!.stored.filter(strays.contains)
     #expect(!kept.isEmpty && kept.count < strays.count && Set(kept).count == kept.count)
     #expect(
@@ -146,7 +146,7 @@ import VirtualRadio
       until: {
         if case .failed(let words, _) = pair.synchronizer.state { words.contains("again and again") } else { false }
       }, "told")
-    // A minute of a radio that also says all the time that a message waits: some tries, and the link stays of use.
+    // A minute with a radio that constantly announces messages: the gateway tries a few times, and the link stays usable.
     let end = pair.loop.now + .seconds(60)
     while pair.loop.now < end {
       let timer = pair.loop.schedule(after: .milliseconds(100)) { pair.radio.output?(Push.messageWaiting.encode()) }

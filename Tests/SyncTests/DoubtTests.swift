@@ -58,7 +58,7 @@ import Timing
       pair.run(
         until: { pair.synchronizer.counters.connections == before + 1 && pair.synchronizer.state == .synced }, "again")
     }
-    // The radio tells whole seconds: what was asked for within the first of them is asked for again.
+    // The radio reports whole seconds: changes within the first second are requested again.
     func aWhile() {
       let moment = pair.loop.now
       pair.run(until: { pair.loop.now > moment + .seconds(30) }, "a while")

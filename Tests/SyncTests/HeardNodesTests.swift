@@ -8,7 +8,7 @@ import Timing
 
 @testable import Sync
 
-/// What comes all the time waits for company; what comes once does not.
+/// Frequent data waits to be written together; rare data does not.
 @Suite struct HeardNodesTests {
   private func node(_ number: UInt8) -> Contact {
     Contact(key: PublicKey(bytes: Array(repeating: number, count: 32))!, name: Text("n\(number)"))
@@ -20,7 +20,7 @@ import Timing
     pair.run(until: { pair.synchronizer.counters.adverts > before }, "heard")
   }
 
-  /// Whether a power cut leaves it.
+  /// Whether the node survives a power cut.
   private func isKept(_ number: UInt8, _ pair: Pair) throws -> Bool {
     try Store(Store.Settings(location: try pair.scratch.afterCut("gw.db"))).contact(node(number).key) != nil
   }
@@ -53,7 +53,7 @@ import Timing
     var kept: [Int64] = []
     pair.link.onCommand = { [unowned pair] command in
       guard case .syncNextMessage = command, pair.link.messagesDelivered > kept.count else { return }
-      // `try?`: then there are none.
+      // `try?`: an unreadable store has none.
       let store = try? Store(Store.Settings(location: try pair.scratch.afterCut("gw.db")))
       kept.append((try? store?.lastMessageID()) ?? 0)
     }

@@ -37,7 +37,7 @@ import Timing
     let kept = empty(&next)
     #expect(kept == .init(waited: 16), "by the run before")
 
-    // Two came between the links.
+    // Two messages arrived between the links.
     queue.connected(to: radio, now: MonotonicTime(seconds: 1))
     took(6, from: &queue)
     queue.connected(to: radio, now: MonotonicTime(seconds: 1))
@@ -110,13 +110,13 @@ import Timing
   @Test func `a question that was under way at a kill may have cost a message, unless its answer comes late`() {
     var (silent, message, nothing) = (RadioQueue(), RadioQueue(), RadioQueue())
     #expect(loss(&silent) == .init(waited: 3, atMost: 1))
-    // From a port that has outlived the program.
+    // The bytes come from a port that has outlived the program.
     message.took(wasAsked: false)
     nothing.answeredLate()
     #expect(loss(&message) == nil && loss(&nothing) == nil)
   }
 
-  /// `isKilled`: else it ends by itself, without another question.
+  /// `isKilled`: otherwise the gateway ends regularly, without another question.
   @Test(arguments: [StoreProfile.durable, .wear], [true, false])
   func `a message that the radio handed over to a program that was killed then is told of`(
     _ profile: StoreProfile, _ isKilled: Bool
@@ -134,7 +134,7 @@ import Timing
       pair.start()
       pair.run(until: { isKilled ? handedOver == 3 && pair.stored.count == 2 : !pair.stored.isEmpty }, "the moment")
       if isKilled {
-        // As the disk is at that moment: an end would say what it knows.
+        // A copy of the disk at that moment: a regular end would write more.
         for name in ["gw.db", "gw.db-wal"] {
           try FileManager.default.copyItem(atPath: scratch.location(name), toPath: copy.location(name))
         }
@@ -213,7 +213,7 @@ import Timing
     #expect(swallowed == 1 && pair.messageLosses.count == 1)
   }
 
-  /// The radio has handed over a message, and its answer has not come.
+  /// The radio has handed over a message, and its answer was lost.
   private func loseOne(_ pair: Pair, by isLost: @escaping () -> Bool) {
     pair.sync()
     var losing = true

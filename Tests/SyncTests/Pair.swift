@@ -10,7 +10,7 @@ import VirtualRadio
 
 @testable import Sync
 
-/// A gateway's lower half and a virtual radio on one loop, joined in memory.
+/// The radio side of a gateway and a virtual radio on one loop, connected in memory.
 final class Pair: SyncObserver {
   let scratch: Scratch
   let loop: EventLoop
@@ -19,12 +19,12 @@ final class Pair: SyncObserver {
   let link: MemoryLink
   let connection: RadioConnection
   let synchronizer: Synchronizer
-  /// Texts of messages that are on disk, in order.
+  /// The texts of stored messages, in order.
   var stored: [String] = []
-  /// What may wait for its commit does.
+  /// Data that may wait for its commit waits.
   var letsWait = false
   var messageLosses: [RadioQueue.Loss] = []
-  /// How often the link was lost.
+  /// The number of lost links.
   var losses = 0
 
   init(
@@ -36,7 +36,7 @@ final class Pair: SyncObserver {
     store = try Store(Store.Settings(location: scratch.location("gw.db"), profile: profile), clocks: machine)
     var settings = VirtualRadioSettings(
       name: "r0", seed: 1, channelSlots: channels, queueCapacity: 256, clock: 1_795_000_000, contacts: contacts)
-    // A radio tells whole seconds: of one that was started just now nobody knows whether that was before its first list.
+    // A radio reports whole seconds: if it has just started, the gateway cannot tell whether it started before its first list.
     settings.age = .seconds(60)
     radio = VirtualRadio(settings, on: loop)
     link = MemoryLink(radio, on: loop)
@@ -54,7 +54,7 @@ final class Pair: SyncObserver {
 
   deinit { end() }
 
-  /// Nothing of it is left on the loop then.
+  /// Ends all its tasks on the loop.
   func end() {
     synchronizer.stop()
     connecting?.cancel()
@@ -66,9 +66,9 @@ final class Pair: SyncObserver {
     #expect(isSo, what)
   }
 
-  /// Opens the link, and keeps it.
+  /// Opens the link, and keeps it open.
   func start() {
-    // `try?`: `end` cancels it.
+    // `try?`: `end` cancels this task.
     connecting = loop.begin { [connection] in try? await connection.run() }
   }
 

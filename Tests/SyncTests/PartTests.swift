@@ -98,7 +98,7 @@ import VirtualRadio
 }
 
 @Suite struct WithheldTests {
-  /// How a radio keeps its messages for itself.
+  /// The ways in which a radio does not hand over its messages.
   enum Way: CaseIterable { case refused, silent, same, inTurn }
 
   @Test(arguments: Way.allCases) func `a radio that does not hand over its messages is known over its links`(_ way: Way)
@@ -138,7 +138,7 @@ import VirtualRadio
 }
 
 @Suite struct EndlessHintTests {
-  /// `isRefused`: each question has an error for an answer; else the radio has nothing.
+  /// `isRefused`: the radio answers each question with an error; otherwise it has no data.
   @Test(arguments: [false, true])
   func
     `a radio that hints at a message that it does not have is not asked without a pause, and the next real one is taken`(
@@ -224,7 +224,7 @@ import VirtualRadio
       if case .getContactByKey = command { asked += 1 }
       guard case .getContacts = command, !isListed else { return }
       isListed = true
-      // The list is under way when they are named.
+      // The contact list is under way when the pushes name them.
       for key in keys { pair.radio.output?(Push.advert(key).encode()) }
     }
     pair.loop.later { pair.synchronizer.restart(fully: true) }

@@ -27,7 +27,7 @@ import VirtualRadio
     queue.wasSilent()
     if !isLate { queue.connected(to: radio, now: at(20)) }
     #expect(queue.dependsOnStart)
-    // While the link lived on, or before the next.
+    // The radio restarted while the link was open, or before the next link.
     let loss = queue.wasStarted(at: at(15), now: at(30))
     #expect(loss == .init(waited: taken, start: .anew))
     #expect(loss?.description.contains("nobody knows how many") == true)
@@ -95,14 +95,14 @@ import VirtualRadio
     pair.store.commit(everything: true)
     var bodies: [JSONValue?] = []
     try pair.store.readJournal(after: 0) { event, _ in
-      // `try?`: it is our own.
+      // `try?`: the gateway has written the body itself.
       if event.kind == "radio_gap" { bodies.append(try? JSONValue(parsing: event.body)) }
       return true
     }
     return bodies
   }
 
-  /// At this command after `taken` messages the link is cut, and the radio starts anew if it `isAnew`.
+  /// Cuts the link at this command after `taken` messages; the radio restarts if it `isAnew`.
   private func cut(
     _ pair: Pair, after taken: Int, at moment: Command = .syncNextMessage, isAnew: Bool, _ isCut: Bool = true
   ) {
@@ -146,7 +146,7 @@ import VirtualRadio
   @Test func `a start that no link shows is found by the question that had no answer`() throws {
     let pair = try Pair(on: InventedMachine())
     inject(14, into: pair)
-    // Time passes before the radio starts anew.
+    // Time passes before the radio restarts.
     var isLost = false
     pair.link.losesReply = { reply in
       guard !isLost, case .currentTime = reply else { return false }
@@ -168,7 +168,7 @@ import VirtualRadio
     #expect(pair.messageLosses.isEmpty && pair.losses == 2)
   }
 
-  /// `taken`: messages before the end of the first run. The power fails: machine and radio start anew.
+  /// `taken`: the messages before the end of the first run. The power fails: machine and radio restart.
   @Test(arguments: [0, 5], [true, false])
   func `the next run knows that the reading of the last had no end`(_ taken: Int, _ isPowerCut: Bool) throws {
     let scratch = Scratch()

@@ -31,7 +31,7 @@ import VirtualRadio
     #expect(queue.wait(now: at(602.5)) == .unknown, "another radio's queue")
   }
 
-  /// What is said after so many were taken of those that waited, while hints came, by a radio that was away.
+  /// The reported loss after `taken` of the waiting messages were read, while hints arrived, from a radio that was away.
   private func loss(_ taken: Int, hints: Int = 0, in queue: inout RadioQueue, away: Bool = true) -> RadioQueue.Loss? {
     if away { queue.connected(to: radio, now: MonotonicTime(seconds: 1)) }
     for _ in 0..<hints { queue.hinted(now: MonotonicTime(seconds: 1)) }
@@ -150,7 +150,7 @@ import VirtualRadio
     pair.radio.injectChannelText("Walker: hello", slot: 0, time: 2)
     pair.run(until: { pair.synchronizer.counters.messagesStored == 1 }, "the real one")
     #expect(pair.synchronizer.counters.emptySlotMessages == 1)
-    // A slot that another client has filled meanwhile is not empty.
+    // A slot that another client has filled meanwhile is no longer empty.
     pair.radio.received(
       Command.setChannel(Channel(slot: 9, name: "new", secret: .init(bytes: Array(repeating: 7, count: 16))!)).encode())
     pair.radio.injectChannelText("Real: hi", slot: 9, time: 3)
@@ -178,7 +178,7 @@ import VirtualRadio
     pair.sync()
     var refuses = true
     pair.loop.afterTurn { [store = pair.store] in
-      // A write of ours that fails takes the whole turn with it, as a full disk would.
+      // A failing write takes the whole turn with it, as on a full disk.
       if refuses { store.write { _ throws(SQLiteError) in throw SQLiteError(code: 13, message: "full") } }
     }
     pair.loop.schedule(after: .milliseconds(1)) {}

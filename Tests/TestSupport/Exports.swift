@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
 
-// A test imports one module for what it needs to test.
+// Tests import a single module besides the tested ones.
 @_exported import LoopTestSupport
 @_exported import MeshCoreFixtures

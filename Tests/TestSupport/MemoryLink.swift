@@ -5,44 +5,44 @@ import EventLoop
 import Transport
 import VirtualRadio
 
-/// Carries frames to a virtual radio and back, and can be cut after so many of them.
+/// Transfers frames between the gateway and a virtual radio, and can be cut after a number of them.
 public final class MemoryLink: Link {
   private var radio: VirtualRadio
   private let loop: EventLoop
   private var decoder = SerialDecoder(.toRadio)
-  /// Counts connections: what was under way when one was cut is lost.
+  /// The number of the connection: frames in transit at a cut are lost.
   private var present = 0
   private var isOpen = false
-  /// Comes back as soon as somebody waits for it.
+  /// The link returns as soon as the gateway waits for it.
   public var returnsAtOnce = false
-  /// Frames, either way, until it is cut by itself.
+  /// The number of frames, in either direction, until the link cuts itself.
   public var framesUntilCut: Int?
   public private(set) var cuts = 0
-  /// What the radio had said, and was lost with the link.
+  /// Replies of the radio that were lost with the link.
   public private(set) var lost: [Reply] = []
   public private(set) var messagesDelivered = 0
   public var onCut: () -> Void = {}
   public var onCommand: (Command) -> Void = { _ in }
-  /// The radio answers these with an error.
+  /// Commands that the radio answers with an error.
   public var refuses: (Command) -> Bool = { _ in false }
-  /// The radio does not get these.
+  /// Commands that the radio does not get.
   public var swallows: (Command) -> Bool = { _ in false }
-  /// These come to nobody.
+  /// Replies that are lost.
   public var losesReply: (Reply) -> Bool = { _ in false }
-  /// These come twice.
+  /// Replies that arrive twice.
   public var doublesReply: (Reply) -> Bool = { _ in false }
-  /// Nothing comes or goes.
+  /// No bytes pass in either direction.
   public var isSilent = false
-  /// The radio's next frame breaks off in the middle.
+  /// The radio's next frame is cut in the middle.
   public var halvesNext = false
-  /// The radio's next reply is one to another question.
+  /// The radio's next reply belongs to another question.
   public var falsifiesNext = false
-  /// Frames from the radio are given on when this is false again.
+  /// Frames from the radio wait until this is false again.
   public var isHeldUp = false {
     didSet { if !isHeldUp { for frame in heldUp { carry(frame) } } }
   }
   private var heldUp: [[UInt8]] = []
-  /// There is a radio at its end. Who waits for its return hears of it.
+  /// Whether a radio is at the end of the link. A change wakes the tasks that wait for its return.
   public var isPresent = true {
     didSet {
       if !isPresent { cut() }
@@ -66,7 +66,7 @@ public final class MemoryLink: Link {
     }
   }
 
-  /// Another radio is put in the place of the one that is there.
+  /// Replaces the radio by another one.
   public func plug(_ other: VirtualRadio) {
     radio.output = nil
     isPresent = false
@@ -75,17 +75,17 @@ public final class MemoryLink: Link {
     isPresent = true
   }
 
-  /// Bytes that no radio says.
+  /// Sends bytes to the gateway that no radio sends.
   public func say(_ bytes: [UInt8]) { if isOpen { onEvent(.bytes(bytes)) } }
 
-  /// The gateway is dead: nothing comes or goes any more.
+  /// The gateway is dead: no more bytes pass.
   public func leave() {
     onEvent = { _ in }
     radio.output = nil
     close()
   }
 
-  /// In two pieces, as a serial line may.
+  /// Delivers the frame in two pieces, as a serial line may.
   private func carry(_ frame: [UInt8]) {
     guard !isSilent else { return }
     var (frame, times) = (frame, 1)
@@ -93,7 +93,7 @@ public final class MemoryLink: Link {
       falsifiesNext = false
       frame = Reply.battery(Battery(millivolts: 1)).encode()
     }
-    // `try?`: what cannot be read is no reply, and comes once.
+    // `try?`: an unreadable frame is no reply, and arrives once.
     if case .reply(let reply)? = try? RadioFrame(decoding: frame) {
       times = losesReply(reply) ? 0 : doublesReply(reply) ? 2 : 1
     }

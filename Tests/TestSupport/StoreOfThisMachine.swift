@@ -4,7 +4,7 @@ import EventLoop
 import Store
 
 extension Store {
-  /// A store that goes by this machine's clocks.
+  /// A store with this machine's clocks.
   public convenience init(_ settings: Settings, replaced: Replaced? = nil) throws(StoreError) {
     try self.init(settings, clocks: LinuxClocks(), replaced: replaced)
   }

@@ -49,7 +49,7 @@ import Testing
     #expect(facts.isRadio && facts.isPaired && !facts.isConnected && facts.rssi == -61)
     BlueZ.apply(.options([("Connected", .bool(true)), ("Name", .string("x"))]), to: &facts)
     #expect(facts.isConnected && facts.isPaired && facts.name == "x")
-    // What is of another type than it should be changes nothing.
+    // Properties with a wrong type change nothing.
     BlueZ.apply(.options([("Connected", .string("no")), ("RSSI", .string("")), ("UUIDs", .byte(1))]), to: &facts)
     #expect(facts.isConnected && facts.rssi == -61)
     #expect(BlueZ.deviceFacts("/x", .options([("Address", .string("A"))])) == nil)
@@ -58,7 +58,7 @@ import Testing
       "/x", .options([("Address", .string("A")), ("Adapter", .objectPath("/y")), ("Name", .string("MeshCore-Hill"))]))
     #expect(named?.isRadio == true)
     #expect(BluetoothTarget.name("Hill").matches(try #require(named)))
-    // By bytes: an accent that begins the name does not hide that it is a radio's, and another é is another name.
+    // Compared by bytes: an accent at the beginning of the name does not hide a radio, and another form of é is another name.
     #expect(
       BlueZ.deviceFacts(
         "/x",

@@ -9,7 +9,7 @@ import Testing
 @testable import EventLoop
 @testable import Transport
 
-/// As much of BlueZ as a link needs, with one adapter and one radio in range, on a bus of the test's own.
+/// The part of BlueZ that a link needs, with one adapter and one radio in range, on the test's own bus.
 private final class FakeBlueZ {
   private static let adapter = "/org/bluez/hci0"
   private static let device = "/org/bluez/hci0/dev_C0_FF_EE_00_00_01"
@@ -22,14 +22,14 @@ private final class FakeBlueZ {
   private var isConnected = false
   private var (notifications, writes): (Int32, Int32) = (-1, -1)
   private(set) var calls: [String] = []
-  /// Frames that came by WriteValue.
+  /// Frames that arrived by WriteValue.
   private var written: [[UInt8]] = []
-  /// What the link's agent says when it is asked for the PIN.
+  /// The answer of the link's agent to the request for the PIN.
   private(set) var passkey: BusValue?
-  /// Leaves the bus when this is called, without an answer.
+  /// The method at whose call it leaves the bus without an answer.
   var diesOn: String?
 
-  /// `hasSockets`: gives out sockets for frames, as newer ones do.
+  /// `hasSockets`: it provides sockets for frames, like newer versions.
   init(_ address: String, on loop: EventLoop, hasSockets: Bool = true, isPaired: Bool = true) {
     self.loop = loop
     self.hasSockets = hasSockets
@@ -72,7 +72,7 @@ private final class FakeBlueZ {
     switch member {
     case "GetManagedObjects": return [objects]
     case "RegisterAgent": askForPasskey(call.sender ?? "")
-    // Heard only once the scan has begun.
+    // The radio is heard only after the scan has begun.
     case "StartDiscovery": loop.later { [self] in changed([("RSSI", .int16(-60))]) }
     case "Pair":
       isPaired = true
@@ -84,7 +84,7 @@ private final class FakeBlueZ {
     case "AcquireNotify", "AcquireWrite":
       guard hasSockets else { throw .refused(name: "org.bluez.Error.NotSupported", message: "") }
       let (ours, theirs) = pair()
-      // Of a link that has gone.
+      // Sockets of a link that has ended.
       close(member == "AcquireNotify" ? notifications : writes)
       if member == "AcquireNotify" { notifications = ours } else { writes = ours }
       return [.descriptor(theirs), .uint16(185)]
@@ -178,7 +178,7 @@ private final class FakeBlueZ {
   }
 }
 
-/// The link with all that lies between the session and BlueZ; the bus is real.
+/// The link with all layers between the session and BlueZ, on a real bus.
 @Suite(.serialized) struct BluetoothLinkTests {
   private let loop = EventLoop()
   private let log = Log(level: .error, sink: { _, _ in })
@@ -227,7 +227,7 @@ private final class FakeBlueZ {
       guard round == 1 else { break }
       bluez.lose()
       let lost = LinkError.bluetooth(.lost(address: "C0:FF:EE:00:00:01"))
-      // At first BlueZ may not have been there yet.
+      // At first BlueZ may be absent.
       try run(until: { notes.downs.last == lost }, "lost")
       try run(until: { notes.ups == 2 }, "back")
     }
@@ -304,7 +304,7 @@ private final class FakeBlueZ {
       let (link, notes) = link()
       last = link
       link.open()
-      // Ended on the way up, too.
+      // The link also ends while it is being opened.
       if round % 4 == 3 {
         for _ in 0..<round % 16 { loop.turn(wait: true) }
       } else {
@@ -319,7 +319,7 @@ private final class FakeBlueZ {
       loop.turn(wait: false)
     }
     try once(0)
-    // What BlueZ has of a link ends when it sees the link leave.
+    // BlueZ's resources for a link end when BlueZ notices that the link has left.
     try run(until: { loop.watchCount == 1 && loop.waitingTimers == 0 }, "only BlueZ is left")
     let descriptors = openDescriptors()
     for round in 0..<100 { try once(round) }

@@ -9,12 +9,12 @@ import Timing
 @testable import EventLoop
 @testable import Transport
 
-/// What is opened, lost, cancelled and closed leaves no task, descriptor, watch or timer behind.
+/// Links that are opened, lost, cancelled and closed leave no task, descriptor, watch or timer behind.
 @Suite(.serialized) struct LinkLeakTests {
   private let loop = EventLoop()
   private let scratch = Scratch()
 
-  /// A serial device with nothing behind it.
+  /// A serial device without a radio.
   private func terminal() -> (master: Int32, device: String) {
     let master = posix_openpt(O_RDWR | O_NOCTTY | O_NONBLOCK | O_CLOEXEC)
     grantpt(master)
@@ -29,7 +29,7 @@ import Timing
 
   private func expectNothingLeft(_ descriptors: Int) {
     #expect(loop.watchCount == 0 && loop.waitingTimers == 0)
-    // Tests run side by side; a leak shows a thousand times.
+    // Other tests run at the same time; a leak would show a thousand times.
     #expect(openDescriptors() - descriptors < 100)
   }
 
@@ -53,7 +53,7 @@ import Timing
       #expect(ended == round + 1)
     }
     expectNothingLeft(descriptors)
-    // The line is free for whoever comes next.
+    // The line is free for the next program.
     #expect(throws: Never.self) { try SerialPort(location: device, baud: LinkAddress.defaultBaud, dtr: nil) }
   }
 
@@ -96,7 +96,7 @@ import Timing
   @Test func `a thousand TCP links that are opened, lost and closed leave nothing behind`() throws {
     let (listener, port) = try LoopbackSocket.listen(on: 0)
     defer { close(listener) }
-    /// All that are connected, also those that went before they were up.
+    /// Closes all connections, also those that ended before they were up.
     func hangUp() { while case let peer = accept(listener, nil, nil), peer >= 0 { close(peer) } }
     let descriptors = openDescriptors()
     weak var last: TCPLink?
@@ -127,7 +127,7 @@ import Timing
       }
       hasEnded = true
       loop.turn(wait: false)
-      // More than the listener's queue holds would not be let in.
+      // Connections beyond the listener's queue would not be accepted.
       if round % 4 == 3 { hangUp() }
     }
     try run(until: { loop.watchCount == 0 }, "name look-ups have ended")

@@ -16,7 +16,7 @@ import Testing
     let spool = try #require(ReceiveSpool(inherited: []))
     var (sent, came): ([UInt8], [UInt8]) = ([], [])
     var reads = 0
-    // A page of the pipe is taken by each read, and 2,000 are more than any pipe has.
+    // Each read takes a page of the pipe, and no pipe has 2,000 pages.
     while !spool.wasEmptied, reads < 2000 {
       let byte = UInt8(truncatingIfNeeded: reads)
       sent.append(byte)

@@ -32,7 +32,7 @@ import VirtualRadio
     func begin(_ port: PseudoTerminalPort) { tasks.append(loop.begin { await port.run() }) }
   }
 
-  /// Something on a serial line that is no radio: what it says by itself, and what it was told.
+  /// A device on a serial line that is no radio: it sends bytes by itself, and records the bytes that it gets.
   private final class Stranger {
     let device: String
     private let master: Int32
@@ -99,7 +99,7 @@ import VirtualRadio
     #expect(gps.heard.isEmpty, "what talks by itself is only listened to")
     let question = SerialFraming.wrap(Command.deviceQuery(clientVersion: 3).encode(), .toRadio)
     #expect(silent.heard == question + question)
-    // Again, in another order: what is no radio is left alone.
+    // Again, in another order: the search does not touch devices that are no radio.
     #expect(look(search, [hilltop.device, silent.device, gps.device]) == .success(hilltop.device))
     #expect(silent.heard == question + question)
   }

@@ -6,12 +6,12 @@ import TestSupport
 import Testing
 import VirtualRadio
 
-/// Does the virtual radio answer as the firmware did? Each command of the recorded traces is put to one, and the kinds of
-/// its answers (and the error codes) are compared with those recorded.
+/// Compares the virtual radio's answers with the firmware's: each command of the recorded traces is sent to a virtual radio, and the kinds of its
+/// answers (and the error codes) must equal the recorded ones.
 ///
-/// Left out is what needs another radio's traffic: messages drained, and commands to nodes that this radio has not.
+/// Left out are commands that need another radio's traffic: requests for messages, and commands to nodes that this radio does not have.
 @Suite struct ConformanceTests {
-  /// `trace:number of the command` (or `trace`: all of it) that is not compared, and why.
+  /// Answers that are not compared, as `trace:number of the command` (or `trace`: all of it), with the reason.
   private static let known: [String: String] = [
     "hazard_short_frames:5": "short frames use what an earlier one left in the buffer: not imitated",
     "hazard_short_frames:13": "the same",
@@ -61,7 +61,7 @@ import VirtualRadio
     return found
   }
 
-  /// The codes, and for an error which; contacts in a row count as one.
+  /// The reply codes, with the code of an error; consecutive contacts count as one.
   private func kinds(_ frames: [[UInt8]]) -> [String] {
     frames.reduce(into: []) { kinds, frame in
       let kind = frame.prefix(frame.first == 1 ? 2 : 1).map { "\($0)" }.joined(separator: ".")
@@ -81,8 +81,8 @@ private final class Subject {
     radio.output = { [weak self] in self?.frames.append($0) }
   }
 
-  /// Contacts that the radio of the trace had before it began: those of its answers that no command had added, and
-  /// those that it could send to.
+  /// Adds the contacts that the radio of the trace had before it began: those in its answers that no command had added, and those that it could send
+  /// to.
   func learn(_ lines: [TraceLine]) {
     var added: Set<[UInt8]> = []
     for (number, line) in lines.enumerated() {
@@ -99,7 +99,7 @@ private final class Subject {
     }
   }
 
-  /// The whole key of the node that a command is for, if the traces tell it.
+  /// The whole key of the node that a command is for, if the traces contain it.
   private func recipient(of command: [UInt8]) -> [UInt8]? {
     let offset: Int
     switch command.first {

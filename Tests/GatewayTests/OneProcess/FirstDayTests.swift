@@ -3,7 +3,7 @@
 import Testing
 import Timing
 
-/// The rig itself: what is heard comes to the hub once, whatever happens.
+/// Tests the rig itself: each heard message reaches the hub once, whatever happens.
 @Suite struct FirstDayTests {
   @Test func `what the radio hears is at the hub, once and in order, over a cut, a kill and a restart`() throws {
     let rig = try Rig()

@@ -3,13 +3,13 @@
 import Testing
 import Timing
 
-/// Servers that hang up over one message, each time it comes, or over everything for a while.
+/// Servers that close the connection at one message each time, or at everything for a while.
 @Suite struct HangUpsTests {
   private static let kinds = ["hub", "webhook", "mqtt"]
 
   private func begun(_ kind: String) throws -> (Rig, ScriptedServer) {
     let rig = try Rig()
-    // The hub of the rig is not what this is about.
+    // This test does not need the rig's hub.
     rig.edit = { text in
       let head = text.components(separatedBy: "[[upstream]]")[0]
       let scheme = kind == "mqtt" ? "mqtt" : "http"
@@ -58,7 +58,7 @@ import Timing
     let (rig, server) = try begun(kind)
     rig.air("chan r1 0 before")
     try untilAllIsThere(rig, of: 1)
-    // From now on nothing that is sent after a greeting passes.
+    // From now on everything sent after a greeting is lost.
     server.mood = .hangsUp
     rig.air("chan r1 0 one")
     rig.air("chan r1 0 two")

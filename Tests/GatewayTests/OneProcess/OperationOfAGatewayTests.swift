@@ -4,7 +4,7 @@ import JSON
 import Testing
 import Timing
 
-/// What an operator sees of a gateway that gets on, and of one whose parts fail.
+/// An operator's view of a gateway that works, and of one whose parts fail.
 @Suite struct OperationOfAGatewayTests {
   @Test func `a battery that gets low is said, shown, and forwarded, once`() throws {
     let rig = try Rig()
@@ -13,7 +13,7 @@ import Timing
     try rig.startSynced()
     try rig.until("the first reading") { try rig.status()["power"]?["battery_mv"]?.integer == 3300 }
     #expect(try rig.status()["power"]?["battery_low"]?.bool == false, "one reading may be one under load")
-    // It is asked again when the radio is.
+    // The question is repeated when the radio is.
     #expect(try rig.ask("POST", "/v1/sync").status < 300)
     try rig.until("it to be low") { rig.hasSaid("the radio's battery is low: 3.300 V") }
     #expect(try rig.status()["power"]?["battery_low"]?.bool == true)
@@ -43,7 +43,7 @@ import Timing
     let stored = Int(try rig.status()["store"]?["messages"]?.integer ?? 0)
     #expect(stored + rig.radio.queuedMessages + 1 == count, "one is in the gateway's hand")
     #expect(try rig.status()["sync"]?["state"]?.string == "failed")
-    // Told to end, it keeps what it holds as far as it can; a bigger store goes on.
+    // At its end the gateway saves as much as it can; a bigger store continues.
     rig.end()
     rig.configure("", store: sized("64 MiB"))
     try rig.start()
