@@ -436,7 +436,7 @@ import VirtualRadio
 }
 
 extension Store {
-  /// As a new messenger in its place.
+  /// Forgets the air time, like a new store in its place.
   fileprivate func forgetAirtime() throws {
     write { store throws(SQLiteError) in try store.recordAirtime(0, channel: nil, at: .max / 2) }
     try commitNow()

@@ -6,7 +6,7 @@ import TestSupport
 import Testing
 
 extension WholeProgramTests {
-  /// `hardware/acceptance`, which owners run with their radios, with virtual ones.
+  /// Runs `hardware/acceptance`, which owners run with their radios, with virtual radios.
   @Suite struct Acceptance {
     private func accept(_ rig: Rig, _ arguments: [String]) throws -> (code: Int32, lines: [String]) {
       let program = try Program(
@@ -34,7 +34,7 @@ extension WholeProgramTests {
       let rig = try Rig()
       let second = rig.scratch.location("second.tty")
       try rig.startRadio(["--tty", "r1=\(second)", "--forgetful"], isKnown: false)
-      // The first knows the second, and not the reverse.
+      // The first radio knows the second, but not the reverse.
       rig.radio?.write("advert r1")
       let answer = try accept(rig, ["--link", rig.link, "--second", "serial:\(second)"])
       #expect(answer.code == 1)

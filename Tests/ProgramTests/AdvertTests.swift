@@ -4,7 +4,7 @@ import JSON
 import Testing
 
 extension WholeProgramTests {
-  /// Radios that know each other only by adverts, as firmware has it.
+  /// Radios that know each other only by adverts, as with real firmware.
   @Suite struct Adverts {
     private func advert(_ rig: Rig) throws -> JSONValue? { try rig.status()?["radio"]?["advert"] }
 

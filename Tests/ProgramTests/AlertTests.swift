@@ -7,7 +7,7 @@ import TestSupport
 import Testing
 
 extension WholeProgramTests {
-  /// Alerts of gateways, to everybody who is to have them, each begin and each end once.
+  /// Alerts of gateways, at all their receivers: each begin and each end comes once.
   @Suite struct Alerts {
     private static let server = """
       \(Program.say)
@@ -23,7 +23,7 @@ extension WholeProgramTests {
       server.serve_forever()
       """
 
-    /// Rule and state of each alert among events, in order; by the events' identity, as a server may get one twice.
+    /// The rules and states of alert events, in order; by the events' identity, because a server may get one twice.
     private static func told(_ events: [JSONValue]) -> [String] {
       var seen: Set<Int64> = []
       return events.compactMap { event in
@@ -80,7 +80,7 @@ extension WholeProgramTests {
       let posted = {
         hook.lines.filter { $0.hasPrefix("got ") }.compactMap { try? JSONValue(parsing: String($0.dropFirst(4))) }
       }
-      // Who was told of it has it from the disk: a kill before that commit is another case.
+      // The receiver got it from the disk: a kill before that commit is a different case.
       try untilTrue("it to be told: \(hook.lines)") { Self.told(posted()) == ["radio_lost begin"] }
       rig.gateway?.kill9()
       try rig.startGateway()
@@ -88,7 +88,7 @@ extension WholeProgramTests {
       #expect(try Self.open(rig) == ["radio_lost"], "what was open is open")
       func events(_ topic: String) -> [JSONValue] {
         subscriber.lines.filter { $0.contains(topic) }.compactMap { line in
-          // `try?`: other lines.
+          // `try?`: other lines are no JSON.
           try? JSONValue(parsing: String(line.split(separator: " ", maxSplits: 1).last ?? ""))
         }
       }
@@ -175,7 +175,7 @@ extension WholeProgramTests {
       try subscriber.line(with: "radio_lost")
       configure(#"kinds = ["telemetry"]"#)
       rig.gateway?.send(SIGHUP)
-      // Retained no more: the empty one is told to who is there.
+      // No longer retained: present subscribers get the empty message.
       try untilTrue("both are gone: \(subscriber.lines)") {
         subscriber.lines.contains { $0.hasSuffix("/alerts/config (null)") }
           && subscriber.lines.contains { $0.hasSuffix("/alerts (null)") }

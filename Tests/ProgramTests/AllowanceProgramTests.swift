@@ -29,7 +29,7 @@ import Timing
     #expect(until.stopped == "nodes, packets wait until \(Show.time(1_796_083_200_000))")
     let hours = try shown(#"{"day_bytes":0,"month_bytes":0,"stopped":[],"waits_for_hours":true}"#)
     #expect(hours.whole == "bulk hours; nodes, packets wait")
-    // Of another version of the daemon, or of none.
+    // Output of another version of the daemon, or of none.
     #expect(try shown("[]").whole == nil && shown(#"{"stopped":7}"#).stopped == nil)
   }
 }
@@ -49,7 +49,7 @@ extension WholeProgramTests {
       try hub(rig)?["allowance"]?["stopped"]?.array?.compactMap(\.string) ?? []
     }
 
-    /// Messages, and adverts and packets with them, which no two have in common, until these lanes have stopped.
+    /// Sends distinct messages, and with them adverts and packets, until these lanes have stopped.
     private func talk(_ rig: Rig, _ random: inout SeededRandom, until lanes: [String]) throws {
       try untilTrue("\(lanes) to stop: \(try hub(rig) ?? .null)") {
         for _ in 0..<10 {
@@ -89,7 +89,7 @@ extension WholeProgramTests {
       #expect((150_000...200_000).contains(before?["day_bytes"]?.integer ?? 0), "\(before ?? .null)")
       try talk(rig, &random, until: ["messages", "nodes", "packets"])
 
-      // What is told of it.
+      // The status reports the stop.
       try untilTrue("the connection to be closed") { try hub(rig)?["state"]?.string == "waiting" }
       let allowance = try #require(try hub(rig)?["allowance"])
       let used = try #require(allowance["day_bytes"]?.integer)
@@ -111,7 +111,7 @@ extension WholeProgramTests {
       let seen = try kinds(rig)
       #expect(seen["message"] ?? 0 > 50 && seen["advert"] ?? 0 > 3, "\(seen)")
 
-      // Neither an end in order nor a kill gives bytes.
+      // Neither a regular end nor a kill gives new bytes.
       for isKilled in [false, true] {
         if isKilled { rig.gateway?.kill9() } else { try end(rig) }
         try rig.startGateway()

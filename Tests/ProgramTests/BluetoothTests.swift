@@ -4,7 +4,8 @@ import Foundation
 import TestSupport
 import Testing
 
-/// A real BlueZ with a virtual radio, in an emulated machine: hardware/bluez-bench. It takes long and mostly waits, so it runs beside the others.
+/// A real BlueZ with a virtual radio, in an emulated machine: hardware/bluez-bench. It takes long and mostly waits, so it runs at the same time as
+/// the others.
 @Suite(.serialized) struct BluetoothTests {
   private static let bench = Checkout.folder.appending(path: "hardware/bluez-bench")
   private static let isReady = FileManager.default.fileExists(
@@ -14,7 +15,7 @@ import Testing
     .enabled(if: isReady, "hardware/bluez-bench/setup could not prepare the emulated machine here"),
     .timeLimit(.minutes(40)))
   func `a radio over Bluetooth: paired, synced, and back by itself from every fault`() async throws {
-    // Twenty times by hand: hardware/bluez-bench/exercise.py.
+    // hardware/bluez-bench/exercise.py by hand does it twenty times.
     try await exercise([], environment: ["BENCH_DROPS": "5"])
   }
 

@@ -7,7 +7,7 @@ import TestSupport
 import Testing
 
 extension WholeProgramTests {
-  /// The radio's care: its settings, and backups of it and of the store.
+  /// Care of a radio: its settings, and backups of the radio and of the store.
   @Suite struct Care {
     private func rig(_ radio: [String] = []) throws -> Rig {
       let rig = try Rig()
@@ -94,7 +94,7 @@ extension WholeProgramTests {
       return (try restore.ended(), restore.lines)
     }
 
-    /// What is written down beside the key is enough for another program to open it; and it is the radio's key.
+    /// The fields beside the encrypted key are enough for another program to open it; and it is the radio's key.
     private func opens(_ file: String, key: String) throws {
       let script = """
         import hashlib, json, sys
@@ -117,7 +117,7 @@ extension WholeProgramTests {
     func `a store's backup is made under traffic, is sound, and comes back with a new epoch; upstream misses nothing`()
       throws
     {
-      // A radio with the usual 16 places would drop some while such a machine is busy with something else.
+      // A radio with the usual 16 places would drop some messages while the machine is busy.
       let rig = try rig(["--queue", "1000"])
       try rig.startHub()
       rig.radio?.write("inject r0 200 600")

@@ -7,7 +7,7 @@ import TestSupport
 import Testing
 import Timing
 
-/// Gets events of either form: the compact ones by what docs/mqtt.md prints.
+/// Receives events of either form: the compact ones with the program that docs/mqtt.md prints.
 private final class Subscriber {
   private let compact: Program
   private let plain: Program
@@ -18,25 +18,25 @@ private final class Subscriber {
     (self.compact, self.plain, self.decoder) = (compact, plain, decoder)
   }
 
-  /// What came, in its order; it may take a moment until the newest is decoded.
+  /// The received events in order; decoding the newest may take a moment.
   var events: [JSONValue] {
     let lines = compact.lines
     for line in lines.dropFirst(decoded) { decoder.write(line) }
     decoded = lines.count
-    // `try?`: what is no JSON is missed by whoever looks for events.
+    // `try?`: a line that is no JSON is missing for tests that expect events.
     return (decoder.lines + plain.lines).compactMap { try? JSONValue(parsing: $0) }
   }
 
   var batches: Int { compact.lines.count }
 
-  /// Each text once, as they came first.
+  /// Each text once, in the order of its first arrival.
   var texts: [String] {
     var known: Set<Int64> = []
     return events.filter { known.insert($0["seq"]?.integer ?? 0).inserted }.compactMap { $0["body"]?["text"]?.string }
   }
 }
 
-/// A gateway, a broker, and a subscriber that knows no more than docs/mqtt.md; between the first two there may be a thin line.
+/// A gateway, a broker, and a subscriber that uses only docs/mqtt.md; a thin line may connect the first two.
 private final class BrokerSite {
   let rig: Rig
   let broker: TestBroker
@@ -68,7 +68,7 @@ private final class BrokerSite {
       """)
   }
 
-  /// With the command of docs/mqtt.md, and the program that stands there.
+  /// Starts a subscriber with the command and the program of docs/mqtt.md.
   func subscriber() throws -> Subscriber {
     let page = try String(contentsOf: Checkout.folder.appending(path: "docs/mqtt.md"), encoding: .utf8)
     let listing = page.components(separatedBy: "\n\n    #!/usr/bin/env python3\n")[1].components(separatedBy: "\n\n`")[
@@ -120,7 +120,7 @@ extension WholeProgramTests {
         }
       }
       try site.rig.radio?.line(with: "\"injected\"")
-      // What the radio had handed over when the gateway was killed, and was not on disk, is nowhere.
+      // A message that the radio had handed over, and the killed gateway had not stored, is lost.
       try untilTrue("all stored") {
         try site.rig.radioStats()["queued"]?.integer == 0
           && site.rig.status()?["store"]?["messages"]?.integer ?? 0 >= 980 && site.pending == 0
@@ -161,7 +161,7 @@ extension WholeProgramTests {
     }
   }
 
-  /// A broker at the end of a thin line that is cut, whose NAT forgets, and which takes little at once.
+  /// A broker at the end of a thin line, which is cut, whose NAT forgets connections, and which takes little at once.
   @Suite(
     .enabled("a line between two network namespaces cannot be made here (needs root, /dev/net/tun, ip and nsenter)") {
       ShapedLine.isPossible
@@ -196,7 +196,7 @@ extension WholeProgramTests {
       try line.tell("cut 4")
       for number in 1...10 { rig.radio?.write("chan r1 0 live \(number)") }
       try untilArrived(15)
-      // The modem connects anew, and has another address.
+      // The modem connects again, with another address.
       try line.tell("cut 1")
       try line.tell("forget")
       try untilArrived(40)

@@ -11,12 +11,12 @@ import Timing
 private final class ConsumeSite {
   let rig: Rig
   let broker: TestBroker
-  /// How the consumer names the broker.
+  /// The broker's URL for the consumer.
   private let url: String
   private let database: String?
   private(set) var consumer: Program?
 
-  /// `url`: with PORT in it. `database`: the address of a server, in place of a file. `options`: of `[consume]`.
+  /// `url`: contains PORT. `database`: the address of a server, in place of a file. `options`: of `[consume]`.
   init(
     database: String? = nil, url: String = "mqtt://127.0.0.1:PORT", options: String = "",
     broker: (Rig) throws -> TestBroker = { try TestBroker($0) }
@@ -45,7 +45,7 @@ private final class ConsumeSite {
     try Program.own("meshpost-hub", ["consume", "--config", rig.scratch.location(file)])
   }
 
-  /// Events of one gateway, as it publishes them, without one; returns when the broker has acknowledged them.
+  /// Publishes events as one gateway does, without a gateway; returns when the broker has acknowledged them.
   func publish(_ seqs: ClosedRange<Int>, of gateway: String = "hill", _ arguments: [String] = []) throws {
     let publisher = try Program(
       "/usr/bin/mosquitto_pub",
@@ -87,12 +87,12 @@ private final class ConsumeSite {
   var pending: Int64? { try? rig.status()?["upstreams"]?.array?.first?["pending"]?.integer }  // `try?`: asked again
   var stored: Int64 { (try? rig.status()?["store"]?["messages"]?.integer) ?? 0 }  // as above
 
-  /// Of messages, as the hub has them.
+  /// The seqs of the hub's messages.
   func seqs() throws -> [Int64] {
     try rig.hubRows("events").filter { $0["kind"]?.string == "message" }.compactMap { $0["seq"]?.integer }
   }
 
-  /// Every message of the gateway's journal is in the hub's database, once.
+  /// Waits until the hub's database has every message of the gateway's journal, once.
   func untilAllArrived(_ most: Int) throws {
     try rig.radio?.line(with: "\"injected\"")
     // What the radio had handed over when the gateway was killed, and was not on disk, is nowhere.
@@ -139,7 +139,7 @@ extension WholeProgramTests {
           try rig.startGateway()
         }
       }
-      // What nobody can store does not hold up what comes behind it.
+      // A publication that cannot be stored does not hold up later ones.
       let poison = try Program(
         "/usr/bin/mosquitto_pub",
         ["-p", "\(site.broker.port)", "-q", "1", "-t", "meshpost/hill/message", "-m", "not an event"])
@@ -152,7 +152,7 @@ extension WholeProgramTests {
       site.consumer?.send(SIGTERM)
       #expect(try site.consumer?.ended() == 0)
       #expect(site.consumer?.lines.contains { $0.contains("stopped") } == true, "\(site.consumer?.lines ?? [])")
-      // Of a broker nobody knows that nothing is missing: a link would begin at the beginning.
+      // Publications from a broker may be incomplete: a link would begin at the beginning.
       let position = try JSONValue(
         parsing: rig.askHub("GET", "/v1/gateways/hill")?.body ?? [])
       #expect(position["lanes"]?.fields?.isEmpty == true, "\(position)")
@@ -194,14 +194,14 @@ extension WholeProgramTests {
 
     // MARK: PostgreSQL
 
-    /// Every one of these is there, once, with its message.
+    /// Waits until each of these events is stored once, with its message.
     private func untilStored(_ server: PostgresServer, _ count: Int, _ site: ConsumeSite) throws {
       try untilTrue("\(count) events: \(try server.value(Self.counts)), \(site.consumer?.lines.suffix(8) ?? [])") {
         try server.value(Self.counts) == "\(count) \(count) \(count)"
       }
     }
 
-    /// Events, different ones, and joined messages.
+    /// The numbers of events, of distinct events, and of joined messages.
     private static let counts = """
       SELECT count(*) || ' ' || count(DISTINCT (gateway, epoch, seq)) || ' ' || (SELECT count(*) FROM messages) FROM events
       """
@@ -227,7 +227,7 @@ extension WholeProgramTests {
       #expect(count(site.consumer, "received batches cannot be stored") == 1, "\(site.consumer?.lines ?? [])")
       #expect(count(site.consumer, "what comes is stored again") == 1)
 
-      // In the middle of it, both.
+      // Kills both in the middle.
       for round in 0..<3 {
         try site.publish((1201 + round * 500)...(1700 + round * 500))
         if round % 2 == 0 { site.consumer?.kill9() }
@@ -235,7 +235,7 @@ extension WholeProgramTests {
         try server.start()
         if round % 2 == 0 { try site.startConsumer() }
       }
-      // Before that it may not have heard yet of being told to end.
+      // Before that line the consumer may not handle a signal yet.
       try site.consumer?.line(with: "connected")
       try untilStored(server, 2700, site)
       #expect(!FileManager.default.fileExists(atPath: site.rig.scratch.location("refused.jsonl")))
@@ -289,7 +289,7 @@ extension WholeProgramTests {
         return try TestBroker(rig, extra: "\(TestBroker.anonymous)\n\(authority.broker("localhost"))")
       }
       let trust = ["--cafile", "\(folder)/ca.pem"]
-      // Nobody here knows the test's authority.
+      // This machine does not trust the test's authority.
       try site.startConsumer()
       let refused = try #require(try site.consumer?.line(with: "certificate"))
       #expect(refused.contains("localhost port \(site.broker.port)"), "\(refused)")
@@ -303,7 +303,7 @@ extension WholeProgramTests {
       try site.publish(1...50, trust)
       try untilStored(server, 50, site)
 
-      // The same broker with a certificate for another name: what is published meanwhile waits.
+      // The same broker with a certificate for another name: publications meanwhile wait.
       try site.broker.stop()
       let file = site.rig.scratch.location("broker-\(site.broker.port).conf")
       let text = try String(contentsOfFile: file, encoding: .utf8)
@@ -344,7 +344,7 @@ extension WholeProgramTests {
       }
       try site.publish(1...300)
       try untilStored(server, 300, site)
-      // The broker deals them out, also to the one that is away.
+      // The broker distributes the publications, also to the consumer that is away.
       consumers[1].kill9()
       try site.publish(301...600)
       consumers[1] = try start("two")

@@ -6,9 +6,9 @@ import TestSupport
 import Testing
 
 extension WholeProgramTests {
-  /// A host with two addresses, of which the first swallows what is sent to it: as a host whose IPv6 is broken.
+  /// A host with two addresses, the first of which drops all packets, as with broken IPv6.
   @Suite struct DeadAddresses {
-    /// Carries what comes to 192.0.2.1 to the same port of 127.0.0.1, and is a webhook itself.
+    /// Forwards connections at 192.0.2.1 to the same port of 127.0.0.1, and is a webhook itself.
     private static let servers = """
       \(Program.say)
       import http.server, socket, sys, threading
@@ -91,7 +91,7 @@ extension WholeProgramTests {
       }
       let upstreams = try rig.status()?["upstreams"]?.array ?? []
       #expect(upstreams.first { $0["name"]?.string == "hub" }?["link"]?.string == "live")
-      // The whole limit of a connection was not waited for, by anybody.
+      // No upstream waited for the whole time limit of a connection.
       #expect(!all.lines.contains { $0.contains("no answer in time") }, "\(all.lines)")
     }
   }

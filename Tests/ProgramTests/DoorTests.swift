@@ -7,7 +7,7 @@ import TestSupport
 import Testing
 
 extension WholeProgramTests {
-  /// What somebody who should not gets to know, or keeps others from.
+  /// The limits of strangers: what they can learn, and how they could lock out others.
   @Suite struct Doors {
     private static let other = "another-token-for-tests"
 

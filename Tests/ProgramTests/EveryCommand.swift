@@ -5,21 +5,21 @@ import JSON
 import TestSupport
 import Testing
 
-/// Every command that needs neither a repeater nor Bluetooth, once or more, with `--json`: each prints what it promises.
+/// Runs every command that needs neither a repeater nor Bluetooth, at least once with `--json`, and compares the output with its documented shape.
 final class EveryCommand {
   private let rig: Rig
   private let shapes: JSONShapes
   private let start: ([String]) throws -> Program
   private var tried: Set<String> = []
 
-  /// `start`: how a command is run; without it, here, on the rig's socket. The rig is `rig()`.
+  /// `start`: runs a command; `nil`: here, with the rig's socket. The rig is `rig()`.
   init(_ rig: Rig, _ shapes: JSONShapes, start: (([String]) throws -> Program)? = nil) {
     self.rig = rig
     self.shapes = shapes
     self.start = start ?? { try Program.own("meshpost", $0 + ["--socket", rig.socket]) }
   }
 
-  /// A gateway with two messages, a hub, a webhook that nobody answers, and a hook that takes nothing.
+  /// A gateway with two messages, a hub, a webhook without a server, and a hook that accepts nothing.
   static func rig() throws -> Rig {
     let rig = try Rig()
     try rig.startRadio(["--contacts", "3"])
@@ -58,7 +58,7 @@ final class EveryCommand {
     tried.insert(command)
   }
 
-  /// What was tried, by the commands' words.
+  /// Runs them all; returns the words of the tried commands.
   func run() throws -> Set<String> {
     let backup = rig.scratch.location("radio.backup")
     try check(["send"], ["r1", "hi"])
@@ -68,7 +68,7 @@ final class EveryCommand {
     try check(["sent", "adopt"], ["--all"])
     try check(["sent", "cancel"], ["--all"])
     try check(["radio", "list"])
-    // Nobody answers there, so there is something to cancel.
+    // That node does not answer, so a message can be cancelled.
     let far = try rig.meshpost("send", "Node 1", "far away", "--json").lines.first ?? ""
     let id = try JSONValue(parsing: far)["messages"]?.array?.first?["id"]?.string ?? ""
     try check(["cancel"], [id])

@@ -7,7 +7,7 @@ import Testing
 
 extension WholeProgramTests {
   @Suite struct FirstMinutes {
-    /// A command of the document, and what stands under it.
+    /// A command of the document, with the output printed under it.
     private struct Step {
       let command: String
       var output: [String] = []
@@ -33,11 +33,11 @@ extension WholeProgramTests {
       close(descriptor)
       let steps = try steps()
       #expect(steps.count > 30)
-      // One shell for all of them, as for a reader; a mark after each tells where its output ends.
+      // One shell runs all of them, as for a reader; a mark after each shows where its output ends.
       let script = steps.enumerated().map { number, step in
-        // A port of the test's own: the document's may be taken.
+        // The test's own port: the document's may be in use.
         let command = step.command.replacing("8791", with: "\(port)")
-        // `export` and `cd` must reach the next command, and what goes to the background is no pipe of ours.
+        // `export` and `cd` must affect the next command, and background programs must not hold our pipe.
         return "\(command)\n[ $? = 0 ] || { echo \"failed \(number)\"; break; }\necho \"done \(number)\""
       }.joined(separator: "\n")
       let path = "\(Program.programs.path()):/usr/local/bin:/usr/bin:/bin"

@@ -7,7 +7,7 @@ import TestSupport
 import Testing
 
 extension WholeProgramTests {
-  /// The load generator of Benchmarks/fleet: not how fast a hub is, but that what it measures is true.
+  /// Tests the load generator of Benchmarks/fleet: not the speed of a hub, but that the measurements are right.
   @Suite struct Fleets {
     private static let sources = Checkout.folder.appending(path: "Benchmarks/fleet")
     private static let gateways = 50
@@ -37,7 +37,7 @@ extension WholeProgramTests {
       return try JSONValue(parsing: #require(fleet.lines.last { $0.contains(#""result""#) }))
     }
 
-    /// What check.py says of the journal: its exit code, and its line.
+    /// Runs check.py on the journal: its exit code, and its line.
     private func check(_ journal: String = "journal") throws -> (code: Int32, told: JSONValue) {
       let check = try Program(
         Program.python,
@@ -60,7 +60,7 @@ extension WholeProgramTests {
       let messages = page["messages"]?.array ?? []
       #expect(!messages.isEmpty && messages.allSatisfy { $0["heard"]?.array?.count == 2 })
 
-      // One event more than there is, as if it had been acknowledged: that is found.
+      // It finds one additional event that seems to be acknowledged.
       let lines = try String(contentsOfFile: rig.scratch.location("journal"), encoding: .utf8).split(separator: "\n")
       var words = try #require(lines.first).split(separator: " ").map(String.init)
       (words[5], words[6]) = ("11", "11")

@@ -6,10 +6,10 @@ import TestSupport
 import Testing
 
 extension WholeProgramTests {
-  /// Peers that never stop: whatever they send, the operator is answered meanwhile.
+  /// Peers that send without end: the gateway still answers its operator.
   @Suite struct Floods {
-    /// Says one thing for ever to whoever connects (or connects itself, as a client of the proxy), and tells how much
-    /// went out, and when it was hung up on.
+    /// Sends the same bytes without end to each client (or connects itself, as a client of the proxy), and prints how much it sent and when it was
+    /// disconnected.
     private static let flood = """
       import base64, hashlib, os, socket, sys, threading, time
       \(Program.say)
@@ -75,7 +75,7 @@ extension WholeProgramTests {
     struct Peer: Sendable, CustomTestStringConvertible {
       let place: Place
       let mode: String
-      /// It is hung up on, before so many bytes went out.
+      /// Whether it was disconnected before it had sent this many bytes.
       var isCut = false
       var testDescription: String { "\(place.rawValue): \(mode)" }
     }
@@ -122,7 +122,7 @@ extension WholeProgramTests {
       var answers = 0
       for _ in 0..<20 {
         if try rig.status() != nil { answers += 1 }
-        // It went on meanwhile, or was ended.
+        // Meanwhile it continued, or was ended.
         let before = flood.lines.count
         try untilTrue("the flood to go on: \(flood.lines.suffix(3))") {
           flood.lines.count > before || flood.lines.contains { $0.hasPrefix("cut") }
@@ -131,7 +131,7 @@ extension WholeProgramTests {
       #expect(answers == 20)
       guard peer.isCut else { return }
       let cut = try flood.line(with: "cut").split(separator: " ").last.flatMap { Int($0) }
-      // Most of it is what the kernel holds between the two.
+      // Most of it is in the kernel's buffers between the two.
       #expect((cut ?? .max) < 32 << 20)
     }
 
@@ -162,7 +162,7 @@ extension WholeProgramTests {
       defer { for client in clients { close(client) } }
       try rig.gateway?.line(with: "cannot accept connections")
       for _ in 0..<5 { #expect(try rig.status() != nil) }
-      // Those that cannot be served hear so: nothing waits in the queue, which would be reported in every turn.
+      // Connections that cannot be served get an answer: otherwise they would wait in the queue, and each turn would report them.
       let before = try rig.status()?["wakeups"]?.integer ?? 0
       usleep(1_000_000)
       let after = try rig.status()?["wakeups"]?.integer ?? .max

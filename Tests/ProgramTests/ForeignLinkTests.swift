@@ -10,9 +10,9 @@ import TestSupport
 import Testing
 import Timing
 
-/// Compression against an implementation that others wrote (PyPI `websockets`), and TLS sessions against Python's OpenSSL.
+/// Tests compression with a foreign implementation (PyPI `websockets`), and TLS sessions with Python's OpenSSL.
 @Suite struct ForeignLinkTests {
-  /// Sends back what comes, in one frame or in several.
+  /// Echoes messages, in one frame or in several.
   private static let server = """
     import asyncio, random, sys
     from websockets.asyncio.server import serve
@@ -67,7 +67,7 @@ import Timing
     socket.close()
   }
 
-  /// Serves connections one after another, a line each.
+  /// Serves connections one after another, one line for each.
   private static let tlsServer = """
     import socket, ssl, sys
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -110,7 +110,7 @@ import Timing
           stream.write([0x78])
           let words = String(decoding: try await stream.read(), as: UTF8.self)
           answers.append((words, stream.isResumed, stream.movedBytes))
-          // Cut, without a goodbye.
+          // The connection ends without a closing handshake.
           stream.close()
         }
       } catch {

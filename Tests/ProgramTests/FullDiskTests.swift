@@ -6,7 +6,7 @@ import TestSupport
 import Testing
 
 extension WholeProgramTests {
-  /// A gateway that is started where nothing can be written.
+  /// A gateway that starts on a disk without room.
   @Suite struct FullDisks {
     private static func run(_ arguments: String...) throws -> Bool {
       try Program("/usr/bin/env", arguments).ended() == 0
@@ -61,7 +61,7 @@ extension WholeProgramTests {
       try untilTrue("a message") { try rig.status()?["store"]?["messages"]?.integer == 1 }
       #expect(try !rig.meshpost("alerts", "--open", "--json").lines.joined().contains("store_lost"))
       for suffix in ["", "-wal"] { unlink(rig.scratch.location("gw.db") + suffix) }
-      // It looks now and then, and at a reload.
+      // It checks at intervals, and at a reload.
       rig.gateway?.send(SIGHUP)
       try rig.gateway?.line(with: "alert: the database file was removed or replaced")
       try untilTrue("the alert") {

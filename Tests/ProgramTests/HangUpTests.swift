@@ -7,7 +7,7 @@ import TestSupport
 import Testing
 
 extension WholeProgramTests {
-  /// Servers that hang up over one message, each time it comes: real ones, behind a double that does that.
+  /// Servers that close the connection at one message each time: real servers, behind a double that does this.
   @Suite struct HangUps {
     enum Kind: String, CaseIterable { case live, http, webhook, mqtt }
 
@@ -84,7 +84,7 @@ extension WholeProgramTests {
       try rig.status()?["upstreams"]?.array?.first?[name]?.integer ?? -1
     }
 
-    /// Without the pauses between tries.
+    /// Waits with shortened pauses between attempts.
     private func untilTrue(_ what: String, _ server: Server, _ look: () throws -> Bool) throws {
       var (hangUps, since) = (server.hangUps, Date())
       while try !look() {
@@ -133,7 +133,7 @@ extension WholeProgramTests {
       try rig.startRadio()
       try rig.startGateway()
       try rig.waitForSync()
-      // Scalars that Swift does not take in a literal among them.
+      // Among them scalars that Swift does not allow in a literal.
       for value in [0xFFFF, 0xFDD0, 0x9F, 0x2B, 0x1FFFE, 0x66] as [UInt32] {
         let scalar = try #require(Unicode.Scalar(value))
         rig.radio?.write("chan r1 0 name\(Character(scalar))")

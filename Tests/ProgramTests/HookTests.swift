@@ -9,11 +9,11 @@ import TestSupport
 import Testing
 
 extension WholeProgramTests {
-  /// Programs that are run for events.
+  /// Programs that hooks run.
   @Suite struct Hooks {
     private static let user = geteuid() == 0 ? "user = \"nobody\"" : ""
 
-    /// A gateway with this hook; the folder may be written to by whatever the hook runs as.
+    /// A gateway with this hook; the hook's user may write to the folder.
     private func rig(_ run: [String], _ more: String = "", nodes: Int = 2) throws -> Rig {
       let rig = try Rig()
       chmod(rig.scratch.folder.path(), 0o777)
@@ -92,7 +92,7 @@ extension WholeProgramTests {
       }
       let user = geteuid() == 0 ? "nobody" : NSUserName()
       #expect(good.trimmingCharacters(in: .whitespacesAndNewlines) == "\(user) 65536 message")
-      // Each that fails is at fault once another is taken meanwhile: those that come later show it.
+      // A failing event is at fault once another is accepted meanwhile: the later events show this.
       let reasons = try until("three that failed: \(rig.gateway?.lines ?? [])") {
         more += 1
         if more % 10 == 0 { rig.radio?.write("chan r1 0 good too \(more)") }
@@ -149,7 +149,7 @@ extension WholeProgramTests {
         cat \(scratch.location("now")) >> \(seen)
         """)
       let rig = try rig([program])
-      // `try?`: it may not be there yet.
+      // `try?`: the file may not exist yet.
       func lines(_ file: String) -> [String] {
         ((try? String(contentsOfFile: file, encoding: .utf8)) ?? "").split(separator: "\n").map(String.init)
       }
@@ -161,11 +161,11 @@ extension WholeProgramTests {
       try untilTrue("it to be asked to wait") {
         rig.gateway?.lines.contains { $0.contains("it asks for a retry") } == true
       }
-      // What the radio is handing over when the gateway is killed is lost, and told as that: not of this test.
+      // A message that the radio hands over at the kill is lost and reported as lost; this test does not need it.
       try untilTrue("three stored: \(rig.gateway?.lines ?? [])") {
         try rig.meshpost("messages", "--json").lines.count == 3
       }
-      // Just after a try: none is under way then.
+      // Just after an attempt, so none is under way.
       let before = lines(tried).count
       try untilTrue("another try") { lines(tried).count > before }
       rig.gateway?.kill9()
@@ -202,7 +202,7 @@ extension WholeProgramTests {
       let seen = scratch.location("seen")
       let program = script(
         scratch, "python3 -c 'import json, sys; print(json.load(sys.stdin)[\"body\"][\"text\"])' >> \(seen)")
-      // The virtual radios are the same ones each time.
+      // The virtual radios are the same each time.
       let before = try rig([program], nodes: 3)
       let contacts = try before.meshpost("contacts", "--json").lines.map { try JSONValue(parsing: Array($0.utf8)) }
       let trusted = try #require(contacts.first { $0["name"]?.string == "r1" }?["key"]?.string)

@@ -7,7 +7,7 @@ import TestSupport
 import Testing
 
 extension WholeProgramTests {
-  /// What a hub finds itself, on either database, and with another hub beside it.
+  /// Alerts of the hub itself, on either database, and with another hub beside it.
   @Suite struct HubAlerts {
     private static let rules = """
       [alerts]
@@ -20,12 +20,12 @@ extension WholeProgramTests {
       return try JSONValue(parsing: answer.body)["alerts"]?.array ?? []
     }
 
-    /// A hub that answers; one that begins does not yet.
+    /// The alerts of a hub that answers; a starting hub does not answer yet.
     private static func silent(_ rig: Rig, _ query: String = "", port: Int? = nil) throws -> [JSONValue] {
       try rows(rig, query, port: port).filter { $0["rule"]?.string == "gateway_silent" }
     }
 
-    /// What the gateway says of itself, as the hub has it: only a link tells that.
+    /// The gateway's state at the hub; only a link reports it.
     private static func state(_ rig: Rig) throws -> JSONValue? {
       guard let answer = rig.askHub("GET", "/v1/gateways/\(rig.gatewayID ?? "none")/state") else { return nil }
       return try JSONValue(parsing: answer.body)["gateway"]?["body"]
@@ -79,7 +79,7 @@ extension WholeProgramTests {
       #expect(try Self.silent(rig).isEmpty)
       rig.gateway?.kill9()
       try untilTrue("the alert: \(rig.hub?.lines.suffix(5) ?? [])") { try Self.silent(rig).count == 1 }
-      // Each hub has seen it by then, and the one that was killed again.
+      // By then each hub has noticed the silence, also the one that was killed.
       try rig.hub?.line(with: "alert: nothing has come from")
       try other?.line(with: "alert: nothing has come from")
       rig.hub?.kill9()
@@ -104,7 +104,7 @@ extension WholeProgramTests {
         return text.contains("meshpost_hub_alerts{rule=\"gateway_silent\"} 0")
       }
       if isServer {
-        // Its stream outlived the other hub's end.
+        // The stream outlived the other hub's end.
         try untilTrue("begin, acknowledgement and end in the stream: \(live.lines.suffix(6))") {
           let told = live.lines.filter { $0.contains("\"gateway_silent\"") && $0.hasPrefix("data: ") }
           return told.contains { $0.contains("on my way") && !$0.contains("ended_at") }
@@ -113,7 +113,7 @@ extension WholeProgramTests {
       }
     }
 
-    /// As after an outage of its database, of which nobody knows who tried to come meanwhile.
+    /// As after an outage of its database, during which the contacts of gateways are unknown.
     @Test func `a hub that stood still counts silence from then on`() throws {
       let rig = try Rig()
       let (least, round) = (Duration.seconds(8), Duration.seconds(2))
@@ -134,7 +134,7 @@ extension WholeProgramTests {
       try untilTrue("the hub has looked") { ContinuousClock.now - left > round + .seconds(1) }
       let stopped = ContinuousClock.now
       rig.hub?.send(SIGSTOP)
-      // That time passes is what is tried here.
+      // This test needs real time to pass.
       try untilTrue("longer than anybody may be silent") { ContinuousClock.now - stopped > least + .seconds(1) }
       let back = Int64(Date.now.timeIntervalSince1970 * 1000)
       rig.hub?.send(SIGCONT)

@@ -7,11 +7,11 @@ import Testing
 import Timing
 
 extension WholeProgramTests {
-  /// Everything that happens to a hub and the way to it, under steady traffic.
+  /// Failures of a hub and of the network to it, under steady traffic.
   @Suite struct HubChaos {
     static let rounds = 50
 
-    /// The network between gateway and hub: it can be cut, and it can swallow everything.
+    /// The network between gateway and hub: it can be cut, and it can drop all packets.
     private static let network = """
       import asyncio, sys
       async def pipe(reader, writer):
@@ -62,7 +62,7 @@ extension WholeProgramTests {
         let fault = Fault.allCases.randomElement(using: &random) ?? .killed
         counts[fault, default: 0] += 1
         try inflict(fault, rig, &network, port, &random)
-        // What waits with back-off need not do so for the test's sake.
+        // The test does not wait for the back-off.
         _ = rig.control("POST", "/v1/outbox/resume")
       }
       try rig.radio?.line(with: "\"injected\"")
@@ -112,7 +112,7 @@ extension WholeProgramTests {
     }
 
     private func backUp(_ rig: Rig) throws {
-      // In order: the database is one file then.
+      // A regular end: the database is a single file then.
       if rig.hub?.exitCode == nil {
         rig.hub?.send(SIGTERM)
         _ = try rig.hub?.ended()
@@ -181,7 +181,7 @@ extension WholeProgramTests {
         valley.gateway?.send(SIGTERM)
         #expect(try valley.gateway?.ended() == 0)
         let target = URL(filePath: valley.scratch.location(name))
-        // `try?`: at first there is none.
+        // `try?`: at first there is no file.
         _ = try? FileManager.default.removeItem(at: target)
         try FileManager.default.copyItem(at: URL(filePath: valley.scratch.location(other)), to: target)
         try valley.startGateway(environment: clock)
@@ -214,8 +214,8 @@ extension WholeProgramTests {
       #expect(try outgoing(valley).sorted() == (1...3).map { "⇄r1@hilltop: from the hill \($0)" })
       valley.radio?.write("chan r1 0 from the valley")
       try untilTrue("the valley's on the hill") { try outgoing(hill) == ["⇄r1@valley: from the valley"] }
-      // Somebody there repeats what was passed on; the hub hears of that, and lets it be. What comes just while the valley's radio holds
-      // a message waits for that, and no longer.
+      // A node there repeats a forwarded message; the hub gets it, and ignores it. A message that arrives while the valley's radio holds one waits
+      // for that, and no longer.
       for number in 1...5 {
         valley.radio?.write("chan r1 0 ⇄r1@hilltop: again \(number)")
         hill.radio?.write("chan r1 0 word \(number)")
@@ -228,7 +228,7 @@ extension WholeProgramTests {
         return try JSONValue(parsing: answer?.body ?? [])["messages"]?.array?.count == 14
       }
       #expect(try outgoing(hill).count == 1 && outgoing(valley).count == 8)
-      // After a kill nothing is sent again.
+      // After a kill no message is sent again.
       valley.gateway?.kill9()
       try valley.startGateway()
       try valley.waitForSync()

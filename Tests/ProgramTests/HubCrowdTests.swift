@@ -5,10 +5,10 @@ import TestSupport
 import Testing
 
 extension WholeProgramTests {
-  /// Whoever connects to a hub without a token, and does not go on.
+  /// Clients that connect to a hub without a token, and do not continue.
   @Suite struct HubCrowd {
-    /// Keeps connections open that do not get on, and says how many the hub has ended; while they are there, somebody with a
-    /// token asks. Where the hub ends one, another takes its place once.
+    /// Keeps unfinished connections open, and prints how many the hub has ended; meanwhile a client with a token sends requests. If the hub ends a
+    /// connection, another replaces it once.
     private static let crowd = """
       import http.client, select, socket, sys, time
       port, count, token = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
@@ -54,7 +54,7 @@ extension WholeProgramTests {
       _ files: Int, _ count: Int
     ) throws {
       let rig = try Rig()
-      // A loop of the hub's for each core has three.
+      // The hub has a loop for each core, with three descriptors each.
       let limit = files + 3 * ProcessInfo.processInfo.activeProcessorCount
       let hub = Program.programs.appending(path: "meshpost-hub").path()
       rig.hub = try Program(

@@ -13,7 +13,7 @@ private enum OthersProvider {
 }
 
 extension WholeProgramTests {
-  /// People whom a provider of OpenID Connect knows: one that others wrote, and one that says what it should not, rightly signed or not.
+  /// People of an OpenID Connect provider: a foreign implementation, and one that gives wrong answers, signed rightly or not.
   @Suite(
     .enabled("oidc-provider-mock is not installed: hardware/requirements.txt") {
       access(OthersProvider.program, X_OK) == 0
@@ -21,14 +21,14 @@ extension WholeProgramTests {
   struct HubOpenID {
     private static let secret = "s3cret/+ %:"
 
-    /// A hub, and the provider that it asks.
+    /// A hub and its provider.
     private final class Site {
       let rig: Rig
       let provider: Program
       let issuer: String
       private var count = 0
 
-      /// `certificate`: the provider speaks TLS with it. `trusts`: whom the hub trusts then.
+      /// `certificate`: for the provider's TLS. `trusts`: the authority that the hub trusts then.
       init(
         rig: Rig? = nil, database: String? = nil, others: (issuer: String, provider: Program)? = nil,
         certificate: [String] = [], trusts authority: String? = nil
@@ -62,7 +62,7 @@ extension WholeProgramTests {
 
       var browser: Browser { Browser(port: UInt16(rig.hubPort), way: "password") }
 
-      /// Off to the provider; returns the query that it gets.
+      /// Goes to the provider; returns the query that it gets.
       func start(_ browser: Browser, back: String = "/messages") throws -> [String: String] {
         let response = try #require(browser.ask("GET", "/oidc/start?back=\(PercentCoding.encode(back))"))
         browser.keep(response)
@@ -70,7 +70,7 @@ extension WholeProgramTests {
         return HTTPRequest("GET", response.headers["Location"] ?? "").query
       }
 
-      /// Back, from an address of its own unless another is given; returns where it leads.
+      /// Comes back, by default from its own address; returns the redirect's target.
       func end(_ browser: Browser, _ query: [(String, String)], from address: String? = nil) throws -> String? {
         count += 1
         let fields = query.map { "\(PercentCoding.encode($0))=\(PercentCoding.encode($1))" }.joined(separator: "&")
@@ -82,7 +82,7 @@ extension WholeProgramTests {
         return response?.headers["Location"]
       }
 
-      /// All of it; `deed`: what the provider does wrong.
+      /// The whole way; `deed`: the provider's fault.
       func signIn(
         _ deed: String, _ claims: String, in browser: Browser? = nil, from address: String? = nil
       ) throws -> (String?, Browser) {
@@ -94,7 +94,7 @@ extension WholeProgramTests {
         return (try end(browser, [("code", code), ("state", query["state"] ?? "")], from: address), browser)
       }
 
-      /// The beginning of what a request by another name is answered.
+      /// The head of the answer to a request under another name.
       func head(_ path: String, host: String) throws -> String {
         let socket = try LoopbackPort.connect(UInt16(rig.hubPort))
         defer { close(socket) }
@@ -125,20 +125,20 @@ extension WholeProgramTests {
       #expect(session["role"]?.string == "administer")
       let people = try JSONValue(parsing: browser.ask("GET", "/v1/people")?.body ?? [])["people"]?.array
       #expect(people?.count == 1 && people?.first?["way"]?.string == "oidc")
-      // The role and the password are the provider's.
+      // Role and password belong to the provider.
       #expect(browser.ask("PUT", "/v1/people/ana", #"{"password":"battery staple"}"#)?.status == 409)
       let guess = #"{"person":"ana","password":"battery staple"}"#
       #expect(site.browser.ask("POST", "/session", guess, signedIn: false)?.status == 403)
-      // Each kind of signature, a list of audiences, exchanged keys, and claims that are told on demand.
+      // Each kind of signature, a list of audiences, exchanged keys, and claims that the provider sends on request.
       for deed in ["PS256", "ES256", "EdDSA", "several", "no-key-name", "user-info"] {
         #expect(try site.signIn(deed, Self.ana).0 == "/messages", "\(deed)")
       }
-      // Another with that name is somebody else.
+      // Another person with that name is a different one.
       let (_, other) = try site.signIn("right", #"{"sub":"u-2","preferred_username":"ana","groups":"all"}"#)
       let second = try site.session(other)
       #expect(second["person"]?.string == "ana-2" && second["role"]?.string == "view")
       #expect(other.ask("GET", "/v1/people")?.status == 403)
-      // A new role ends what was begun with the old one; no role, all.
+      // A new role ends the requests of the old one; no role ends everything.
       let (_, demoted) = try site.signIn("right", #"{"sub":"u-1","groups":["ops"]}"#)
       #expect(try site.session(demoted)["role"]?.string == "operate")
       #expect(browser.ask("GET", "/v1/fleet")?.status == 401)
@@ -173,7 +173,7 @@ extension WholeProgramTests {
       #expect(!log.contains("s3cret") && !log.contains("eyJ"))
       #expect(
         site.rig.askHub("GET", "/v1/people").map { String(decoding: $0.body, as: UTF8.self) } == #"{"people":[]}"#)
-      // Keys that were exchanged are asked for again, but not for each token that names another.
+      // The hub fetches exchanged keys again, but not for each token that names another key.
       #expect(try site.signIn("later", Self.ana).0 == "/?signin=refused")
     }
 
@@ -208,13 +208,13 @@ extension WholeProgramTests {
       let (state, nonce) = (query["state"] ?? "", query["nonce"] ?? "")
       let claims = Data(#"{"groups":"all"}"#.utf8).base64EncodedString().replacing("=", with: "")
       let code = "right:\(nonce):\(query["code_challenge"] ?? ""):\(claims)"
-      // Another browser has no part of it, and no journey of its own makes it one.
+      // Another browser cannot continue this journey, not even with a journey of its own.
       #expect(try site.end(vera, [("code", code), ("state", state)]) == "/?signin=late")
       _ = try site.start(vera)
       #expect(try site.end(vera, [("code", code), ("state", state)]) == "/?signin=late")
       let own = try site.start(vera)
       #expect(try site.end(vera, [("code", code), ("state", own["state"] ?? "")]) == "/?signin=refused")
-      // By another name, of another issuer, with words of the provider, twice.
+      // Under another name, from another issuer, with an error of the provider, twice.
       for path in ["/oidc/start", "/oidc/back?code=a&state=b"] {
         #expect(try site.head(path, host: "evil.example").contains(" 403 "), "\(path)")
       }
@@ -228,7 +228,7 @@ extension WholeProgramTests {
       #expect(try site.end(ana, [("code", code), ("state", state)]) == "/messages")
       #expect(try site.end(ana, [("code", code), ("state", state)]) == "/?signin=late")
       #expect(try site.session(ana)["signed_in"]?.bool == true)
-      // Other sites do not begin it, and it leads nowhere else.
+      // Other sites cannot begin it, and it leads only back here.
       let foreign = ["Sec-Fetch-Site": "cross-site"]
       #expect(site.browser.ask("GET", "/oidc/start", headers: foreign)?.status == 403)
       for place in ["//evil.example", "https://evil.example", "/\\evil.example", "/\r\nSet-Cookie: a=b"] {
@@ -237,7 +237,7 @@ extension WholeProgramTests {
         let code = "right:\(query["nonce"] ?? ""):\(query["code_challenge"] ?? ""):\(claims)"
         #expect(try site.end(browser, [("code", code), ("state", query["state"] ?? "")]) == "/", "\(place)")
       }
-      // Without the provider the page is told so, and passwords go on.
+      // Without the provider the page reports this, and passwords still work.
       site.provider.kill9()
       #expect(try site.signIn("right", Self.ana).0 == "/?signin=unavailable")
     }
@@ -285,7 +285,7 @@ extension WholeProgramTests {
       #expect(try site.end(browser, back.map { ($0.key, $0.value) }) == "/commands")
       let session = try site.session(browser)
       #expect(session["person"]?.string == "ana" && session["role"]?.string == "operate")
-      // A code is good once.
+      // A code is valid once.
       #expect(try site.end(browser, back.map { ($0.key, $0.value) }) == "/?signin=late")
     }
   }

@@ -6,9 +6,9 @@ import TestSupport
 import Testing
 
 extension WholeProgramTests {
-  /// A hub that says how it is, and what an operator does beside it while it serves.
+  /// A hub's reports about itself, and an operator's commands while it serves.
   @Suite struct HubOperation {
-    /// The way to a database: stopped, it swallows everything.
+    /// The connection to a database: when stopped, it drops all packets.
     private static let network = """
       import asyncio, sys
       async def pipe(reader, writer):
@@ -124,7 +124,7 @@ extension WholeProgramTests {
       #expect(rig.askHub("GET", "/metrics", token: nil)?.status == 401)
       #expect(try metric(rig, #"meshpost_hub_events_total{lane="nodes"}"#) == "3")
       #expect(try metric(rig, #"meshpost_hub_logins_refused_total{reason="unknown"}"#) == "1")
-      // As many lines with a hundred gateways as with one.
+      // The number of lines is the same with a hundred gateways as with one.
       let before = rig.askHub("GET", "/metrics")?.body.split(separator: 0x0A).count
       for number in 0..<100 { try ship(rig, "g\(number)", from: 1, [1]) }
       #expect(rig.askHub("GET", "/metrics")?.body.split(separator: 0x0A).count == before)
@@ -147,12 +147,12 @@ extension WholeProgramTests {
       let left = try FileManager.default.contentsOfDirectory(atPath: rig.scratch.folder.path())
       #expect(left.filter { $0.hasPrefix("copy.db") } == ["copy.db"])
 
-      // What came after the backup is lost with the disk.
+      // Events after the backup are lost with the disk.
       try rig.radio?.line(with: "\"injected\"")
       try untilTrue("more at the hub") { try rig.hubRows("events").count > 400 }
       rig.hub?.kill9()
       for suffix in ["", "-wal", "-shm"] {
-        // Not all of them are there.
+        // `try?`: not all of these files exist.
         try? FileManager.default.removeItem(atPath: rig.scratch.location("hub.db" + suffix))
       }
       try FileManager.default.copyItem(atPath: backup, toPath: rig.scratch.location("hub.db"))

@@ -8,7 +8,7 @@ import TestSupport
 import Testing
 
 extension WholeProgramTests {
-  /// The hub's pages without a browser: people, what each may do, and what is live.
+  /// The hub's pages without a browser: people, their rights, and the live stream.
   @Suite struct HubPeople {
     private final class Hub {
       let rig: Rig
@@ -78,7 +78,7 @@ extension WholeProgramTests {
       #expect(session["host"]?.string == "hub" && session["role"]?.string == "view")
       #expect(session["can_change"]?.bool == false)
       for browser in [ana, vera] { #expect(browser.ask("GET", "/v1/fleet")?.status == 200) }
-      // A viewer who commands, edits, or looks after people.
+      // A viewer may not command, edit, or manage people.
       #expect(vera.ask("POST", "/v1/gateways/g/commands", #"{"command":"send","to":"x","text":"y"}"#)?.status == 403)
       #expect(vera.ask("PUT", "/v1/gateways/g/documents/settings/log_level", #"{"value":"info"}"#)?.status == 403)
       #expect(vera.ask("PUT", "/v1/people/vera", #"{"role":"administer"}"#)?.status == 403)
@@ -86,16 +86,16 @@ extension WholeProgramTests {
         #expect(vera.ask("GET", path)?.status == 403, "\(path)")
         #expect(ana.ask("GET", path)?.status == 200, "\(path)")
       }
-      // Nobody is a gateway.
+      // No person may act as a gateway.
       #expect(ana.ask("POST", "/v1/gateways/g/events", "{}")?.status == 403)
-      // Other sites, and other names.
+      // Requests of other sites and under other names are refused.
       #expect(ana.ask("GET", "/v1/people", headers: ["Origin": "http://evil.example"])?.status == 403)
       #expect(ana.ask("DELETE", "/v1/people/vera", headers: ["Sec-Fetch-Site": "cross-site"])?.status == 403)
       #expect(ana.ask("PUT", "/v1/people/vera", "{}", headers: ["Content-Type": "text/plain"])?.status == 403)
       for (method, body) in [("PUT", #"{"password":"battery staple"}"#), ("PUT", #"{"role":"view"}"#), ("DELETE", "")] {
         #expect(ana.ask(method, "/v1/people/bob", body)?.status == 404, "\(method) \(body)")
       }
-      // A new role signs out.
+      // A new role ends the sessions.
       #expect(ana.ask("PUT", "/v1/people/vera", #"{"role":"operate"}"#)?.status == 200)
       #expect(vera.ask("GET", "/v1/fleet")?.status == 401)
       #expect(Self.signIn(vera, "vera", "battery staple") == 200)
@@ -112,13 +112,13 @@ extension WholeProgramTests {
       let tokens = try Self.json(ana.ask("GET", "/v1/tokens"))["tokens"]?.array ?? []
       #expect(tokens.first?["access"]?.string == "all")
       #expect(!"\(tokens)".contains(Rig.token))
-      // Removed at the machine: at once.
+      // Removal at the machine takes effect at once.
       #expect(try hub.people(["remove", "vera"]).code == 0)
       #expect(vera.ask("GET", "/v1/fleet")?.status == 401)
       #expect(Self.signIn(vera, "vera", "battery staple") == 403)
       let list = try hub.people([])
       #expect(list.lines.count == 1 && list.lines[0].hasPrefix("ana  administer"), "\(list)")
-      // Sessions outlive the hub.
+      // Sessions survive a restart of the hub.
       hub.rig.hub?.kill9()
       try hub.rig.startHub()
       #expect(ana.ask("GET", "/v1/people")?.status == 200)
@@ -169,29 +169,29 @@ extension WholeProgramTests {
       try hub.add("vera", "view", password: "battery staple")
       #expect(Self.signIn(hub.browser, "ana", "correct horse", from: "10.0.0.1") == 200)
       #expect(hub.browser.ask("DELETE", "/session")?.status == 200)
-      // From where she is: behind the same router.
+      // From her own address: behind the same router.
       let guesser = hub.another()
       for number in 0..<7 { _ = Self.signIn(guesser, "ana", "guess \(number)", from: "10.0.0.1") }
       #expect(Self.signIn(guesser, "ana", "correct horse", from: "10.0.0.1") == 429)
-      // From many places.
+      // From many addresses.
       for number in 0..<25 { _ = Self.signIn(guesser, "ana", "guess \(number)", from: "10.0.1.\(number)") }
       #expect(Self.signIn(guesser, "ana", "correct horse", from: "10.0.2.1") == 429)
       #expect(Self.signIn(hub.another(), "vera", "battery staple", from: "10.0.2.1") == 200)
       #expect(Self.signIn(hub.browser, "ana", "correct horse", from: "10.0.2.2") == 200)
-      // What somebody typed into the wrong field is not written down.
+      // Text that a person typed into the wrong field is not logged.
       #expect(Self.signIn(guesser, "correct-horse", "x", from: "10.0.3.1") == 403)
       let deeds = try Self.json(hub.browser.ask("GET", "/v1/audit"))["audit"]?.array ?? []
       let refused = deeds.filter { $0["what"]?.string == "sign_in_refused" }
       #expect(refused.contains { $0["who"]?.string == "ana" && $0["detail"]?["from"]?.string == "10.0.0.1" })
       #expect((10...25).contains(refused.count) && !"\(deeds)".contains("correct-horse"))
-      // A browser is known to one person, and with another password to nobody.
+      // A browser is known for one person, and after a change of the password for none.
       let known = hub.another()
       known.cookie = hub.browser.cookie?.components(separatedBy: "; ").first { $0.hasPrefix("meshpost_browser=") }
       for number in 0..<25 { _ = Self.signIn(known, "vera", "guess \(number)", from: "10.0.4.\(number)") }
       #expect(Self.signIn(known, "vera", "battery staple", from: "10.0.5.1") == 429)
       let file = hub.rig.scratch.write("password", "another horse\nand a second line\n")
       #expect(try hub.people(["password", "ana", "--password-file", file]).code == 0)
-      // As long as this may have taken: nobody gets in by her name from elsewhere.
+      // For as long as this took, no other browser can sign in under her name.
       for number in 0..<25 { _ = Self.signIn(guesser, "ana", "again \(number)", from: "10.0.6.\(number)") }
       #expect(Self.signIn(known, "ana", "another horse", from: "10.0.5.2") == 429)
       #expect(try hub.people(["add", "carl", "--role", "view", "--password-file", file]).code == 0)
@@ -279,7 +279,7 @@ extension WholeProgramTests {
       _ = try hub.browser.follow(after: nil) {
         $0.contains { $0.contains("event: gateway") && $0.contains("\"linked\":false") }
       }
-      // Who reads on does not hold up the hub's end.
+      // A reader of a stream does not delay the hub's end.
       var hasAsked = false
       _ = try hub.browser.follow(after: nil) { _ in
         if !hasAsked {

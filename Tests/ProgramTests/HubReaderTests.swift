@@ -8,7 +8,7 @@ import TestSupport
 import Testing
 
 extension WholeProgramTests {
-  /// What pages and programs read of a hub, on either database.
+  /// Requests of pages and programs to a hub, on either database.
   @Suite struct HubReaders {
     enum Place: String, CaseIterable { case sqlite, postgres }
 
@@ -19,7 +19,7 @@ extension WholeProgramTests {
       init(_ place: Place) throws {
         rig = try Rig()
         server = place == .postgres ? try PostgresServer() : nil
-        // With pages there is more of the API: people, tokens, and who did what.
+        // Pages add to the API: people, tokens, and the log of people's actions.
         rig.writeHubConfiguration(
           database: server?.address,
           extra: "[web]\nurl = \"http://127.0.0.1:\(rig.hubPort)\"\npages = \"\(PagesHost.pages)\"")
@@ -44,7 +44,7 @@ extension WholeProgramTests {
         #expect(status == 200, "\(body)")
       }
 
-      /// The same of several at once, as several transactions may have it.
+      /// The same events of several gateways at once, in the order of several transactions.
       func takeTogether(_ events: [String], from gateways: [String]) throws {
         let posts = try gateways.map { gateway in
           try Program(
@@ -122,7 +122,7 @@ extension WholeProgramTests {
       rig.writeHubConfiguration(
         database: server.address, extra: "[[token]]\nfile = \"\(file)\"\naccess = \"read\"")
       try rig.startHub()
-      // Whoever asks for messages waits for this.
+      // Queries for messages wait for this lock.
       let lock = try server.session("BEGIN; LOCK TABLE messages; SELECT pg_sleep(600)")
       defer { lock.kill9() }
       try untilTrue("the lock") {
@@ -135,7 +135,7 @@ extension WholeProgramTests {
           "-o", rig.scratch.location("answer-#1"), "-w", "%{stderr}\\nstatus %{http_code} %header{retry-after}\\n",
           "http://127.0.0.1:\(rig.hubPort)/v1/messages?q=word[1-40]",
         ], folder: rig.scratch.folder)
-      // One is under way, 16 wait.
+      // One query runs, 16 wait.
       do {
         try untilTrue("the others are told to come again") { searches.lines.count { $0 == "status 429 2" } >= 23 }
       } catch {
@@ -271,7 +271,7 @@ extension WholeProgramTests {
         try site.take((1...500).map { message(10 + batch * 500 + $0, "flood \(batch) \($0) \(text)") }, from: "hill")
       }
       silent.kill9()
-      // More than is made up for: it is told.
+      // More messages than the stream repeats: it reports this.
       let late = try site.follow("?after=\(id)")
       try late.line(with: #""missed":true"#)
       late.kill9()
@@ -304,7 +304,7 @@ extension WholeProgramTests {
           #expect(own["position"]?.integer == position && own["missed"] == nil, "\(own)")
           #expect(own["arrived"]?.integer == arrived)
         }
-        // As if the hub had been put back, and had got so far again.
+        // As if the hub had been restored and had reached the same position again.
         let other = try hello("&arrived=\(arrived - 1)")
         #expect(other["missed"]?.bool == true && other["position"] == rows[0]["position"], "\(other)")
         #expect(other["arrived"] == rows[0]["arrived"])

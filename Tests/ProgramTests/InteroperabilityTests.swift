@@ -6,7 +6,7 @@ import TestSupport
 import Testing
 
 extension WholeProgramTests {
-  /// Radios and clients that others wrote.
+  /// Foreign radios and clients.
   @Suite struct Interoperability {
     @Test func `pymc_core radios: contacts appear, a direct and a channel message arrive once`() throws {
       let rig = try Rig()
@@ -35,7 +35,7 @@ extension WholeProgramTests {
         messages.contains { $0["body"]?["sender_name"]?.string == "r1" && $0["body"]?["kind"]?.string == "direct" })
     }
 
-    /// The mesh reads a FIFO, so that whoever holds its standard input does not matter.
+    /// The mesh reads a FIFO, so its standard input does not matter.
     private func command(_ rig: Rig, _ folder: URL, _ line: String) throws {
       let handle = try FileHandle(forWritingTo: folder.appending(path: "ctl"))
       try handle.write(contentsOf: Data((line + "\n").utf8))

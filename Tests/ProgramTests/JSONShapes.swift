@@ -2,7 +2,7 @@
 
 import JSON
 
-/// What `--json` promises, as the command line itself prints it, held against what it gives.
+/// The documented shapes of `--json`, printed by the command line, compared with its output.
 struct JSONShapes {
   private let promised: JSONValue
 
@@ -14,7 +14,7 @@ struct JSONShapes {
 
   var commands: [String] { promised["commands"]?.fields?.map(\.0) ?? [] }
 
-  /// What is wrong with a command's output; empty: all is as promised. `isEmpty`: rows, and there may be none.
+  /// The errors in a command's output; empty: none. `mayBeEmpty`: there may be no rows.
   func problems(_ command: String, _ lines: [String], mayBeEmpty: Bool = false) -> [String] {
     guard let output = promised["commands"]?[command], let shape = output["shape"]?.string else {
       return ["\(command) promises nothing"]
@@ -22,7 +22,7 @@ struct JSONShapes {
     if lines.isEmpty { return mayBeEmpty ? [] : ["\(command) prints nothing"] }
     if output["form"]?.string == "object", lines.count != 1 { return ["\(command) prints \(lines.count) lines"] }
     return lines.flatMap { line -> [String] in
-      // `try?`: what is no JSON is what is wrong.
+      // `try?`: a line that is no JSON is an error.
       guard let value = try? JSONValue(parsing: line) else { return ["\(command): no JSON: \(line)"] }
       return problems(value, shape, "\(command): ")
     }

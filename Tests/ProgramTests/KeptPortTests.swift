@@ -8,7 +8,7 @@ import Testing
 import Timing
 
 extension WholeProgramTests {
-  /// The serial port outlives the gateway: a service manager keeps it, and what was read and is not on disk.
+  /// The serial port outlives the gateway: a service manager keeps it, with bytes that were read and not stored.
   @Suite struct KeptPort {
     static let kills = 100
 
@@ -125,7 +125,7 @@ extension WholeProgramTests {
       #expect(process(of: keeper) != first)
     }
 
-    /// The gateway that was started last.
+    /// The process id of the newest gateway.
     private func process(of keeper: Program) -> Int32? {
       keeper.lines.last { $0.hasPrefix("keeper: started") }.flatMap { Int32($0.split(separator: " ")[2]) }
     }

@@ -7,9 +7,9 @@ import TestSupport
 import Testing
 
 extension WholeProgramTests {
-  /// A gateway and a hub, live: what goes between them besides the journal.
+  /// A gateway and a hub on a live link: their traffic besides the journal.
   @Suite struct Links {
-    /// Both programs up, the link open.
+    /// Starts both programs, and waits for the link.
     private func start(_ extra: String = "", relay: String = "", arguments: [String] = []) throws -> Rig {
       let rig = try Rig()
       rig.writeGatewayConfiguration(extra: "keep_alive_s = 5\n" + extra + "\n" + relay)
@@ -88,7 +88,7 @@ extension WholeProgramTests {
         let words = "this hub has a live link of this gateway already, by the upstream \(live)"
         return other["reason"]?.string == words && upstreams.allSatisfy { $0["pending"]?.integer == 0 }
       }
-      // The second time it comes while the hub still has the link of the one that was killed.
+      // The second time, the hub still has the link of the killed gateway.
       for _ in 0..<2 {
         try rig.startGateway()
         try rig.waitForSync()
@@ -98,7 +98,7 @@ extension WholeProgramTests {
       #expect(rig.hub?.lines.contains { $0.contains("two gateways") } == false, "\(rig.hub?.lines ?? [])")
     }
 
-    /// Holds a gateway's link as an upstream that it does not have.
+    /// Holds a gateway's link, as an upstream that the gateway does not have.
     private static let thief = """
       import asyncio, sys
       from websockets.asyncio.client import connect
@@ -162,7 +162,7 @@ extension WholeProgramTests {
       try untilTrue("the hub's at the gateway") {
         try rig.meshpost("contacts", "--json").lines.contains { $0.contains(#""alias":"Hut 1""#) }
       }
-      // While nobody hears the other; the gateway's comes later.
+      // Neither reaches the other; the gateway's edit is the later one.
       rig.hub?.send(SIGTERM)
       _ = try rig.hub?.ended()
       #expect(try rig.meshpost("node", "alias", key, "Hut one").code == 0)
@@ -197,7 +197,7 @@ extension WholeProgramTests {
       try untilTrue("the message at the hub") { try rig.hubTexts().contains("while it was stopped") }
     }
 
-    /// What a proxy that knows no WebSockets makes of one.
+    /// A proxy that does not know WebSockets.
     private static let proxy = """
       import http.server, sys, urllib.request, urllib.error
       hub = sys.argv[1]
@@ -242,7 +242,7 @@ extension WholeProgramTests {
       }
     }
 
-    /// Passes connections on; for each line on standard input it prints what connections with batches have carried: up and down.
+    /// Forwards connections; for each line on standard input it prints the bytes, up and down, of connections with batches.
     private static let counter = """
       import socket, sys, threading
       target, counts = ("127.0.0.1", int(sys.argv[1])), {}
@@ -306,7 +306,7 @@ extension WholeProgramTests {
       let (up, down) = ((after.up - before.up) / texts.count, (after.down - before.down) / texts.count)
       print("by HTTP a message: \(up) bytes up, \(down) down")
       #expect(before.up > 0 && up <= 160 && down <= 60 && up > 60)
-      // The new one does not know the key.
+      // The restarted hub does not know the key.
       rig.hub?.send(SIGTERM)
       _ = try rig.hub?.ended()
       try rig.startHub()
@@ -348,7 +348,7 @@ extension WholeProgramTests {
       #expect(try rig.meshpost("upstream", "remove", "late").code == 67)
     }
 
-    /// Connections that say nothing: one fresh, one after an answer, one in the middle of a request.
+    /// Silent connections: a fresh one, one after an answer, and one in the middle of a request.
     private static let idlers = """
       import socket, sys, time
       port = int(sys.argv[1])

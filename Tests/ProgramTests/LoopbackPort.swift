@@ -3,22 +3,23 @@
 import EventLoop
 import Glibc
 
-/// Loopback ports that are free just now, and that the kernel gives to nobody by itself: they lie below those that outgoing
-/// connections get (32768 and up), so that nothing takes one between here and the program that it is for.
+/// Free loopback ports that the kernel does not assign by itself: they are below the ports of outgoing connections (32768 and up), so no other
+/// program gets one before the intended program.
 enum LoopbackPort {
   private static let range: Range<UInt16> = 21_000..<25_000
 
-  /// Bound; close it to let somebody else have it.
+  /// A bound port; close the descriptor to release it for a program.
   static func take() throws -> (descriptor: Int32, port: UInt16) {
     for _ in 0..<200 {
       let port = UInt16.random(in: range)
-      // `try?`: taken; another one then.
+      // `try?`: the port is in use; the next one is tried.
       if reserve(port), let free = try? LoopbackSocket.listen(on: port) { return free }
     }
     throw Program.Waited(description: "no free port between \(range.lowerBound) and \(range.upperBound)")
   }
 
-  /// Ours until this process ends: while a test has a server down, another suite's would take its port. False: it is another's.
+  /// Reserves the port until this process ends: while a test's server is down, another suite's could otherwise take its port. False: it belongs to
+  /// another.
   private static func reserve(_ port: UInt16) -> Bool {
     let folder = "/tmp/meshpost-test-ports"
     mkdir(folder, 0o777)
@@ -29,12 +30,12 @@ enum LoopbackPort {
     return false
   }
 
-  /// The first of two that follow each other: a mesh's radios listen on such.
+  /// The first of two consecutive ports, on which a mesh's radios listen.
   static func pair() throws -> Int {
     for _ in 0..<200 {
       let first = try take()
       defer { close(first.descriptor) }
-      // `try?`: taken; another one then.
+      // `try?`: the port is in use; the next one is tried.
       guard let second = try? LoopbackSocket.listen(on: first.port + 1) else { continue }
       close(second.descriptor)
       return Int(first.port)
@@ -42,7 +43,7 @@ enum LoopbackPort {
     throw Program.Waited(description: "no two free ports that follow each other")
   }
 
-  /// Connected to a port, blocking.
+  /// A blocking connection to a port.
   static func connect(_ port: UInt16) throws -> Int32 {
     let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
     var address = sockaddr_in()

@@ -7,13 +7,13 @@ import TestSupport
 import Testing
 
 extension WholeProgramTests {
-  /// A gateway whose every text steers a terminal, and a terminal in front of every command.
+  /// A gateway whose texts all contain control sequences, and every command in a terminal.
   @Suite struct LyingGateway {
-    /// What a terminal would obey, or what would turn text around, in every text of every answer.
+    /// Control sequences and characters that reverse text, for every text of every answer.
     private static let payload =
       "A\u{1B}]0;owned\u{7}\u{1B}[31mB\u{9B}2JC\u{202E}D\u{2066}\u{200F}\u{61C}\u{2028}\u{E0041}\u{7F}\nFORGED\r\nFORGED\u{8}"
 
-    /// Every command that prints what a gateway says. Nothing is left out but what prints nothing of it.
+    /// Every command that prints texts of a gateway, without exception.
     private static let commands: [[String]] = [
       [], ["overview"], ["status"], ["messages"], ["messages", "--follow"], ["search", "x"], ["contacts"], ["channels"],
       ["send", "x", "y"], ["send", "x", "y", "--wait"], ["react", "1", "👍"], ["sent"], ["retry", "x"],
@@ -39,7 +39,7 @@ extension WholeProgramTests {
       ["capture", "-", "--frames"], ["top"], ["chat", "x"],
     ]
 
-    /// What may hold lines that begin with anything: it is a document.
+    /// Commands whose output is a document, whose lines may begin with anything.
     private static let documents: Set<String> = ["report", "export", "map", "chart"]
 
     @Test(arguments: [200, 503]) func `nothing that a gateway says steers the terminal, whichever command asks`(
@@ -89,7 +89,7 @@ extension WholeProgramTests {
       #expect(!forged, "\(command) shows a line that the gateway made up:\n\(text)")
     }
 
-    /// Answers each question with one object that has every field of every shape, its texts hostile.
+    /// Answers each request with an object that has all fields of all shapes, with hostile texts.
     private static let server = """
       import json, os, socketserver, sys
       shapes = json.load(open(sys.argv[2]))["shapes"]; payload = json.load(open(sys.argv[3])); status = sys.argv[4]
@@ -125,7 +125,7 @@ extension WholeProgramTests {
       server.serve_forever()
       """
 
-    /// Runs a command in a terminal of its own, and keeps all that it writes there.
+    /// Runs a command in its own terminal, and keeps its output.
     private static let terminal = """
       import os, pty, select, sys, time
       pid, fd = pty.fork()
@@ -150,7 +150,7 @@ extension WholeProgramTests {
 }
 
 extension Program {
-  /// Its lines, when it has ended.
+  /// The command's lines, after its end.
   func finished() throws -> [String] {
     _ = try ended()
     return lines

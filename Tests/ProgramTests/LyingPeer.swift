@@ -3,10 +3,10 @@
 import Foundation
 import TestSupport
 
-/// Stands between a client and a server and puts other numbers into the server's answers: in JSON bodies, whole, in pieces or
-/// line by line, and in messages of a WebSocket.
+/// Stands between a client and a server, and replaces numbers in the server's answers: in JSON bodies (whole, in pieces or line by line) and in
+/// messages of a WebSocket.
 final class LyingPeer {
-  /// What no field can be.
+  /// Impossible numbers.
   static let numbers = [
     "-9223372036854775808", "9223372036854775807", "9007199254740993", "9007199254740992", "-1", "1e308", "-1e308",
     "4294967296", String(repeating: "9", count: 400),
@@ -25,8 +25,7 @@ final class LyingPeer {
     try program.line(with: "ready")
   }
 
-  /// From now on every number, or those under `keys`, is `number`; `nil`: the truth again. Connections are ended, so that the
-  /// client comes anew.
+  /// Replaces every number, or those under `keys`, by `number`; `nil`: none. It ends the connections, so that the client connects again.
   func tell(_ number: String?, under keys: [String] = []) throws {
     changes += 1
     let text = number.map { "\(changes) \($0) \(keys.joined(separator: ","))" } ?? "\(changes)"
@@ -34,7 +33,7 @@ final class LyingPeer {
     try program.line(with: "mode \(changes) ")
   }
 
-  /// Waits until it has lied since it was told to; `poke` has it asked.
+  /// Waits until it has replaced a number since the last `tell`; `poke` causes a request.
   func haveLied(_ poke: () -> Void) throws {
     try untilTrue("a lie: \(program.lines.suffix(5))") {
       poke()

@@ -8,7 +8,7 @@ import Testing
 import Timing
 
 extension TestBroker {
-  /// Of all that gateways publish.
+  /// Counts all publications of gateways.
   fileprivate func counter(_ arguments: [String] = []) throws -> Program {
     try subscriber("counter", ["-v", "-t", "meshpost/#"] + arguments)
   }
@@ -37,7 +37,7 @@ extension WholeProgramTests {
         """)
     }
 
-    /// Seqs of messages as they came, and the last state of the gateway that was told.
+    /// The seqs of messages in order of arrival, and the last reported state of the gateway.
     private func seqs(_ subscriber: Program) -> [Int64] {
       subscriber.lines.filter { $0.hasPrefix("meshpost/hill/message ") }.compactMap { line in
         let body = line.split(separator: " ", maxSplits: 1).last.map(String.init) ?? ""
@@ -76,7 +76,7 @@ extension WholeProgramTests {
           usleep(UInt32.random(in: 0...500_000, using: &random))
           try broker.start()
         default:
-          // Half-open: the broker answers nothing for a while.
+          // Half-open: the broker does not answer for a while.
           broker.program?.send(SIGSTOP)
           usleep(300_000)
           broker.program?.send(SIGCONT)
@@ -146,13 +146,13 @@ extension WholeProgramTests {
         try ask(#"{"id":"b\#($0)","command":"send","to":"r1","text":"x"}"#)["code"]?.string
       }
       #expect(codes == [nil, nil, "full", "full", "full", "full"], "nonsense counts, too: \(codes)")
-      // Who asked for what is in the journal.
+      // The journal has each command with its sender.
       let (_, lines) = try rig.meshpost("journal", "--json", "--limit", "1000")
       let commands = try lines.map { try JSONValue(parsing: $0) }.filter { $0["kind"]?.string == "command" }
       let ids = commands.compactMap { $0["body"]?["id"]?.string }
       #expect(
         ids == ["a1", "a2", "a3", "b0", "b1"] && commands.allSatisfy { $0["body"]?["upstream"]?.string == "broker" })
-      // What it says of them is not what it is told: else each would bring forth the next.
+      // Its events about commands are no commands: otherwise each would cause the next.
       try untilTrue("all to be told: \(subscriber.lines.suffix(5))") {
         subscriber.lines.filter { $0.hasPrefix("meshpost/hill/commanded ") }.count == ids.count
       }
@@ -161,7 +161,7 @@ extension WholeProgramTests {
       try commandWhileAway(rig, broker)
     }
 
-    /// The broker keeps it for us.
+    /// Publishes a command that the broker keeps while the gateway is away.
     private func commandWhileAway(_ rig: Rig, _ broker: TestBroker) throws {
       rig.gateway?.kill9()
       let publish = try Program(
@@ -269,7 +269,7 @@ extension WholeProgramTests {
       }
     }
 
-    /// In front of a real broker: on a hello of version 5 it keeps silent, or hangs up.
+    /// Stands in front of a real broker, and does not answer a hello of version 5, or closes the connection.
     private static let old = """
       import asyncio, sys
       port, behind, manner = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]

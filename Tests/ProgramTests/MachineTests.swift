@@ -4,7 +4,8 @@ import Foundation
 import TestSupport
 import Testing
 
-/// The packages in an emulated Debian machine, with systemd as init: hardware/machine. It takes long and mostly waits, so it runs beside the others.
+/// The packages in an emulated Debian machine, with systemd as init: hardware/machine. It takes long and mostly waits, so it runs at the same time as
+/// the others.
 @Suite struct MachineTests {
   private static let isReady = FileManager.default.fileExists(
     atPath: Checkout.folder.appending(path: ".build/machine/disk.img").path())

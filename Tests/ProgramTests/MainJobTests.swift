@@ -18,7 +18,7 @@ import Testing
       rig.radio?.write("chan r1 0 to everybody")
       try untilTrue("two messages at the hub") { try rig.hubTexts().count >= 2 }
       #expect(try rig.hubTexts().sorted() == ["a direct one", "to everybody"])
-      // Nodes have a lane of their own, which may be behind the messages'.
+      // Nodes have their own lane, which may be behind the messages.
       try untilTrue("40 contacts of the table and r1") { try rig.hubRows("contacts").count == 41 }
       let gateways = try JSONValue(parsing: rig.askHub("GET", "/v1/gateways")?.body ?? [])
       #expect(gateways["gateways"]?.array?.first?["radio"]?.string == "r0", "the hub names its radio")
@@ -80,7 +80,7 @@ import Testing
         environment: ["MESHPOST_RUN": scratch.folder.path(), "MESHPOST_PORT": "\(port)"])
       try start.line(with: "hub ← ")
       try start.line(with: "meshpost status")
-      // A second one neither speaks to this one's hub nor takes its folder.
+      // A second instance neither connects to the first one's hub nor uses its folder.
       let second = try Program(
         "/bin/bash", ["hardware/quickstart", "1"], environment: ["MESHPOST_RUN": scratch.folder.path()])
       #expect(try second.ended() == 1 && second.lines.joined().contains("running already"), "\(second.lines)")

@@ -7,7 +7,7 @@ import TestSupport
 import Testing
 
 extension WholeProgramTests {
-  /// Help, man pages, shapes and what is printed: all say the same.
+  /// Help, man pages, shapes and printed output agree.
   @Suite struct Manual {
     private func generate(_ arguments: String...) throws -> String {
       let program = try Program.own("meshpost", ["generate"] + arguments)
@@ -15,7 +15,7 @@ extension WholeProgramTests {
       return program.lines.joined(separator: "\n") + "\n"
     }
 
-    /// Commands that do something themselves, by their words, with their arguments as the parser has them.
+    /// The words of executable commands, with their arguments from the parser.
     private func leaves() throws -> [(words: [String], command: JSONValue)] {
       let program = try Program.own("meshpost", ["--experimental-dump-help"])
       _ = try program.ended()
@@ -121,8 +121,7 @@ extension WholeProgramTests {
       #expect(try complete(["send"], "positional@0").contains { $0.contains("Public") })
     }
 
-    /// What commands print, each as it is promised. Those of other nodes are held against it where those nodes are:
-    /// NodeTests; Bluetooth's where there is Bluetooth.
+    /// The output of each command matches its shape. Commands to other nodes are compared in NodeTests, those of Bluetooth where Bluetooth exists.
     @Test func `what --json prints is what is promised, for every command`() throws {
       let rig = try EveryCommand.rig()
       let shapes = try JSONShapes()

@@ -6,7 +6,7 @@ import TestSupport
 import Testing
 
 extension WholeProgramTests {
-  /// What is asked for and is not there.
+  /// Requests for things that do not exist.
   @Suite struct MissingThings {
     private static let node = "no known node is named \"nosuch\""
     private static let channel = "the radio has no channel \"nosuch\""
@@ -95,7 +95,7 @@ extension WholeProgramTests {
       let send = #"{"id":"c1","command":"send","to":"x","text":"y"}"#
       let unknown = try error("POST", "/v1/gateways/nosuch/commands?wait_s=0", body: send)
       #expect(unknown.0 == 404 && unknown.1.contains("no gateway nosuch"), "\(unknown)")
-      // Who means it, prepares a gateway before it comes.
+      // An operator can prepare a gateway before its first connection.
       let meant = send.replacing("}", with: ",\"queue\":true}")
       #expect(rig.askHub("POST", "/v1/gateways/nosuch/commands?wait_s=0", body: meant)?.status == 202)
       for target in ["/v1/nosuch", "/nosuch", "/v1/gateways/g/nosuch"] {

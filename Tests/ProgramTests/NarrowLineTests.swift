@@ -6,7 +6,7 @@ import TestSupport
 import Testing
 
 extension WholeProgramTests {
-  /// A hub, broker or webhook behind a line that all connections share, and that buffers nothing.
+  /// A hub, broker or webhook behind a line that all connections share, without a buffer.
   @Suite struct NarrowLines {
     private final class Line {
       let program: Program
@@ -18,7 +18,7 @@ extension WholeProgramTests {
         port = try program.line(with: "port ").split(separator: " ").last.flatMap { Int($0) } ?? 0
       }
 
-      /// Bytes that went up and down.
+      /// The bytes sent up and down so far.
       var moved: (up: Int, down: Int) {
         let numbers = program.lines.last { $0.hasPrefix("moved") }?.split(separator: " ").compactMap { Int($0) } ?? []
         return numbers.count == 2 ? (numbers[0], numbers[1]) : (0, 0)
@@ -29,7 +29,7 @@ extension WholeProgramTests {
       Int(try rig.status()?["upstreams"]?.array?.first?["pending"]?.integer ?? .max)
     }
 
-    /// Waits for as long as fewer and fewer are left, however slowly.
+    /// Waits while the backlog shrinks, however slowly.
     private func untilAllSent(_ rig: Rig, _ line: Line) throws {
       var (least, since) = (Int.max, Date())
       while true {
@@ -44,7 +44,7 @@ extension WholeProgramTests {
       }
     }
 
-    /// What waits while the server is away, in bytes as they are sent: each body, and what the journal and the wire add.
+    /// The size of the backlog in bytes as sent: each body, with the overhead of journal and connection.
     private func backlog(_ rig: Rig, _ count: Int) throws -> Int {
       try rig.startGateway()
       try rig.waitForSync()

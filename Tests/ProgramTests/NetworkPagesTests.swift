@@ -9,7 +9,7 @@ import TestSupport
 import Testing
 
 extension WholeProgramTests {
-  /// `[web]` of the daemon: who gets in with the password, what is kept, and what others on the network can do to it.
+  /// `[web]` of the daemon: signing in with the password, the stored data, and attacks from the network.
   @Suite struct NetworkPages {
     private final class Network {
       let rig: Rig
@@ -71,7 +71,7 @@ extension WholeProgramTests {
       #expect(try network.web?["sessions"]?.integer == 1)
       try network.restart()
       #expect(browser.ask("GET", "/v1/status")?.status == 200)
-      // Nothing that opens the pages is in what is kept.
+      // The stored data gives no access to the pages.
       let file = network.rig.scratch.location("gw.db.web")
       let kept = try String(contentsOfFile: file, encoding: .utf8)
       #expect(!kept.contains("horse") && !kept.contains(browser.cookie?.components(separatedBy: "=")[1] ?? "?"))
@@ -98,7 +98,7 @@ extension WholeProgramTests {
       #expect(rows.contains { $0.hasPrefix("event: message") && $0.contains("up from the valley") })
       let body = "{\"to\":\"r1\",\"text\":\"down again\",\"id\":\"0123456789abcdef0123456789abcdef\"}"
       #expect(browser.ask("POST", "/v1/send", body)?.status == 202)
-      // The stream is cut by signing out, and not by its own end.
+      // Signing out ends the stream; it does not end by itself.
       var isSignedOut = false
       _ = try browser.follow(after: nil) { pieces in
         if !isSignedOut, pieces.contains(where: { $0.hasPrefix("event: hello") }) {
@@ -146,7 +146,7 @@ extension WholeProgramTests {
       }
       let large = String(repeating: "x", count: 70_000)
       #expect(browser.ask("POST", "/session", large, signedIn: false)?.status == 413)
-      // Through a proxy with TLS on this machine.
+      // Through a TLS proxy on this machine.
       let secure = browser.ask(
         "POST", "/session", #"{"password":"correct horse"}"#,
         headers: [

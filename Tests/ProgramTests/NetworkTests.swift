@@ -5,7 +5,7 @@ import TestSupport
 import Testing
 
 extension WholeProgramTests {
-  /// A network of the test's own, which it can take away. Needs the right to make one (root, in containers too).
+  /// The test's own network, which it can take down. Needs the right to make one (root, also in containers).
   @Suite struct Networks {
     @Test(.enabled("a network namespace cannot be made here") { OwnNetwork.isPossible() })
     func `a network that goes away is noticed at once, and so is its return`() throws {

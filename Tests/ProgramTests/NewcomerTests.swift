@@ -25,7 +25,7 @@ extension WholeProgramTests {
         try rig.meshpost("contacts", "--json").lines.map { try JSONValue(parsing: $0) }.first {
           $0["name"]?.string == "r1"
         }?["key"]?.string)
-      // Another node with that name, as it would come over the air.
+      // Another node with that name, as from the air.
       #expect(
         try rig.meshpost("contact", "add", String(repeating: "ab", count: 32), "--name", "Birch").code == 0)
       let sent = try rig.meshpost("send", "Birch", "hi", "--json")

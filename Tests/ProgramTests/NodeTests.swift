@@ -40,7 +40,7 @@ private final class PythonMesh {
     try handle.close()
   }
 
-  /// `meshpost` with something on its standard input.
+  /// Runs `meshpost` with this standard input.
   func meshpost(_ arguments: [String], input: String) throws -> (code: Int32, lines: [String]) {
     let program = try Program.own("meshpost", arguments + ["--socket", rig.socket])
     program.write(input)
@@ -78,7 +78,7 @@ extension WholeProgramTests {
         try JSONValue(parsing: $0)["kind"]?.string
       }
       #expect(kinds.contains("node_status") && kinds.contains("telemetry"))
-      // Nobody asks now: the poll does, at a time of its own.
+      // No command asks: the poll does, at its own time.
       try untilTrue("the poll's success: \(try rig.status()?["messaging"] ?? .null)") {
         try rig.status()?["messaging"]?["polls"]?.array?.first?["last_success"]?.integer != nil
       }
@@ -95,7 +95,7 @@ extension WholeProgramTests {
       #expect(post.code == 0 && post.lines.last?.contains("\"state\":\"delivered\"") == true, "\(post.lines)")
       #expect(shapes.problems("room post", post.lines).isEmpty, "\(post.lines)")
       try mesh.command("post Lobby first")
-      // A room of pymc_core may send us what we have posted, too.
+      // A pymc_core room may send us our own posts, too.
       func posts(_ text: String) throws -> Int {
         try rig.meshpost("room", "read", "Lobby").lines.count { $0.contains(text) }
       }
@@ -104,11 +104,11 @@ extension WholeProgramTests {
       rig.gateway?.kill9()
       try rig.startGateway()
       try rig.waitForSync()
-      // A login makes the room send what it has; its answer would be the same without one, so its own count decides.
+      // A login makes the room send its posts. The answer would be the same without one, so the room's own count decides.
       try untilTrue("a login after the restart") {
         try rig.status()?["messaging"]?["hour_messages"]?.integer ?? 0 >= 3
       }
-      // Two logins within a second are one packet to pymc_core, which has no unique times as the firmware has.
+      // Two logins within a second are one packet for pymc_core, which has no unique times, unlike the firmware.
       try untilTrue("a login with the stored password") {
         try mesh.meshpost(["room", "login", "Lobby", "--stored"], input: "").code == 0
       }

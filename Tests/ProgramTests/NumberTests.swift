@@ -6,7 +6,7 @@ import TestSupport
 import Testing
 
 extension WholeProgramTests {
-  /// Numbers that no field can be, from whoever can send one: none of them ends a program.
+  /// Impossible numbers from all senders: none of them ends a program.
   @Suite struct Numbers {
     @Test func `whatever numbers a hub answers with, the gateway goes on, and nothing is lost`() throws {
       let rig = try Rig()
@@ -32,9 +32,9 @@ extension WholeProgramTests {
         for keys in fields {
           try peer.tell(number, under: keys.isEmpty ? [] : keys.split(separator: ",").map(String.init))
           _ = rig.control("POST", "/v1/outbox/resume")
-          // The other fields are not in every answer.
+          // Not every answer has the other fields.
           if keys == "acknowledged" || keys.isEmpty {
-            // After so many failures the next try may be minutes away; and a link over which all went says nothing more.
+            // After so many failures the next attempt may be minutes away; and a completed link sends nothing more.
             var looks = 0
             try peer.haveLied {
               looks += 1

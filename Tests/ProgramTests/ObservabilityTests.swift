@@ -7,7 +7,7 @@ import TestSupport
 import Testing
 
 extension WholeProgramTests {
-  /// What an operator, or a machine in their place, sees of a gateway.
+  /// An operator's or a monitoring system's view of a gateway.
   @Suite struct Observability {
     private func python(_ script: String, _ arguments: String...) throws {
       let program = try Program(Program.python, ["-c", script] + arguments)
@@ -95,7 +95,7 @@ extension WholeProgramTests {
         """, hex)
     }
 
-    /// Whoever listens is there: what is said reaches them.
+    /// Waits until the listeners are connected.
     private func listeners(_ rig: Rig) throws -> Bool {
       let count = try rig.status()?["listeners"]?.integer
       return count == 3
@@ -220,7 +220,7 @@ extension WholeProgramTests {
   }
 }
 
-/// A journald that keeps what it is told.
+/// A journald that records its input.
 private final class Journal {
   private let listener: DatagramListener
   private var entries: [String] = []

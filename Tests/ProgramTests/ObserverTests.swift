@@ -5,14 +5,14 @@ import TestSupport
 import Testing
 
 extension WholeProgramTests {
-  /// What analyzers and Home Assistant are told, judged by what they themselves are made of.
+  /// The data for analyzers and Home Assistant, judged by their own code.
   @Suite struct Observers {
     static let python = Checkout.folder.appending(path: ".build/home-assistant/bin/python").path()
 
     static let isReady = FileManager.default.fileExists(
       atPath: Checkout.folder.appending(path: ".build/home-assistant/ready").path())
 
-    /// A broker that shows what it is told: CONNECT's user and password, and each publication.
+    /// A broker that prints its input: CONNECT's user and password, and each publication.
     private static let broker = """
       \(Program.say)
       import base64, json, socket, sys, threading, time
@@ -82,7 +82,7 @@ extension WholeProgramTests {
         """)
     }
 
-    /// As analyzers compute it; docs/mqtt.md's facts, not our code.
+    /// As analyzers compute it, from the facts in docs/mqtt.md, without our code.
     private static let judge = """
       import hashlib, json, re, sys
       count = 0
@@ -164,7 +164,7 @@ extension WholeProgramTests {
     @Test(.enabled(if: isReady, "Home Assistant could not be prepared here"))
     func `what Home Assistant is told passes its own schemas`() throws {
       let rig = try Rig()
-      // With a WebSocket alone this mosquitto takes itself for deaf.
+      // With only a WebSocket this mosquitto reports that it does not listen.
       let (free, taken) = try LoopbackPort.take()
       close(free)
       let broker = try TestBroker(
@@ -180,7 +180,7 @@ extension WholeProgramTests {
       try rig.startGateway()
       try rig.waitForSync()
       try broker.program?.line(with: "homeassistant/sensor/meshpost_hill/messages_today/config")
-      // Read back by a client that others wrote, over the same WebSocket.
+      // Read back by a foreign client, over the same WebSocket.
       let reader = try Program(Self.python, ["-c", Self.reader, "\(taken)"])
       try reader.line(with: "homeassistant/meshpost/meshpost_hill/radio {")
       reader.kill9()
@@ -190,7 +190,7 @@ extension WholeProgramTests {
       #expect(state.contains(#""link":"up""#) && state.contains(#""battery_mv""#))
     }
 
-    /// Lines of topic and payload, as Home Assistant takes them; how many descriptions there were of each kind.
+    /// Checks lines of topic and payload as Home Assistant does; returns the number of descriptions of each kind.
     static func judge(_ lines: [String], in rig: Rig) throws -> String {
       let told = rig.scratch.write("told", lines.map { $0 + "\n" }.joined())
       let judge = try Program("/bin/sh", ["-c", "exec \(python) -c '\(schemas)' < \(told)"])

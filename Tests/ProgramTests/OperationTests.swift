@@ -10,7 +10,7 @@ extension WholeProgramTests {
   @Suite struct Operation {
     @Test func `SIGTERM ends it cleanly, and what was stored is there at the next start`() throws {
       let rig = try Rig()
-      // Of one that started in the same second nobody knows whether it has started again: its whole list would be read.
+      // If a radio started in the same second, the gateway cannot tell whether it has restarted, and would read its whole list.
       try rig.startRadio(["--uptime", "3600"])
       try rig.startGateway()
       try rig.waitForSync()
@@ -131,7 +131,7 @@ extension WholeProgramTests {
       func position(_ epoch: String) -> String {
         let answer = rig.askHub("GET", "/v1/gateways/test?epoch=\(epoch)")
         let text = String(decoding: answer?.body ?? [], as: UTF8.self)
-        // What the events say is another test's.
+        // Another test checks the events' content.
         return String(text[(text.range(of: "\"epoch\"")?.lowerBound ?? text.startIndex)...])
           .replacing(/"digests":\{[^}]*\},/, with: "")
       }
@@ -154,7 +154,7 @@ extension WholeProgramTests {
   }
 }
 
-/// A TLS proxy in front of the hub, with an authority of its own (openssl, Python).
+/// A TLS proxy in front of the hub, with its own authority (openssl, Python).
 private final class TLSProxy {
   let port: UInt16
   private let program: Program

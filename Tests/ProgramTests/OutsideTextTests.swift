@@ -13,7 +13,7 @@ import UntrustedText
 @testable import meshpost
 @testable import meshpost_radio
 
-/// Rows, words and keys as they come from outside.
+/// Rows, words and keys from outside.
 @Suite struct OutsideTextTests {
   @Test func `rows come whole out of any pieces, and one without end takes no memory`() {
     let text = "one\n\ntwo\r\n" + String(repeating: "x", count: 100)
@@ -48,7 +48,7 @@ import UntrustedText
     #expect(Array(editor.text.utf8) == Array("to @[e\u{301}]".utf8) && editor.position == editor.characters.count)
   }
 
-  /// Goes through the words of a program over there: whatever they are, they come line by line, bounded, and can be cleaned.
+  /// Reads the output of a remote program: it arrives line by line, bounded, and can be cleaned.
   @Test func `hostile words from over there come line by line, each within its bound`() throws {
     let said = Mutex<[String]>([])
     let words = try RemoteWords { line in said.withLock { $0.append(line) } }
@@ -144,7 +144,7 @@ import UntrustedText
       }
       #expect(response.status == 200)
     }
-    // To the resolver these are 127.0.0.1; of the certificate they are none.
+    // The resolver treats these as 127.0.0.1; the certificate names none of them.
     for host in ["127.1", "2130706433"] {
       guard case .failure? = try ask(host) else {
         Issue.record("\(host) was not held against the certificate")
@@ -155,7 +155,7 @@ import UntrustedText
 }
 
 extension WholeProgramTests {
-  /// What comes over the air, where people read it.
+  /// Texts from the air, in output for people.
   @Suite struct HostileText {
     @Test func `what comes over the air stands cleaned in the log, whoever repeats it`() throws {
       let rig = try Rig()

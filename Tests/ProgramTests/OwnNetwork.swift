@@ -3,26 +3,26 @@
 import Foundation
 import TestSupport
 
-/// Programs in a network of their own, which a test can break. Needs the right to make one (root, in containers too).
+/// Programs in their own network, which a test can break. Needs the right to make one (root, also in containers).
 enum OwnNetwork {
-  /// With their own view of /proc: libdispatch reads there how its threads do, and traps where they are not found.
+  /// With their own view of /proc: libdispatch reads the state of its threads there, and traps if it does not find them.
   private static let options = [
     "--net", "--mount", "--propagation", "private", "--fork", "--pid", "--mount-proc", "--kill-child",
   ]
 
-  /// A shell that runs `script` there; it and all that it starts end with the object. `$1`…: `arguments`.
+  /// A shell that runs `script` in that network; the shell and its children end with the object. `$1`…: `arguments`.
   static func program(_ script: String, _ arguments: [String] = []) throws -> Program {
     try Program("/usr/bin/unshare", options + ["bash", "-c", script, "script"] + arguments)
   }
 
-  /// Whether such a network can be made here. `script`: what else must be possible.
+  /// Whether such a network can be made here. `script`: further requirements.
   static func isPossible(_ script: String = "ip link set lo up", _ arguments: [String] = []) -> Bool {
-    // `try?`: what cannot be started, cannot be done.
+    // `try?`: a script that cannot start fails.
     (try? program(script, arguments).ended()) == 0
   }
 
-  /// Begins a script: the host `name` has two addresses. What goes to the first, 2001:db8::dead, leaves by a cable whose other end is
-  /// nobody's, as from a host whose IPv6 is broken; the second, 192.0.2.1, is this machine. `$1`: a folder for files.
+  /// The beginning of a script: the host `name` has two addresses. Packets to the first, 2001:db8::dead, are lost, as from a host with broken IPv6;
+  /// the second, 192.0.2.1, is this machine. `$1`: a folder for files.
   static func deadAddress(of name: String) -> String {
     """
     set -e

@@ -6,14 +6,14 @@ import TestSupport
 import Testing
 
 extension WholeProgramTests {
-  /// The pages in a real browser: `Tests/pages/run`.
+  /// Runs the pages in a real browser: `Tests/pages/run`.
   @Suite struct Pages {
     private static func stage(_ arguments: [String]) throws -> Program {
       let run = Checkout.folder.appending(path: "Tests/pages/run").path()
       return try Program(Program.python, [run] + arguments)
     }
 
-    /// `MESHPOST_PAGES`: names of single tests, for who looks for one.
+    /// `MESHPOST_PAGES`: the names of single tests, for debugging.
     private static var names: [String] {
       ProcessInfo.processInfo.environment["MESHPOST_PAGES"]?.split(separator: " ").map(String.init) ?? []
     }
@@ -26,7 +26,7 @@ extension WholeProgramTests {
       let air = rig.scratch.location("air")
       #expect(mkfifo(air, 0o600) == 0)
       let radio = Program.programs.appending(path: "meshpost-radio").path()
-      // Open for both, so that it has no end when a writer goes.
+      // Open for reading and writing, so that it does not end when a writer closes it.
       rig.radio = try Program(
         "/bin/sh",
         [
@@ -39,7 +39,7 @@ extension WholeProgramTests {
       try rig.startHub()
       try rig.startGateway()
       try rig.waitForSync()
-      // It is killed and comes back at the same port.
+      // It is killed and restarts at the same port.
       let (descriptor, port) = try LoopbackPort.take()
       close(descriptor)
       let host = "\(Program.programs.appending(path: "meshpost").path()) web --socket \(rig.socket) --port \(port)"
@@ -77,7 +77,7 @@ extension WholeProgramTests {
         added.endInput()
         #expect(try added.ended() == 0, "\(added.lines)")
       }
-      // What the hub may tell it: documents and settings as well.
+      // The hub's rights: also documents and settings.
       let allowed = "allow = [\"send\", \"status\", \"sync\", \"documents\", \"settings\"]"
       rig.writeGatewayConfiguration(extra: allowed)
       try rig.startGateway()
@@ -94,7 +94,7 @@ extension WholeProgramTests {
       withExtendedLifetime(second) {}
     }
 
-    /// Of the same air and hub: what both hear is one message there. Returns where its configuration is.
+    /// A second gateway on the same mesh and hub: a message that both hear is one message there. Returns the location of its configuration.
     private static func writeSecondGateway(_ rig: Rig) -> String {
       rig.scratch.write(
         "second.toml",

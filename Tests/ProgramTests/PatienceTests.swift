@@ -5,7 +5,7 @@ import TestSupport
 import Testing
 
 @Suite struct PatienceTests {
-  /// Seconds until a wait is given up, when what is waited for computes `share` of a processor; `nil`: not in an hour.
+  /// The seconds until a wait is given up, if the awaited program uses `share` of a processor; `nil`: more than an hour.
   private func givesUp(at share: Double, endsAt end: Double = .infinity) -> Double? {
     var patience = Patience(now: 0)
     for step in 0..<36_000 {
@@ -27,7 +27,7 @@ import Testing
   @Test func `a program that says how far it is moves, though it computes nothing`() {
     var patience = Patience(now: 0)
     let (still, end) = (Patience.stillness, 3 * Patience.stillness)
-    // A line half-way through each minute, three times.
+    // A log line in the middle of each minute, three times.
     let over = (0..<36_000).lazy.map { Double($0) / 10 }.first { now in
       patience.isOver(now: now, said: Int(min(now, end) / still + 0.5), work: { Work(own: 0) })
     }

@@ -7,9 +7,9 @@ import TestSupport
 import Testing
 
 extension WholeProgramTests {
-  /// What is drawn: a page and pictures that need nothing from elsewhere.
+  /// Drawings: a page and pictures that load nothing.
   @Suite struct Pictures {
-    /// Swift takes U+0600 and the `<` after it for one character.
+    /// Swift treats U+0600 and the following `<` as one character.
     private static let hostile = "H\u{600}</script>\u{600}<b id=x>\u{301}"
 
     private func rig() throws -> Rig {

@@ -5,7 +5,7 @@ import Glibc
 import TestSupport
 import Testing
 
-/// A real PostgreSQL server of the test's own. It does not run as root.
+/// The test's own real PostgreSQL server. It does not run as root.
 final class PostgresServer {
   let port: Int
   private let scratch = Scratch()
@@ -31,7 +31,7 @@ final class PostgresServer {
     try runAsItsUser("\(tools)/\(tool)", arguments)
   }
 
-  /// PgBouncer in front of it, and its port.
+  /// Starts PgBouncer in front of it; returns the program and its port.
   func pool(_ mode: String) throws -> (Program, Int) {
     let (descriptor, port) = try LoopbackPort.take()
     close(descriptor)
@@ -68,26 +68,26 @@ final class PostgresServer {
     try program?.line(with: "ready to accept connections")
   }
 
-  /// As a power cut has it: what was acknowledged must be there all the same.
+  /// Ends it as a power cut does: acknowledged data must survive.
   func crash() throws {
     let stop = try run("pg_ctl", ["-D", scratch.location("data"), "stop", "-m", "immediate", "-W"])
     _ = try stop.ended()
     _ = try program?.ended()
   }
 
-  /// Nothing ends, nothing answers; until it is thawed. The kernel goes on taking connections and bytes for it.
+  /// Stops all processes without ending them, until `thaw`. The kernel continues to accept connections and bytes.
   func freeze() throws { try signal(SIGSTOP) }
 
   func thaw() throws {
     try signal(SIGCONT)
-    // Who started it as its user stops with it.
+    // The program that started it as its user stops with it.
     program?.send(SIGCONT)
   }
 
   private func signal(_ number: Int32) throws {
     let file = try String(contentsOfFile: scratch.location("data/postmaster.pid"), encoding: .utf8)
     let server = try #require(file.split(separator: "\n").first.flatMap { Int32($0) })
-    // The server first: none of its processes is new then.
+    // The server process first, so that it starts no further processes.
     kill(server, number)
     let children = try String(contentsOfFile: "/proc/\(server)/task/\(server)/children", encoding: .utf8)
     for child in children.split(separator: " ") { kill(try #require(Int32(child)), number) }
@@ -101,7 +101,7 @@ final class PostgresServer {
     return psql.lines.first ?? ""
   }
 
-  /// A session that does this, and is under way.
+  /// Starts a session that runs this, and waits until it runs.
   func session(_ sql: String) throws -> Program {
     try run("psql", ["-h", "127.0.0.1", "-p", "\(port)", "-U", "hub", "-d", "mesh", "-c", sql])
   }
@@ -112,9 +112,9 @@ final class PostgresServer {
     guard try psql.ended() == 0 else { throw Program.Waited(description: "psql: \(psql.lines)") }
   }
 
-  /// A dump of `pg_dump` in a new database.
+  /// Restores a dump of `pg_dump` into a new database.
   func restore(_ dump: String, as name: String) throws {
-    // The server's user must be able to read it.
+    // The server's user needs to read the dump.
     let readable = scratch.location("dump")
     try FileManager.default.copyItem(atPath: dump, toPath: readable)
     chmod(readable, 0o644)

@@ -55,7 +55,7 @@ extension WholeProgramTests {
         let answer = rig.askHub("GET", target, port: Int(taken))
         return try JSONValue(parsing: answer?.body ?? Array("null".utf8))
       }
-      /// What the other hub says, in each place.
+      /// The other hub's answers, at each place.
       func said() throws -> [Bool] {
         let row = try ask("/v1/fleet")["gateways"]?.array?.first
         #expect((row?["link_since"] != nil) == (row?["linked"]?.bool == true))
@@ -73,13 +73,13 @@ extension WholeProgramTests {
       rig.hub = try startHub(rig, server, port: rig.hubPort)
       _ = rig.control("POST", "/v1/outbox/resume")
       try untilTrue("linked again") { try said() == [true, true, true] }
-      // It cannot say that it ends.
+      // A killed hub cannot announce its end.
       rig.hub?.kill9()
       try untilTrue("not linked to who is gone") { try said() == [false, false, false] }
       rig.hub = try startHub(rig, server, port: rig.hubPort)
       _ = rig.control("POST", "/v1/outbox/resume")
       try untilTrue("linked once more") { try said() == [true, true, true] }
-      // The server forgets the lists, and gets them again.
+      // The server loses the lists, and gets them again.
       try server.crash()
       try server.start()
       let lists = "SELECT count(*) FROM hub_links WHERE links LIKE '{\"%'"
@@ -95,7 +95,7 @@ extension WholeProgramTests {
       rig.writeGatewayConfiguration(extra: "allow = [\"send\", \"status\", \"documents\"]\noutgoing = \"all\"")
       try rig.startRadio(["--queue", "100000", "--contacts", "5"])
       rig.hub = try startHub(rig, server, port: rig.hubPort)
-      // The gateway is linked to the first; operators and readers ask the second.
+      // The gateway is linked to the first hub; operators and readers ask the second.
       let other = try startHub(rig, server, port: Int(taken))
       try rig.startGateway()
       try rig.waitForSync()
@@ -108,7 +108,7 @@ extension WholeProgramTests {
       let done = try ask(
         "POST", "/commands?wait_s=30", #"{"id":"c1","command":"send","to":"Public","text":"by the other"}"#)
       #expect(done["state"]?.string == "done", "\(done)")
-      // What is not queued goes from hub to hub; a gateway that is linked nowhere is away.
+      // Commands that are not queued pass from hub to hub; a gateway without a link is unreachable.
       let status = try ask("POST", "/commands", #"{"command":"status"}"#)
       #expect(status["state"]?.string == "done" && status["answer"]?["ok"]?.bool == true, "\(status)")
       let nobody = rig.askHub(
@@ -133,12 +133,12 @@ extension WholeProgramTests {
         _ = rig.control("POST", "/v1/outbox/resume")
       }
       try rig.radio?.line(with: "\"injected\"")
-      // The note that the hub told the gateway of does not go back to it.
+      // The note that the gateway got from the hub does not return to it.
       try rig.waitForAllAtHub(messages: 2000, told: 1)
       let events = try rig.hubRows("events")
       let seqs = events.compactMap { $0["seq"]?.integer }
       let last = try rig.status()?["store"]?["last_seq"]?.integer ?? 0
-      // The note that the hub told the gateway of does not go back to it.
+      // The note that the gateway got from the hub does not return to it.
       let own = try rig.meshpost("journal", "--limit", "100000", "--json").lines.compactMap { line in
         let event = try JSONValue(parsing: line)
         return event["body"]?["via"]?.string == "hub" ? event["seq"]?.integer : nil
@@ -191,7 +191,7 @@ extension WholeProgramTests {
       #expect(refused.lines.contains { $0.contains("schema version 99 is newer") }, "\(refused.lines)")
     }
 
-    /// As a hub of a newer version does it: behind what is under way, and before what comes.
+    /// Upgrades the tables like a hub of a newer version: after the present transactions, and before the next.
     private static let upgrade = """
       BEGIN; SELECT pg_advisory_xact_lock(hashtext('meshpost'), hashtext('tables')); SELECT pg_sleep(0.5);
       ALTER TABLE events RENAME COLUMN body TO content; INSERT INTO schema_version(version) VALUES (99); COMMIT
@@ -254,7 +254,7 @@ extension WholeProgramTests {
         }
         #expect(rows == 10 && pages == 4, "\(path): \(rows) in \(pages)")
       }
-      // NUL, which PostgreSQL's texts do not have, also where a combining character follows it.
+      // NUL, which PostgreSQL's texts cannot contain, also before a combining character.
       let odd = #"{"seq":11,"at":1,"trusted":true,"kind":"contact","body":{"key":"a\u0000\u0301b","name":"x"}}"#
       #expect(
         rig.askHub("POST", "/v1/gateways/g/events", body: #"{"epoch":"e","events":[\#(odd)]}"#)?.status == 200)
@@ -280,7 +280,7 @@ extension WholeProgramTests {
       }
       func message(_ text: String) -> String { #""kind":"channel","sender_time":7,"text":"\#(text)""# }
       post("c", [#""name":"trees""#], kind: "channel")
-      // It takes the word of these alone, too.
+      // A gateway that accepts only the messages of these.
       _ = rig.askHub("GET", "/v1/gateways/c/updates?buckets=heard&gateways=thief,b,d")
       post("thief", (1...6).map { message("invented \($0)") } + [message("hello"), message("hello again")])
       post("b", [message("hello")], at: Int(taken))

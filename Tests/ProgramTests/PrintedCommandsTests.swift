@@ -7,18 +7,18 @@ import Testing
 
 @testable import meshpost
 
-/// Every command of `meshpost` that the documents print, read by the command's own parser.
+/// Parses every command of `meshpost` that the documents print with the command's own parser.
 @Suite struct PrintedCommands {
   private struct Printed: CustomTestStringConvertible {
     let place: String
     let words: [String]
-    /// Within a sentence a command may be named without what it needs.
+    /// In a sentence, a command may lack its required arguments.
     let isInSentence: Bool
 
     var testDescription: String { "\(place): meshpost \(words.joined(separator: " "))" }
   }
 
-  /// What is printed and is no command line, each with its reason.
+  /// Printed texts that are no command lines, each with its reason.
   private static let exceptions: [String: String] = [:]
 
   private static func files() throws -> [String] {
@@ -41,7 +41,7 @@ import Testing
         if !line.hasPrefix("    ") { saysPrompt = false }
         if line.hasPrefix("    $ ") { saysPrompt = true }
         if line.hasPrefix("    "), file.hasSuffix(".md") {
-          // What stands under a prompt is what was said, not typed.
+          // Lines under a prompt are output.
           if saysPrompt, !line.hasPrefix("    $ ") { continue }
           let command = line.drop { $0 == " " || $0 == "$" }
           if let typed = typed(String(command)) {
@@ -58,7 +58,7 @@ import Testing
     return found
   }
 
-  /// What a shell would make of it, without the program; `nil`: it calls another program.
+  /// The arguments as a shell would pass them, without the program; `nil`: the line calls another program.
   private static func typed(_ line: String) -> [String]? {
     var words: [String] = []
     var word: String?
@@ -78,7 +78,7 @@ import Testing
       }
     }
     if let word { words.append(word) }
-    // What stands before the program: rights, and variables for it.
+    // Words before the program: `sudo`, and variables.
     while let first = words.first, first == "sudo" || first.hasPrefix("MESHPOST_") { words.removeFirst() }
     guard let program = words.first, program == "meshpost" || program.hasSuffix("/meshpost") else { return nil }
     return Array(words.dropFirst())
@@ -120,7 +120,7 @@ import Testing
   @Test(arguments: ["status", "documents node/", "--help", "help send", "node", "", "--version"])
   func `what is no mistyped command gets no guess`(_ typed: String) {
     let command = TypedCommand(typed.split(separator: " ").map(String.init))
-    // The prefix of a document's key is looked at only when the parser refuses it.
+    // The prefix of a document's key is checked only when the parser refuses it.
     #expect(command.remedy == nil || typed == "documents node/")
   }
 }

@@ -5,7 +5,7 @@ import Glibc
 import Synchronization
 import TestSupport
 
-/// A started program: its lines can be waited for, it can be written to, and it is ended with the object.
+/// A started program. Tests can wait for its lines and write to it; it ends with the object.
 final class Program: Sendable {
   struct Waited: Error, CustomStringConvertible {
     let description: String
@@ -23,30 +23,30 @@ final class Program: Sendable {
   private let input: Int32
   private let state = Mutex(State())
 
-  /// $MESHPOST_PROGRAMS: others than the debug builds, those of another machine in an emulator for instance.
+  /// $MESHPOST_PROGRAMS: programs in place of the debug builds, such as those of another machine in an emulator.
   static let programs =
     ProcessInfo.processInfo.environment["MESHPOST_PROGRAMS"].map { URL(filePath: $0) }
     ?? Checkout.folder.appending(path: ".build/debug")
-  /// Python: prints a line at once. With `print` the lines of two threads come as pieces of each other.
+  /// Python: prints a whole line at once. With `print`, lines of two threads would be mixed.
   static let say = """
     import sys
     def say(line): sys.stdout.write(line + "\\n"); sys.stdout.flush()
     """
   static let python = Checkout.folder.appending(path: ".build/python/bin/python").path()
 
-  /// Starts one of the project's own programs. `network`: the file of another network namespace.
+  /// Starts one of the project's programs. `network`: the file of another network namespace.
   static func own(_ name: String, _ arguments: [String], in network: String? = nil) throws -> Program {
     try start(programs.appending(path: name).path(), arguments, in: network)
   }
 
-  /// `nsenter` becomes the program, so that it is ended as any other.
+  /// `nsenter` is replaced by the program, so it ends like any other.
   static func start(_ executable: String, _ arguments: [String], in network: String?) throws -> Program {
     guard let network else { return try Program(executable, arguments) }
     return try Program("/usr/bin/nsenter", ["--net=\(network)", executable] + arguments)
   }
 
-  /// One program is started at a time: one that another thread starts between making a pipe and marking it would inherit
-  /// its end, and the pipe's end would not be seen before that program's.
+  /// Only one program is started at a time: otherwise a program that another thread starts could inherit a pipe before it is marked, and the pipe
+  /// would not end before that program.
   private static let starting = NSLock()
 
   init(_ executable: String, _ arguments: [String], folder: URL? = nil, environment: [String: String] = [:]) throws {
@@ -65,10 +65,10 @@ final class Program: Sendable {
     posix_spawn_file_actions_adddup2(&actions, input.read, 0)
     posix_spawn_file_actions_adddup2(&actions, output.write, 1)
     posix_spawn_file_actions_adddup2(&actions, output.write, 2)
-    // `env --chdir` in place of a file action that not every libc header shows.
+    // `env --chdir`, because not every libc header has the file action.
     let place = (folder ?? Checkout.folder).path()
     let variables = environment.map { "\($0)=\($1)" }
-    // Where whoever runs the tests is behind a proxy, the servers of the tests are not.
+    // If the test's user is behind a proxy, the servers of the tests are not.
     let proxies = ["http_proxy", "https_proxy", "all_proxy", "no_proxy"].flatMap { ["-u", $0, "-u", $0.uppercased()] }
     let command = ["/usr/bin/env", "--chdir=\(place)"] + proxies + variables + [executable] + arguments
     var argv = command.map { strdup($0) } + [nil]
@@ -81,11 +81,11 @@ final class Program: Sendable {
     var none = sigset_t()
     sigemptyset(&none)
     posix_spawnattr_setsigmask(&attributes, &none)
-    // A peer that is gone ends no test; programs begin with what is usual.
+    // A disconnected peer ends no test; programs start with the usual handlers.
     signal(SIGPIPE, SIG_IGN)
     var usual = sigset_t()
     sigemptyset(&usual)
-    // A shell that starts the tests in the background has them ignore what Ctrl-C sends, and so would all that they start.
+    // A shell that starts the tests in the background makes them ignore Ctrl-C's signal, and their children would inherit that.
     for number in [SIGPIPE, SIGINT, SIGQUIT] { sigaddset(&usual, number) }
     posix_spawnattr_setsigdefault(&attributes, &usual)
     posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF))
@@ -119,7 +119,7 @@ final class Program: Sendable {
 
   private func take(_ text: String) {
     state.withLock { state in
-      // Swift takes CR LF for one character, which no line ends with.
+      // Swift treats CR LF as one character, which would end no line.
       state.partial.unicodeScalars.append(contentsOf: text.unicodeScalars.filter { $0 != "\r" })
       while let end = state.partial.firstIndex(of: "\n") {
         state.lines.append(String(state.partial[..<end]))
@@ -130,7 +130,7 @@ final class Program: Sendable {
 
   var lines: [String] { state.withLock { $0.lines } }
 
-  /// The exit code (128 + signal when killed); `nil` while it runs.
+  /// The exit code (128 + signal if killed); `nil`: it still runs.
   var exitCode: Int32? {
     state.withLock { state in
       if let code = state.exitCode { return code }
@@ -146,14 +146,14 @@ final class Program: Sendable {
     _ = Glibc.write(input, bytes, bytes.count)
   }
 
-  /// It has been told everything.
+  /// Ends its standard input.
   func endInput() { _ = dup2(Self.nowhere, input) }
 
   private static let nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC)
 
   func send(_ signal: Int32) { if exitCode == nil { kill(processID, signal) } }
 
-  /// Kills it, and returns when it is gone.
+  /// Kills it, and returns after its end.
   func kill9() {
     send(SIGKILL)
     while exitCode == nil { usleep(1000) }
@@ -165,8 +165,8 @@ final class Program: Sendable {
     try wait(for: "\(name) to print \(text)") { lines.dropFirst(from).first { $0.contains(text) } }
   }
 
-  /// Waits for the end without a thread of the test runner's few: for programs that run for many minutes beside other tests, and
-  /// have limits of their own. Nobody else waits for what they do.
+  /// Waits for the end without blocking one of the test runner's few threads: for programs that run for many minutes at the same time as other tests,
+  /// and have their own time limits. No other test waits for their effects.
   func ends() async -> Int32 {
     Work.leaveOut(processID)
     return await withCheckedContinuation { continuation in
@@ -181,7 +181,7 @@ final class Program: Sendable {
     }
   }
 
-  /// Waits for the end, and for all that it printed; the exit code.
+  /// Waits for the end and for all output; returns the exit code.
   func ended() throws -> Int32 {
     try wait(for: "\(name) to end") { state.withLock { $0.isAtEnd } ? exitCode : nil }
   }
@@ -195,8 +195,8 @@ final class Program: Sendable {
   }
 }
 
-/// Looks again and again until there is something, or throws when nothing moves any more, with what was waited for: it is asked then, so that
-/// it can tell how things are at the end. `said`: lines so far of the program that it waits for.
+/// Repeats the check until it has a value. If nothing moves any more, throws an error with `what`, which is evaluated then, so that it describes the
+/// final state. `said`: the number of lines so far of the awaited program.
 func until<Value>(
   _ what: @autoclosure () throws -> String, said: () -> Int = { 0 }, _ look: () throws -> Value?
 ) throws -> Value {

@@ -7,7 +7,7 @@ import TestSupport
 import Testing
 
 extension WholeProgramTests {
-  /// Debian's Prometheus, beside a gateway and its hub.
+  /// Debian's Prometheus, with a gateway and its hub.
   @Suite(.enabled("prometheus is not installed") { access("/usr/bin/prometheus", X_OK) == 0 })
   struct Prometheus {
     private let rig: Rig
@@ -29,13 +29,13 @@ extension WholeProgramTests {
       try rig.waitForSync()
       rig.radio?.write("inject r0 0 20")
       try rig.waitForAllAtHub(messages: 20)
-      // Of a gateway whose clock is right: only of those it is known how long an event took.
+      // The delay of events is known only for a gateway with a right clock.
       let now = Int64(Date().timeIntervalSince1970 * 1000)
       let body = #"{"epoch":"e","events":[{"seq":1,"at":\#(now),"trusted":true,"kind":"message","body":{"text":"x"}}]}"#
       #expect(rig.askHub("POST", "/v1/gateways/hill/events", body: body)?.status == 200)
     }
 
-    /// Texts between backquotes in a document that look like questions.
+    /// The texts between backquotes in a document that look like queries.
     private func documented() throws -> [String] {
       let file = Checkout.folder.appending(path: "docs/observability.md")
       let texts = try String(contentsOf: file, encoding: .utf8).matches(of: /`([^`\n]*meshpost_[^`\n]*[<>=] [^`\n]*)`/)
@@ -91,7 +91,7 @@ extension WholeProgramTests {
         #expect(answer["status"]?.string == "success", "\(question): \(answer)")
         return answer["data"]?["result"]?.array ?? []
       }
-      // A rate needs two of them.
+      // A rate needs two values.
       for job in ["meshpost", "hub"] {
         try untilTrue("\(job) to be scraped: \(server.lines.suffix(5))") {
           try ask(#"sum_over_time(up{job="\#(job)"}[1m]) >= 3"#).count == 1
@@ -102,7 +102,7 @@ extension WholeProgramTests {
       for question in questions { #expect(try !ask(question).isEmpty, "\(question)") }
       let alerts = try documented()
       #expect(alerts.count >= 8, "\(alerts)")
-      // What is compared: the comparison itself is to be false, or there would be something wrong.
+      // Evaluates the compared expression: the comparison itself should be false.
       for alert in alerts {
         let compared = try #require(alert.firstMatch(of: /^(.*) (==|>|<) .*$/)).output.1
         #expect(try !ask(String(compared)).isEmpty, "\(alert)")

@@ -9,9 +9,9 @@ import TestSupport
 import Testing
 
 extension WholeProgramTests {
-  /// One radio, shared: clients that others wrote, at once.
+  /// One shared radio: foreign clients, at the same time.
   @Suite struct SharedRadio {
-    /// A gateway with a virtual radio of 60 contacts and 8 channels, and a proxy on the port that is returned.
+    /// A gateway with a virtual radio of 60 contacts and 8 channels, and a proxy; returns its port.
     private func share(_ extra: String = "") throws -> (Rig, UInt16) {
       let rig = try Rig()
       let (descriptor, port) = try LoopbackPort.take()
@@ -43,7 +43,7 @@ extension WholeProgramTests {
         ["-u", "-m", "meshcore_cli.meshcore_cli", "-t", "127.0.0.1", "-p", "\(port)", "-j"] + arguments)
     }
 
-    /// Lines for one `meshcore-cli`, and what must stand in its output so many times.
+    /// The lines for one `meshcore-cli`, and the expected counts of texts in its output.
     private func script(_ rig: Rig, _ number: Int, commands: Int) -> (
       location: String, slots: [Int], counts: [String: Int]
     ) {
@@ -58,7 +58,7 @@ extension WholeProgramTests {
           slots.append(Int(random.next() % 8))
           return "get_channel \(slots[slots.count - 1])"
         }
-        // Messages are few: the air is narrow.
+        // Only a few messages, because air time is limited.
         let kind = kinds[place % 40 == 1 ? 4 : Int(random.next() % 4)]
         counts[kind.1, default: 0] += 1
         return kind.0
@@ -101,11 +101,11 @@ extension WholeProgramTests {
       #expect(try rig.status()?["sync"]?["counters"]?["timeouts"]?.integer == 0)
     }
 
-    /// What one `meshcore-cli` printed: every answer its own, and all messages.
+    /// Checks the output of one `meshcore-cli`: each answer belongs to its own command, and all messages are there.
     private func check(_ output: String, _ slots: [Int], _ counts: [String: Int], _ texts: [String]) {
       #expect(output.matches(of: /'channel_idx': (\d+)/).map { Int($0.output.1) } == slots)
       for (words, count) in counts {
-        // Acknowledged messages are told by a line of their own with another word.
+        // Acknowledged messages have their own line with another word.
         #expect(output.ranges(of: words).count == count, "\(words)")
       }
       #expect(!output.contains("Problem executing") && !output.contains("\"error"), "\(output.suffix(500))")
@@ -235,7 +235,7 @@ private struct SplitMix {
   }
 }
 
-/// A client that says what it is told to, byte by byte.
+/// A client that sends the test's bytes.
 private final class WireClient {
   private let socket: Int32
   private var decoder = SerialDecoder(.fromRadio)
@@ -259,7 +259,7 @@ private final class WireClient {
 
   func send(raw bytes: [UInt8]) { _ = Glibc.send(socket, bytes, bytes.count, Int32(MSG_NOSIGNAL)) }
 
-  /// The other end has closed.
+  /// Whether the other end has closed the connection.
   func isLetGo() -> Bool {
     var buffer = [UInt8](repeating: 0, count: 4096)
     while true {
@@ -293,7 +293,7 @@ private final class WireClient {
   }
 }
 
-/// A client that asks for the contact list again and again and reads nothing.
+/// A client that requests the contact list repeatedly and reads nothing.
 private final class DeafClient {
   private let socket: Int32
 

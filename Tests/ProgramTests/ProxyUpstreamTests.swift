@@ -6,7 +6,7 @@ import JSON
 import TestSupport
 import Testing
 
-/// A proxy that others wrote (pproxy), for HTTP and SOCKS; it prints where it connects to.
+/// A foreign proxy (pproxy), for HTTP and SOCKS; it prints its connections.
 private final class WayOut {
   let port: Int
   private let login: String?
@@ -30,18 +30,18 @@ private final class WayOut {
     program = nil
   }
 
-  /// Whether it has connected to that port by that protocol, as far as its lines have been read.
+  /// Whether it has connected to that port by that protocol, by the lines read so far.
   func hasCarried(_ kind: String, to port: Int) -> Bool {
     program?.lines.contains { $0.contains("\(kind) ") && $0.hasSuffix(":\(port)") && $0.contains("->") } ?? false
   }
 
-  /// What it carries may be through before its line about that is read.
+  /// Waits for the line, which may come after the data.
   func waitUntilCarried(_ kind: String, to port: Int) throws {
     try untilTrue("\(kind) to port \(port): \(program?.lines ?? [])") { hasCarried(kind, to: port) }
   }
 }
 
-/// Servers that a gateway forwards to: its hub over both roads, a broker, a webhook.
+/// The servers of a gateway: its hub by both protocols, a broker, a webhook.
 private final class Servers {
   private static let hookServer = """
     \(Program.say)
@@ -76,7 +76,7 @@ private final class Servers {
     try rig.startRadio(["--queue", "1000"])
   }
 
-  /// `hub`, `broker`, `hook`: more keys of theirs, such as `proxy`. They are the only upstreams.
+  /// Configures them as the only upstreams. `hub`, `broker`, `hook`: further keys, such as `proxy`.
   func configure(hub: String = "", broker: String = "", hook: String = "") {
     _ = rig.scratch.write(
       "gw.toml",
@@ -118,7 +118,7 @@ private final class Servers {
     try rig.status()?["upstreams"]?.array?.first { $0["name"]?.string == name }
   }
 
-  /// Until each of these has everything.
+  /// Waits until each of these has everything.
   func waitForAll(_ names: [String] = ["hub", "broker", "hook"], messages: Int) throws {
     try untilTrue("all to have everything: \(try rig.status()?["upstreams"] ?? .null)") {
       guard try rig.status()?["store"]?["messages"]?.integer ?? 0 >= Int64(messages) else { return false }
@@ -126,10 +126,10 @@ private final class Servers {
     }
   }
 
-  /// What the webhook has had, in order, as far as its lines have been read.
+  /// The texts at the webhook, in order, by the lines read so far.
   var texts: [String] { hook.lines.filter { $0.hasPrefix("got ") } }
 
-  /// The same when there are so many, and no more yet.
+  /// The same, once there are this many; fails if there are more.
   func texts(_ count: Int) throws -> [String] {
     try untilTrue(
       """
@@ -179,7 +179,7 @@ extension WholeProgramTests {
       let (web, rest) = (try WayOut(), try WayOut())
       try web.start()
       try rest.start()
-      // By a name of its own, which stands in no_proxy.
+      // By a name of its own, which is in no_proxy.
       servers.configure(hook: "proxy = \"none\"")
       let file = servers.rig.scratch.location("gw.toml")
       let text = try String(contentsOfFile: file, encoding: .utf8)

@@ -7,7 +7,7 @@ import TestSupport
 import Testing
 
 extension WholeProgramTests {
-  /// Databases that are older copies of themselves, of gateways and of hubs.
+  /// Restored older copies of databases, of gateways and of hubs.
   @Suite struct PutBack {
     private static let ways = ["", "link = \"http\""]
 
@@ -98,7 +98,7 @@ extension WholeProgramTests {
       try hear(2, rig, stored: 12)
       try rig.waitForAllAtHub(messages: 12)
       try end(rig)
-      // The database without what lies beside it: the hub finds out.
+      // The database without the files beside it: the hub notices this.
       try copy(rig, "kept", to: "gw.db")
       try rig.startGateway()
       try rig.waitForSync()
@@ -120,7 +120,7 @@ extension WholeProgramTests {
       #expect(Set(messages).count == 14 && messages.count == 14, "each once: \(messages)")
     }
 
-    /// Open alerts of the two histories. Where the gateway finds out by what the hub says that it has, the hub knows by the gateway's alert.
+    /// The open alerts about two histories. If the gateway learns of them from the hub's position, the hub learns of them from the gateway's alert.
     private func conflicts(_ rig: Rig, atHub: Bool) throws -> Int {
       let answer = atHub ? rig.askHub("GET", "/v1/alerts?state=open") : rig.control("GET", "/v1/alerts?state=open")
       let rules = atHub ? ["gateway_conflict", "journal_conflict"] : ["journal_conflict"]
@@ -131,14 +131,14 @@ extension WholeProgramTests {
     // MARK: Steps
     // MARK: Steps
 
-    /// What a message says and when it was sent: radios count from one again when they are told to.
+    /// The texts of messages with their times: restarted radios begin to count again.
     private static func messages(_ rig: Rig) throws -> [String] {
       try rig.hubRows("events").filter { $0["kind"]?.string == "message" }.map {
         "\($0["body"]?["text"]?.string ?? "") \($0["body"]?["sender_time"]?.integer ?? 0)"
       }
     }
 
-    /// A radio, a gateway and a hub, all of which have so many messages. `server`: of the hub's database; `nil`: a file.
+    /// A radio, a gateway and a hub that all have this many messages. `server`: of the hub's database; `nil`: a file.
     private func begun(_ way: String, having count: Int, at server: PostgresServer? = nil) throws -> Rig {
       let rig = try Rig()
       if let server { rig.writeHubConfiguration(database: server.address) }
@@ -153,7 +153,7 @@ extension WholeProgramTests {
     }
 
     private func hear(_ count: Int, _ rig: Rig, stored: Int64) throws {
-      // Each says something else: what says the same at the same time is one message.
+      // All texts differ, because equal texts at the same time are one message.
       for number in (Int(stored) - count)..<Int(stored) { rig.radio?.write("chan r1 0 message \(number) of \(stored)") }
       try untilTrue("\(stored) in the store: \(rig.gateway?.lines.suffix(5) ?? [])") {
         try rig.status()?["store"]?["messages"]?.integer == stored

@@ -7,9 +7,9 @@ import TestSupport
 import Testing
 
 extension WholeProgramTests {
-  /// Two radios that are put on one port in turns.
+  /// Two radios on one port in turns.
   @Suite struct Radios {
-    /// r0 and r1, with r2 somewhere on the mesh, and one port, on which neither is.
+    /// r0 and r1, with r2 elsewhere on the mesh, and one port without a radio.
     private func rig() throws -> Rig {
       let rig = try Rig()
       try rig.startRadio(["--nodes", "3", "--tty", "r1=\(rig.scratch.location("r1.tty"))"])
@@ -75,7 +75,7 @@ extension WholeProgramTests {
     }
   }
 
-  /// What came and what was said, in one list.
+  /// Received and sent messages in one list.
   @Suite struct BothDirections {
     @Test func `messages, search, export and following show what was said on both sides, in order`() throws {
       let rig = try Rig()
@@ -112,14 +112,14 @@ extension WholeProgramTests {
       #expect(try rows("messages", "--from", "r1").map { $0["text"]?.string } == ["one", "five"])
       #expect(try rows("messages", "--channel", "Public").map { $0["text"]?.string } == ["four", "five"])
       #expect(try rows("search", "two")[0]["outgoing"]?.string == "two")
-      // Page by page, by the cursors.
+      // Page by page, with the cursors.
       var (texts, after): ([String], String) = ([], "0")
       while let row = try rows("messages", "--after", after, "--limit", "1").first {
         texts.append(row["text"]?.string ?? "")
         after = row["cursor"]?.string ?? ""
       }
       #expect(texts == ["one", "two", "three", "four", "five"])
-      // A reaction to ours stands with it.
+      // A reaction to our message is shown with it.
       #expect(try rig.meshpost("react", "two", "👍", "--wait").code == 0)
       try untilTrue("the reaction") {
         try rig.meshpost("messages").lines.contains { $0.contains("two") && $0.contains("👍") }
@@ -131,7 +131,7 @@ extension WholeProgramTests {
       #expect(try rig.meshpost("export", "messages", "--format", "csv", "--output", file).code == 0)
       let csv = try String(contentsOfFile: file, encoding: .utf8)
       #expect(csv.contains("sent") && csv.contains("delivered") && csv.contains("two"))
-      // The socket's own default stays what came: programs that answer must not hear themselves.
+      // The socket's default is received messages only: bots must not receive their own.
       let plain = try #require(rig.control("GET", "/v1/messages"))
       #expect(String(decoding: plain.body, as: UTF8.self).split(separator: "\n").count == 3)
       #expect(rig.control("GET", "/v1/messages?direction=up")?.status == 400)

@@ -6,7 +6,7 @@ import TestSupport
 import Testing
 
 extension WholeProgramTests {
-  /// A mistake in the configuration is found when nobody is there.
+  /// Mistakes in the configuration show at a start that no operator attends.
   @Suite struct RefusedConfigurations {
     @Test(arguments: ["[gateway]\nid = \"Hill top\"\n", "[radio\n"])
     func `a gateway whose configuration is refused starts with the last one that worked, and says so`(_ wrong: String)
@@ -35,7 +35,7 @@ extension WholeProgramTests {
       func alerts() throws -> [String] { try rig.meshpost("alerts", "--open", "--json").lines }
       try untilTrue("the alert") { try alerts().joined().contains("configuration_wrong") }
 
-      // Mended, it is taken, and is what the next start falls back on.
+      // The gateway accepts the corrected configuration, and falls back on it at the next start.
       try (right + "# mended\n").write(toFile: file, atomically: true, encoding: .utf8)
       rig.gateway?.send(SIGHUP)
       try rig.gateway?.line(with: "configuration reloaded")
@@ -43,7 +43,7 @@ extension WholeProgramTests {
       #expect(try rig.status()?["configuration_error"] == nil)
       let kept = try String(contentsOfFile: rig.scratch.location("gw.db.configuration"), encoding: .utf8)
       #expect(kept.hasSuffix("# mended\n"))
-      // A reload of a wrong one changes nothing, and is told the same way.
+      // A reload of a wrong configuration changes nothing, and is reported in the same way.
       try wrong.write(toFile: file, atomically: true, encoding: .utf8)
       rig.gateway?.send(SIGHUP)
       try untilTrue("the alert again") { try alerts().joined().contains("configuration_wrong") }
@@ -146,7 +146,7 @@ extension WholeProgramTests {
       let (status, doctor) = (try rig.meshpost("status").lines, try rig.meshpost("doctor").lines)
       #expect(status.contains { $0.hasPrefix("config    without effect: \(words)") }, "\(status)")
       #expect(doctor.contains { $0.hasPrefix("WARN  configuration: \(words)") }, "\(doctor)")
-      // A sync tells nothing anew.
+      // A sync reports nothing again.
       #expect(try rig.meshpost("sync", "--now").code == 0)
       try rig.waitForSync()
       #expect(rig.gateway?.lines.count { $0.contains(words) } == 1)
@@ -165,7 +165,7 @@ extension WholeProgramTests {
       let other = rig.scratch.write("other.toml", "[gateway]\nid = \"Hill top\"\n" + text)
       let program = try Program.own("meshpostd", ["--config", other])
       #expect(try program.ended() == 78)
-      // What asks for the file itself is told of the file itself.
+      // Commands that read the file itself report on the file itself.
       _ = rig.scratch.write("gw.toml", "[gateway]\nid = \"Hill top\"\n" + text)
       let check = try Program.own("meshpostd", ["--check", "--config", rig.scratch.location("gw.toml")])
       #expect(try check.ended() == 78)

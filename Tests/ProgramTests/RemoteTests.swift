@@ -9,7 +9,7 @@ import Testing
 extension WholeProgramTests {
   /// The command line over a real `sshd` on loopback.
   @Suite struct Remote {
-    /// A server that knows one key, and what a client needs to use it.
+    /// A server that accepts one key, and the client's files for it.
     private final class Server {
       let scratch = Scratch()
       let port: UInt16
@@ -20,7 +20,7 @@ extension WholeProgramTests {
         let (descriptor, port) = try LoopbackPort.take()
         close(descriptor)
         self.port = port
-        // The folder in which sshd gives up its rights; systemd makes it elsewhere.
+        // The folder in which sshd drops its rights; systemd creates it otherwise.
         mkdir("/run/sshd", 0o755)
         chmod(scratch.folder.path(), 0o755)
         let make = "for key in host user other; do ssh-keygen -q -t ed25519 -N '' -f $key; done; cp user.pub authorized"
@@ -82,7 +82,7 @@ extension WholeProgramTests {
 
       deinit {
         program.kill9()
-        // Connections that are shared outlive who opened them.
+        // Shared connections outlive the program that opened them.
         _ = try? Program("/usr/bin/pkill", ["-f", scratch.folder.path()]).ended()  // best effort
       }
     }
@@ -132,7 +132,7 @@ extension WholeProgramTests {
         #expect(text.contains("hello from the hill"))
         let live = try host.follow(after: "0") { $0.contains { $0.contains("hello from the hill") } }
         #expect(live.contains { $0.hasPrefix("event: hello") })
-        // All that `ssh` carries, here and there.
+        // All `ssh` processes, here and there.
         _ = try Program("/usr/bin/pkill", ["-f", "^(ssh|/usr/bin/ssh) .*\(server.scratch.folder.path())"]).ended()
         try untilTrue("the pages to go through another ssh") { host.ask("GET", "/v1/status")?.status == 200 }
       }
@@ -172,7 +172,7 @@ extension WholeProgramTests {
       server.scratch.makeFolder("mux-user-known")
       let follow = try server.start(["messages", "--follow"], of: rig)
       try follow.line(with: "hello from the hill")
-      // The sessions of the server, not the one that listens.
+      // The sessions of the server, not its listening process.
       let sessions = try Program("/usr/bin/pkill", ["-9", "-P", "\(server.program.processID)"])
       #expect(try sessions.ended() == 0)
       #expect(try follow.ended() == EX_NOHOST, "\(follow.lines)")

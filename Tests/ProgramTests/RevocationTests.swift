@@ -6,13 +6,13 @@ import JSON
 import TestSupport
 import Testing
 
-/// A request that goes on: nobody reads its answer to the end, as it has none.
+/// A request with an endless answer.
 final class Following {
   private let socket: Int32
   private var text = ""
   private(set) var hasEnded = false
 
-  /// `header`: what says who asks.
+  /// `header`: the credentials.
   init(_ port: Int, _ target: String = "/v1/live", header: String) throws {
     socket = try LoopbackPort.connect(UInt16(port))
     let head = "GET \(target) HTTP/1.1\r\nHost: 127.0.0.1:\(port)\r\n\(header)\r\n\r\n"
@@ -95,11 +95,11 @@ extension WholeProgramTests {
       try spared.begin()
       _ = rig.scratch.write("token", "the-token-that-comes-next\n")
       rig.hub?.send(SIGHUP)
-      // The link, the stream, the command, and what the gateway may just ask by HTTP.
+      // The link, the stream, the command, and perhaps a request of the gateway by HTTP.
       try rig.hub?.line(with: "tokens reloaded; closed ")
       try reader.end("the stream")
       try waiting.end("the wait for a command")
-      // The gateway reads its file anew, and comes back.
+      // The gateway rereads its file, and connects again.
       try untilTrue("a link with the new token") { try isLinked(rig) }
       _ = spared.look()
       #expect(!spared.hasEnded)

@@ -14,13 +14,13 @@ final class Rig {
   var gateway: Program?
   var radio: Program?
   var link: String
-  /// What lies between gateway and hub, each in a network of its own; without it both are in this one.
+  /// The line between gateway and hub, each in its own network; `nil`: both are in this network.
   var line: ShapedLine?
 
   static let token = "a-token-for-the-tests"
 
   init() throws {
-    // A port that was free just now; the hub keeps it across restarts.
+    // A free port; the hub keeps it across restarts.
     let (descriptor, port) = try LoopbackPort.take()
     close(descriptor)
     hubPort = Int(port)
@@ -62,7 +62,7 @@ final class Rig {
       """)
   }
 
-  /// One more key in a section of the configuration that was written.
+  /// Adds a key to a section of the written configuration.
   func addToGatewayConfiguration(_ section: String, _ line: String) throws {
     let file = scratch.location("gw.toml")
     let text = try String(contentsOfFile: file, encoding: .utf8)
@@ -79,8 +79,8 @@ final class Rig {
     writeGatewayConfiguration(url: "http://\(line.farAddress):\(hubPort)", extra: extra)
   }
 
-  /// A virtual radio r0 on a pseudo-terminal, with others around it. `isKnown`: all have been advertised, and know each other;
-  /// else nobody knows anybody, as with radios out of the box.
+  /// Starts a virtual radio r0 on a pseudo-terminal, with others around it. `isKnown`: all have advertised and know each other; otherwise none knows
+  /// another, as with new radios.
   func startRadio(_ arguments: [String] = [], isKnown: Bool = true) throws {
     radio = try Program.own(
       "meshpost-radio",
@@ -88,7 +88,7 @@ final class Rig {
     try radio?.line(with: "ready")
   }
 
-  /// Its terminal goes first: another test's radio may get one of the same name, and the gateway would take that for its own.
+  /// Removes its terminal first: otherwise another test's radio may get one with the same name, and the gateway would use it.
   func killRadio() {
     unlink(scratch.location("radio.tty"))
     radio?.kill9()
@@ -100,7 +100,7 @@ final class Rig {
     try hub?.line(with: "listening")
   }
 
-  /// The environment of a program whose wall clock the file `clock` sets: see `Doubles/clock.c`.
+  /// The environment for a program whose wall clock the file `clock` sets: see `Doubles/clock.c`.
   func clockDouble() throws -> [String: String] {
     let library = scratch.location("clock.so")
     let source = Checkout.folder.appending(path: "Tests/Doubles/clock.c").path()
@@ -139,7 +139,7 @@ final class Rig {
     let client = HTTPClient(endpoint, on: loop)
     var response: HTTPResponse?
     _ = loop.begin {
-      // `try?`: there is no answer.
+      // `try?`: without an answer the result is `nil`.
       response = try? await client.send(request, timeout: .seconds(20))
       loop.stop()
     }
@@ -148,7 +148,7 @@ final class Rig {
     return response
   }
 
-  /// The control socket; `nil` while nobody answers.
+  /// Sends a request to the control socket; `nil`: no answer.
   func control(_ method: String, _ target: String) -> HTTPResponse? {
     Self.ask(.unix(location: socket), HTTPRequest(method, target))
   }
@@ -182,7 +182,7 @@ final class Rig {
     return true
   }
 
-  /// All rows that the hub has of our gateway, page by page.
+  /// All rows that the hub has of the gateway, page by page.
   func hubRows(_ what: String) throws -> [JSONValue] {
     guard let id = gatewayID else { return [] }
     var rows: [JSONValue] = []
@@ -197,8 +197,8 @@ final class Rig {
     }
   }
 
-  /// Until the gateway has so many messages, and the hub has all that the gateway has. The hub is asked, too: of one that lost something,
-  /// the gateway says that nothing waits until it has spoken to it. `told`: events that came from the hub, and do not go back to it.
+  /// Waits until the gateway has this many messages, and the hub has all of them. The hub is asked, too: if it lost something, the gateway reports
+  /// nothing as pending until it has greeted the hub. `told`: events that came from the hub, and do not return to it.
   func waitForAllAtHub(messages: Int, told: Int64 = 0, _ note: @autoclosure () -> String = "") throws {
     try untilTrue("\(messages) messages at the hub \(note()): \(gateway?.lines.suffix(5) ?? [])") {
       // What waits with back-off need not do so for the test's sake.
@@ -229,6 +229,6 @@ final class Rig {
     return (code, program.lines)
   }
 
-  /// Resident memory of the gateway, KiB.
+  /// The gateway's resident memory in KiB.
   func resident() throws -> Int { Int(try status()?["resident_kib"]?.integer ?? 0) }
 }

@@ -7,7 +7,7 @@ import TestSupport
 import Testing
 
 extension WholeProgramTests {
-  /// Other programs that want what the gateway has: the radio, the database.
+  /// Other programs that use the gateway's resources: the radio, the database.
   @Suite struct Rivals {
     @Test func `a TCP radio that another program takes again and again is left to it, and the cause is named`() throws {
       let rig = try Rig()
@@ -21,7 +21,7 @@ extension WholeProgramTests {
       func connections() throws -> Int64 {
         try rig.status()?["sync"]?["counters"]?["connections"]?.integer ?? 0
       }
-      // As a phone's app does: it connects again whenever it was thrown out.
+      // Like a phone's app, it connects again whenever it was disconnected.
       var rival = try LoopbackPort.connect(port)
       try untilTrue("the gateway to be back") { try connections() == 2 }
       close(rival)

@@ -6,7 +6,7 @@ import JSON
 import TestSupport
 import Testing
 
-/// A terminal of its own in tmux, in which a program runs: what it shows, what is typed.
+/// A program in its own terminal in tmux: reads its screen, and types.
 private final class Screen {
   private let socket: String
   private let scratch = Scratch()
@@ -146,7 +146,7 @@ extension WholeProgramTests {
       try screen.type("-l", "/react 🎉")
       try screen.type("Enter")
       try screen.shows("the reaction at its message") { $0.contains { $0.contains("r1: fine") && $0.contains("🎉") } }
-      // The radio's table has nobody of this name within reach: it waits, and can be cancelled.
+      // The radio's table has no reachable node of this name: the message waits, and can be cancelled.
       try screen.type("-l", "/to Node 1")
       try screen.type("Tab")
       try screen.shows("the name completed") { $0.contains { $0.hasPrefix("> /to Node 1 ") } }
@@ -222,7 +222,7 @@ extension WholeProgramTests {
       }
       _ = scratch.write("stored", "")
       let words = try reader.line(with: "seen").split(separator: " ")
-      // The picture that is on the line, one that waits for the answer to it, and the one with the message: some 2 KB each.
+      // The picture in transit, one that waits for the answer to it, and the one with the message: some 2 KB each.
       let bytes = try #require(words.last.flatMap { Int($0) })
       #expect(bytes < 8000, "bytes that came between the message's being stored and being seen")
       try reader.line(with: "ended")

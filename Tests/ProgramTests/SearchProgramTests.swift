@@ -8,7 +8,7 @@ import Testing
 
 extension WholeProgramTests {
   @Suite struct Finding {
-    /// A gateway that has 40 messages and 20 nodes, 30 messages of `Walker` on a channel, 10 from nodes.
+    /// A gateway with 40 messages and 20 nodes: 30 messages of `Walker` on a channel, 10 of nodes.
     private func filled() throws -> Rig {
       let rig = try Rig()
       try rig.startRadio(["--contacts", "20", "--queue", "1000"])
@@ -66,7 +66,7 @@ extension WholeProgramTests {
       #expect(try rig.meshpost("export", "messages", "--output", "/nowhere/x").code == EX_IOERR)
     }
 
-    /// A script of Python, whose reading is not ours, finds in the file what it should.
+    /// Checks the file with Python's own readers.
     private func read(_ script: String, _ file: String) throws {
       let program = try Program("/usr/bin/env", ["python3", "-c", script, file])
       #expect(try program.ended() == 0, "\(program.lines)")

@@ -7,7 +7,7 @@ import Sockets
 import TestSupport
 import Testing
 
-/// A server that hands over several messages in one piece of TCP, each in a TLS record of its own.
+/// A server that sends several messages in one piece of TCP, each in its own TLS record.
 @Suite struct SecureWebSocketTests {
   private static let server = """
     import base64, hashlib, socket, ssl

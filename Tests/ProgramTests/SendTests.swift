@@ -6,7 +6,7 @@ import TestSupport
 import Testing
 
 extension WholeProgramTests {
-  /// `meshpost send` and what belongs to it.
+  /// `meshpost send` and related commands.
   @Suite struct Sending {
     @Test func `it says how a message ended, and refuses with a code that says why`() throws {
       let rig = try Rig()
@@ -38,7 +38,7 @@ extension WholeProgramTests {
       #expect(status?["waiting"]?.integer == 0 && status?["airtime_used_ms"]?.integer ?? 0 > 1000)
     }
 
-    /// Radios that others wrote, with losses: what is reported delivered has arrived, and nothing is shown twice.
+    /// Foreign radios, with losses: messages reported as delivered have arrived, and no message is shown twice.
     @Test func `over a mesh that loses packets it tells the truth`() throws {
       let script = Checkout.folder.appending(path: "Benchmarks/delivery.py").path()
       let program = try Program(

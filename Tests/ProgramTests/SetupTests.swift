@@ -6,7 +6,7 @@ import TestSupport
 import Testing
 
 extension WholeProgramTests {
-  /// The ways in: `meshpost run`, `meshpost setup`, `meshpost radio probe`.
+  /// The first commands: `meshpost run`, `meshpost setup`, `meshpost radio probe`.
   @Suite struct Beginning {
     private func meshpost(_ arguments: [String], input: [String] = [], environment: [String: String] = [:]) throws -> (
       code: Int32, lines: [String]
@@ -41,7 +41,7 @@ extension WholeProgramTests {
         "XDG_STATE_HOME": rig.scratch.location("state"), "XDG_RUNTIME_DIR": rig.scratch.location("run"),
         "XDG_CONFIG_HOME": rig.scratch.location("config"),
       ]
-      // Of another machine's gateway it shows nothing.
+      // It shows nothing of another machine's gateway.
       let program = try Program(
         Program.programs.appending(path: "meshpost").path(), ["run", "--link", rig.link],
         environment: places.merging(["MESHPOST_HOST": "ssh://nowhere.invalid"]) { here, _ in here })
@@ -68,7 +68,7 @@ extension WholeProgramTests {
       let text = try String(contentsOfFile: file, encoding: .utf8)
       try text.replacingOccurrences(of: rig.socket, with: "/run/meshpost/control.sock").write(
         toFile: file, atomically: true, encoding: .utf8)
-      // In a /run of its own: this machine's may have a gateway.
+      // In its own /run, because this machine may have a gateway.
       let script = """
         mount -t tmpfs tmpfs /run && mkdir /run/meshpost || exit 77
         "$0/meshpostd" --config "$1" 2>/dev/null & gateway=$!
@@ -109,12 +109,12 @@ extension WholeProgramTests {
       #expect(try String(contentsOfFile: secret, encoding: .utf8) == "a-token-that-is-secret\n")
       let mode = try FileManager.default.attributesOfItem(atPath: secret)[.posixPermissions] as? Int
       #expect(mode == 0o600)
-      // The service is handed what root alone can read.
+      // The service gets files that only root can read.
       let check = try Program(
         Program.programs.appending(path: "meshpostd").path(), ["--check", "--config", file],
         environment: ["CREDENTIALS_DIRECTORY": rig.scratch.location("credentials")])
       #expect(try check.ended() == 0, "\(check.lines)")
-      // The same again changes nothing.
+      // Repeating it changes nothing.
       func kept() throws -> [String] {
         try FileManager.default.contentsOfDirectory(atPath: rig.scratch.folder.path()).filter {
           $0.hasPrefix("etc.toml.before-")
@@ -123,7 +123,7 @@ extension WholeProgramTests {
       let again = try meshpost(words)
       #expect(again.code == 0 && again.lines.contains { $0.contains("is up to date") }, "\(again.lines)")
       #expect(try String(contentsOfFile: file, encoding: .utf8) == text && kept().isEmpty)
-      // Begun anew, it is still called what it was called.
+      // Started over, the gateway keeps its name.
       let anew = ["setup", "--unattended", "--no-start", "--config", file, "--link", rig.link, "--replace"]
       #expect(try meshpost(anew).code == 0)
       let fresh = try String(contentsOfFile: file, encoding: .utf8)
@@ -188,7 +188,7 @@ extension WholeProgramTests {
       #expect(try meshpost(told).code == 0)
       #expect(try text() == once && beside().count == 1, "the same again changes nothing")
 
-      // Another hub without a name is a further one, not in the place of the first.
+      // Another hub without a name is added, and does not replace the first.
       #expect(try meshpost(setup + ["--upstream", "https://third.example.org", "--link", "auto:"]).code == 0)
       let third = try text()
       #expect(
@@ -197,11 +197,11 @@ extension WholeProgramTests {
       let check = try Program(
         Program.programs.appending(path: "meshpostd").path(), ["--check", "--config", file],
         environment: ["CREDENTIALS_DIRECTORY": rig.scratch.folder.path()])
-      // The token is not there, and that is all that is wrong.
+      // Only the token is missing.
       #expect(try check.ended() == 78)
       #expect(check.lines.filter { !$0.contains("token_file") }.isEmpty, "\(check.lines)")
 
-      // A name is changed when that is what is asked for.
+      // The name changes only on request.
       #expect(try meshpost(setup + ["--name", "ridge"]).code == 0)
       #expect(try text().contains("id = \"ridge\""))
     }
@@ -215,7 +215,7 @@ extension WholeProgramTests {
       let kept = scratch.location("credentials/radio.pin")
       #expect(try String(contentsOfFile: kept, encoding: .utf8) == "123456\n")
       #expect(try String(contentsOfFile: file, encoding: .utf8).contains("pin_file = \"radio.pin\""))
-      // Another setup of the same radio leaves it.
+      // Another setup of the same radio keeps the name.
       #expect(try meshpost(setup + ["--name", "y"]).code == 0)
       #expect(FileManager.default.fileExists(atPath: kept))
       #expect(try meshpost(setup + ["--link", "serial:/dev/ttyUSB0"]).code == 0)
@@ -277,7 +277,7 @@ extension WholeProgramTests {
         #expect(text.contains(line), "\(line) in \(text)")
       }
       #expect(try String(contentsOfFile: scratch.location("credentials/radio.pin"), encoding: .utf8) == "654321\n")
-      // Who never answers is not asked for ever, and nothing has happened.
+      // Without an answer the dialogue ends, and nothing has changed.
       let silent = try meshpost(["setup", "--no-start", "--config", file, "--key", "no key"], input: ["y", "n", "n"])
       #expect(silent.code == 0, "an empty answer is any radio: \(silent.lines)")
       let stubborn = try meshpost(
@@ -327,7 +327,7 @@ extension WholeProgramTests {
       #expect(try String(contentsOfFile: file, encoding: .utf8).contains("name = \"hub2\""))
       let second = try meshpost(base + ["--unattended", "--upstream", "again=https://new.example.org/"])
       #expect(second.code == 64 && second.lines.joined().contains("hub2 has a link to this hub"), "\(second.lines)")
-      // In the dialogue it is said at the question.
+      // The dialogue reports it at the question.
       let asked = try meshpost(
         base, input: ["y", "y", "https://added.example.org", "https://third.example.org", "hub", "third", "", "n"])
       #expect(asked.code == 0 && asked.lines.contains { $0.contains("hub has a link to this hub") }, "\(asked.lines)")

@@ -4,18 +4,18 @@ import Foundation
 import JSON
 import TestSupport
 
-/// A line between two networks of their own, near and far, that everything there shares: Tests/Doubles/shapedline.py, whose options and
-/// commands it takes. Needs root and /dev/net/tun.
+/// A line between two networks of their own, near and far, which all connections share: Tests/Doubles/shapedline.py, with its options and commands.
+/// Needs root and /dev/net/tun.
 final class ShapedLine {
-  /// Totals of one direction.
+  /// The totals of one direction.
   struct Way {
-    /// Bytes that the line carried, with IP headers.
+    /// Bytes on the line, with IP headers.
     var bytes = 0
-    /// TCP payload that it carried, and what of this it had carried before.
+    /// TCP payload on the line, and the part of it that the line had carried before.
     var (payload, again) = (0, 0)
-    /// TCP payload that senders handed to it, and what of this they had handed to it before.
+    /// TCP payload that senders handed to the line, and the part of it that they had handed over before.
     var (offered, repeated) = (0, 0)
-    /// Packets dropped because the buffer was full, by chance, by cuts, and by a NAT that had forgotten their connection.
+    /// Packets that were dropped: full buffer, chance, cuts, and a NAT that had forgotten the connection.
     var (full, lost, cut, forgotten) = (0, 0, 0, 0)
 
     init(_ json: JSONValue?) {
@@ -26,16 +26,16 @@ final class ShapedLine {
       (full, lost, cut, forgotten) = (count("full"), count("lost"), count("cut"), count("forgotten"))
     }
 
-    /// Of what TCP sent, the share that it had sent before.
+    /// The share of TCP's payload that was sent before.
     var share: Double { offered == 0 ? 0 : Double(repeated) / Double(offered) }
   }
 
   let program: Program
-  /// Files of the two networks, for `nsenter --net`.
+  /// The files of the two networks, for `nsenter --net`.
   let near: String
   let far: String
   let farAddress: String
-  /// A Unix socket that leads to a port on the far side, past the line.
+  /// A Unix socket to a port on the far side, past the line.
   let door: String
 
   init(_ arguments: [String], door: String, to port: Int = 0) throws {
@@ -50,15 +50,15 @@ final class ShapedLine {
     (self.near, self.far, farAddress) = (near, far, address)
   }
 
-  /// Whether one can be made here.
+  /// Whether a line can be made here.
   static var isPossible: Bool {
     let scratch = Scratch()
-    // `try?`: what cannot be made is said by an error.
+    // `try?`: an error means that it cannot be made.
     return (try? ShapedLine([], door: scratch.location("door"))) != nil
   }
 
-  /// Changes the line, and says what it carried until then: `rate UP [DOWN]`, `loss PERCENT`, `cut [SECONDS]`, `mend`, `forget`; `report`
-  /// changes nothing.
+  /// Changes the line, and returns its totals until then: `rate UP [DOWN]`, `loss PERCENT`, `cut [SECONDS]`, `mend`, `forget`; `report` changes
+  /// nothing.
   @discardableResult
   func tell(_ command: String) throws -> (up: Way, down: Way) {
     let before = program.lines.count
@@ -67,7 +67,7 @@ final class ShapedLine {
     return (Way(json["up"]), Way(json["down"]))
   }
 
-  /// What plain TCP and UDP make of it: Tests/Doubles/lineprobe.py.
+  /// Measures the line with plain TCP and UDP: Tests/Doubles/lineprobe.py.
   func probe(_ arguments: [String], in network: String? = nil) throws -> Program {
     let script = Checkout.folder.appending(path: "Tests/Doubles/lineprobe.py").path()
     return try Program.start(Program.python, [script] + arguments, in: network ?? near)

@@ -6,7 +6,7 @@ import TestSupport
 import Testing
 
 extension WholeProgramTests {
-  /// A thin line for everything between gateway and hub, as a modem's; and whether that line is as it says.
+  /// A thin line for all traffic between gateway and hub, like a modem's; and a check of the line itself.
   @Suite(
     .enabled("a line between two network namespaces cannot be made here (needs root, /dev/net/tun, ip and nsenter)") {
       ShapedLine.isPossible
@@ -28,7 +28,7 @@ extension WholeProgramTests {
       return (line, server, scratch)
     }
 
-    /// The best of a few: a machine that is busy otherwise slows down those who send, not the line.
+    /// The best of a few measurements: a busy machine slows down the senders, not the line.
     private func best(_ measure: () throws -> Double, until isEnough: (Double) -> Bool) throws -> [Double] {
       var found: [Double] = []
       for _ in 0..<5 {
@@ -89,7 +89,7 @@ extension WholeProgramTests {
       #expect(long.exitCode == nil, "the old one has ended nobody: \(before)")
     }
 
-    /// Waits while more and more arrives, however slowly.
+    /// Waits while more events arrive, however slowly.
     private func untilArrived(_ rig: Rig, _ count: Int) throws {
       var (most, since) = (-1, Date())
       while true {
@@ -108,7 +108,7 @@ extension WholeProgramTests {
     @Test(arguments: ["live", "http"])
     func `over a thin line with cuts a hub gets everything once and in order`(_ road: String) throws {
       let rig = try Rig()
-      // The usual 30 s would only make this test longer.
+      // The default of 30 s would only make this test longer.
       try rig.shapeLine(["--up", "1500", "--delay", "0.3"], extra: "link = \"\(road)\"\ntimeout_s = 10")
       let line = try #require(rig.line)
       try line.tell("cut")
@@ -126,7 +126,7 @@ extension WholeProgramTests {
       for number in 1...10 { rig.radio?.write("chan r1 0 live \(number)") }
       try untilArrived(rig, 20)
       if road == "live" {
-        // The modem connects anew, and has another address.
+        // The modem connects again, with another address.
         try line.tell("cut 1")
         try line.tell("forget")
       }

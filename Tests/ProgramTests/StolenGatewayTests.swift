@@ -6,12 +6,12 @@ import TestSupport
 import Testing
 
 extension WholeProgramTests {
-  /// Whoever has a gateway's card has its token: what does it tell of the others?
+  /// A thief of a gateway's card has its token: which data of others can he read?
   @Suite struct StolenGateway {
     private static let reader = "a-token-for-readers-alone"
     private static let batch = #"{"epoch":"e","events":[{"seq":1,"at":1,"trusted":true,"kind":"radio","body":{}}]}"#
 
-    /// A hub with a folder for gateways' tokens, a reader's, and, if `shared`, one for any gateway.
+    /// A hub with a folder for gateways' tokens, a reader's token and, if `shared`, a token for any gateway.
     private func start(shared: Bool = false) throws -> Rig {
       let rig = try Rig()
       try FileManager.default.createDirectory(
@@ -82,7 +82,7 @@ extension WholeProgramTests {
       #expect(position?.status == 200)
     }
 
-    /// Opens a link for each line, a gateway and its token, and prints what the hub says of it.
+    /// Opens a link for each line, which names a gateway and its token, and prints the hub's answer.
     private static let opener = """
       import socket, sys
       for line in sys.stdin:
@@ -99,7 +99,7 @@ extension WholeProgramTests {
       let opener = try Program(Program.python, ["-c", Self.opener, "\(rig.hubPort)"])
       for number in 0..<5 {
         let token = try tokens(rig, "add", "h\(number)")
-        // The gateway itself is unknown.
+        // The hub does not know the gateway.
         #expect(rig.askHub("GET", "/v1/gateways/h\(number)?epoch=e", token: token)?.status == 404)
         opener.write("w\(number) \(try tokens(rig, "add", "w\(number)"))")
         let answer = try opener.line(with: "w\(number) ")
@@ -122,11 +122,11 @@ extension WholeProgramTests {
       _ = rig.scratch.write("token", try tokens(rig, "add", id) + "\n")
       try untilTrue("the link") { try isLinked(rig) }
       try tokens(rig, "add", id, code: 65)
-      // Exchanged: both count, then the newer one.
+      // An exchange: both tokens are valid, then only the newer one.
       let next = try tokens(rig, "add", id, "--another")
       _ = rig.scratch.write("token", next + "\n")
       try tokens(rig, "remove", id, "--keep-newest")
-      // Its link, and what may still be open of the request that it asked before it.
+      // Its link, and perhaps the connection of an earlier request.
       try rig.hub?.line(with: "tokens reloaded; closed ")
       try untilTrue("the link with the newer token") { try isLinked(rig) }
       // Stolen.
@@ -158,7 +158,7 @@ extension WholeProgramTests {
       try rig.startHub()
       #expect(post("second") == 403)
       #expect(post("first") == 200)
-      // A real gateway, by link and by HTTP, hears what is wrong, keeps everything, and goes on with a token of its own.
+      // A real gateway, by link and by HTTP, reports the problem, keeps everything, and continues with its own token.
       try rig.startRadio(["--contacts", "3"])
       try rig.startGateway()
       try rig.waitForSync()

@@ -3,19 +3,19 @@
 import Glibc
 import TestSupport
 
-/// A real broker as a program. It keeps its port and its files when it is started again.
+/// A real broker as a program. It keeps its port and its files across restarts.
 final class TestBroker {
   static let anonymous = "allow_anonymous true"
 
   let port: Int
   private let rig: Rig
   private let command: [String]
-  /// What it says when it is ready.
+  /// The line that shows that it is ready.
   private let isReady: String
   private(set) var program: Program?
 
-  /// mosquitto, which keeps sessions on its disk and tells all that it does. Behind the rig's line, if there is one. `extra`: lines of its
-  /// configuration; a listener in them is one more.
+  /// mosquitto, which keeps sessions on its disk and logs everything, behind the rig's line if there is one. `extra`: lines of its configuration; a
+  /// listener in them is an additional one.
   convenience init(_ rig: Rig, extra: String = anonymous) throws {
     let host = rig.line == nil ? "127.0.0.1" : "0.0.0.0"
     try self.init("/usr/sbin/mosquitto", ["-v"], isReady: " running", in: rig) { port, folder in
@@ -31,7 +31,7 @@ final class TestBroker {
     }
   }
 
-  /// Any broker that is told its configuration's file by `-c`.
+  /// Any broker that gets its configuration file by `-c`.
   init(
     _ executable: String, _ arguments: [String] = [], isReady: String, in rig: Rig,
     configuration: (_ port: Int, _ folder: String) -> String
@@ -49,7 +49,7 @@ final class TestBroker {
     try program?.line(with: isReady)
   }
 
-  /// In order: what it has acknowledged is on its disk.
+  /// Ends it regularly: acknowledged publications are on its disk.
   func stop() throws {
     program?.send(SIGTERM)
     _ = try program?.ended()
@@ -57,7 +57,7 @@ final class TestBroker {
 
   func kill() { program?.kill9() }
 
-  /// A subscriber whose session mosquitto keeps, under `client`; returns when it has subscribed.
+  /// A subscriber whose session mosquitto keeps under `client`; returns after its subscription.
   func subscriber(_ client: String, _ arguments: [String]) throws -> Program {
     let words = ["-h", "127.0.0.1", "-p", "\(port)", "-i", client, "-c", "-q", "1"]
     let subscriber = try Program.start("/usr/bin/mosquitto_sub", words + arguments, in: rig.line?.far)
@@ -66,7 +66,7 @@ final class TestBroker {
   }
 }
 
-/// Certificates of an authority of the test's own (openssl), in a rig's folder: `ca.pem`, and `NAME.pem` with `NAME.key` of each name.
+/// Certificates of the test's own authority (openssl), in a rig's folder: `ca.pem`, and `NAME.pem` with `NAME.key` for each name.
 struct TestAuthority {
   let folder: String
 
@@ -85,7 +85,7 @@ struct TestAuthority {
     guard try made.ended() == 0 else { throw Program.Waited(description: "openssl: \(made.lines)") }
   }
 
-  /// Lines for mosquitto: it is `name`.
+  /// mosquitto's configuration lines for the certificate of `name`.
   func broker(_ name: String) -> String {
     "cafile \(folder)/ca.pem\ncertfile \(folder)/\(name).pem\nkeyfile \(folder)/\(name).key"
   }

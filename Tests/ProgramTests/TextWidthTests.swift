@@ -18,7 +18,7 @@ import Testing
     let table = try String(contentsOf: location, encoding: .utf8).split(
       separator: "\n", omittingEmptySubsequences: false)
     let made = try widths()
-    // Another version, or none: it may follow another Unicode.
+    // Another version of Unicode, or none: the widths may differ.
     guard made.count > 2, made[2] == table[2] else { return }
     #expect(made == table.dropLast().map(String.init))
     let list = Array(try widths("--list").first?.utf8 ?? "".utf8)

@@ -7,7 +7,7 @@ import TestSupport
 import Testing
 
 extension WholeProgramTests {
-  /// Commands that once had other names.
+  /// Commands with former names.
   @Suite struct Told {
     @Test func `former names of commands do the same, and nothing shows them`() throws {
       let rig = try EveryCommand.rig()
@@ -21,7 +21,7 @@ extension WholeProgramTests {
         (["outbox", "drop", "hub"], ["upstream", "drop", "hub"]), (["outbox", "resume"], ["upstream", "resume"]),
         (["outgoing", "cancel", "--all"], ["sent", "cancel", "--all"]),
       ] {
-        // What waits changes by the second.
+        // The output about waiting events changes every second.
         try untilTrue("\(former) to do the same") { try run(former, rig) == run(present, rig) }
       }
       let resumed = try run(["upstream", "resume", "--json"], rig)

@@ -5,7 +5,7 @@ import TestSupport
 import Testing
 
 extension WholeProgramTests {
-  /// What README and docs print is typed as it is printed, on a machine of the document's own: `Tests/printed/run`.
+  /// Types the commands of README and docs as printed, on a machine for each document: `Tests/printed/run`.
   @Suite struct TypedDocuments {
     private static func stage(_ arguments: [String]) throws -> Program {
       let run = Checkout.folder.appending(path: "Tests/printed/run").path()
@@ -20,7 +20,7 @@ extension WholeProgramTests {
       let run = try Self.stage([])
       let code = await run.ends()
       #expect(code == 0, "\(run.lines.joined(separator: "\n"))")
-      // One line for each document says how much was typed.
+      // A line for each document has the number of typed commands.
       let typed = run.lines.compactMap { $0.firstMatch(of: /: (\d+) typed, 0 findings$/).flatMap { Int($0.1) } }
       #expect(typed.count > 15 && typed.reduce(0, +) > 150, "\(run.lines)")
     }

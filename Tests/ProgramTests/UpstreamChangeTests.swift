@@ -6,7 +6,7 @@ import TestSupport
 import Testing
 
 extension WholeProgramTests {
-  /// Upstreams come, go and are mended while the others run.
+  /// Upstreams are added, removed and corrected while the others run.
   @Suite struct UpstreamChanges {
     private func start() throws -> Rig {
       let rig = try Rig()
@@ -55,7 +55,7 @@ extension WholeProgramTests {
         rig.gateway?.lines.contains { $0.contains("hub: removed, with \(waiting) events that it had not received") }
           == true,
         "\(rig.gateway?.lines ?? [])")
-      // What happens meanwhile waits, too.
+      // Events in between wait, too.
       func promised(_ lines: [String], _ words: Regex<(Substring, Substring)>) -> Int64 {
         lines.lazy.compactMap { $0.firstMatch(of: words).flatMap { Int64($0.1) } }.first ?? 0
       }
@@ -82,7 +82,7 @@ extension WholeProgramTests {
       let refused = try rig.meshpost("upstream", "add", "spy", url, "--set", "token_file=\"\(token)\"")
       #expect(refused.code == 64 && refused.lines.joined().contains("is not in \(folder)"), "\(refused)")
 
-      // Sent along it is kept for the daemon alone, and goes when the upstream goes.
+      // A file sent with the request is stored for the daemon only, and removed with the upstream.
       #expect(try rig.meshpost("upstream", "add", "own", url, "--token-file", token, "--set", "link=http").code == 0)
       let kept = "\(folder)/own.token_file"
       let mode = try FileManager.default.attributesOfItem(atPath: kept)[.posixPermissions] as? Int

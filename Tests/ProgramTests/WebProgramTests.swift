@@ -9,10 +9,10 @@ import JSON
 import TestSupport
 import Testing
 
-/// Asks as a page in a browser does.
+/// Sends requests like a page in a browser.
 class Browser {
   var port: UInt16
-  /// The field in which `signIn` sends what it is given.
+  /// The field in which `signIn` sends the secret or password.
   let way: String
   var cookie: String?
 
@@ -40,7 +40,7 @@ class Browser {
     return response
   }
 
-  /// Keeps the cookies that an answer sets, beside those that it does not.
+  /// Stores the cookies of an answer, and keeps the others.
   func keep(_ response: HTTPResponse?) {
     for set in response?.headers.values(of: "Set-Cookie") ?? [] {
       let pair = set.components(separatedBy: ";")[0]
@@ -50,7 +50,7 @@ class Browser {
     }
   }
 
-  /// The first rows of what is live, until `isEnough` says so, or it has ended.
+  /// The first rows of the live stream, until `isEnough` is true or the stream has ended.
   func follow(after id: String?, until isEnough: @escaping ([String]) -> Bool) throws -> [String] {
     let loop = EventLoop()
     let client = HTTPClient(endpoint, on: loop)
@@ -58,7 +58,7 @@ class Browser {
     if let id { request.headers.add("Last-Event-ID", id) }
     var text = ""
     _ = loop.begin {
-      // `try?`: it is ended from here.
+      // `try?`: the test ends the request.
       _ = try? await client.send(request, timeout: .seconds(60)) { piece in
         text += String(decoding: piece, as: UTF8.self)
         if isEnough(text.components(separatedBy: "\n\n")) { loop.stop() }
@@ -71,7 +71,7 @@ class Browser {
   }
 }
 
-/// A gateway, its pages by `meshpost web`, and whoever asks them.
+/// A gateway, its pages by `meshpost web`, and a browser.
 final class PagesHost: Browser {
   let rig: Rig
   let program: Program
@@ -94,7 +94,7 @@ final class PagesHost: Browser {
 }
 
 extension WholeProgramTests {
-  /// `meshpost web` without a browser: who gets in, who does not, and what goes through.
+  /// `meshpost web` without a browser: signing in, refusals, and the permitted requests.
   @Suite struct WebHost {
     private func rig() throws -> Rig {
       let rig = try Rig()
@@ -121,7 +121,7 @@ extension WholeProgramTests {
       let (secret, cookie) = (host.secret, host.cookie)
       #expect(host.signIn(secret)?.status == 403)
       try host.program.line(with: "For another browser")
-      // Others' pages, other names, other kinds of requests.
+      // Pages of other sites, other names, other kinds of requests.
       #expect(host.ask("GET", "/v1/status", headers: ["Origin": "http://evil.example"])?.status == 403)
       #expect(host.ask("GET", "/v1/status", headers: ["Sec-Fetch-Site": "cross-site"])?.status == 403)
       let send = "{\"to\":\"r1\",\"text\":\"x\"}"
@@ -170,7 +170,7 @@ extension WholeProgramTests {
       #expect(packed.headers["Content-Encoding"] == "gzip" && packed.body.count < status.body.count)
       let unpacked = try Inflater.gunzip(packed.body, limit: 1 << 20)
       #expect(try JSONValue(parsing: unpacked)["gateway"] == JSONValue(parsing: status.body)["gateway"])
-      // What comes row by row.
+      // An answer in rows.
       let rows = try #require(host.ask("GET", "/v1/contacts"))
       let packedRows = try #require(host.ask("GET", "/v1/contacts", headers: ["Accept-Encoding": "gzip"]))
       #expect(rows.headers["Content-Encoding"] == nil && packedRows.headers["Content-Encoding"] == "gzip")
@@ -229,11 +229,11 @@ extension WholeProgramTests {
       let texts = try rows.split(separator: 10).map { try JSONValue(parsing: Array($0))["text"]?.string ?? "" }
       #expect(texts == ["hello @[r0]", "once"])
       #expect(host.ask("GET", "/v1/messages?conversation=nonsense")?.status == 400)
-      // How it was sent is told from the journal.
+      // The journal has the attempts of the message.
       let attempts = try #require(host.ask("GET", "/v1/outgoing/attempts?id=0123456789abcdef0123456789abcdef"))
       #expect(attempts.status == 200)
       #expect(host.ask("GET", "/v1/outgoing/attempts?id=unknown")?.status == 404)
-      // Muted here is muted in each browser; what is not in the list is not.
+      // A conversation that is muted here is muted in every browser; a conversation that is not in the list cannot be muted.
       #expect(try conversations().first { $0["conversation"]?.string == name }?["muted"]?.bool == false)
       let mute = "{\"conversation\":\"\(name)\",\"muted\":true}"
       #expect(host.ask("POST", "/v1/conversations/mute", mute)?.status == 200)
