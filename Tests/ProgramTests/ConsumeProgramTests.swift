@@ -95,7 +95,7 @@ private final class ConsumeSite {
   /// Waits until the hub's database has every message of the gateway's journal, once.
   func untilAllArrived(_ most: Int) throws {
     try rig.radio?.line(with: "\"injected\"")
-    // What the radio had handed over when the gateway was killed, and was not on disk, is nowhere.
+    // A message that the radio had handed over, and the killed gateway had not stored, is lost.
     try untilTrue("all published: \(try rig.meshpost("upstream", "list").lines)") {
       try rig.radioStats()["queued"]?.integer == 0 && pending == 0 && stored >= Int64(most) - 20
     }

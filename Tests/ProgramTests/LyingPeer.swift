@@ -6,7 +6,6 @@ import TestSupport
 /// Stands between a client and a server, and replaces numbers in the server's answers: in JSON bodies (whole, in pieces or line by line) and in
 /// messages of a WebSocket.
 final class LyingPeer {
-  /// Impossible numbers.
   static let numbers = [
     "-9223372036854775808", "9223372036854775807", "9007199254740993", "9007199254740992", "-1", "1e308", "-1e308",
     "4294967296", String(repeating: "9", count: 400),

@@ -153,7 +153,6 @@ final class Program: Sendable {
 
   func send(_ signal: Int32) { if exitCode == nil { kill(processID, signal) } }
 
-  /// Kills it, and returns after its end.
   func kill9() {
     send(SIGKILL)
     while exitCode == nil { usleep(1000) }

@@ -58,7 +58,6 @@ private final class MeteredHub: Carrier {
 
   func hold() async throws(CancellationError) -> ConnectionEnd { try await end.value() }
 
-  /// Cuts the line.
   func lose() {
     isUp = false
     end.keep(.lost(.retry(reason: "cut", after: nil)))

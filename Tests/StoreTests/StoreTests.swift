@@ -10,7 +10,6 @@ import Testing
 
 @testable import Store
 
-/// A store in its own folder.
 struct Shop {
   let scratch: Scratch
   let store: Store

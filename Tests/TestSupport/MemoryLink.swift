@@ -66,7 +66,6 @@ public final class MemoryLink: Link {
     }
   }
 
-  /// Replaces the radio by another one.
   public func plug(_ other: VirtualRadio) {
     radio.output = nil
     isPresent = false

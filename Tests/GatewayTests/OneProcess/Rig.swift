@@ -185,7 +185,6 @@ final class Rig {
     try start()
   }
 
-  /// A file beside the configuration.
   func location(_ name: String) -> String { scratch.location(name) }
   func write(_ name: String, _ text: String) -> String { scratch.write(name, text) }
   /// A file beside the store, as a name for `write`.
@@ -227,7 +226,6 @@ final class Rig {
 
   var hub: ScriptedServer { server("hub", "hub") }
 
-  /// The server of an upstream.
   func server(_ name: String, _ kind: String) -> ScriptedServer {
     if let server = servers[name] { return server }
     let server = ScriptedServer(kind)
@@ -238,7 +236,6 @@ final class Rig {
   /// Executes a line of `meshpost-radio`'s script.
   func air(_ line: String) { mesh.perform(line) }
 
-  /// Sets the wall clock.
   func stepClock(by duration: Duration) { machine.wallOffset += Int64(duration.inSeconds * 1000) }
 
   // MARK: Waiting and asking

@@ -156,7 +156,6 @@ final class Schedule {
 
   var pending: Int64 { upstream?.status.pending ?? 0 }
 
-  /// Advances time by some seconds.
   func pass(_ seconds: Int64) {
     let end = loop.now + .seconds(seconds)
     let timer = loop.schedule(at: end) {}
@@ -183,7 +182,6 @@ final class Schedule {
     return pending == 0
   }
 
-  /// All events of the journal.
   func journal() throws -> [JournalEvent] {
     var events: [JournalEvent] = []
     try store.readJournal(after: 0) { event, _ in

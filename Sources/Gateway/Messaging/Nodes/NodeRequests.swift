@@ -113,7 +113,7 @@ public final class NodeRequests {
     return turn
   }
 
-  // MARK: What the radio says
+  // MARK: Answers of the radio
 
   /// The link is lost: neither the present question nor a waiting one can be answered.
   public func linkLost() {

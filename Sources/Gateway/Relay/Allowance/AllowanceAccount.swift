@@ -33,7 +33,7 @@ final class AllowanceAccount {
   /// Waits for the write. A new period cancels it: the write was for the period before.
   private var keeper: LoopTask?
   private var isTroubled = false
-  /// The next batch is larger than what is left.
+  /// The next batch is larger than the rest of the allowance.
   var isShort = false
   /// Usage is on disk.
   var changed: () -> Void = {}

@@ -84,7 +84,6 @@ public struct EventFilter: Equatable, Sendable {
     kinds.contains(kind) || kind == EventKind.power.rawValue && kinds.contains(EventKind.alert.rawValue)
   }
 
-  /// Whether alerts of the gateway pass.
   var takesAlerts: Bool { passesAll || takes(EventKind.alert.rawValue) }
 
   /// `nil`: the event is like any other.

@@ -13,7 +13,7 @@ import Timing
 ///            stopped: 401, 403; asked again every 5 min, or when an operator resumes it
 ///            testing: an operator tests the server; only the test's end ends it
 ///
-/// A `Hold` keeps back what the state would permit.
+/// A `Hold` forbids batches that the state would permit.
 struct Shipment {
   enum State: Equatable {
     /// The server's position is unknown: ask for it.

@@ -21,7 +21,7 @@ public struct AllowanceStatus: Equatable, Sendable {
 
 /// Keeps an upstream within its allowance.
 extension Upstream {
-  /// The longest pause, in seconds: somebody may set the clock meanwhile.
+  /// The longest pause, in seconds: an operator may set the clock meanwhile.
   private static let longestPause: Int64 = 3600
 
   static func account(

@@ -4,7 +4,7 @@ import EventLoop
 import Store
 import Timing
 
-/// How a connection begins: the server reports what it has, and each lane continues from there.
+/// The beginning of a connection: the server reports its position, and each lane continues from there.
 extension Upstream {
   func greet() async throws(CancellationError) {
     replaceCarrier()

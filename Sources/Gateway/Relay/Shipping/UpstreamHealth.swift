@@ -3,7 +3,6 @@
 import EventLoop
 import Timing
 
-/// An upstream's trouble.
 struct UpstreamTrouble: Equatable {
   /// An operator has to act.
   var isStopped: Bool
@@ -44,7 +43,7 @@ final class UpstreamHealth {
   }
   private var isRefusing: Bool { Self.refuses(acceptance) }
 
-  // MARK: What happens
+  // MARK: Events
 
   func eventsWait() { if waitsSince == nil { waitsSince = loop.now } }
   func nothingWaits() { waitsSince = nil }
@@ -73,7 +72,7 @@ final class UpstreamHealth {
     }
   }
 
-  // MARK: What the log says
+  // MARK: The log
 
   /// There is a connection, or events were taken.
   func recovered(pending: Int64, hasTaken: Bool = false) {
