@@ -12,7 +12,7 @@ import Testing
 
   init() throws { daemon = try MessageBus() }
 
-  /// What became of a call.
+  /// The result of a call.
   private final class Outcome {
     var result: Result<BusMessage, BusError>?
     var isCancelled = false
@@ -20,7 +20,6 @@ import Testing
     var body: [BusValue]? { if case .success(let message)? = result { message.body } else { nil } }
   }
 
-  /// Begins a call.
   private func begin(
     _ bus: Bus, _ message: BusMessage, timeout: Duration = .seconds(25), then: @escaping () -> Void = {}
   ) -> (outcome: Outcome, task: LoopTask) {
@@ -58,10 +57,10 @@ import Testing
     return bus
   }
 
-  /// Takes what a listener gets, until the bus is closed.
+  /// Passes on the events of a listener, until the bus is closed.
   private func begin(_ listener: BusListener, _ take: @escaping (BusListener.Event) -> Void) {
     _ = loop.begin {
-      // `try?`: nobody cancels it.
+      // `try?`: this task is never cancelled.
       while let event = try? await listener.next() { take(event) }
     }
   }
@@ -154,7 +153,7 @@ import Testing
     }
   }
 
-  /// Somebody on the bus who has this name and does not answer: nobody turns the loop that it is on.
+  /// Runs the work while a peer with this name on the bus does not answer, because nothing turns its loop.
   private func withSilentPeer(_ name: String, _ work: () throws -> Void) throws {
     let aside = EventLoop()
     let peer = Bus(address: daemon.address, on: aside)
@@ -217,7 +216,7 @@ import Testing
     server.close()
   }
 
-  /// What a snapshot says must not replace what a later signal says.
+  /// A snapshot must not replace a later signal.
   @Test func `who waits for an answer runs before what the bus sent after it is handled`() {
     let (server, client) = (bus(), bus())
     var order: [String] = []
@@ -268,7 +267,7 @@ import Testing
     .call("org.freedesktop.DBus", "/", "org.freedesktop.DBus", member, body)
   }
 
-  /// Else it would go on from what is not so any more.
+  /// Otherwise it would continue from an outdated state.
   @Test func `a listener that falls behind ends the connection, and the next one says who owns the name`() {
     let (server, client) = (bus(), bus())
     let listener = client.listen()
@@ -322,7 +321,7 @@ import Testing
       }
       #expect(loop.waitingTimers == timers)
       #expect(openDescriptors() - descriptors < 10)
-      // Not one of them counts among the calls that may wait.
+      // None of them counts among the calls that may wait.
       let answered = begin(client, .call("org.freedesktop.DBus", "/", "org.freedesktop.DBus", "GetId")).outcome
       run(until: { answered.isOver }, "answered")
       #expect(answered.body != nil)
@@ -357,7 +356,7 @@ import Testing
     client.watch("org.example", for: listener)
     begin(listener) { _ in isKnown = true }
     run(until: { isKnown }, "asked")
-    // Once what is under way has ended, only the timer wakes it: a busy loop never gets there.
+    // After the present work only the timer wakes it; a busy loop would never get there.
     var wakeups: UInt64 = .max
     for _ in 0..<20 where wakeups > 1 {
       let before = loop.wakeups

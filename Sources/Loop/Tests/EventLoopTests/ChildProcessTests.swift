@@ -70,13 +70,13 @@ import Testing
     #expect(loop.watchCount == 0 && loop.waitingTimers == 0)
   }
 
-  /// Processes that it has written down.
+  /// Expects that the processes in the output have ended.
   private func expectGone(_ output: [UInt8]) {
     let processes = String(decoding: output, as: UTF8.self).split(whereSeparator: \.isWhitespace).compactMap {
       Int32($0)
     }
     #expect(!processes.isEmpty, "the program has said nothing")
-    // What it started is a zombie until init reaps it.
+    // A child of the program is a zombie until init reaps it.
     for process in processes { #expect(turn(loop) { kill(process, 0) != 0 || isZombie(process) }) }
   }
 

@@ -14,7 +14,7 @@ private typealias Action = ConnectionRace.Action
   private let four = AF_INET
   private let six = AF_INET6
 
-  /// The order in which addresses are tried when each of them fails at once.
+  /// The order of attempts if each address fails at once.
   private func order(_ families: [Int32], first: Int? = nil) -> [Int] {
     var race = ConnectionRace(families: families, first: first)
     var tried: [Int] = []
@@ -94,7 +94,7 @@ private typealias Action = ConnectionRace.Action
           actions = race.timePassed(now: now)
         }
       }
-      // What is tried again has a number of its own.
+      // A repeated attempt has its own number.
       #expect(started.filter { $0 < families.count }.sorted() == Array(families.indices))
       #expect(Set(started).count == started.count)
       #expect(race.nextAt == nil && race.underWay.isEmpty)
@@ -200,7 +200,7 @@ private typealias Action = ConnectionRace.Action
 
   @Test func `who cancels leaves no socket, and hears nothing`() throws {
     let loop = EventLoop()
-    // A listener whose queue is full swallows what else comes, as a dead address does.
+    // A listener with a full queue drops further connections, like a dead address.
     let (listener, port) = try LoopbackSocket.listen(on: 0)
     listen(listener, 0)
     let address = NetworkAddress(family: AF_INET, bytes: Self.loopback(port))
@@ -212,7 +212,7 @@ private typealias Action = ConnectionRace.Action
         Issue.record("it was cancelled")
       }
       gone = connector
-      // Its name is looked up, and it waits for an answer.
+      // Its name is known, and it waits for the connection.
       while loop.watchCount < 1 || connector.isLookingUp { loop.turn(wait: true) }
       connector.cancel()
       #expect(loop.watchCount == 0)

@@ -24,7 +24,7 @@ import Timing
     for (index, ends) in pairs.enumerated() {
       _ = Descriptor.write(ends.1, [1][...])
       loop.watch(ends.0, for: .readable) { _ in
-        // Both are ready: whoever is first closes the other, whose number goes to somebody who is silent.
+        // Both are ready: the first one closes the other, whose descriptor goes to a silent connection.
         let other = pairs[1 - index].0
         loop.unwatch(other)
         close(other)
@@ -46,10 +46,10 @@ import Timing
     let stream = SocketStream(ours, on: loop)
     var bytes = 0
     _ = loop.begin {
-      // It is closed at the end.
+      // The stream is closed at the end.
       while let piece = try? await stream.read() {
         bytes += piece.count
-        // As fast as it is read: there is always more.
+        // Writes as fast as the loop reads: there is always more.
         while case .wrote = Descriptor.write(theirs, [UInt8](repeating: 0, count: 4096)[...]) {}
       }
     }
@@ -116,7 +116,7 @@ import Timing
     _ = loop.begin {
       do throws(StreamEnd) {
         bytes += try await stream.read().count
-        // `try?`: nobody cancels it.
+        // `try?`: this task is never cancelled.
         try? await mayRead.wait()
         bytes += try await stream.read().count
         while true { _ = try await stream.hasChanged() }

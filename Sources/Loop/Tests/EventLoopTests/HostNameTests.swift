@@ -5,7 +5,7 @@ import Testing
 
 @Suite struct HostNameTests {
   @Test(arguments: [
-    // RFC 3492 § 7.1, WHATWG URL, and the top-level domains that there are.
+    // RFC 3492 § 7.1, WHATWG URL, and existing top-level domains.
     ("bücher.example", "xn--bcher-kva.example"), ("BÜCHER.example", "xn--bcher-kva.example"),
     // Composed or not.
     ("bu\u{308}cher.example", "xn--bcher-kva.example"), ("faß.de", "xn--fa-hia.de"),

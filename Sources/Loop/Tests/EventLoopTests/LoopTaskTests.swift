@@ -65,7 +65,7 @@ import Timing
     #expect(notes.lines == ["1", "2"])
   }
 
-  /// A commit at the end of a turn serves all that happened in it: tasks that go on because of one another do so in the same turn.
+  /// A commit at the end of a turn serves the whole turn: tasks that resume each other do so in the same turn.
   @Test func `tasks that wake one another are done before the turn ends`() {
     let (loop, notes, waiter) = (EventLoop(), Notes(), Waiter())
     loop.afterTurn { notes.lines.append("commit") }
@@ -81,7 +81,7 @@ import Timing
     #expect(notes.lines == ["first", "second", "commit"])
   }
 
-  /// Without a pool: the runtime starts threads for whatever has no executor.
+  /// There is no pool of threads: the runtime starts threads for tasks without an executor.
   @Test func `ten thousand tasks that sleep and end leave nothing behind`() {
     let (loop, notes) = (EventLoop(), Notes())
     var tasks: [LoopTask] = []
@@ -101,7 +101,7 @@ import Timing
   }
 }
 
-/// Tasks that somebody keeps.
+/// Tasks with an owner.
 @Suite struct LoopTasksTests {
   @Test func `each task is kept until it ends, and all that are left are cancelled with their owner`() {
     let loop = EventLoop(on: InventedMachine())
@@ -123,7 +123,7 @@ import Timing
     tasks?.cancel()
     loop.turn(wait: false)
     #expect(ends == ["slept 1", "cancelled 3600"] && tasks?.count == 0)
-    // `try?`: that is what is tried.
+    // `try?`: this is the tested behaviour.
     tasks?.begin { ends.append((try? await loop.sleep(for: .seconds(60))) == nil ? "cancelled" : "slept") }
     loop.turn(wait: false)
     tasks = nil
@@ -132,7 +132,7 @@ import Timing
   }
 }
 
-/// What tasks wait for, beside time.
+/// Waits of tasks for other things than time.
 @Suite struct LoopWaitTests {
   private final class Notes {
     var lines: [String] = []
@@ -215,13 +215,13 @@ import Timing
     #expect(!semaphore.isTaken && semaphore.waiting == 0)
   }
 
-  /// Cancelled in the very turn in which it was let in: its turn goes to the next.
+  /// A task is cancelled in the turn in which it enters: its place goes to the next.
   @Test func `a task that is cancelled as it is let in does not keep the others out`() {
     let (loop, notes, semaphore) = (EventLoop(), Notes(), LoopSemaphore<Int>(bound: 3))
     let end = Promise<Void>()
     _ = loop.begin { try? await semaphore.with(0) { try await end.value() } }  // `try?`: it is never cancelled
     loop.turn(wait: false)
-    // `try?`: that is what is tried.
+    // `try?`: this is the tested behaviour.
     let gone = loop.begin { try? await semaphore.with(0) { notes.lines.append("gone") } }
     _ = loop.begin { try? await semaphore.with(0) { notes.lines.append("next") } }  // `try?`: it is never cancelled
     loop.turn(wait: false)
@@ -278,7 +278,7 @@ import Timing
     let (began, wall) = (loop.now, loop.wallClock.milliseconds)
     var hours = 0
     _ = loop.begin {
-      // `try?`: nobody cancels it.
+      // `try?`: this task is never cancelled.
       while hours < 24, (try? await loop.sleep(for: .seconds(3600))) != nil { hours += 1 }
       loop.stop()
     }

@@ -5,7 +5,7 @@ import Testing
 import Timing
 
 @Suite struct ProgressTests {
-  /// `moves`: after so many milliseconds something moves. When it is given up, in milliseconds; `nil`: not within 3 s.
+  /// `moves`: the milliseconds at which something moves. Returns when the wait is given up, in milliseconds; `nil`: not within 3 s.
   private func end(patience: Int, moves: [Int], bytes: UInt64 = 256) -> Int? {
     let loop = EventLoop()
     let begin = loop.now

@@ -18,7 +18,7 @@ import Testing
       let text = String(decoding: line.prefix { $0 != 0 }.map(UInt8.init(bitPattern:)), as: UTF8.self)
       let fields = text.split(whereSeparator: \.isWhitespace)
       if fields.count >= 5, fields[0].utf8.contains(UInt8(ascii: "-")) {
-        // The one library that is surely there, and that no other test loads meanwhile.
+        // A library that is loaded in any case, and that no other test loads meanwhile.
         mapping = fields.count >= 6 && fields[5].hasSuffix("/libc.so.6") ? text : ""
         let ends = fields[0].split(separator: "-").compactMap { UInt($0, radix: 16) }
         try #require(ends.count == 2)

@@ -9,7 +9,7 @@ import Testing
     var limiter = ConnectionLimiter(most: 10)
     #expect(limiter.arrived(1, from: "honest") == .admitted)
     for number in 2...10 { #expect(limiter.arrived(number, from: "crowd") == .admitted) }
-    // The oldest of all is the honest one; the crowd's oldest goes all the same.
+    // The oldest connection is the honest one; the crowd's oldest is closed nevertheless.
     #expect(limiter.arrived(11, from: "crowd") == .admittedInPlaceOf(2))
     #expect(limiter.arrived(12, from: "another") == .admittedInPlaceOf(3))
     #expect(limiter.count == 10)
@@ -19,7 +19,7 @@ import Testing
     var limiter = ConnectionLimiter(most: 3)
     for number in 1...3 { _ = limiter.arrived(number, from: "a\(number)") }
     #expect(limiter.arrived(4, from: "a4") == .admittedInPlaceOf(1))
-    // A newcomer of an address that has one already counts for it.
+    // A new connection of an address counts for the earlier one.
     #expect(limiter.arrived(5, from: "a3") == .admittedInPlaceOf(3))
   }
 
@@ -123,7 +123,7 @@ import Testing
       polling.mayGoOn(now: now, isKnown: true, waiting: waiting, taken: taken)
     }
     #expect(tick(10_000, 0, 0) && tick(30_000, 0, 0) && tick(60_000, 0, 0))
-    // Enough of it goes every now and then; then no more.
+    // Enough bytes pass at intervals; then no more.
     #expect(tick(61_000, 90_000, 0) && tick(85_000, 88_000, 2_000) && tick(110_000, 86_000, 4_000))
     polling.answered(now: 110_500)
     #expect(tick(111_000, 86_000, 4_000) && tick(140_499, 86_000, 4_000))

@@ -49,7 +49,7 @@ import Timing
     }
   }
 
-  /// A hub has one deflater and one inflater for many links; each gateway has its own, which goes on where it was.
+  /// A hub has one deflater and one inflater for many links; each gateway has its own, which continues its stream.
   @Test(arguments: [(9, 9), (12, 10), (15, 15)])
   func `links that share zlib's state understand ends that have their own`(_ upBits: Int, _ downBits: Int) throws {
     struct Link {
@@ -75,7 +75,7 @@ import Timing
       let place = Int.random(in: links.indices, using: &random)
       let message = (0..<Int.random(in: 1...10, using: &random)).flatMap { _ in text(&random) }
       guard Int.random(in: 0..<20, using: &random) > 0 else {
-        // What is damaged ends its own link and no other.
+        // Damaged data ends its own link and no other.
         _ = try? hubInflater.message([0xFF, 0xFF, 0xFF], behind: links[place].up, limit: Self.most)
         continue
       }
@@ -156,7 +156,7 @@ import Timing
     var output: [UInt8] = []
     #expect(throws: InflateFailure.tooLarge) { try inflater.append(bomb, to: &output, limit: Self.most) }
     #expect(output.count <= Self.most + 4096)
-    // From then on it gives nothing.
+    // From then on it returns nothing.
     #expect(throws: InflateFailure.tooLarge) { try inflater.append([0], to: &output, limit: 1 << 30) }
     var decoder = try decoder()
     decoder.append(frame(2, bomb, final: true, reserved: 4))
@@ -279,7 +279,7 @@ import Timing
       ("permessage-deflate;;", nil), ("permessage-deflate; server_max_window_bits=99999999999999999999", nil),
     ] as [(String, [Int]?)]) func `a server's answer is taken or refused`(_ answer: String, _ expected: [Int]?) throws
   {
-    // `try?`: an objection is what is expected of most.
+    // `try?`: most of these are refused.
     let agreed = try? PerMessageDeflate.answered([answer], to: Self.offer)
     let got = agreed.map {
       [
@@ -299,7 +299,7 @@ import Timing
       ),
       ("permessage-deflate; client_max_window_bits", "permessage-deflate; client_max_window_bits=12"),
       ("permessage-deflate; client_max_window_bits=9", "permessage-deflate; client_max_window_bits=9"),
-      // Its window would be memory of ours.
+      // Its window would need our memory.
       ("permessage-deflate", nil), ("permessage-deflate; client_max_window_bits; server_max_window_bits=8", nil),
       (
         "x, permessage-deflate; y, permessage-deflate; client_max_window_bits; server_no_context_takeover",
@@ -324,7 +324,7 @@ import Timing
       let header = (0..<Int.random(in: 0...12, using: &random)).map { _ in parts.randomElement(using: &random) ?? "" }
         .joined()
       _ = PerMessageDeflate.accepted([header], clientBits: 12, serverBits: 10)
-      // `try?`: an objection is as good.
+      // `try?`: a refusal is allowed, too.
       _ = try? PerMessageDeflate.answered([header], to: Self.offer)
     }
   }
@@ -336,7 +336,7 @@ import Timing
     }
   }
 
-  /// As a gateway and a hub of today begin: what a message costs that the dictionary knows, and one that it does not.
+  /// The beginning of a link between a present gateway and hub: the cost of a message that the dictionary knows, and of another one.
   @Test func `what a link begins with is small`() throws {
     func sizes(_ messages: [String], _ dictionary: [UInt8], _ bits: Int) throws -> [Int] {
       let deflater = try #require(Deflater(windowBits: bits, memoryLevel: 4, dictionary: dictionary))

@@ -6,7 +6,7 @@ import Timing
 @testable import HTTP
 
 @Suite struct HTTPParserTests {
-  /// All messages in the bytes, each as its head, its body and whether it ended; or the error.
+  /// All messages in the bytes, each with its head, its body and whether it ended; or the error.
   private func read(
     _ text: String, _ kind: HTTPParser.Kind = .responses, maxBody: Int = 1000, piece: Int = .max
   ) throws -> [String] {
@@ -162,7 +162,7 @@ import Timing
       var parser = HTTPParser(round % 2 == 0 ? .responses : .requests, maxBody: 100)
       var rest = bytes[...]
       var told = 0
-      // `try?`: an error is as good as a message here.
+      // `try?`: an error is allowed, too.
       while !rest.isEmpty,
         let taken = try? parser.parse(rest.prefix(7), { if case .body(let b) = $0 { told += b.count } }),
         taken > 0

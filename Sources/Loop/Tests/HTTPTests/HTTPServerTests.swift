@@ -10,7 +10,7 @@ import Timing
 
 @testable import HTTP
 
-/// A client that writes what it likes.
+/// A client that writes any bytes.
 private final class RawClient {
   let stream: SocketStream
   private(set) var heard = ""
@@ -20,7 +20,7 @@ private final class RawClient {
     signal(SIGPIPE, SIG_IGN)
     stream = SocketStream(try UnixSocket.connect(location), on: loop)
     _ = loop.begin { [weak self, stream] in
-      // It is over when the server has closed it.
+      // The loop ends when the server has closed the connection.
       while let bytes = try? await stream.read() { self?.heard += String(decoding: bytes, as: UTF8.self) }
       self?.isClosed = true
     }
@@ -40,7 +40,7 @@ private final class RawClient {
 
   private func client() throws -> RawClient { try RawClient(scratch.location("socket"), on: loop) }
 
-  /// Turns until nothing happens any more.
+  /// Turns the loop until nothing happens any more.
   private func settle() {
     var isOver = false
     var timer: LoopTimer?
@@ -160,7 +160,7 @@ private final class RawClient {
     server.stop()
   }
 
-  /// Over TCP, in invented time: `peer` is an address of this machine.
+  /// Connects over TCP, in invented time: `peer` is an address of this machine.
   private func call(_ server: HTTPServer, from peer: String = "127.0.0.1", on loop: EventLoop) throws -> Int32 {
     let client = socket(AF_INET, Int32(SOCK_STREAM.rawValue | SOCK_NONBLOCK.rawValue), 0)
     var small: Int32 = 4096
@@ -188,14 +188,14 @@ private final class RawClient {
     for _ in 0..<8 { loop.turn(wait: false) }
   }
 
-  /// Number of bytes that are there; 0: none yet; `nil`: the server closed the connection.
+  /// The number of available bytes; 0: none yet; `nil`: the server has closed the connection.
   private func heard(_ client: Int32, most: Int = 2048) -> Int? {
     var buffer = [UInt8](repeating: 0, count: most)
     let count = read(client, &buffer, most)
     return count > 0 ? count : count < 0 && errno == EAGAIN ? 0 : nil
   }
 
-  /// Whether an answer arrives. A busy machine brings it a moment after it was sent.
+  /// Whether an answer arrives. On a busy machine it may arrive a moment after it was sent.
   private func hasAnswer(_ client: Int32, on loop: EventLoop) -> Bool {
     for _ in 0..<10_000 {
       if let count = heard(client), count > 0 { return true }
@@ -205,7 +205,7 @@ private final class RawClient {
     return false
   }
 
-  /// Reads what is on its way to `client`; whether the connection's end comes after it.
+  /// Reads the bytes in transit to `client`; returns whether the connection's end follows.
   private func isClosed(_ client: Int32) -> Bool {
     while let count = heard(client) {
       var entry = pollfd(fd: client, events: Int16(POLLIN), revents: 0)
@@ -234,7 +234,7 @@ private final class RawClient {
     #expect(hasAnswer(other, on: loop), "somebody else comes in")
     say("GET /known HTTP/1.1\r\nHost: x\r\n\r\n", known, on: loop)
     #expect(hasAnswer(known, on: loop), "and who has signed in stays")
-    // One that takes a byte each second, as if it made progress.
+    // A client that reads a byte each second, as if it made progress.
     for _ in 0..<120 {
       _ = heard(crowd[39], most: 1)
       let next = loop.now + .seconds(1)

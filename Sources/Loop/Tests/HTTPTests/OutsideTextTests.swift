@@ -4,8 +4,7 @@ import Testing
 
 @testable import HTTP
 
-/// What stands in a URL or a head is cut and compared by bytes: an accent behind a sign hides nothing, and a sign that Unicode
-/// counts as another is another.
+/// Texts in a URL or a head are cut and compared by bytes: an accent after a sign hides nothing, and canonically equivalent signs are different.
 @Suite struct OutsideTextTests {
   @Test(arguments: [
     ("http://host/\u{301}x", "host", 80, "/\u{301}x"), ("http://host/a/\u{600}/", "host", 80, "/a/\u{600}"),
@@ -35,7 +34,7 @@ import Testing
     #expect(Array(request.path.utf8) == Array("/v1/a".utf8))
     #expect(request.query["to"].map { Array($0.utf8) } == Array("\u{301}x".utf8))
     #expect(request.query["text"] == "=" && request.query["limit"] == "5")
-    // As browsers write a space, and a plus.
+    // A space and a plus in the form of browsers.
     #expect(HTTPRequest("GET", "/v1/a?q=two+words%2B&a+b").query == ["q": "two words+", "a b": ""])
     #expect(HTTPRequest("GET", "/v1/a").query.isEmpty)
   }

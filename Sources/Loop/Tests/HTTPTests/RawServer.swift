@@ -4,23 +4,23 @@ import EventLoop
 import Glibc
 import Sockets
 
-/// A server that says what a test tells it to, byte for byte, on the test's own loop.
+/// A server that sends a test's bytes, on the test's own loop.
 final class RawServer {
   private let loop: EventLoop
   private let descriptor: Int32
   let port: UInt16
   private(set) var connections: [SocketStream] = []
-  /// All that came on the newest connection.
+  /// All bytes received on the newest connection.
   private(set) var heard: [UInt8] = []
-  /// How many connections have ended.
+  /// The number of ended connections.
   private(set) var ended = 0
-  /// Something came on the newest connection.
+  /// Called when bytes arrive on the newest connection.
   var onHeard: (RawServer) -> Void = { _ in }
   var onEnded: () -> Void = {}
 
   init(on loop: EventLoop) throws {
     self.loop = loop
-    // A client that has enough closes while there is more to say.
+    // A client may close the connection before it has read everything.
     signal(SIGPIPE, SIG_IGN)
     (descriptor, port) = try LoopbackSocket.listen(on: 0)
     loop.watch(descriptor, for: .readable) { [unowned self] _ in self.accept() }
@@ -39,7 +39,7 @@ final class RawServer {
     heard = []
     connections.append(stream)
     _ = loop.begin { [weak self] in
-      // It is over when the client has gone, and when the test has.
+      // The loop ends with the client, or with the test.
       while let bytes = try? await stream.read() {
         guard let self else { return }
         self.heard += bytes
@@ -54,7 +54,7 @@ final class RawServer {
   func say(_ text: String) { say(Array(text.utf8)) }
   func hangUp() { connections.last?.close() }
 
-  /// The key of a handshake that was heard to its end.
+  /// The key of a complete handshake.
   var key: String? {
     let head = String(decoding: heard, as: UTF8.self)
     guard head.hasSuffix("\r\n\r\n") else { return nil }

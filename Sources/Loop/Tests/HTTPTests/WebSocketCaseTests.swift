@@ -5,15 +5,15 @@ import Testing
 
 @testable import HTTP
 
-/// What a server may do to our client: the cases of Autobahn's test suite for clients, sections 1 to 7, said again.
-/// The client sends back each message it gets; what it answers is compared, to the code of its close.
+/// Behaviour of servers towards our client: the cases of Autobahn's test suite for clients, sections 1 to 7, rewritten. The client sends back each
+/// message that it gets; the test compares its answers, including the code of its close.
 @Suite struct WebSocketCaseTests {
   struct Case: CustomTestStringConvertible {
     let name: String
     var sent: [UInt8]
     var echoes: [[UInt8]] = []
     var pongs: [[UInt8]] = []
-    /// `nil`: nothing was wrong; the server closes with 1000, and the client answers with the same.
+    /// `nil`: nothing is wrong: the server closes with 1000, and the client answers with the same.
     var refusal: UInt16?
     var testDescription: String { name }
   }
@@ -110,7 +110,7 @@ import Testing
     Case(name: "larger than any number", sent: [0x82, 127] + [UInt8](repeating: 0xFF, count: 8), refusal: 1009),
   ]
 
-  /// Sections 6.2 to 6.23: what is UTF-8 and what is not, whole and in pieces of one byte.
+  /// Sections 6.2 to 6.23: UTF-8 and invalid sequences, whole and in pieces of one byte.
   private static let goodTexts: [[UInt8]] = [
     bytes("Hello-µ@ßöäüàá-UTF-8!!"), bytes("κόσμε"), [0], [0xC2, 0x80], [0xE0, 0xA0, 0x80], [0xF0, 0x90, 0x80, 0x80],
     [0x7F], [0xDF, 0xBF], [0xEF, 0xBF, 0xBF], [0xF4, 0x8F, 0xBF, 0xBF], [0xED, 0x9F, 0xBF], [0xEE, 0x80, 0x80],
@@ -143,7 +143,7 @@ import Testing
       ]
     }
     + badTexts.map {
-      // No more comes: it is refused at its first wrong byte.
+      // No more bytes follow: the text is refused at its first wrong byte.
       Case(name: "6.4: \($0), the rest never comes", sent: [0x01, 126, 0xFF, 0xFF] + $0, refusal: 1007)
     }
 
@@ -197,7 +197,7 @@ import Testing
       limit.cancel()
       let frames = Self.frames(server.heard)
       #expect(frames.filter { $0.opcode == .binary }.map(\.payload) == step.echoes)
-      // Chopped, they do not all come at once.
+      // In pieces, they do not all arrive at once.
       if !isChopped || step.pongs.count <= 16 {
         #expect(frames.filter { $0.opcode == .pong }.map(\.payload) == step.pongs)
       }
@@ -213,7 +213,7 @@ import Testing
       + "Sec-WebSocket-Accept:  \(WebSocketKey.answer(to: key)) \r\n\r\n"
   }
 
-  /// What a client has sent after its handshake.
+  /// The frames that a client has sent after its handshake.
   static func frames(_ heard: [UInt8]) -> [WebSocketFrame] {
     guard let end = heard.firstRange(of: [13, 10, 13, 10] as [UInt8]) else { return [] }
     var rest = heard[end.upperBound...]

@@ -15,7 +15,7 @@ import Timing
     #expect(masked == [0x81, 0x85, 0x37, 0xFA, 0x21, 0x3D, 0x7F, 0x9F, 0x4D, 0x51, 0x58])
     var decoder = WebSocketDecoder(maxPayload: 1000)
     var got: [WebSocketFrame] = []
-    // A text in two pieces, a ping with a body in between.
+    // A text in two pieces, with a ping with a body between them.
     let bytes: [UInt8] = [
       0x01, 0x03, 0x48, 0x65, 0x6C, 0x89, 0x05, 0x48, 0x65, 0x6C, 0x6C, 0x6F, 0x80, 0x02, 0x6C, 0x6F,
     ]
@@ -30,7 +30,7 @@ import Timing
 
   @Test(arguments: [125, 126, 65535, 65536]) func `lengths of each form are told`(_ count: Int) throws {
     let sent = WebSocketFrame(opcode: .binary, payload: [UInt8](repeating: 7, count: count)).encode(mask: 0)
-    // A server's frame is a client's without mask bit and key.
+    // A server's frame is a client's frame without mask bit and key.
     let header = count < 126 ? 2 : count < 65536 ? 4 : 10
     var bytes = sent
     bytes[1] &= 0x7F
@@ -51,7 +51,7 @@ import Timing
         UInt8.random(in: .min ... .max, using: &random)
       }
       decoder.append(bytes)
-      // `try?`: an error is as good as a frame here; a trap is what must not come.
+      // `try?`: errors are allowed, traps are not.
       while let frame = try? decoder.next() { #expect(frame.payload.count <= 40) }
     }
   }

@@ -84,7 +84,7 @@ import Testing
       let isEscaped = byte < 32 || byte == 127 || byte == 34 || byte == 92
       #expect(json.bytes.contains(where: { $0 < 32 || $0 == 127 }) == false, "\(byte)")
       #expect((json.bytes.count > 9) == isEscaped, "\(byte)")
-      // `try?`: what does not parse is not that text.
+      // `try?`: a text that does not parse is different.
       #expect((try? JSONValue(parsing: json.bytes))?.string == "é" + String(UnicodeScalar(byte)) + "😀", "\(byte)")
     }
   }

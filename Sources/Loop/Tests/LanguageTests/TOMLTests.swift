@@ -52,7 +52,7 @@ import Testing
     }
   }
 
-  /// What each document is, as its keys and values in one line.
+  /// Each document with its keys and values in one line.
   @Test(arguments: [
     ("\u{FEFF}a = 1", "a=1"), ("a = 1\r\nb = 2\r\n", "a=1 b=2"), ("a = inf\nb = -inf", "a=inf b=-inf"),
     ("a = nan", "a=nan"), ("a = +1\nb = -0", "a=1 b=0"), ("a = 1e3\nb = 6.02E+2_3", "a=1000.0 b=6.02e+23"),
@@ -61,9 +61,9 @@ import Testing
     ("a = \"\"\"x \\\n   \n  y\"\"\"", "a=<x y>"), ("a = \"\"\"x \\  \r\n y\"\"\"", "a=<x y>"),
     ("a = \"\"\"x\r\ny\"\"\"", "a=<x\ny>"), ("a = \"\"\"\"x\"\"\"\"\"", "a=<\"x\"\">"), ("a = ''''x''''", "a=<'x'>"),
     ("a = \"\"\"\\\"\"\"\"", "a=<\">"), ("\"\" = 1\n'b c' = 2", "=1 b c=2"),
-    // Equal as Strings of Swift, two keys of TOML.
+    // Equal as Strings in Swift, but two keys in TOML.
     ("\"\u{E9}\" = 1\n\"e\u{301}\" = 2", "\u{E9}=1 e\u{301}=2"),
-    // A mark behind a quote does not hide it.
+    // A combining mark after a quote does not hide it.
     ("a = \"x\"\u{20}# \u{301}", "a=<x>"), ("a = \"\u{301}\"", "a=<\u{301}>"),
     ("[a.b]\nx = 1\n[a]\ny = 2", "a={b={x=1} y=2}"),
     ("[a]\nb.c = 1\nb.d = 2\n[a.b.e]\nf = 3", "a={b={c=1 d=2 e={f=3}}}"),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 extension Result {
-  /// As the initialiser of the library, for what waits.
+  /// Like the initialiser of the library, for asynchronous work.
   public init(_ work: nonisolated(nonsending) () async throws(Failure) -> Success) async {
     do throws(Failure) { self = .success(try await work()) } catch { self = .failure(error) }
   }

@@ -2,11 +2,11 @@
 
 import Glibc
 
-/// A Unix socket that takes datagrams: the far end of what a service manager or a journal is told.
+/// A Unix socket that receives datagrams, in place of a service manager or a journal.
 public final class DatagramListener {
   private let descriptor: Int32
 
-  /// `nil` when it cannot be bound there.
+  /// `nil`: the socket cannot be bound there.
   public init?(_ location: String) {
     descriptor = socket(AF_UNIX, Int32(SOCK_DGRAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
     var address = sockaddr_un()
@@ -23,10 +23,10 @@ public final class DatagramListener {
 
   deinit { close(descriptor) }
 
-  /// The next one; waits for it.
+  /// Waits for the next datagram.
   public func next() -> String { receive(0) ?? "" }
 
-  /// The next one, when it is there already.
+  /// The next datagram, if it has arrived already; otherwise `nil`.
   public func nextNow() -> String? { receive(Int32(MSG_DONTWAIT)) }
 
   private func receive(_ flags: Int32) -> String? {

@@ -4,19 +4,19 @@ import EventLoop
 import Glibc
 import Timing
 
-/// A machine whose time passes when nothing else is to do: an hour of waiting takes no time. Descriptors are real ones.
+/// A machine whose time passes when there is nothing else to do: an hour of waiting takes no time. Its descriptors are real.
 public final class InventedMachine: Machine {
   private let descriptors = LinuxMachine()
   private var loopback = Loopback()
   public private(set) var now = MonotonicTime(seconds: 1000)
-  /// What the clock is ahead of a day in 2026; it may step.
+  /// The milliseconds by which the clock is ahead of a day in 2026; it may step.
   public var wallOffset: Int64 = 0
   public var isWallSynchronised = true
 
   public init() {}
 
   public var sinceBoot: Int64 { now.nanoseconds / 1_000_000 }
-  /// As after the machine's start, if it is another one than before.
+  /// The id of the machine's present boot.
   public var boot = "the first"
 
   public var wallMilliseconds: Int64 {
@@ -45,7 +45,8 @@ public final class InventedMachine: Machine {
       }
     }
     look(for: 0)
-    // A busy machine brings what a socket has sent a moment later. Invented time waits for it: else an answer that was sent in time is late.
+    // On a busy machine, bytes arrive a moment after a socket has sent them. Invented time waits for them: otherwise an answer that was sent in time
+    // would be late.
     var looks = 0
     while !isReady, milliseconds > 0, looks < 5000, loopback.hasBytesOnTheWay() {
       look(for: 1)

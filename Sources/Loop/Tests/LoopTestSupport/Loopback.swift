@@ -2,16 +2,16 @@
 
 import Glibc
 
-/// The connections of this machine of which both ends are in this program: whether one has sent what the other has not received yet.
+/// The connections on this machine with both ends in this program: shows whether one end has sent bytes that the other has not received yet.
 ///
-/// The kernel counts both. What is not acknowledged says less: that waits for up to 200 ms to save a segment, long after it has arrived.
+/// The kernel counts both. Unacknowledged bytes are less reliable: to save a segment, an acknowledgement waits for up to 200 ms after the arrival.
 struct Loopback {
   private struct Addresses: Hashable {
     var local: [UInt8]
     var remote: [UInt8]
   }
 
-  /// Descriptors that were watched at any time, and are not known to be closed or no connections.
+  /// Descriptors that were ever watched, except those known to be closed or to be no connections.
   private var descriptors: Set<Int32> = []
   private var addresses: [Int32: Addresses] = [:]
 
@@ -36,7 +36,7 @@ struct Loopback {
     return sent.contains { ends, bytes in received[ends].map { $0 < bytes } ?? false }
   }
 
-  /// Bytes of a TCP connection as `tcp_info` of <linux/tcp.h> has them, by their places. Nil: it is no connection.
+  /// The bytes of a TCP connection, from their offsets in `tcp_info` of <linux/tcp.h>; `nil`: it is no connection.
   private static func payload(_ descriptor: Int32) -> (sent: UInt64, received: UInt64)? {
     var info = [UInt64](repeating: 0, count: 32)
     var length = socklen_t(info.count * 8)

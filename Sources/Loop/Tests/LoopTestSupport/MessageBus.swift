@@ -3,7 +3,7 @@
 import Foundation
 import Glibc
 
-/// A bus of our own: Debian's dbus-daemon, in a scratch folder.
+/// Our own bus: Debian's dbus-daemon, in a scratch folder.
 public final class MessageBus {
   private let scratch = Scratch()
   private let location: String
@@ -33,7 +33,7 @@ public final class MessageBus {
     try process.run()
     self.process = process
     var patience = Patience()
-    // Its socket has a name before anybody listens there.
+    // The socket's file exists before the daemon listens.
     while !isListening, !patience.isOver() { usleep(10_000) }
   }
 

@@ -4,17 +4,17 @@ import EventLoop
 import Foundation
 import Synchronization
 
-/// Decides when a wait is in vain: when nothing moves any more, and not when a time is over.
+/// Decides when a wait is in vain: when nothing moves any more, not after a fixed time.
 ///
-/// A machine that builds something else beside the tests makes them slow, not wrong. So a wait goes on as long as this
-/// process and the programs that it started get on with something: they have computed for more than a twentieth of the last
-/// minute. A program that waits for another one, a server that hangs, a message that is lost: they compute nothing. What a test
-/// starts only to look, and asks again and again, is no movement: programs count that live through the whole minute. A program that says
-/// how far it is moves, too, even if it only waits for others. What spins for ever ends a wait after a quarter of an hour.
+/// On a machine that also builds other programs, tests are slow, but not wrong. So a wait continues as long as this process and its programs work: as
+/// long as they have computed for more than a twentieth of the last minute. A program that waits for another, a hanging server or a lost message
+/// compute nothing. Programs that a test starts repeatedly to check something do not count: only programs that live through the whole minute do. New
+/// log lines count as movement, too, even of a program that only waits for others. A program that spins for ever ends a wait after a quarter of an
+/// hour.
 public struct Patience {
   /// Seconds of stillness after which a wait is in vain; $MESHPOST_TEST_PATIENCE for slow emulators.
   public static let stillness = ProcessInfo.processInfo.environment["MESHPOST_TEST_PATIENCE"].flatMap(Double.init) ?? 60
-  /// Of a processor, while something moves. Programs that idle and a test that looks twice a second stay well below.
+  /// The share of a processor that counts as movement. Idle programs, and a test that checks twice a second, stay well below.
   static let share = 0.05
   /// Seconds after which any wait is in vain.
   static let longest = 15 * stillness
@@ -32,15 +32,15 @@ public struct Patience {
   /// Seconds since the wait began.
   public func waited(now: Double = Self.now) -> Double { now - began }
 
-  /// Seconds to the next look: soon at first; later not so often that looking would pass for work.
+  /// The seconds to the next check: short at first, later long enough that checking does not count as work.
   public func pause(now: Double = Self.now) -> Double { min(max(waited(now: now) / 20, 0.02), 0.5) }
 
-  /// Whether nothing has moved for long. `said`: lines so far of who is waited for; `work`: seconds of processor time so far, of all that may
-  /// move.
+  /// Whether nothing has moved for long. `said`: the lines so far of the awaited program; `work`: the processor time so far of all processes that may
+  /// move, in seconds.
   public mutating func isOver(now: Double = Self.now, said: Int = 0, work: () -> Work = Work.done) -> Bool {
     guard waited(now: now) < Self.longest else { return true }
     guard let before = workBefore else {
-      // Most waits are over before anything need be measured.
+      // Most waits end before a measurement is needed.
       if now - windowBegan >= 1 { (windowBegan, workBefore, saidBefore) = (now, work(), said) }
       return false
     }
@@ -52,10 +52,10 @@ public struct Patience {
   }
 }
 
-/// Processor time of this process and of each that it has started, in seconds so far.
+/// The processor time of this process and of each of its programs, in seconds so far.
 public struct Work {
   public var own: Double
-  /// With their children that have ended.
+  /// Including their ended children.
   public var programs: [Int32: Double]
 
   public init(own: Double, programs: [Int32: Double] = [:]) {
@@ -66,23 +66,23 @@ public struct Work {
   private static let leftOut = Mutex(Set<Int32>())
   private static let ticks = Double(sysconf(Int32(_SC_CLK_TCK)))
 
-  /// What was done between two looks, by those that were there at both.
+  /// The work between two measurements, of processes that exist in both.
   public func since(_ before: Work) -> Double {
     programs.reduce(own - before.own) { sum, program in
       sum + (before.programs[program.key].map { max(0, program.value - $0) } ?? 0)
     }
   }
 
-  /// A program, with what it starts, that others are not to wait for: an emulator that runs beside them for many minutes.
+  /// Excludes a program and its children, for which other tests must not wait: an emulator that runs for many minutes at the same time.
   public static func leaveOut(_ process: Int32) { leftOut.withLock { _ = $0.insert(process) } }
 
   public static func done() -> Work {
     var children: [Int32: [(process: Int32, seconds: Double)]] = [:]
     var work = Work(own: 0)
-    // `try?`: a process that ends meanwhile has no file any more.
+    // `try?`: the file of a process that has just ended is gone.
     for name in (try? FileManager.default.contentsOfDirectory(atPath: "/proc")) ?? [] {
       guard let process = Int32(name), let text = try? String(contentsOfFile: "/proc/\(name)/stat", encoding: .utf8),
-        // The program's name, in parentheses, may hold blanks.
+        // The program's name in parentheses may contain blanks.
         let end = text.lastIndex(of: ")")
       else { continue }
       let fields = text[end...].dropFirst(2).split(separator: " ")
@@ -106,12 +106,12 @@ public struct Work {
   }
 }
 
-/// Turns the loop until `condition` holds; false when nothing moves any more and it does not.
+/// Turns the loop until `condition` is true. False: nothing moves any more.
 public func turn(_ loop: EventLoop, until condition: () throws -> Bool) rethrows -> Bool {
   var patience = Patience()
   while try !condition() {
     if patience.isOver() { return false }
-    // The loop must turn, even if nothing happens: the condition may be about time.
+    // The loop must turn even without events: the condition may depend on time.
     let timer = loop.schedule(after: .milliseconds(20)) {}
     loop.turn(wait: true)
     timer.cancel()

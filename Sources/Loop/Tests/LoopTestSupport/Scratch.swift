@@ -2,11 +2,11 @@
 
 import Foundation
 
-/// A folder of a test's own, removed with the object.
+/// A test's own folder, removed with the object.
 public final class Scratch {
   public let folder: URL
 
-  /// `inMemory`: where nothing is about the disk, on a file system without one.
+  /// `inMemory`: on a file system in memory, for tests that do not depend on the disk.
   public init(inMemory: Bool = false) {
     let memory = URL(filePath: "/dev/shm")
     let hasMemory = inMemory && FileManager.default.isWritableFile(atPath: memory.path())
@@ -23,7 +23,7 @@ public final class Scratch {
     try! FileManager.default.createDirectory(at: folder.appending(path: name), withIntermediateDirectories: true)
   }
 
-  /// What another process would find of a database after a kill or a power cut, as a copy.
+  /// A copy of a database as another process finds it after a kill or a power cut.
   public func afterCut(_ name: String) throws -> String {
     let copy = location("cut-\(name)")
     for suffix in ["", "-wal", ".id", ".lock"] {

@@ -7,13 +7,13 @@ import Timing
 
 @testable import MQTT
 
-/// What a connection costs on a thin line, and how much of it is under way.
+/// The cost of a connection on a thin line, and its bytes under way.
 @Suite struct MQTTLineTests {
   private let loop = EventLoop()
 
   private func begin(_ client: MQTTClient, _ options: MQTTOptions = MQTTOptions(clientID: "c", keepAlive: 0)) throws {
     _ = client.loop.begin {
-      // `try?`: how it ends is told by `end`.
+      // `try?`: `end` reports how it ends.
       try? await client.connect(options)
       try? await client.run()
     }
@@ -52,7 +52,7 @@ import Timing
     try until(loop) { broker.received.flatMap(\.self).count >= wanted.count }
     #expect(broker.received.flatMap(\.self) == wanted)
     client.close()
-    // Numbers are a connection's.
+    // Packet identifiers belong to a connection.
     broker.answers = [.bytes(greeting)]
     let before = broker.received.flatMap(\.self).count + 2
     try begin(client)
@@ -119,7 +119,7 @@ import Timing
     }
     var taken = 0
     while taken < 500 {
-      // As many as there is room for, or the last ones.
+      // As many publications as there is room for, or the last ones.
       try until(loop) { client.budget.heldBytes >= options.maxHeldBytes || taken + inHand.count == 500 }
       taken += inHand.count
       for acknowledge in inHand { acknowledge() }
@@ -160,7 +160,7 @@ import Timing
     var answers: [Int] = []
     _ = loop.begin {
       for number in 0..<10 {
-        // `try?`: nobody cancels it.
+        // `try?`: this task is never cancelled.
         try? await client.untilRoom()
         let answer = client.publish(MQTTMessage(topic: "t", payload: [UInt8(number)]), isFollowed: true)
         _ = self.loop.begin { if (try? await answer.value())??.isTaken == true { answers.append(number) } }
@@ -171,7 +171,7 @@ import Timing
     while taken < 10 {
       let expected = min(10, taken + Int(most))
       try until(loop) { broker.received.flatMap(\.self).count >= expected * 9 }
-      // A turn in which more could come.
+      // A turn in which more publications could arrive.
       loop.turn(wait: false)
       let numbers = stride(from: 8, to: broker.received.flatMap(\.self).count, by: 9).map {
         broker.received.flatMap(\.self)[$0]
@@ -205,7 +205,7 @@ import Timing
     }
     try begin(client, MQTTOptions(clientID: "c", keepAlive: 300))
     #expect(broker.hellos.last.map { Int($0[10]) << 8 | Int($0[11]) } == 150)
-    // Eight answers, then a longer silence is tried, below the one that failed.
+    // After eight answers a longer silence is tried, shorter than the one that failed.
     let first = loop.now
     var pings = 0
     for _ in 0..<9 {

@@ -16,7 +16,7 @@ import Timing
     session.begin(options, now: now)
     _ = session.opened(options)
     let greeting = [0x20, UInt8(properties.count + 3), 0, 0, UInt8(properties.count)] + properties
-    // Whole or in pieces: it is accepted with the last byte.
+    // Whole or in pieces, the greeting is accepted with its last byte.
     for byte in greeting.dropLast() { #expect(session.received([byte], now: now) == nil) }
     #expect(session.received(greeting.suffix(1), now: now) == .accepted)
     return session

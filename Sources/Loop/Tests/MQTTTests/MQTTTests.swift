@@ -12,7 +12,7 @@ import Timing
   private func events(_ bytes: [UInt8], _ version: MQTTVersion = .v5) throws -> [MQTTEvent] {
     var decoder = MQTTDecoder(version)
     var events: [MQTTEvent] = []
-    // Byte by byte: however it is cut, it reads the same.
+    // Byte by byte: the result does not depend on the pieces.
     for byte in bytes {
       decoder.append([byte])
       while let event = try decoder.next() { events.append(event) }
@@ -79,7 +79,7 @@ import Timing
       ])
   }
 
-  /// Each of these a broker must not send: version, bytes.
+  /// Violations of the protocol by a broker: version, bytes.
   private static let breaches: [(String, MQTTVersion, [UInt8])] = [
     ("reserved flags of a greeting", .v5, [0x21, 3, 0, 0, 0]), ("of an acknowledgement", .v3, [0x41, 2, 0, 1]),
     ("of a pong", .v3, [0xD2, 0]), ("of a goodbye", .v5, [0xE1, 0]), ("of a subscription", .v3, [0x92, 3, 0, 1, 1]),
@@ -160,7 +160,7 @@ import Timing
   }
 }
 
-/// A broker that answers from a list: to each packet, or to a connection that begins, with the next.
+/// A broker that answers each packet, and each new connection, with the next entry of a list.
 final class ScriptedBroker {
   enum Answer { case bytes([UInt8]), silence, hangUp }
 
@@ -168,13 +168,13 @@ final class ScriptedBroker {
   private let listener: Int32
   private let loop: EventLoop
   private var client: Int32 = -1
-  /// First bytes of what each connection began with: the version stands at 8.
+  /// The first bytes of each connection; the version is at offset 8.
   private(set) var hellos: [[UInt8]] = []
-  /// All else that came.
+  /// All other received bytes.
   private(set) var received: [[UInt8]] = []
   private(set) var ends = 0
   var answers: [Answer]
-  /// It reads nothing.
+  /// It does not read.
   var isDeaf = false {
     didSet { loop.changeInterest(client, to: isDeaf ? [] : .readable) }
   }
@@ -211,7 +211,7 @@ final class ScriptedBroker {
     loop.watch(socket, for: .readable) { [unowned self] _ in
       guard case .bytes(let bytes) = Descriptor.read(socket) else { return self.end(socket) }
       if bytes.first == 0x10 { self.hellos.append(bytes) } else { self.received.append(bytes) }
-      // Nobody answers a goodbye.
+      // A DISCONNECT gets no answer.
       guard bytes.first != 0xE0, !self.answers.isEmpty else { return }
       switch self.answers.removeFirst() {
       case .bytes(let answer): _ = Glibc.write(socket, answer, answer.count)
@@ -223,7 +223,7 @@ final class ScriptedBroker {
 }
 
 @Suite struct MQTTClientTests {
-  /// Connects, and stays until it ends.
+  /// Connects, and keeps the connection until it ends.
   private func begin(
     _ client: MQTTClient, _ options: MQTTOptions, _ loop: EventLoop, failed: @escaping (MQTTFailure) -> Void = { _ in }
   ) {
@@ -309,7 +309,7 @@ final class ScriptedBroker {
     #expect(broker.hellos.map { $0[8] } == [4, 5, 5])
   }
 
-  /// What a broker says after it has taken us, and with which code a client of version 5 says goodbye.
+  /// Violations of a broker after its greeting, and the reason code of a version 5 client's DISCONNECT.
   private static let breaches: [(String, [UInt8], UInt8)] = [
     ("a second greeting", [0x20, 3, 0, 0, 0], 0x82),
     ("an answer without a subscription", [0x90, 4, 0, 9, 0, 1], 0x82),
@@ -355,7 +355,7 @@ final class ScriptedBroker {
   @Test func `a broker that retains nothing is asked for nothing to retain, and one of QoS 0 is not used`() throws {
     let loop = EventLoop()
     let will = MQTTMessage(topic: "w", payload: [], retain: true)
-    // It refuses the will first; then it takes us.
+    // The broker first refuses the will, then accepts the connection.
     let broker = try ScriptedBroker(on: loop, answers: [[0x20, 3, 0, 0x9A, 0], [0x20, 5, 0, 0, 2, 0x25, 0]])
     let client = client(broker, loop)
     begin(client, MQTTOptions(clientID: "c", keepAlive: 0, will: will), loop)
@@ -396,7 +396,7 @@ final class ScriptedBroker {
       MQTTMessage(topic: "t", payload: [1]), MQTTMessage(topic: "t", payload: [UInt8](repeating: 1, count: 100)),
     ] {
       let answer = client.publish(message)
-      // `try?`: nobody cancels it.
+      // `try?`: this task is never cancelled.
       _ = loop.begin { if let given = try? await answer.value() { answers.append(given) } }
     }
     try run(loop) { answers.count == 2 }
@@ -425,7 +425,7 @@ final class ScriptedBroker {
     }
     search.answered()
     #expect(search.failed(.hungUp, now: start) == false)
-    // A day later it is asked again: perhaps it only was busy.
+    // A day later the client tries version 5 again: the broker may only have been busy.
     search.begins(now: start + .seconds(86_399))
     #expect(search.version == .v3)
     search.begins(now: start + .seconds(86_400))

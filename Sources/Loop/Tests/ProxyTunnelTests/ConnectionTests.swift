@@ -8,11 +8,11 @@ import Timing
 @testable import EventLoop
 @testable import ProxyTunnel
 
-/// One after the other: they count the descriptors of the process.
+/// One test after the other: they count the descriptors of the process.
 @Suite(.serialized) struct ConnectionTests {
   private static let connect = "HTTP/1.1 200 Connection established\r\n\r\n"
 
-  /// An HTTP proxy that says this when it has been asked.
+  /// An HTTP proxy that answers each request with this text.
   private func proxy(_ answer: String, closes: Bool = false, on loop: EventLoop) throws -> LoopServer {
     try LoopServer(on: loop) { talk in
       guard talk.heard.ends(with: "\r\n\r\n".utf8) else { return }
@@ -73,7 +73,7 @@ import Timing
   @Test func `SOCKS 4a leaves the name to the proxy, with our user`() throws {
     let loop = EventLoop()
     let server = try LoopServer(on: loop) { talk in
-      // The user and the name end with a zero each.
+      // The user and the name each end with a zero.
       if talk.heard.dropFirst(8).count(where: { $0 == 0 }) == 2 { talk.say([0, 90, 0, 0, 0, 0, 0, 0]) }
     }
     defer { server.stop() }
@@ -224,7 +224,7 @@ import Timing
     }
   }
 
-  /// One that is faster than curl reads: within one call curl would never come to an end.
+  /// A server that sends faster than curl reads: within one call curl would never finish.
   private static func flood(_ head: String) throws -> UInt16 {
     let (listener, port) = try LoopbackSocket.listen(on: 0)
     Thread.detachNewThread {
@@ -273,11 +273,11 @@ import Timing
       [
         "http://127.0.0.1:\(silent.port)", "socks5h://127.0.0.1:\(silent.port)", "http://127.0.0.1:\(halfway.port)",
         "socks5h://127.0.0.1:\(halfway.port)", "http://127.0.0.1:\(willing.port)", "http://localhost:\(willing.port)",
-        // A look-up is a thread of curl's, which ends when the resolver does: not too many of them.
+        // A look-up is a thread of curl, which ends with the resolver, so there must not be too many.
         i % 64 == 6 ? "http://proxy.invalid:1" : "http://127.0.0.1:2", "http://127.0.0.1:1",
       ][i % 8]
     }
-    /// Turns before it is cancelled go round, too.
+    /// Cancels attempts after a varying number of turns.
     func run(_ attempts: Range<Int>) throws {
       for i in attempts {
         let proxy = try TunnelSettings(parsing: places(i))
@@ -287,7 +287,7 @@ import Timing
             let socket = try await loop.connect(host: "hub.example", port: 80, through: proxy, timeout: .seconds(60))
             Descriptor.close(socket)
           } catch {
-            // Whatever it was: what it leaves is looked at.
+            // The error does not matter: the test checks what remains open.
           }
           isOver = true
         }
@@ -298,12 +298,12 @@ import Timing
       let servers = [silent, halfway, willing]
       #expect(turn(loop) { servers.allSatisfy { $0.openTalks == 0 } })
     }
-    // What is loaded once stays.
+    // Libraries that are loaded once remain.
     try run(0..<6)
     let before = try descriptorNames()
     let (watches, timers) = (loop.watchCount, loop.waitingTimers)
     try run(0..<1000)
-    // Resolver threads that nobody waits for any more end by themselves.
+    // Abandoned resolver threads end by themselves.
     let after = try settled(above: before.count)
     #expect(after.count <= before.count, "\(Set(after).subtracting(before))")
     #expect(loop.watchCount == watches)
@@ -311,7 +311,7 @@ import Timing
     for server in [silent, halfway, willing] { server.stop() }
   }
 
-  /// Descriptors once their number has come down to this, or does not come down any more.
+  /// The open descriptors, once their number has fallen to this, or does not fall any more.
   private func settled(above wanted: Int) throws -> [String] {
     var patience = Patience()
     while try descriptorNames().count > wanted, !patience.isOver() { usleep(50_000) }

@@ -7,7 +7,7 @@ import LoopTestSupport
 
 @testable import ProxyTunnel
 
-/// What comes in on one connection, and what is said to it.
+/// A connection's received bytes, and its answers.
 final class Talk {
   fileprivate(set) var heard: [UInt8] = []
   private let socket: Int32
@@ -29,7 +29,7 @@ final class Talk {
   }
 }
 
-/// Listens on 127.0.0.1, in the loop of the test: an echo, or a proxy that does what a test wants of it.
+/// A server on 127.0.0.1, on the test's loop: an echo, or a scripted proxy.
 final class LoopServer {
   let port: UInt16
   private(set) var talks: [Talk] = []
@@ -38,7 +38,7 @@ final class LoopServer {
 
   var openTalks: Int { talks.count { $0.isOpen } }
 
-  /// `react` is called when somebody has come, and whenever something has come of them.
+  /// `react` is called for each new connection, and whenever bytes arrive on one.
   init(on loop: EventLoop, _ react: @escaping (Talk) -> Void) throws {
     self.loop = loop
     let (listener, port) = try LoopbackSocket.listen(on: 0)
@@ -46,7 +46,7 @@ final class LoopServer {
     let acceptor = Acceptor(listener, name: "test", reserve: .serves, on: loop, log: Log(level: .error))
     self.acceptor = acceptor
     _ = loop.begin { [weak self] in
-      // `try?`: it throws when the server is stopped, and only then.
+      // `try?`: it throws only when the server is stopped.
       while let socket = try? await acceptor.accept() { self?.begin(socket, react) }
     }
   }
@@ -66,7 +66,7 @@ final class LoopServer {
     react(talk)
   }
 
-  /// Says back what it hears.
+  /// A server that sends back what it receives.
   static func echo(on loop: EventLoop) throws -> LoopServer {
     try LoopServer(on: loop) { talk in
       talk.say(talk.heard)
@@ -81,7 +81,7 @@ final class LoopServer {
 }
 
 extension EventLoop {
-  /// Connects, turning until there is an outcome.
+  /// Connects, and turns the loop until there is a result.
   func connected(
     _ host: String, _ port: UInt16, _ proxy: String?, within limit: Duration = .seconds(20)
   ) throws -> Result<Int32, Connector.Failure> {
@@ -98,7 +98,7 @@ extension EventLoop {
     return result
   }
 
-  /// What an attempt that must fail says.
+  /// The error text of an attempt that must fail.
   func words(
     _ proxy: String, to host: String = "127.0.0.1", within limit: Duration = .seconds(20)
   ) throws -> String {
@@ -110,7 +110,7 @@ extension EventLoop {
     }
   }
 
-  /// Whether an echo comes back over the socket; closes it.
+  /// Whether an echo arrives over the socket; closes the socket.
   func echoes(_ socket: Int32) -> Bool {
     defer { Descriptor.close(socket) }
     let flags = fcntl(socket, F_GETFL), ofDescriptor = fcntl(socket, F_GETFD)
@@ -125,10 +125,10 @@ extension EventLoop {
   }
 }
 
-/// Descriptors that the process has open.
+/// The open descriptors of the process.
 func descriptorNames() throws -> [String] {
   try FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd").compactMap { name in
-    // `try?`: the folder's own is gone by now.
+    // `try?`: the descriptor of the folder itself is closed by now.
     (try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/fd/\(name)")).map { "\(name) \($0)" }
   }
 }

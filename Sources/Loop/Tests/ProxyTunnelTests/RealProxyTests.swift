@@ -5,7 +5,7 @@ import Foundation
 import LoopTestSupport
 import Testing
 
-/// A proxy that others wrote: pproxy, from PyPI.
+/// A foreign proxy: pproxy, from PyPI.
 private final class RealProxy {
   private let process = Process()
   let port: UInt16
@@ -27,7 +27,7 @@ private final class RealProxy {
     process.waitUntilExit()
   }
 
-  /// It listens.
+  /// Whether it listens.
   func isUp(_ loop: EventLoop) throws -> Bool {
     var patience = Patience()
     while true {
@@ -66,10 +66,10 @@ extension ConnectionTests {
       let proxy = try RealProxy("http+socks5", login: "me:p:a@ss")
       #expect(try proxy.isUp(loop))
       let place = "127.0.0.1:\(proxy.port)"
-      // In this order: who was let in once, pproxy lets in from then on.
+      // In this order, because pproxy remembers a client that it has once accepted.
       let wrong = try loop.words("\(kind)://me:hush@\(place)")
       let none = try loop.words("\(kind)://\(place)")
-      // By SOCKS it says nothing, and hangs up.
+      // With SOCKS it closes the connection without an answer.
       let isSilent = kind != "http"
       let ends = "ended the connection without an answer"
       #expect(

@@ -4,7 +4,7 @@ import Testing
 import Timing
 
 @Suite struct KeepAliveTests {
-  /// An idle link on a path that forgets what is silent for so long.
+  /// An idle link on a path that forgets silent connections after a given time.
   private struct Path {
     let forgets: Int64
     var keepAlive = KeepAlive(longest: .seconds(300))

@@ -4,7 +4,7 @@ import Testing
 import Timing
 
 @Suite struct PowerLevelTests {
-  /// Readings, and what is said of each: `-` nothing, `L` it became low, `O` it is well again.
+  /// Readings and the report of each: `-` none, `L` it became low, `O` it is well again.
   @Test(
     arguments: [
       ([3500, 3300, 3300, 3200, 3450, 3500, 3600], "--L--O-"), ([3300, 3500, 3300, 3500], "----"),

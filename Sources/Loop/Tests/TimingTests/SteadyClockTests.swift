@@ -19,7 +19,7 @@ import Timing
 
   @Test func `time without the program counts by a clock that was right before and after`() {
     var clock = SteadyClock(elapsed: 5, wall: Self.now, maxAway: 30 * Self.day)
-    // The machine has no clock of its own: what it shows at first says nothing.
+    // The machine has no clock chip: its first time means nothing.
     clock.look(trustedWall: nil, uptime: 70)
     clock.look(trustedWall: nil, uptime: 1070)
     #expect(clock.elapsed == 1005)

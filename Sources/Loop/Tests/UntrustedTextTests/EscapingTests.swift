@@ -4,7 +4,7 @@ import JSON
 import Testing
 import UntrustedText
 
-/// What joins its neighbours to one `Character`, or is taken for another text.
+/// Scalars that join their neighbours to one `Character`, or that are taken for another text.
 let joiners = [
   "\u{600}", "\u{301}", "\u{200D}", "\u{FE0F}", "\u{1F1E8}", "\u{20E3}", "\u{110BD}", "\r", "\n", "\r\n", "\0",
   "\u{E0101}",
@@ -12,7 +12,7 @@ let joiners = [
 ]
 
 @Suite struct EscapingTests {
-  /// Every sign with everything before and after it, and twice.
+  /// Every sign with each text before and after it, and twice.
   private func around(_ signs: [String]) -> [String] {
     signs.flatMap { sign in
       joiners.flatMap { before in
@@ -21,7 +21,7 @@ let joiners = [
     }
   }
 
-  /// Reads one CSV row as RFC 4180 says; by bytes, as readers do.
+  /// Reads one CSV row as in RFC 4180, by bytes like other readers.
   private func fields(_ row: String) -> [[UInt8]]? {
     var (fields, field): ([[UInt8]], [UInt8]) = ([], [])
     var rest = Array(row.utf8)[...]
@@ -66,7 +66,7 @@ let joiners = [
     for text in ["r1", "Grüezi", "1-2", "a=b", "日本", ""] { #expect(Escaping.cell(text) == "\"\(text)\"") }
   }
 
-  /// Scalars that stand for nothing, ever.
+  /// Non-characters.
   private let nowhere = [0xFFFE, 0xFFFF, 0xFDD0, 0x1FFFE].compactMap { Unicode.Scalar($0 as UInt32) }.map(String.init)
 
   @Test func `no sign of markup is left in XML, and nothing that XML does not have`() {
