@@ -5,7 +5,7 @@ import Testing
 
 @testable import Hub
 
-/// Work that many ask for at the same time, on a database that stands still or is away.
+/// Requests of many callers for the same work, on a database that is frozen or unreachable.
 @Suite struct CoalescerTests {
   /// A database that does nothing while it is frozen.
   private final class Database: Sendable {
@@ -36,7 +36,7 @@ import Testing
     let gathered = gathered(database, patience: .seconds(3600))
     let answers = try await withThrowingTaskGroup(of: Int.self) { group in
       for number in 0..<500 { group.addTask { try await gathered.submit(number) } }
-      // As many as have asked by then.
+      // All that have asked by then.
       try await Task.sleep(for: .milliseconds(1200))
       database.state.withLock { $0.isFrozen = false }
       return try await group.reduce(into: Set<Int>()) { $0.insert($1) }
@@ -68,7 +68,7 @@ import Testing
     #expect(away?.description == "the disk is full" || away?.description == Admission.message)
     database.state.withLock { $0.failures = 0 }
     while true {
-      // `try?`: with this patience it may be told so once more.
+      // `try?`: with this time limit it may fail once more.
       if let answer = try? await gathered.submit(3) {
         #expect(answer == 3)
         break

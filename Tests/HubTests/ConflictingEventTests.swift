@@ -7,7 +7,7 @@ import Timing
 
 @testable import Hub
 
-/// One number of an epoch that stands for two events.
+/// Two different events with one number of an epoch.
 @Suite struct ConflictingEventTests {
   private let scratch = Scratch(inMemory: true)
 

@@ -213,7 +213,7 @@ import Timing
     #expect(newGateways.refusal("g25", count: 25, now: day(1.1)) != nil)
     #expect(newGateways.refusal("g26", count: 100, now: day(100))?.contains("consume.max_gateways") == true)
     #expect(newGateways.dueReport(3, "a", now: day(0))?.count == 3 && newGateways.dueReport(4, "b", now: day(0)) == nil)
-    // Without any other that is refused.
+    // Without any other refused gateway.
     #expect(newGateways.dueReport(now: day(1)).map { $0.count == 4 && $0.reason == "b" } == true)
     #expect(newGateways.dueReport(now: day(2)) == nil)
     let namings = [2, 3].map { newGateways.wasRefused("h", publications: $0, now: day(3)) }

@@ -56,7 +56,7 @@ import Timing
     let limit = 4 * 7200 * 0.95 * 0.95
     #expect(
       !intervals.isLate("hill", now: time(now + limit - 1)) && intervals.isLate("hill", now: time(now + limit + 1)))
-    // What is seldom is forgotten.
+    // Rare contacts are forgotten.
     for _ in 0..<200 {
       (seen, now) = (seen + 1, now + 1800)
       look(&intervals, seen: seen, at: now)
@@ -109,7 +109,7 @@ import Timing
       #expect(intervals.isLate(gateway, now: time(21_000)) == (gateway == "lost"))
     }
     #expect(!intervals.isLate("linked", now: time(21_899)) && intervals.isLate("linked", now: time(21_900)))
-    // The hub's own absence was no pause of a gateway.
+    // The hub's own absence does not count as a pause of a gateway.
     look("hourly", seen: 10, at: 21_015, hasLink: false)
     #expect(intervals.isLate("hourly", now: time(21_015 + 901)))
   }

@@ -18,7 +18,7 @@ import Testing
     let database = StuckDatabase(try SQLiteHubDatabase(location: scratch.location("hub.db")))
     let gate = database.gate
     let probe = DatabaseProbe(HubStore(database), readOnlyQuery: "SELECT 0", versionQuery: "PRAGMA user_version")
-    // However long this machine takes between an answer and the question for it.
+    // Independent of this machine's delay between question and answer.
     let begun = ContinuousClock.now
     #expect(probe.problem() == .starting)
     await probe.probe()
@@ -27,7 +27,7 @@ import Testing
     gate.isStuck.withLock { $0 = true }
     async let stuck: Void = probe.probe()
     gate.asked.wait()
-    // It has been asked, and does not answer: that is told without it.
+    // The database was asked and does not answer: the probe reports this without an answer.
     #expect(probe.problem(at: begun) == nil)
     #expect(probe.problem(at: .now + DatabaseProbe.patience + .seconds(1)) == .silent)
     gate.isStuck.withLock { $0 = false }
@@ -156,7 +156,7 @@ import Testing
     await #expect(throws: HubDatabaseError.outdated) { try await store.keepUnordered([batch]) }
     #expect(await probe.run(), "it ends by itself")
     #expect(probe.problem() == .outdated)
-    // What is refused leaves nothing open behind it.
+    // A refused database leaves nothing open.
     try newer.execute("PRAGMA user_version = \(HubSchema.newest)")
     #expect(try await store.take([batch]) == [.acknowledged(1)])
   }

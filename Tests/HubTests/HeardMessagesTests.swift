@@ -295,7 +295,7 @@ import Testing
     return batch
   }
 
-  /// Who told all, or the gateway `c` alone, that message.
+  /// The gateways whose reports of the message all gateways got, or the gateway `c` alone.
   private func reporterRates(_ store: HubStore, text: String = "hello", own: Bool = false) async throws -> [String] {
     let bucket = own ? HubStore.heardBucket : "channel/\(Self.channel)"
     var (found, after) = ([String](), Int64(0))
@@ -328,7 +328,7 @@ import Testing
     }
     try await take(store, [Self.report("thief", seq: 2), Self.report("e")])
     #expect(try await reporterRates(store) == ["thief", "b"])
-    // What it tells within its rate is nobody else's to tell.
+    // Reports of the thief within its rate are settled by them.
     for own in [false, true] { #expect(try await reporterRates(store, text: "thief's 106", own: own) == ["thief"]) }
     try await take(store, [Self.report("d", text: "thief's 106", seq: 9)])
     for own in [false, true] { #expect(try await reporterRates(store, text: "thief's 106", own: own) == ["thief"]) }
@@ -423,7 +423,7 @@ import Testing
     try await take(store, [Self.flood("thief", channel: other), Self.report("thief")])
     try await take(store, [Self.flood("b", channel: other), Self.report("b")])
     #expect(try await reporterRates(store) == ["thief", "b"])
-    // That one is beyond what others take of it, too: so a third settles it.
+    // This report is also beyond the limit of its gateway, so a third one settles the message.
     try await take(store, [Self.report("d"), Self.report("e")])
     #expect(try await reporterRates(store) == ["thief", "b", "d"])
   }

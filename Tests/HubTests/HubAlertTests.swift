@@ -114,7 +114,7 @@ import Timing
     #expect(try await other.acknowledgeAlert(id, by: "ben", note: "too late", at: 80)?.acknowledgedBy == "ana")
     #expect(try await one.acknowledgeAlert(id + 1, by: "ana", note: nil, at: 70) == nil)
     for hub in [other, one] { try await hub.storeAlertChanges([.ends(alert, at: 90)]) }
-    // The slower hub finds it late, by the same last contact.
+    // The slower hub notices the silence late, by the same last contact.
     try await other.storeAlertChanges([.begins(alert, at: 95)])
     #expect(try await all(one).map(\.endedAt) == [90])
   }
@@ -139,7 +139,7 @@ import Timing
   @Test func `a gateway that lies tells none of the hub's alerts, and neither fills the list nor pushes others out`()
     async throws
   {
-    // Its numbers stand for many events.
+    // A number stands for many events here.
     let store = try HubStore(location: scratch.location("hub.db"), alertsOnConflicts: false)
     func told(_ rule: String, _ number: Int64, _ state: String) throws -> HubEvent {
       HubEvent(

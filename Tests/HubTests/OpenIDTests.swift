@@ -86,7 +86,7 @@ import Testing
     #expect(SignInAttempt(cookie, key: key, at: 1_000_000 + SignInAttempt.longest * 1000) != nil)
     #expect(SignInAttempt(cookie, key: key, at: 1_000_001 + SignInAttempt.longest * 1000) == nil)
     #expect(SignInAttempt(cookie, key: key, at: 999_999) == nil)
-    // What nobody began here.
+    // A journey that was not begun here.
     #expect(SignInAttempt(cookie, key: Array("another".utf8), at: 1_000_001) == nil)
     let words = cookie.split(separator: ".")[0]
     for forged in ["\(words)", "\(words).", "\(words).AAAA", "\(words)..\(cookie.split(separator: ".")[1])"] {

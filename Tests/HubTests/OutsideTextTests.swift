@@ -60,7 +60,7 @@ import Testing
       // Repeated, because the command may not wait yet.
       for _ in 0..<6000 where sent.ids.withLock({ $0.isEmpty }) {
         await registry.received(HubChange(gateway: "g", bucket: "result/\u{301}x", seq: 0))
-        // `try?`: nobody cancels this.
+        // `try?`: this task is never cancelled.
         try? await Task.sleep(for: .milliseconds(10))
       }
       #expect(sent.ids.withLock { $0 } == ["over"])

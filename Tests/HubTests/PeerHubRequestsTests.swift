@@ -6,7 +6,7 @@ import Testing
 
 @testable import Hub
 
-/// Two hubs on one database: what one passes on, both get, as a notification has it.
+/// Two hubs on one database: both get what one passes on, as by a notification.
 @Suite struct PeerHubRequestsTests {
   private final class Pair: Sendable {
     let registries = [LinkRegistry(), LinkRegistry()]
@@ -57,7 +57,7 @@ import Testing
     let begin = ContinuousClock.now
     for number in 0..<40 {
       await registry.noteEpoch("new", epoch: "e\(number / 2)", now: begin)
-      // A card that is put back every other day.
+      // A card that is restored every other day.
       await registry.noteEpoch(
         "seldom", epoch: number.isMultiple(of: 2) ? "e" : "f", now: begin + .seconds(90_000 * number))
     }
@@ -77,7 +77,7 @@ import Testing
     #expect(lines.withLock { $0 } == [])
     await registry.noteEpoch("g", epoch: "e")
     #expect(lines.withLock { $0.count } == 1)
-    // All of them have had another epoch lately.
+    // All gateways have had another epoch lately.
     for number in 0..<30_000 { for epoch in ["e", "f"] { await registry.noteEpoch("h\(number)", epoch: epoch) } }
     #expect(await registry.epochsKept <= 10_000)
   }

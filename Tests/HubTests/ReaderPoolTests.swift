@@ -7,7 +7,7 @@ import Testing
 
 @testable import Hub
 
-/// Who asks for pages, and how long the others wait: questions take until the test lets them go.
+/// Turns of readers who ask for pages: queries run until the test releases them.
 @Suite struct ReaderPoolTests {
   private let scratch = Scratch(inMemory: true)
 

@@ -43,7 +43,7 @@ import Testing
 
   @Test(arguments: [0, 1, day, now]) func `no time that has passed is too short to ask for what is old`(_ passed: Int64)
   {
-    // At a new hub hardly any has surely passed, whatever its clock shows.
+    // At a new hub hardly any time has certainly passed, whatever its clock shows.
     #expect(ExpiredRows.date(Self.now, isTrusted: true, latest: passed) == (passed == Self.now ? Self.now : nil))
   }
 

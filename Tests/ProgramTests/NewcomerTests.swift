@@ -7,7 +7,7 @@ import Testing
 @testable import meshpost
 
 extension WholeProgramTests {
-  /// What people try in the first hours, and what they are told.
+  /// The first attempts of new users, and the answers.
   @Suite struct NewGatewayLimit {
     @Test func `a node's alias is what people see and write, and nobody on the air can take it`() throws {
       let rig = try Rig()
