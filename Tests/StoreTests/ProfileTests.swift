@@ -12,7 +12,6 @@ import Testing
     let scratch = Scratch()
     let machine = InventedMachine()
     let store: Store
-    /// The written names, with their commits.
     var written: [(name: String, commit: Commit)] = []
     var told: [String] {
       written.compactMap { name, commit in

@@ -68,7 +68,6 @@ struct StoredState {
     Digest.sha256(Array("\(purpose) \(number)".utf8))
   }
 
-  /// An invented contact.
   static func madeUpContact(_ number: Int, seed: UInt64, lastModified: UInt32) -> Contact {
     let hash = Digest.sha256(Array("contact \(seed) \(number)".utf8))
     // The key is never used for signing. It must not begin with 0x00 or 0xFF.

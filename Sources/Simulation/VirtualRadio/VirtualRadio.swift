@@ -24,7 +24,6 @@ public final class VirtualRadio {
   private var clockWhenSet: UInt32
   private var lastUniqueTime: UInt32 = 0
 
-  /// The port for clients.
   weak var port: RadioPort?
   /// Gets each frame of a radio without a port.
   public var output: (([UInt8]) -> Void)?

@@ -327,7 +327,6 @@ final class Rig {
     try status()["upstreams"]?.array?.first { $0["name"]?.string == name }
   }
 
-  /// The rules of open alerts.
   func openAlerts() throws -> [String] { try status()["alerts"]?.array?.compactMap { $0["rule"]?.string } ?? [] }
 
   func alert(_ rule: String) throws -> JSONValue? {

@@ -58,7 +58,6 @@ final class ScheduledServer: Carrier {
   private(set) var lineBytes: UInt64 = 0
   private let loop: EventLoop
   private var random: SeededRandom
-  /// It knows lanes.
   var knowsLanes: Bool
   var line = Line()
   /// Events that it refuses, and events at which it breaks down.

@@ -23,7 +23,7 @@ public final class NodeRequests {
   private final class Asked {
     let question: NodeQuestion
     let contact: Contact
-    /// The command that the radio was given.
+    /// The command that was handed to the radio.
     var handed: RadioQuestion?
     let answer = Promise<Result<NodeAnswer, Refusal>>()
 

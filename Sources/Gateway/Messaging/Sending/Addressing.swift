@@ -57,7 +57,6 @@ public struct Addressing {
     }
   }
 
-  /// The kind to find.
   private enum Kind {
     case any, contact, channel
   }

@@ -10,7 +10,6 @@ struct Attempt {
   let airtime: Int64
 }
 
-/// A message that was handed to the radio.
 struct HandedMessage {
   let id: Int64
   let question: RadioQuestion

@@ -126,7 +126,6 @@ extension Messenger {
     }
   }
 
-  /// Keys of messages that are held, in order.
   func heldKeys() throws(Refusal) -> [String] {
     var keys: [String] = []
     try Refusal.translating { () throws(StoreError) in

@@ -10,7 +10,6 @@ import Sync
 import Timing
 import UntrustedText
 
-/// Why a message was not handed to the radio.
 private struct NotHandedOver: Error {
   let answer: DeliveryAnswer
 }

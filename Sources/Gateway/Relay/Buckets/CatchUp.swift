@@ -32,7 +32,6 @@ struct CatchUp {
     case skip(bucket: String, first: Int64, last: Int64, to: Position)
   }
 
-  /// An update as the hub sends it.
   struct Update: Equatable {
     var seq: Int64
     var at: Int64

@@ -6,7 +6,6 @@ import Store
 
 /// Events that the journal deletes while they are under way to the server.
 extension JournalReader {
-  /// Notes that the batch is sent.
   func noteSent(_ batch: Batch, _ lane: Lane) {
     lanes[lane].sent = max(lanes[lane].sent, batch.last)
     for event in batch.events where event.kind == EventKind.gap.rawValue {

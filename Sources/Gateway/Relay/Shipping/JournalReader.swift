@@ -207,7 +207,6 @@ final class JournalReader {
   }
 }
 
-/// Retries of dead letters.
 struct DeadLetterRetries {
   /// Dead letters may be marked for a retry.
   var areMarked = true

@@ -31,7 +31,6 @@ struct Shipment {
 
   /// Why nothing is sent although the server takes events.
   enum Hold: Hashable {
-    /// An operator has paused the upstream.
     case paused
     /// A dead letter is being written: the cursor must pass it first.
     case burying
@@ -209,13 +208,11 @@ struct Shipment {
     flights = []
   }
 
-  /// The server has answered the greeting.
   mutating func greeted() {
     state = .ready
     pacer.reset()
   }
 
-  /// The test has ended.
   mutating func tested() {
     if state == .testing { greetAgain() }
   }

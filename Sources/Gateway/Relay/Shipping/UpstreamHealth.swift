@@ -139,7 +139,6 @@ final class UpstreamHealth {
     }
   }
 
-  /// The upstream ends.
   func end() {
     unrest.timer?.cancel()
     observer = nil

@@ -12,7 +12,6 @@ final class RawServer {
   private(set) var connections: [SocketStream] = []
   /// All bytes received on the newest connection.
   private(set) var heard: [UInt8] = []
-  /// The number of ended connections.
   private(set) var ended = 0
   /// Called when bytes arrive on the newest connection.
   var onHeard: (RawServer) -> Void = { _ in }
