@@ -284,6 +284,28 @@ import Timing
     #expect(try await all(store).count == 11)
   }
 
+  @Test func `each lost database of a gateway is told, although each is told by the first event of an epoch`()
+    async throws
+  {
+    let store = try HubStore(location: scratch.location("hub.db"))
+    let losses: [(epoch: String, lost: String, last: Int64)] = [("f", "e", 44), ("h", "f", 23), ("k", "h", 23)]
+    for (epoch, lost, last) in losses {
+      let gap = HubEvent(
+        seq: 1, at: last, trusted: true, kind: "gap",
+        body: .object([
+          ("reason", .string("damaged")), ("epoch", .string(lost)), ("last", .integer(last)), ("text", .string(lost)),
+        ]))
+      for _ in 0..<2 {
+        let batch = Self.batch([gap, Self.event(2, "after \(lost)")], epoch: epoch, after: 0)
+        #expect(try await store.take([batch]) == [.acknowledged(2)])
+      }
+      // The same loss in an epoch that was renewed is known.
+      _ = try await store.take([Self.batch([gap], epoch: "renewed \(epoch)", before: epoch)])
+    }
+    #expect(
+      try await all(store) == ["f/1 e", "f/2 after e", "h/1 f", "h/2 after f", "k/1 h", "k/2 after h"])
+  }
+
   @Test func `a position says what its event says`() async throws {
     let store = try HubStore(location: scratch.location("hub.db"))
     let last = Self.event(7, "seven")

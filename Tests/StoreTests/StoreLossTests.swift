@@ -163,6 +163,55 @@ import Testing
     #expect(told.first?["at_most"]?.integer == (unsent == 0 ? nil : unsent) && store.provenance.loss?.last == 70)
   }
 
+  @Test(arguments: [false, true]) func `the loss of a second database does not hide that of the first`(
+    _ isKilled: Bool
+  ) throws {
+    let first = try filled(7, settings)
+    var second = ""
+    do {
+      let store = try Store(settings)
+      _ = try store.replaceDamaged(unsent: 7)
+      second = store.epoch
+      _ = try store.openCursor(of: "hub", fromStart: true)
+      if !isKilled {
+        _ = try store.replaceDamaged(unsent: 3)
+        let told = try gaps(store)
+        #expect(told.map { $0["epoch"]?.string } == [first, second], "\(told)")
+        #expect(told.map { $0["at_most"]?.integer } == [7, 3])
+      }
+    }
+    guard isKilled else { return }
+    for suffix in ["", "-wal"] { unlink(settings.location + suffix) }
+    let told = try gaps(try Store(settings))
+    #expect(told.map { $0["epoch"]?.string } == [first, second], "\(told)")
+    #expect(told.map { $0["reason"]?.string } == ["damaged", "removed"])
+  }
+
+  @Test func `damage is confirmed by the content of the database`() throws {
+    _ = try filled(3000, settings)
+    let store = try Store(settings)
+    func suspect() {
+      store.write { _ throws(SQLiteError) in throw SQLiteError(code: 11, message: "malformed") }
+      store.commit()
+    }
+    suspect()
+    #expect(store.isDamaged)
+    #expect(try !store.confirmDamage() && !store.isDamaged, "a read only looked like damage")
+    store.write { store throws(SQLiteError) in
+      try store.append(.message, at: Shop.moment, body: Array("{}".utf8))
+    }
+    try store.commitNow()
+    let file = try FileHandle(forWritingTo: URL(filePath: settings.location))
+    for page in 8..<16 as Range<UInt64> {
+      try file.seek(toOffset: page * 4096)
+      try file.write(contentsOf: Data(repeating: 0x55, count: 4096))
+    }
+    try file.close()
+    store.releaseMemory()
+    suspect()
+    #expect(try store.confirmDamage() && store.isDamaged)
+  }
+
   @Test(arguments: [5, 0]) func `what a restored backup lacks is told with how much it is at most`(_ more: Int) throws {
     let epoch = try filled(7, settings)
     let copy = scratch.location("copy")

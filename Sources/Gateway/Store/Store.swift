@@ -5,6 +5,7 @@ import Companion
 import Glibc
 import SQLite
 import Timing
+import UntrustedText
 
 /// The gateway's data: contacts, channels, messages, the journal, cursors, its identity.
 ///
@@ -85,6 +86,8 @@ public final class Store {
   public internal(set) var provenance: StoreProvenance
   /// The database was found to be damaged, and is not replaced yet.
   public internal(set) var isDamaged = false
+  /// The loss of a damaged database that is set aside while none has its place yet, and losses not reported before.
+  private var replacing: (StoreLoss, [StoreLoss])?
   /// The open file, whatever file has its name by now.
   private var openFile: StoreFiles.Number?
   var ownFile: OwnFile?
@@ -163,17 +166,56 @@ public final class Store {
   /// Replaces a database that was found to be damaged in use with a new one, which has a new epoch. Returns where the
   /// damaged one was saved. `unsent`: no upstream lacked more than this many events; `nil`: unknown.
   public func replaceDamaged(unsent: Int64? = nil) throws(StoreError) -> String {
-    let target = try Self.moveAside(settings.location, "corrupt", clocks)
-    let lost = StoreLoss(cause: .damaged, epoch: epoch, last: lastSeq, atMost: unsent, saved: target)
-    (database, identity) = try Self.open(settings, clocks)
-    try load()
-    (provenance.loss, provenance.setAside) = (lost, target)
+    let (lost, untold) = try replacing ?? setAside(unsent)
+    do {
+      (database, identity) = try Self.open(settings, clocks)
+      try load()
+    } catch {
+      guard case .corrupt = error else { throw error }
+      // An earlier attempt has left a part of a database.
+      _ = try Self.moveAside(settings.location, "corrupt", clocks)
+      (database, identity) = try Self.open(settings, clocks)
+      try load()
+    }
+    let target = lost.saved ?? ""
+    (provenance.loss, provenance.setAside, replacing) = (lost, target, nil)
     (isDamaged, openFile) = (false, StoreFiles.number(of: settings.location))
     ownFile = nil
     noteOwnFile()
     // Written before anything else, even if the disk does not accept it yet.
-    transactions.writeAlong("loss") { store throws(SQLiteError) in try store.tell(lost) }
+    transactions.writeAlong("loss") { store throws(SQLiteError) in try store.tell(lost, after: untold) }
     settle()
+    markLoss()
     return target
+  }
+
+  /// Whether the damaged database is renamed, and no other has its place yet.
+  public var isSetAside: Bool { replacing != nil }
+
+  /// Renames the damaged database. Whatever fails next, this is the file with the lost events.
+  private func setAside(_ unsent: Int64?) throws(StoreError) -> (StoreLoss, [StoreLoss]) {
+    // `try?`: what cannot be read may not have been reported.
+    let untold = (try? untold()) ?? [provenance.loss].compactMap(\.self)
+    let target = try Self.moveAside(settings.location, "corrupt", clocks)
+    let lost = StoreLoss(cause: .damaged, epoch: epoch, last: lastSeq, atMost: unsent, saved: target)
+    replacing = (lost, untold)
+    return (lost, untold)
+  }
+
+  /// Reads the whole database, as reads that the disk refuses can look like damage. `false`: SQLite finds none, and
+  /// `isDamaged` is taken back. Throws if the disk still refuses reads.
+  public func confirmDamage() throws(StoreError) -> Bool {
+    guard replacing == nil else { return true }
+    let verdict: String
+    do throws(SQLiteError) {
+      verdict = try database.value("PRAGMA quick_check(1)")?.text ?? ""
+    } catch {
+      guard error.kind == .corrupt else { throw StoreError(error) }
+      return true
+    }
+    // The check reports a page that the disk does not return: `… error code=266`, SQLITE_IOERR_READ.
+    if verdict.ends(with: "error code=266") { throw .unavailable(verdict) }
+    isDamaged = !verdict.isExactly("ok")
+    return isDamaged
   }
 }

@@ -86,6 +86,7 @@ extension Store {
       try store.tell(loss)
     }
     try commitNow()
+    markLoss()
   }
 }
 

@@ -119,6 +119,15 @@ extension Store {
     } else if let loss {
       write { store throws(SQLiteError) in try store.tell(loss) }
       try commitNow()
+      markLoss()
+    }
+  }
+
+  /// The mark names a loss as soon as it is stored: another loss soon after must not hide it.
+  func markLoss() {
+    guard !transactions.hasUncommitted, transactions.failure == nil else { return }
+    do throws(StoreError) { try markProgress() } catch {
+      transactions.tell("the loss is not marked beside the database, until the hour's mark: \(error)")
     }
   }
 
@@ -160,13 +169,14 @@ extension Store {
   }
 
   /// Within a `write`, before any other event of the epoch: reports the loss to every upstream, whatever its filter,
-  /// and also unreported losses of earlier databases.
-  func tell(_ loss: StoreLoss?) throws(SQLiteError) {
+  /// and also unreported losses of earlier databases: `untold` and those of the mark.
+  func tell(_ loss: StoreLoss?, after untold: [StoreLoss] = []) throws(SQLiteError) {
     let mark = mark
     if let epoch = mark?.epoch { try setMeta(Self.toldEpoch, .text(epoch)) }
     guard let loss, loss.atMost != 0 else { return }
     let here = try untoldHere()
-    let before = (mark?.untold ?? []).filter { lost in
+    let marked = (mark?.untold ?? []).filter { lost in !untold.contains { $0.epoch == lost.epoch } }
+    let before = (marked + untold).filter { lost in
       lost.epoch != loss.epoch && !here.contains { $0.epoch == lost.epoch }
     }
     var told: Int64 = 0

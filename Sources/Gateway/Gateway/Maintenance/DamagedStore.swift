@@ -10,11 +10,33 @@ extension Daemon {
   func replaceDamagedStores() async throws(CancellationError) {
     while true {
       try await maintenance.untilDamaged()
+      guard try await isDamaged() else { continue }
       proxy.stop("the database was replaced")
       relay.stop()
       while !replaceDamagedStore() { try await loop.sleep(for: Self.replacementInterval) }
     }
   }
+
+  /// Whether a check of the whole database confirms the damage. A disk that refuses reads for a while is waited for; pages that stay unreadable
+  /// are damage.
+  private func isDamaged() async throws(CancellationError) -> Bool {
+    for _ in 0..<Self.mostChecks {
+      do throws(StoreError) {
+        if try store.confirmDamage() { return true }
+        log.warning(
+          "a read looked like damage of the database, and a check of all of it finds none: the gateway goes on with it")
+        relay.resume()
+        synchronizer.restart(fully: false)
+        return false
+      } catch {
+        log.error("the database may be damaged, and cannot be checked: \(error). Retrying in a minute")
+      }
+      try await loop.sleep(for: Self.replacementInterval)
+    }
+    return true
+  }
+
+  private static let mostChecks = 10
 
   /// Returns false if it has to be tried again.
   private func replaceDamagedStore() -> Bool {
@@ -45,7 +67,7 @@ extension Daemon {
 
   /// Saves a removed database at the end: the closing of its descriptor would delete it.
   func saveLostStore() async {
-    guard store.isElsewhere else { return }
+    guard store.isElsewhere, !store.isSetAside else { return }
     let events = "\(store.lastSeq) events"
     let target = store.lostLocation
     do {

@@ -41,9 +41,18 @@ extension HubStore {
       return body == other.body || canonical == other.canonical
     }
 
-    /// Like `isSame`, across epochs. Here a gap is the same as a gap only: a stored event of its number may be of another history.
+    /// Like `isSame`, across epochs. Here a gap is the same as a gap that reports the same events only: its number may belong to an event of
+    /// another history, and every loss of a database is the first event of its epoch.
     func isMoved(as event: PreparedEvent) -> Bool {
-      event.event.kind == EventContent.gap && kind != EventContent.gap ? false : isSame(as: event)
+      guard event.event.kind == EventContent.gap else { return isSame(as: event) }
+      return kind == EventContent.gap && reported == StoredEvent(event).reported
+    }
+
+    /// The events that a gap reports.
+    private var reported: [JSONValue?] {
+      // `try?`: as in `canonical`.
+      let gap = try? JSONValue(parsing: Array(body.utf8))
+      return ["reason", "epoch", "lane", "first", "last"].map { gap?[$0] }
     }
 
     private var canonical: [UInt8]? {
