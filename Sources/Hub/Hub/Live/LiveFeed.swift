@@ -5,13 +5,9 @@ import UntrustedText
 
 /// Changes for live readers. The feed queries the database once a second while there are readers, and otherwise never.
 ///
-/// All readers share one list of the newest encoded events. A reader is a position in the list, so memory does not depend on the number or the speed
-/// of readers. A reader that falls behind the list is disconnected; it returns with the number of its last message, and gets the missed messages from
-/// the database.
+/// All readers share one `EventList`. A reader that falls behind the list is disconnected; it returns with the number of its last message, and gets the
+/// missed messages from the database.
 actor LiveFeed {
-  /// Most events in the list.
-  static let mostEvents = 4096
-  static let mostBytes = 4 << 20
   /// Most readers.
   static let mostReaders = 256
   /// Most readers of one token or person. Each tab of a browser is a reader.
@@ -55,9 +51,7 @@ actor LiveFeed {
   private let figures: FleetFigures
   private let alerts: @Sendable ([String]) async -> [String: Int64]
 
-  private var events: [[UInt8]] = []
-  private var first = 0
-  private var bytes = 0
+  private var events = EventList()
   private var waiting: [Int: CheckedContinuation<Void, Never>] = [:]
   /// The holder of each reader.
   private var readers: [Int: String] = [:]
@@ -73,11 +67,7 @@ actor LiveFeed {
   private var seenAt = ContinuousClock.now
   private var hasChanges = false
   private var sleeper: Task<Void, Never>?
-  /// Ended commands, and gateways with new commands.
-  private var endedCommands: Set<[String]> = []
-  private var queueChanged: Set<String> = []
-  /// Alerts that changed.
-  private var changedAlerts: Set<Int64> = []
+  private var announced = AnnouncedChanges()
 
   init(
     _ store: @escaping @Sendable () -> HubStore, _ links: SharedLinkTable, _ figures: FleetFigures,
@@ -108,7 +98,7 @@ actor LiveFeed {
       leave(id)
       return nil
     }
-    return Reader(id: id, next: first + events.count, position: position, arrived: arrived)
+    return Reader(id: id, next: events.end, position: position, arrived: arrived)
   }
 
   func leave(_ id: Int) {
@@ -123,32 +113,19 @@ actor LiveFeed {
   /// The events at the reader's place, about `most` bytes; empty: it was nudged. `nil`: it fell behind the list, or the feed ended.
   func next(_ place: Reader, most: Int) async -> (bytes: [UInt8], reader: Reader)? {
     var reader = place
-    if reader.next == first + events.count {
+    if reader.next == events.end {
       guard readers[reader.id] != nil, isRunning else { return nil }
       let id = reader.id
       await withCheckedContinuation { waiting[id] = $0 }
     }
-    guard readers[reader.id] != nil, reader.next >= first else { return nil }
-    var out: [UInt8] = []
-    while reader.next < first + events.count {
-      let event = events[reader.next - first]
-      guard out.isEmpty || out.count + event.count <= most else { break }
-      out += event
-      reader.next += 1
-    }
+    guard readers[reader.id] != nil, let out = events.read(from: &reader.next, most: most) else { return nil }
     return out.isEmpty && !isRunning ? nil : (out, reader)
   }
 
   /// Adds an event for all present readers. `id`: the position of a new message.
   func publish(_ name: String, id: Int64? = nil, _ body: [UInt8]) {
     guard !readers.isEmpty else { return }
-    let event = Self.event(name, id: id, body)
-    events.append(event)
-    bytes += event.count
-    while events.count > Self.mostEvents || bytes > Self.mostBytes {
-      bytes -= events.removeFirst().count
-      first += 1
-    }
+    events.append(Self.event(name, id: id, body))
   }
 
   private func wakeReaders() {
@@ -170,19 +147,7 @@ actor LiveFeed {
 
   /// Notes a change that a hub on this database announced.
   func received(_ change: HubChange) {
-    guard isRunning else { return }
-    if change.bucket == "commands" {
-      if queueChanged.count < Self.rowsAtOnce { queueChanged.insert(change.gateway) }
-    } else if change.bucket.begins(with: LinkRegistry.resultPrefix) {
-      let id = String(change.bucket.utf8.dropFirst(LinkRegistry.resultPrefix.utf8.count))
-      if let id, endedCommands.count < Self.rowsAtOnce { endedCommands.insert([change.gateway, id]) }
-    } else if change.bucket.begins(with: "alert/") {
-      guard let id = Int64(change.bucket.dropFirst("alert/".count)) else { return }
-      if changedAlerts.count < Self.rowsAtOnce { changedAlerts.insert(id) }
-    } else {
-      guard HubStore.isShared(change.bucket) else { return }
-    }
-    wake()
+    if isRunning, announced.add(change) { wake() }
   }
 
   private func wake() {
@@ -222,8 +187,8 @@ actor LiveFeed {
       sleeper = nil
     }
     (isRunning, position, hearers, gateways) = (false, nil, [:], [:])
-    (first, events, bytes) = (first + events.count, [], 0)
-    (endedCommands, queueChanged, changedAlerts) = ([], [], [])
+    events.clear()
+    announced = AnnouncedChanges()
     wakeReaders()
   }
 
@@ -324,10 +289,8 @@ actor LiveFeed {
 
   /// Publishes changed alerts, each with its gateway's row, which has the number of its alerts.
   private func pollAlerts() async throws {
-    let changed = changedAlerts.sorted()
-    changedAlerts = []
     var touched: Set<String> = []
-    for id in changed {
+    for id in announced.takeAlerts() {
       guard let alert = try await store().alert(id) else { continue }
       publish("alert", JSONWriter.object { alert.write(to: &$0) })
       if !alert.gateway.isEmpty { touched.insert(alert.gateway) }
@@ -337,8 +300,7 @@ actor LiveFeed {
   }
 
   private func pollCommands() async throws {
-    let (ended, begun) = (endedCommands, queueChanged)
-    (endedCommands, queueChanged) = ([], [])
+    let (ended, begun) = announced.takeCommands()
     let store = store()
     var found: [HubStore.OwnedCommand] = []
     for place in ended {

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT
+
+import UntrustedText
+
+/// The newest encoded events for readers. A reader is a position in the list, so memory does not depend on the number or
+/// the speed of readers. Pure.
+struct EventList {
+  static let mostEvents = 4096
+  static let mostBytes = 4 << 20
+
+  private var events: [[UInt8]] = []
+  /// The position of the oldest event.
+  private var first = 0
+  private var bytes = 0
+
+  /// The position of the next event.
+  var end: Int { first + events.count }
+
+  mutating func append(_ event: [UInt8]) {
+    events.append(event)
+    bytes += event.count
+    while events.count > Self.mostEvents || bytes > Self.mostBytes {
+      bytes -= events.removeFirst().count
+      first += 1
+    }
+  }
+
+  /// Returns about `most` bytes of whole events, at least one if there is one, and moves the position behind them.
+  /// `nil`: the position is no longer in the list.
+  func read(from position: inout Int, most: Int) -> [UInt8]? {
+    guard position >= first else { return nil }
+    var out: [UInt8] = []
+    while position < end {
+      let event = events[position - first]
+      guard out.isEmpty || out.count + event.count <= most else { break }
+      out += event
+      position += 1
+    }
+    return out
+  }
+
+  mutating func clear() { (first, events, bytes) = (end, [], 0) }
+}
+
+/// Changes that hubs on this database announced and the feed has not read yet. Pure.
+struct AnnouncedChanges {
+  /// Most changes of each kind.
+  private static let most = 200
+
+  /// Ended commands, and gateways with new commands.
+  private var endedCommands: Set<[String]> = []
+  private var queueChanged: Set<String> = []
+  private var alerts: Set<Int64> = []
+
+  /// Returns false if readers get nothing of this kind.
+  mutating func add(_ change: HubChange) -> Bool {
+    if change.bucket == "commands" {
+      if queueChanged.count < Self.most { queueChanged.insert(change.gateway) }
+    } else if change.bucket.begins(with: LinkRegistry.resultPrefix) {
+      let id = String(change.bucket.utf8.dropFirst(LinkRegistry.resultPrefix.utf8.count))
+      if let id, endedCommands.count < Self.most { endedCommands.insert([change.gateway, id]) }
+    } else if change.bucket.begins(with: "alert/") {
+      guard let id = Int64(change.bucket.dropFirst("alert/".count)) else { return false }
+      if alerts.count < Self.most { alerts.insert(id) }
+    } else {
+      return HubStore.isShared(change.bucket)
+    }
+    return true
+  }
+
+  mutating func takeCommands() -> (ended: Set<[String]>, begun: Set<String>) {
+    defer { (endedCommands, queueChanged) = ([], []) }
+    return (endedCommands, queueChanged)
+  }
+
+  mutating func takeAlerts() -> [Int64] {
+    defer { alerts = [] }
+    return alerts.sorted()
+  }
+}

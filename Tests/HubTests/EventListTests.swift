@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT
+
+import Testing
+
+@testable import Hub
+
+@Suite struct EventListTests {
+  @Test func `a reader gets whole events, at least one, and nothing behind the list`() {
+    var list = EventList()
+    var place = list.end
+    for byte in 0..<3 as Range<UInt8> { list.append([byte, byte]) }
+    #expect(list.read(from: &place, most: 3) == [0, 0] && list.read(from: &place, most: 1) == [1, 1])
+    var newest = list.end
+    for _ in 0..<EventList.mostEvents { list.append([9]) }
+    #expect(place == 2 && list.read(from: &place, most: 9) == nil)
+    #expect(list.read(from: &newest, most: .max)?.count == EventList.mostEvents && newest == list.end)
+    list.clear()
+    #expect(list.read(from: &newest, most: 9) == [] && newest == list.end)
+  }
+
+  @Test func `the list has a bound of bytes`() {
+    var list = EventList()
+    var first = list.end
+    list.append([1])
+    var second = list.end
+    list.append([UInt8](repeating: 2, count: EventList.mostBytes))
+    #expect(list.read(from: &first, most: 1) == nil && list.read(from: &second, most: 1)?.first == 2)
+  }
+
+  @Test func `announced changes wait until they are taken, and channels have none`() {
+    var changes = AnnouncedChanges()
+    func change(_ bucket: String) -> HubChange { HubChange(gateway: "g", bucket: bucket, seq: 0) }
+    let added = ["commands", "result/c1", "alert/7", "channel/x", "alert/x", "documents"].map {
+      changes.add(change($0))
+    }
+    #expect(added == [true, true, true, true, false, false])
+    let (ended, begun) = changes.takeCommands()
+    #expect(ended == [["g", "c1"]] && begun == ["g"] && changes.takeAlerts() == [7])
+    #expect(changes.takeCommands().ended.isEmpty && changes.takeAlerts() == [])
+  }
+}
