@@ -62,7 +62,7 @@ extension HubStore {
       }
     }
     let messages = best.hearings
-    let ofWanted = hearers.filter { work.takers[$0.gateway] != nil }
+    let ofWanted = hearers.filter { work.named.takers[$0.gateway] != nil }
     let isNew = "NOT EXISTS (SELECT 1 FROM heard h WHERE h.message = m.position AND h.gateway = v.gateway)"
     // A report without a sending time is never better.
     let knowing = messages.filter { $0.sent > 0 }
@@ -124,7 +124,7 @@ extension HubStore {
     for batch in work.accepted {
       for case .heard(let heard) in batch.events.map(\.effect) {
         guard let channel = heard.channel else { continue }
-        for gateway in work.takers[batch.gateway] ?? [] {
+        for gateway in work.named.takers(of: batch.gateway) {
           asked.insert(GatewayChannel(gateway: gateway, channel: channel))
         }
       }

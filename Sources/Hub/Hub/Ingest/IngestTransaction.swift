@@ -75,7 +75,7 @@ extension HubStore {
       one: "SELECT hearer, gateway FROM wanted_hearers WHERE hearer = v.gateway", [("gateway", .texts(gateways))]
     ) { wanted[$0.text(0), default: []].append($0.text(1)) }
     try database.perform(database.locking(gateways) + [positions, wantedCall], begins: true, ends: false)
-    work.takers = wanted
+    work.named.takers = wanted
     for batch in batches where known[batch.gatewayEpoch] == nil {
       newest[batch.gateway] = batch.epoch
     }
@@ -119,19 +119,18 @@ extension HubStore {
         added.insert(EventKey(gateway: row.text(0), epoch: row.text(1), seq: row.integer(2)))
       }
     ]
-    var (known, listed): (Set<GatewayChannel>, [MessageHearer: ListedTimes]) = ([], [:])
-    if !work.takers.isEmpty {
+    var named = work.named
+    if !named.takers.isEmpty {
       // Another transaction may store the same message, heard by another gateway.
-      let lists = Set(work.takers.values.flatMap(\.self)).sorted().map { "\(Self.heardBucket) \($0)" }
+      let lists = Set(named.takers.values.flatMap(\.self)).sorted().map { "\(Self.heardBucket) \($0)" }
       calls = database.locking(lists) + calls
       calls.append(
-        listedCall(work) { listed[$0, default: ListedTimes(sent: $1)].add($1, isBeyond: $2) })
-      calls.append(knownChannelsCall(work) { known.insert($0) })
+        listedCall(work) { named.listed[$0, default: ListedTimes(sent: $1)].add($1, isBeyond: $2) })
+      calls.append(knownChannelsCall(work) { named.joined.insert($0) })
     }
-    var (heardByWanted, first): (Set<MessageHearer>, Set<MessageHearer>) = ([], [])
-    var unsettled: [String: ListedTimes] = [:]
+    var (first, unsettled): (Set<MessageHearer>, [String: ListedTimes]) = ([], [:])
     calls += heardCalls(
-      work, hearer: { heardByWanted.insert($0) },
+      work, hearer: { named.reports.insert($0) },
       unsettled: { hearer, isFirst, state in
         unsettled[hearer.identity] = state
         if isFirst { first.insert(hearer) }
@@ -152,8 +151,7 @@ extension HubStore {
         ) { removed[ContactKey($0.text(0), $0.text(1))] = $0.text(2) })
     }
     try database.perform(calls, begins: false, ends: false)
-    (work.added, work.updated, work.removed) = (added, told, removed)
-    (work.namedReports, work.joined, work.listed) = (heardByWanted, known, listed)
+    (work.added, work.updated, work.removed, work.named) = (added, told, removed, named)
     (work.unsettled, work.firstReports) = (unsettled, first)
   }
 
@@ -206,7 +204,7 @@ extension HubStore {
             let isFirst = before == nil || work.firstReports.contains(hearing.hearer)
             channelUpdates.add(hearing, isFirst: isFirst, after: before, &reporterRates)
           }
-          if work.namedReports.contains(hearing.hearer), toldOfWanted.insert(hearing.hearer).inserted {
+          if work.named.reports.contains(hearing.hearer), toldOfWanted.insert(hearing.hearer).inserted {
             heardByWanted.append(hearing)
           }
         case .contact(let key):

@@ -39,6 +39,20 @@ extension HubStore {
     let channel: String
   }
 
+  /// Messages of named hearers, for the gateways that take only these.
+  struct NamedHearers {
+    /// For each named hearer the gateways that take its messages.
+    var takers: [String: [String]] = [:]
+    /// The channels of these messages that those gateways know.
+    var joined: Set<GatewayChannel> = []
+    /// The new reports of named hearers.
+    var reports: Set<MessageHearer> = []
+    /// By message and reading gateway, for messages that a named hearer had reported: the time in the gateway's list.
+    var listed: [MessageHearer: ListedTimes] = [:]
+
+    func takers(of gateway: String) -> [String] { takers[gateway] ?? [] }
+  }
+
   /// The state of one transaction.
   struct IngestWork {
     var progress: [GatewayEpoch: Progress] = [:]
@@ -56,14 +70,7 @@ extension HubStore {
     var added: Set<EventKey> = []
     /// Identities of messages that are new or have a better time: the gateways on their channels get updates.
     var updated: Set<String> = []
-    /// For each named hearer the gateways that take its messages.
-    var takers: [String: [String]] = [:]
-    /// The channels of these messages that those gateways know.
-    var joined: Set<GatewayChannel> = []
-    /// The new reports of named hearers.
-    var namedReports: Set<MessageHearer> = []
-    /// By message and reading gateway, for messages that a named hearer had reported: the time in the gateway's list.
-    var listed: [MessageHearer: ListedTimes] = [:]
+    var named = NamedHearers()
     /// Messages whose updates exceed a rate limit, by identity.
     var unsettled: [String: ListedTimes] = [:]
     /// The first reports of those messages.

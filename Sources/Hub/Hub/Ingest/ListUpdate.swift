@@ -117,9 +117,9 @@ extension HubStore {
     var lists: [String: ListUpdates] = [:]
     for hearing in hearings {
       guard let channel = hearing.heard.channel else { continue }
-      for gateway in work.takers[hearing.gateway] ?? []
-      where work.joined.contains(GatewayChannel(gateway: gateway, channel: channel)) {
-        let before = work.listed[MessageHearer(identity: hearing.heard.identity, gateway: gateway)]
+      for gateway in work.named.takers(of: hearing.gateway)
+      where work.named.joined.contains(GatewayChannel(gateway: gateway, channel: channel)) {
+        let before = work.named.listed[MessageHearer(identity: hearing.heard.identity, gateway: gateway)]
         lists[gateway, default: ListUpdates(of: gateway)].add(hearing, isFirst: true, after: before, &reporterRates)
       }
     }
@@ -138,7 +138,7 @@ extension HubStore {
     var asked: Set<MessageHearer> = []
     for batch in work.accepted {
       for case .heard(let heard) in batch.events.map(\.effect) where heard.update != nil {
-        for gateway in work.takers[batch.gateway] ?? [] {
+        for gateway in work.named.takers(of: batch.gateway) {
           asked.insert(MessageHearer(identity: heard.identity, gateway: gateway))
         }
       }
