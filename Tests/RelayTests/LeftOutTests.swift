@@ -141,7 +141,7 @@ private final class Host: RelayHost {
       return true
     }
     #expect(gaps == told.map { "\($0)/2" })
-    #expect(bench.lines.filter { $0.contains("are missed") }.count == 1, "\(bench.lines)")
+    #expect(bench.lines.filter { $0.contains("are lost") }.count == 1, "\(bench.lines)")
   }
 
   @Test func `a channel of which nothing is new is fetched seldom, and holds up no document`() throws {
@@ -157,7 +157,8 @@ private final class Host: RelayHost {
     }
     #expect((64...90).contains(source.pages[channel] ?? 0), "\(source.pages)")
     #expect(
-      sync.report.trouble?.contains(channel) == true && bench.lines.filter { $0.contains("of no use") }.count == 1)
+      sync.report.trouble?.contains(channel) == true
+        && bench.lines.filter { $0.contains("brought nothing new") }.count == 1)
     source.document()
     #expect(loop.pass(.seconds(2)) { source.pages["documents"] == 1 }, "\(source.pages)")
     // The present updates are fetched in their turn, and for the rest of the time the sync is quiet.
@@ -190,6 +191,6 @@ private final class Host: RelayHost {
     #expect(host.fates.isEmpty)
     #expect(sync.report.leftOut.isEmpty, "it was sent at last")
     #expect(sync.report.buckets.first?.statistics.applied == 1 && sync.report.buckets.first?.statistics.skipped == 2)
-    #expect(bench.lines.filter { $0.contains("left out") }.count == 1)
+    #expect(bench.lines.filter { $0.contains("were not sent") }.count == 1)
   }
 }
