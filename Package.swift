@@ -51,6 +51,7 @@ let meshCore: Set = [
 let shared: [Target] = [
   module("Shared", "Release"),
   module("Shared", "Alerts", ["Timing"]),
+  module("Shared", "ControlShapes", ["JSON"]),
   module("Shared", "Documents", ["UntrustedText", "JSON"]),
   // Pages in a browser: their files lie in Sources/Pages, and are no Swift.
   module("Shared", "PageServer", ["COpenSSL", "UntrustedText", "EventLoop", "HTTP", "JSON", "MeshCrypto", "Timing"]),
@@ -66,14 +67,16 @@ let gateway: [Target] = [
     ]),
   module(
     "Gateway", "Store",
-    ["CLinux", "Companion", "Documents", "UntrustedText", "JSON", "MeshCrypto", "RadioSession", "SQLite", "Timing"]),
+    [
+      "CLinux", "Companion", "ControlShapes", "Documents", "UntrustedText", "JSON", "MeshCrypto", "RadioSession",
+      "SQLite", "Timing",
+    ]),
   module("Gateway", "Sync", ["Companion", "EventLoop", "RadioSession", "Store", "Timing", "Transport"]),
   module(
     "Gateway", "Messaging",
     [
-      "CLinux", "Companion", "Delivery", "UntrustedText", "EventLoop", "JSON", "MeshCrypto", "RadioSession", "Store",
-      "Sync",
-      "Timing",
+      "CLinux", "Companion", "ControlShapes", "Delivery", "UntrustedText", "EventLoop", "JSON", "MeshCrypto",
+      "RadioSession", "Store", "Sync", "Timing",
     ]),
   module(
     "Gateway", "Relay",
@@ -90,8 +93,9 @@ let gateway: [Target] = [
   module(
     "Gateway", "Control",
     [
-      "Alerts", "BluetoothSession", "CLinux", "Companion", "Delivery", "Documents", "UntrustedText", "EventLoop",
-      "PrometheusText", "HTTP", "JSON", "MeshCrypto", "Messaging", "RadioSharing", "Relay", "SQLite", "Store", "Sync",
+      "Alerts", "BluetoothSession", "CLinux", "Companion", "ControlShapes", "Delivery", "Documents", "UntrustedText",
+      "EventLoop", "PrometheusText", "HTTP", "JSON", "MeshCrypto", "Messaging", "RadioSharing", "Relay", "SQLite",
+      "Store", "Sync",
       "Timing",
       "TOML", "Transport", "PageServer",
     ]),
@@ -134,9 +138,8 @@ let tool: [Target] = [
   program(
     "Tool", "meshpost",
     [
-      "CLinux", "Companion", "Console", "COpenSSL", "UntrustedText", "EventLoop", "HTTP", "JSON", "MeshCrypto",
-      "Release",
-      "Timing", "TOML", "Transport", "PageServer", .arguments,
+      "CLinux", "Companion", "Console", "ControlShapes", "COpenSSL", "UntrustedText", "EventLoop", "HTTP", "JSON",
+      "MeshCrypto", "Release", "Timing", "TOML", "Transport", "PageServer", .arguments,
     ])
 ]
 

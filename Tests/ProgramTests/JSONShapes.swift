@@ -14,6 +14,11 @@ struct JSONShapes {
 
   var commands: [String] { promised["commands"]?.fields?.map(\.0) ?? [] }
 
+  /// The names of all fields.
+  var names: Set<String> {
+    Set((promised["shapes"]?.fields ?? []).flatMap { $0.1.array ?? [] }.compactMap { $0["name"]?.string })
+  }
+
   /// The errors in a command's output; empty: none. `mayBeEmpty`: there may be no rows.
   func problems(_ command: String, _ lines: [String], mayBeEmpty: Bool = false) -> [String] {
     guard let output = promised["commands"]?[command], let shape = output["shape"]?.string else {
@@ -61,7 +66,7 @@ struct JSONShapes {
       case "number": value.number != nil
       case "bool": value.bool != nil
       case "any": true
-      default: value.fields != nil
+      default: value.fields != nil && promised["shapes"]?[type] != nil
       }
     guard isRight else { return ["\(place) is no \(type)"] }
     return promised["shapes"]?[type] == nil ? [] : problems(value, type, place + ".")

@@ -184,6 +184,16 @@ public struct JSONWriter {
     needsComma = false
   }
 
+  /// Begins a field; its value is written next. `name` has no character that needs an escape.
+  public mutating func key(_ name: StaticString) {
+    separate()
+    bytes.append(UInt8(ascii: "\""))
+    bytes.append(contentsOf: UnsafeBufferPointer(start: name.utf8Start, count: name.utf8CodeUnitCount))
+    bytes.append(UInt8(ascii: "\""))
+    bytes.append(UInt8(ascii: ":"))
+    needsComma = false
+  }
+
   private mutating func quote(_ text: String) {
     bytes.append(UInt8(ascii: "\""))
     var text = text

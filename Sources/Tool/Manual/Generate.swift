@@ -2,6 +2,7 @@
 
 import ArgumentParser
 import Console
+import ControlShapes
 import JSON
 
 /// Makes the manual from the commands, so that help, man pages and shapes cannot differ.
@@ -39,10 +40,22 @@ enum ShapeReference {
     var isArray: Bool { type.contains("[]") }
   }
 
-  static func fields(_ shape: String) -> [Field] {
-    (Shapes.shapes[shape] ?? "").split(separator: "\n").map { line in
-      let parts = line.split(separator: " ", maxSplits: 2).map(String.init)
-      return Field(name: parts[0], type: parts.count > 1 ? parts[1] : "any", summary: parts.count > 2 ? parts[2] : "")
+  /// The fields of each shape, by its name. A field with a shape that is not here is refused.
+  static let shapes = Dictionary(
+    (Shapes.commands.values.map(\.shape) + Shapes.parts).map { (name($0), fields($0)) }, uniquingKeysWith: { a, _ in a }
+  )
+
+  static func name(_ shape: Any) -> String { words("\(type(of: shape))") }
+
+  /// `LinkState`: `link-state`.
+  fileprivate static func words(_ type: String) -> String {
+    String(type.flatMap { $0.isUppercase ? "-\($0.lowercased())" : "\($0)" }.dropFirst())
+  }
+
+  /// In the order of their declaration; a shape in a shape has its fields in its place.
+  private static func fields(_ shape: Any) -> [Field] {
+    Mirror(reflecting: shape).children.flatMap {
+      ($0.value as? any DeclaredField).map { [$0.field] } ?? fields($0.value)
     }
   }
 
@@ -51,7 +64,7 @@ enum ShapeReference {
     var family = [shape]
     var place = 0
     while place < family.count {
-      for field in fields(family[place]) where Shapes.shapes[field.base] != nil && !family.contains(field.base) {
+      for field in shapes[family[place]] ?? [] where shapes[field.base] != nil && !family.contains(field.base) {
         family.append(field.base)
       }
       place += 1
@@ -60,11 +73,11 @@ enum ShapeReference {
   }
 
   static var json: JSONValue {
-    let shapes = Shapes.shapes.keys.sorted().map { name -> (String, JSONValue) in
+    let shapes = self.shapes.sorted { $0.key < $1.key }.map { name, fields -> (String, JSONValue) in
       (
         name,
         .array(
-          fields(name).map { field in
+          fields.map { field in
             .object([
               ("name", .string(field.name)), ("type", .string(field.base)), ("array", .bool(field.isArray)),
               ("optional", .bool(field.isOptional)),
@@ -77,7 +90,7 @@ enum ShapeReference {
       return (
         name,
         .object([
-          ("form", .string(output?.form.rawValue ?? "")), ("shape", .string(output?.shape ?? "")),
+          ("form", .string(output?.form.rawValue ?? "")), ("shape", .string(output?.name ?? "")),
         ])
       )
     }
@@ -90,7 +103,7 @@ enum ShapeReference {
     var text = """
       # Output of `--json`
 
-      Made by `make manual` from `Sources/Tool/Manual/Shapes.swift`. Version \(Shapes.version): a change to a listed field raises it; an added
+      Made by `make manual` from `Sources/Shared/ControlShapes`. Version \(Shapes.version): a change to a listed field raises it; an added
       field does not, and readers ignore names that they do not know. Times are milliseconds since 1970 unless noted otherwise. `?`: optional;
       `[]`: an array. *Rows* are one object a line. Answers are those of the [control socket](control-socket.md);
       its rows of `missed` events are told on standard error.
@@ -101,15 +114,30 @@ enum ShapeReference {
       """
     for name in Shapes.commands.keys.sorted() {
       guard let output = Shapes.commands[name] else { continue }
-      text += "| `meshpost \(name)` | \(output.form == .rows ? "rows of " : "")[\(output.shape)](#\(output.shape)) |\n"
+      text += "| `meshpost \(name)` | \(output.form == .rows ? "rows of " : "")[\(output.name)](#\(output.name)) |\n"
     }
-    for name in Shapes.shapes.keys.sorted() {
+    for (name, fields) in shapes.sorted(by: { $0.key < $1.key }) {
       text += "\n## \(name)\n\n| name | type | |\n|---|---|---|\n"
-      for field in fields(name) {
-        let type = Shapes.shapes[field.base] == nil ? field.type : "[\(field.type)](#\(field.base))"
+      for field in fields {
+        let type = shapes[field.base] == nil ? field.type : "[\(field.type)](#\(field.base))"
         text += "| `\(field.name)` | \(type) | \(field.summary) |\n"
       }
     }
     return String(text.dropLast())
+  }
+}
+
+/// A field of any type, as the manual has it.
+private protocol DeclaredField { var field: ShapeReference.Field { get } }
+
+extension Field: DeclaredField {
+  fileprivate var field: ShapeReference.Field {
+    var (type, marks) = ("\(Value.self)"[...], "")
+    for (generic, mark) in [("Optional<", "?"), ("Array<", "[]")] where type.hasPrefix(generic) {
+      (type, marks) = (type.dropFirst(generic.count).dropLast(), mark + marks)
+    }
+    let plain = ["String": "string", "Int64": "integer", "Double": "number", "Bool": "bool", "JSONValue": "any"]
+    let base = plain[String(type)] ?? ShapeReference.words(String(type))
+    return .init(name: name.description, type: base + marks, summary: summary.description)
   }
 }

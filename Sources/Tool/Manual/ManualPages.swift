@@ -126,9 +126,9 @@ struct ManualPages {
     guard let output = Shapes.commands[command] else { return "" }
     let rows = output.form == .rows ? ", one object a line" : ""
     var text = ".PP\nWith \\fB\\-\\-json\\fP\(rows):\n.nf\n"
-    for shape in ShapeReference.family(output.shape) {
+    for shape in ShapeReference.family(output.name) {
       text += "\n\\fI\(escape(shape))\\fP\n"
-      for field in ShapeReference.fields(shape) {
+      for field in ShapeReference.shapes[shape] ?? [] {
         text +=
           "  \(escape(field.name)) (\(escape(field.type)))\(field.summary.isEmpty ? "" : " \(escape(field.summary))")\n"
       }

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: MIT
+
+// swift-format-ignore-file
+// One line for each field, as in a table.
+
+import JSON
+
+/// Messages, readings and documents; and answers to what the gateway was told to do.
+extension Shape {
+  public struct Map: Sendable { @inlinable public init() {}
+    public let at = Field<String?>("at", "when the map was made, RFC 3339")
+    public let own = Field<JSONValue?>("own", "this radio, as in a radio event")
+    public let nodes = Field<JSONValue>("nodes", "as contact; with --output, the number of nodes")
+    public let background = Field<JSONValue?>("background", "GeoJSON")
+  }
+  public struct Chart: Sendable { @inlinable public init() {}
+    public let title = Field<String?>("title")
+    public let unit = Field<String?>("unit")
+    public let series = Field<[Series]?>("series")
+    public let points = Field<Int64?>("points", "with --output: number of points")
+  }
+  public struct Series: Sendable { @inlinable public init() {}
+    public let name = Field<String>("name")
+    public let points = Field<[Point]>("points")
+  }
+  public struct Point: Sendable { @inlinable public init() {}
+    public let at = Field<Int64>("at")
+    public let value = Field<Double>("value")
+  }
+  public struct Message: Sendable { @inlinable public init() {}
+    public let conversation = Field<String?>("conversation", "`channel:DIGEST` or `node:PREFIX`; absent: answers of a command line, datagrams")
+    public let id = Field<Int64>("id", "the message's number; negative: sent")
+    public let kind = Field<String>("kind", "direct, room, cli, channel or datagram")
+    public let sender = Field<String?>("sender", "the first 12 digits of the sender's key; in a room, the room's key; if sent, this radio's key")
+    public let senderAlias = Field<String?>("sender_alias", "the sender's alias: `meshpost node alias`")
+    public let senderName = Field<String?>("sender_name", "the contact's name, or the name given in a channel message; if sent, this radio's name")
+    public let recipient = Field<String?>("recipient", "if sent: the recipient's key")
+    public let recipientName = Field<String?>("recipient_name", "if sent: the contact's name")
+    public let author = Field<String?>("author", "a room post's author: the first 8 digits of the key")
+    public let authorName = Field<String?>("author_name", "the only matching contact")
+    public let channel = Field<String?>("channel", "the channel's digest")
+    public let channelName = Field<String?>("channel_name", "its name")
+    public let senderTime = Field<Int64?>("sender_time", "seconds since 1970 by the sender's clock")
+    public let text = Field<String?>("text", "the text")
+    public let textHex = Field<String?>("text_hex", "its bytes, if they are not UTF-8")
+    public let dataType = Field<Int64?>("data_type", "datagram: its type")
+    public let data = Field<String?>("data", "datagram: its data, hexadecimal")
+    public let mentions = Field<[String]?>("mentions", "names between @[ and ]")
+    public let snr = Field<Double?>("snr", "dB")
+    public let hops = Field<Int64?>("hops", "number of hops")
+    public let direct = Field<Bool>("direct", "it was routed, not flooded")
+    public let waited = Field<Bool?>("waited", "true: it was queued in the radio, or may have been")
+    public let waitedS = Field<Int64?>("waited_s", "the longest time in seconds that it was queued, if known")
+    public let ageS = Field<Int64?>("age_s", "seconds between sending and receiving, by the sender's clock; absent: new, or unknown")
+    public let radio = Field<String?>("radio", "the first 12 digits of the key of the gateway's radio; absent: several radios received it")
+    public let direction = Field<String>("direction", "received or sent")
+    public let cursor = Field<String>("cursor", "its position among both directions, for `after` and `before`")
+    public let outgoing = Field<String?>("outgoing", "if sent: its id, as in outgoing")
+    public let origin = Field<String?>("origin", "if sent: who sent it")
+    public let state = Field<String?>("state", "if sent: as in outgoing")
+    public let reason = Field<String?>("reason", "if sent: why it failed")
+    public let attempts = Field<Int64?>("attempts", "if sent")
+    public let floods = Field<Int64?>("floods", "if sent")
+    public let roundTripMs = Field<Int64?>("round_trip_ms", "if sent")
+    public let heard = Field<Int64?>("heard", "if sent: number of repeaters heard repeating it")
+    public let airtimeMs = Field<Int64?>("airtime_ms", "if sent")
+    public let endedAt = Field<Int64?>("ended_at", "if sent")
+    public let ended = Field<Bool?>("ended", "if sent: the state is final")
+    public let receivedAt = Field<Int64>("received_at", "when it was received; if sent, when it was accepted")
+    public let clockTrusted = Field<Bool>("clock_trusted", "whether the clock was synchronised then")
+    public let copies = Field<Int64>("copies", "how often it was received")
+    public let reaction = Field<String?>("reaction", "the emoji, if the text is a reaction to another message")
+    public let reactions = Field<[Reaction]?>("reactions", "to it")
+    public let upstreams = Field<[Standing]?>("upstreams", "`messages` and `search`: what each upstream has of it")
+  }
+  public struct Reaction: Sendable { @inlinable public init() {}
+    public let emoji = Field<String>("emoji")
+    public let sender = Field<String>("sender", "who reacted")
+  }
+  public struct Accepted: Sendable { @inlinable public init() {}; public let messages = Field<[Outgoing]>("messages", "one for each part of the text; with --wait, in their final state") }
+  public struct Outgoing: Sendable { @inlinable public init() {}
+    public let id = Field<String>("id", "its id")
+    public let number = Field<Int64>("number", "its number")
+    public let origin = Field<String>("origin", "who sent it")
+    public let kind = Field<String>("kind", "direct, room or channel")
+    public let recipient = Field<String?>("recipient", "the recipient's key")
+    public let channel = Field<String?>("channel", "the channel's digest")
+    public let text = Field<String>("text")
+    public let createdAt = Field<Int64>("created_at")
+    public let state = Field<String>("state", "pending, sending, sent, delivered or failed")
+    public let reason = Field<String?>("reason", "why it failed")
+    public let senderTime = Field<Int64?>("sender_time", "seconds since 1970; the recipient recognises repetitions by it")
+    public let attempts = Field<Int64?>("attempts")
+    public let floods = Field<Int64?>("floods", "number of flooded attempts")
+    public let refusals = Field<Int64?>("refusals", "while it waits: how often in a row the radio has refused it, because its table was full; nothing was sent")
+    public let nextAttemptAt = Field<Int64?>("next_attempt_at", "if so: when it is tried again")
+    public let waitsFor = Field<String?>("waits_for", "channel: the radio has not said what is in the channel's slot since it was connected; nothing is sent there")
+    public let roundTripMs = Field<Int64?>("round_trip_ms")
+    public let heard = Field<Int64?>("heard", "number of repeaters heard repeating it")
+    public let airtimeMs = Field<Int64?>("airtime_ms")
+    public let endedAt = Field<Int64?>("ended_at")
+    public let ended = Field<Bool>("ended", "the state is final")
+    public let radio = Field<String?>("radio", "the first 12 digits of the key of the radio that sends it")
+    public let heldFor = Field<String?>("held_for", "the name of the radio that it is held for, while another is attached")
+    public let reaction = Field<String?>("reaction", "the emoji, if the text is a reaction to another message")
+    public let reactions = Field<[Reaction]?>("reactions", "to it")
+    public let upstreams = Field<[Standing]?>("upstreams", "`sent list`: what each upstream has of it")
+  }
+  public struct Standing: Sendable { @inlinable public init() {}
+    public let name = Field<String>("name", "the upstream")
+    public let state = Field<String>("state", "acknowledged, waiting, dead_letter, dropped, filtered, passed, lost or unknown: see control-socket.md")
+    public let upToDate = Field<Bool?>("up_to_date", "if sent: it has the newest state, too")
+    public let seq = Field<Int64?>("seq", "the dead letter's seq, for `upstream retry`")
+  }
+  public struct Adopted: Sendable { @inlinable public init() {}
+    public let messages = Field<[Outgoing]>("messages", "messages that were changed")
+    public let refused = Field<[Refused]>("refused", "messages that were not, with the reason")
+  }
+  public struct Refused: Sendable { @inlinable public init() {}
+    public let id = Field<String>("id")
+    public let error = Field<String>("error")
+  }
+  public struct KnownRadio: Sendable { @inlinable public init() {}
+    public let key = Field<String>("key", "64 hex digits")
+    public let radio = Field<String>("radio", "its first 12 digits, as in rows")
+    public let name = Field<String>("name")
+    public let present = Field<Bool>("present", "attached, or attached last")
+    public let firstSeen = Field<Int64?>("first_seen", "absent: before the gateway distinguished radios")
+    public let lastSeen = Field<Int64?>("last_seen")
+    public let messages = Field<Int64>("messages", "stored messages received by it, approximately")
+    public let nodes = Field<Int64>("nodes", "nodes that it reported last")
+    public let held = Field<Int64>("held", "messages held for it")
+  }
+  public struct Event: Sendable { @inlinable public init() {}
+    public let seq = Field<Int64>("seq")
+    public let at = Field<Int64>("at")
+    public let trusted = Field<Bool>("trusted", "whether the clock was synchronised")
+    public let kind = Field<String>("kind", "as in hub-protocol.md")
+    public let sound = Field<Bool?>("sound", "false: damaged on disk")
+    public let body = Field<JSONValue>("body", "as in hub-protocol.md")
+  }
+  public struct Reading: Sendable { @inlinable public init() {}
+    public let at = Field<Int64>("at")
+    public let kind = Field<String>("kind", "node_status or telemetry")
+    public let body = Field<JSONValue>("body", "the reading, with node and name")
+  }
+  public struct Document: Sendable { @inlinable public init() {}
+    public let key = Field<String>("key")
+    public let value = Field<JSONValue?>("value", "absent: deleted")
+    public let updatedAt = Field<Int64>("updated_at")
+    public let byHub = Field<Bool>("by_hub", "whether the hub wrote it last")
+  }
+  public struct Documents: Sendable { @inlinable public init() {}
+    public let documents = Field<[Document]>("documents")
+    public let next = Field<String?>("next", "more documents follow after this key")
+  }
+  public struct Ok: Sendable { @inlinable public init() {}; public let ok = Field<Bool>("ok", "always true") }
+  public struct Advertised: Sendable { @inlinable public init() {}
+    public let ok = Field<Bool>("ok", "always true")
+    public let flood = Field<Bool>("flood", "through the mesh, or to direct neighbours")
+  }
+  public struct Added: Sendable { @inlinable public init() {}
+    public let ok = Field<Bool>("ok", "always true")
+    public let warnings = Field<[String]?>("warnings", "warnings about it")
+  }
+  public struct Link: Sendable { @inlinable public init() {}; public let link = Field<String>("link", "a meshcore:// link") }
+  public struct Key: Sendable { @inlinable public init() {}; public let key = Field<String>("key", "the node's key, 64 hex digits") }
+  public struct Reply: Sendable { @inlinable public init() {}; public let reply = Field<String>("reply", "what the node printed") }
+  public struct Retried: Sendable { @inlinable public init() {}; public let retried = Field<Int64>("retried", "dead letters that were queued again") }
+  public struct Dropped: Sendable { @inlinable public init() {}; public let dropped = Field<Int64>("dropped", "dead letters that were deleted") }
+  public struct Paired: Sendable { @inlinable public init() {}; public let paired = Field<String>("paired", "the radio's address") }
+  public struct Forgotten: Sendable { @inlinable public init() {}; public let forgotten = Field<String>("forgotten", "the radio's address") }
+  public struct Report: Sendable { @inlinable public init() {}; public let report = Field<String>("report", "Markdown") }
+  public struct Captured: Sendable { @inlinable public init() {}; public let captured = Field<Int64>("captured", "packets or frames") }
+  public struct Bytes: Sendable { @inlinable public init() {}; public let bytes = Field<Int64>("bytes", "size of the copy") }
+  public struct BackedUp: Sendable { @inlinable public init() {}
+    public let channels = Field<Int64>("channels", "how many")
+    public let contacts = Field<Int64>("contacts", "how many")
+    public let privateKey = Field<Bool>("private_key", "whether the file contains it")
+  }
+  public struct Restored: Sendable { @inlinable public init() {}
+    public let settings = Field<Bool>("settings", "whether they were restored")
+    public let channels = Field<Int64>("channels", "how many")
+    public let contacts = Field<Int64>("contacts", "how many")
+    public let privateKey = Field<Bool>("private_key", "whether it was restored")
+  }
+}
