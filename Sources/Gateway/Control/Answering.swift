@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import BluetoothSession
+import ControlShapes
 import HTTP
 import JSON
 import Messaging
@@ -18,7 +19,7 @@ enum Answer {
   }
 
   /// An answer that only confirms success.
-  static var done: Answer { json { $0.field("ok", true) } }
+  static var done: Answer { json { $0.field(Shape.Ok().ok, true) } }
 }
 
 /// A refusal without a code for programs.

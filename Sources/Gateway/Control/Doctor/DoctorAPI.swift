@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import ControlShapes
 import HTTP
 import JSON
 import Transport
@@ -31,11 +32,12 @@ struct DoctorAPI {
 
   private static func answer(_ findings: [Finding]) -> Answer {
     .json { json in
-      json.objects("findings", findings) { finding, json in
-        json.field("subject", finding.subject)
-        json.field("state", finding.state.rawValue)
-        json.field("words", finding.message)
-        json.field("remedy", finding.remedy)
+      json.objects(Shape.Findings().findings, findings) { finding, json in
+        let row = Shape.Finding()
+        json.field(row.subject, finding.subject)
+        json.field(row.state, finding.state.rawValue)
+        json.field(row.words, finding.message)
+        json.field(row.remedy, finding.remedy)
       }
     }
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import ControlShapes
 import JSON
 import Relay
 import Store
@@ -11,39 +12,42 @@ struct MessageRow {
   let relay: Relay?
 
   func write(_ row: ConversationRow, to json: inout JSONWriter) {
-    json.field("conversation", ConversationName(of: row)?.description)
+    json.field(Shape.Message().conversation, ConversationName(of: row)?.description)
     switch row {
     case .received(let message): write(message, to: &json)
     case .sent(let message, let place):
       store.write(message, at: place, asRow: &json)
-      json.field("reaction", ReactionText(reading: message.text, inChannel: message.kind == .channel)?.emoji)
+      json.field(
+        Shape.Message().reaction, ReactionText(reading: message.text, inChannel: message.kind == .channel)?.emoji)
       ReactionList.write(to: .outgoing(message.id), store, &json)
     }
     writeStandings(of: row, to: &json)
   }
 
   private func write(_ message: StoredMessage, to json: inout JSONWriter) {
+    let row = Shape.Message()
     // If the name cannot be read, the channel's digest remains.
     let channel = store.ifReadable { try store.nameOfChannel(of: message) }
     EventBody.write(message, channelName: channel, radio: store.mark(ofRadio: message.radio), to: &json)
-    json.field("sender_alias", message.sender.flatMap { DocumentAPI.alias(ofKey: $0.hex, store) })
-    json.field("direction", "received")
-    json.field("cursor", "\(message.id)")
-    json.field("received_at", message.received.milliseconds)
-    json.field("clock_trusted", message.received.trusted)
-    json.field("copies", message.copies)
-    json.field("reaction", ReactionText(reading: message.text, inChannel: message.kind == .channel)?.emoji)
+    json.field(row.senderAlias, message.sender.flatMap { DocumentAPI.alias(ofKey: $0.hex, store) })
+    json.field(row.direction, "received")
+    json.field(row.cursor, "\(message.id)")
+    json.field(row.receivedAt, message.received.milliseconds)
+    json.field(row.clockTrusted, message.received.trusted)
+    json.field(row.copies, message.copies)
+    json.field(row.reaction, ReactionText(reading: message.text, inChannel: message.kind == .channel)?.emoji)
     ReactionList.write(to: .message(message.id), store, &json)
   }
 
   /// Writes the state of the message at each upstream.
   func writeStandings(of row: ConversationRow, to json: inout JSONWriter) {
     guard let relay, let standings = store.ifReadable({ try relay.standings(of: row) }) else { return }
-    json.objects("upstreams", standings) { standing, json in
-      json.field("name", standing.upstream)
-      json.field("state", standing.state.rawValue)
-      json.field("up_to_date", standing.isCurrent)
-      json.field("seq", standing.deadLetter)
+    json.objects(Shape.Message().upstreams, standings) { standing, json in
+      let row = Shape.Standing()
+      json.field(row.name, standing.upstream)
+      json.field(row.state, standing.state.rawValue)
+      json.field(row.upToDate, standing.isCurrent)
+      json.field(row.seq, standing.deadLetter)
     }
   }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import ControlShapes
 import JSON
 import Store
 
@@ -9,9 +10,9 @@ enum ReactionList {
     // If reactions cannot be read, the message is shown without them.
     let reactions = store.ifReadable { try store.reactions(to: target) } ?? []
     guard !reactions.isEmpty else { return }
-    json.objects("reactions", reactions) { reaction, json in
-      json.field("emoji", reaction.emoji)
-      json.field("sender", reaction.sender)
+    json.objects(Shape.Message().reactions, reactions) { reaction, json in
+      json.field(Shape.Reaction().emoji, reaction.emoji)
+      json.field(Shape.Reaction().sender, reaction.sender)
     }
   }
 }

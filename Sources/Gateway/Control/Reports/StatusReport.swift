@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import ControlShapes
 import EventLoop
 import Glibc
 import JSON
@@ -14,67 +15,68 @@ struct StatusReport {
   let dependencies: ControlAPI.Dependencies
 
   func write(to json: inout JSONWriter) throws(StoreError) {
-    json.field("version", dependencies.version)
-    json.field("gateway", dependencies.store.gatewayID)
-    json.field("epoch", dependencies.store.epoch)
-    json.field("configuration_error", dependencies.operations.configurationRefusal)
+    let row = Shape.Status()
+    json.field(row.version, dependencies.version)
+    json.field(row.gateway, dependencies.store.gatewayID)
+    json.field(row.epoch, dependencies.store.epoch)
+    json.field(row.configurationError, dependencies.operations.configurationRefusal)
     let overrides = dependencies.operations.overrides
     if !overrides.isEmpty {
-      json.objects("overrides", overrides) { one, json in
-        json.field("setting", one.setting)
-        json.field("value", one.value)
-        json.field("configured", one.configured)
-        json.field("document", one.document)
+      json.objects(row.overrides, overrides) { one, json in
+        let row = Shape.Override()
+        json.field(row.setting, one.setting)
+        json.field(row.value, one.value)
+        json.field(row.configured, one.configured)
+        json.field(row.document, one.document)
       }
     }
-    let later = dependencies.operations.settingsForNextStart
-    if !later.isEmpty { json.arrayField("after_restart") { for setting in later { $0.value(setting) } } }
-    let idle = dependencies.operations.idleSettings
-    if !idle.isEmpty { json.arrayField("without_effect") { for words in idle { $0.value(words) } } }
-    json.field("uptime_s", Int64((dependencies.loop.now - dependencies.startedAt).inSeconds))
-    json.field("clock_trusted", dependencies.loop.wallClock.isSynchronised)
-    json.field("resident_kib", Self.residentKibibytes)
-    json.field("wakeups", dependencies.loop.wakeups)
-    json.objectField("radio") { writeRadio(to: &$0) }
-    json.objectField("sync") { writeSync(to: &$0) }
+    json.field(row.afterRestart, dependencies.operations.settingsForNextStart)
+    json.field(row.withoutEffect, dependencies.operations.idleSettings)
+    json.field(row.uptimeS, Int64((dependencies.loop.now - dependencies.startedAt).inSeconds))
+    json.field(row.clockTrusted, dependencies.loop.wallClock.isSynchronised)
+    json.field(row.residentKib, Self.residentKibibytes)
+    json.field(row.wakeups, dependencies.loop.wakeups)
+    json.object(row.radio) { writeRadio(to: &$0) }
+    json.object(row.sync) { writeSync(to: &$0) }
     let held = try dependencies.store.heldCount()
-    json.objectField("messaging") { writeMessaging(held: held, to: &$0) }
+    json.object(row.messaging) { writeMessaging(held: held, to: &$0) }
     try writeStore(to: &json)
-    json.objects("upstreams", dependencies.relay.upstreams) { Self.write($0.status, to: &$1) }
-    json.objects("left_out", dependencies.relay.upstreams.compactMap(\.updates).filter { !$0.leftOut.isEmpty }) {
+    json.objects(row.upstreams, dependencies.relay.upstreams) { Self.write($0.status, to: &$1) }
+    json.objects(row.leftOut, dependencies.relay.upstreams.compactMap(\.updates).filter { !$0.leftOut.isEmpty }) {
       report, json in
-      json.field("upstream", report.upstream)
+      json.field(Shape.LeftOut().upstream, report.upstream)
       for why in LeftOut.allCases { json.field(why.rawValue, report.leftOut[why].map { Int64($0) }) }
     }
     let removed = try dependencies.store.removedUpstreams().filter { $0.pending > 0 || $0.givenUp > 0 }
-    json.objects("removed_upstreams", removed) { one, json in
-      json.field("name", one.name)
-      json.field("at", one.at)
-      json.field("pending", one.pending)
-      json.field("given_up", one.givenUp > 0 ? one.givenUp : nil)
+    json.objects(row.removedUpstreams, removed) { one, json in
+      let row = Shape.RemovedUpstream()
+      json.field(row.name, one.name)
+      json.field(row.at, one.at)
+      json.field(row.pending, one.pending)
+      json.field(row.givenUp, one.givenUp > 0 ? one.givenUp : nil)
     }
     writeProxies(to: &json)
-    if let web = dependencies.operations.webReport { json.objectField("web") { web.write(to: &$0) } }
-    json.objectField("power") { json in
+    if let web = dependencies.operations.webReport { json.object(row.web) { web.write(to: &$0) } }
+    json.object(row.power) { json in
       let power = dependencies.operations.powerReport
-      json.field("battery_mv", power.millivolts)
-      json.field("battery_low", power.isBatteryLow)
-      json.field("supply_low", power.isSupplyLow)
+      json.field(Shape.Power().batteryMv, power.millivolts)
+      json.field(Shape.Power().batteryLow, power.isBatteryLow)
+      json.field(Shape.Power().supplyLow, power.isSupplyLow)
     }
     let alerts = try dependencies.store.alerts(openOnly: true, limit: Self.mostAlerts)
-    json.objects("alerts", alerts) { AlertsAPI.write($0, to: &$1) }
-    json.field("listeners", dependencies.taps.count)
+    json.objects(row.alerts, alerts) { AlertsAPI.write($0, to: &$1) }
+    json.field(row.listeners, dependencies.taps.count)
   }
 
   /// The greatest number of open alerts in a status; `/v1/alerts` has all.
   private static let mostAlerts = 50
 
   private func writeProxies(to json: inout JSONWriter) {
-    json.objects("proxies", dependencies.proxy.reports) { report, json in
-      json.field("name", report.name)
-      json.field("address", report.address)
-      json.field("error", report.trouble)
-      json.objects("clients", report.clients) { Self.write($0, to: &$1) }
+    json.objects(Shape.Status().proxies, dependencies.proxy.reports) { report, json in
+      json.field(Shape.Proxy().name, report.name)
+      json.field(Shape.Proxy().address, report.address)
+      json.field(Shape.Proxy().error, report.trouble)
+      json.objects(Shape.Proxy().clients, report.clients) { Self.write($0, to: &$1) }
     }
   }
 
@@ -118,49 +120,51 @@ struct StatusReport {
   }
 
   private func writeRadio(to json: inout JSONWriter) {
+    let row = Shape.LinkState()
     let connection = dependencies.connection
-    json.field("link", connection.link.name)
-    json.field("step", connection.link.step)
-    json.field("rssi", connection.link.rssi)
+    json.field(row.link, connection.link.name)
+    json.field(row.step, connection.link.step)
+    json.field(row.rssi, connection.link.rssi)
     switch connection.state {
-    case .connecting: json.field("state", "connecting")
-    case .handshaking: json.field("state", "handshaking")
-    case .up: json.field("state", "up")
+    case .connecting: json.field(row.state, "connecting")
+    case .handshaking: json.field(row.state, "handshaking")
+    case .up: json.field(row.state, "up")
     case .waiting(let error):
-      json.field("state", "down")
-      json.field("error", error.description)
-      json.field("remedy", error.remedy)
+      json.field(row.state, "down")
+      json.field(row.error, error.description)
+      json.field(row.remedy, error.remedy)
     }
-    json.field("last_heard_s", connection.lastHeard.map { Int64((dependencies.loop.now - $0).inSeconds) })
-    json.field("unreadable_frames", connection.unreadableFrames)
-    json.field("region_error", connection.isScopeStuck ? RadioConnection.stuckScope : nil)
+    json.field(row.lastHeardS, connection.lastHeard.map { Int64((dependencies.loop.now - $0).inSeconds) })
+    json.field(row.unreadableFrames, connection.unreadableFrames)
+    json.field(row.regionError, connection.isScopeStuck ? RadioConnection.stuckScope : nil)
     if let identity = connection.identity {
-      json.objectField("identity") { EventBody.write(identity, to: &$0) }
+      json.object(row.identity) { EventBody.write(identity, to: &$0) }
     }
     guard let advert = dependencies.messaging.routine.advert.report else { return }
-    json.objectField("advert") { json in
-      json.field("at", advert.at)
-      json.field("flood", advert.isFlood)
-      json.field("current", advert.isCurrent)
+    json.object(row.advert) { json in
+      json.field(Shape.Advert().at, advert.at)
+      json.field(Shape.Advert().flood, advert.isFlood)
+      json.field(Shape.Advert().current, advert.isCurrent)
     }
   }
 
   func writeSync(to json: inout JSONWriter) {
+    let row = Shape.SyncState()
     let state = dependencies.synchronizer.state
-    json.field("state", state.name)
+    json.field(row.state, state.name)
     switch state {
     case .syncing(let phase, let current, let total):
-      json.field("phase", phase.rawValue)
-      json.field("current", current)
-      if total > 0 { json.field("total", total) }
+      json.field(row.phase, phase.rawValue)
+      json.field(row.current, current)
+      if total > 0 { json.field(row.total, total) }
     case .failed(let reason, let phase):
-      json.field("phase", phase?.rawValue)
-      json.field("reason", reason)
+      json.field(row.phase, phase?.rawValue)
+      json.field(row.reason, reason)
     case .idle, .synced: break
     }
-    json.field("last_synced", dependencies.synchronizer.lastSynced)
+    json.field(row.lastSynced, dependencies.synchronizer.lastSynced)
     let counters = dependencies.synchronizer.counters
-    json.objectField("counters") { json in
+    json.object(row.counters) { json in
       json.field("connections", counters.connections)
       json.field("messages_stored", counters.messagesStored)
       json.field("duplicates", counters.duplicates)
@@ -176,7 +180,7 @@ struct StatusReport {
 
   /// The state of updates from servers.
   func writeUpdates(to json: inout JSONWriter) {
-    json.arrayField("updates") { json in
+    json.array(Shape.Sync().updates) { json in
       for upstream in dependencies.relay.upstreams {
         if let report = upstream.updates { json.object { Self.write(report, to: &$0) } }
       }
@@ -203,19 +207,20 @@ struct StatusReport {
   }
 
   private func writeMessaging(held: Int64, to json: inout JSONWriter) {
+    let row = Shape.Messaging()
     let status = dependencies.messaging.messenger.status
-    json.field("waiting", status.waiting)
-    json.field("in_flight", status.inFlight)
-    json.field("held", held)
-    json.field("delivered", status.delivered)
-    json.field("failed", status.failed)
-    json.field("sent_on_channels", status.sentOnChannels)
-    json.field("airtime_used_ms", status.airtime.used)
-    json.field("airtime_limit_ms", status.airtime.limit)
-    json.field("hour_messages", status.messages.used)
-    json.field("hour_messages_limit", status.messages.limit)
-    json.field("waits_for_airtime", status.waitsForBudget)
-    json.objects("polls", dependencies.messaging.routine.reports) { report, json in
+    json.field(row.waiting, status.waiting)
+    json.field(row.inFlight, status.inFlight)
+    json.field(row.held, held)
+    json.field(row.delivered, status.delivered)
+    json.field(row.failed, status.failed)
+    json.field(row.sentOnChannels, status.sentOnChannels)
+    json.field(row.airtimeUsedMs, status.airtime.used)
+    json.field(row.airtimeLimitMs, status.airtime.limit)
+    json.field(row.hourMessages, status.messages.used)
+    json.field(row.hourMessagesLimit, status.messages.limit)
+    json.field(row.waitsForAirtime, status.waitsForBudget)
+    json.objects(row.polls, dependencies.messaging.routine.reports) { report, json in
       json.field("node", report.poll.node)
       json.field("kind", report.poll.kind.rawValue)
       json.field("every_s", Int64(report.poll.every.inSeconds))
@@ -230,67 +235,72 @@ struct StatusReport {
     let (onRadio, size) = (try store.contactCount(onRadio: true), try store.size())
     let unindexed = try store.unindexedMessages()
     let givenUp = try store.givenUp()
-    json.objectField("store") { json in
-      json.field("messages", messages)
-      json.field("contacts", contacts)
-      json.field("contacts_on_radio", onRadio)
-      json.field("last_seq", store.lastSeq)
-      json.field("oldest_seq", store.journalSize.oldest)
-      json.field("journal_bytes", store.journalSize.bytes)
-      json.field("size_bytes", size)
-      json.field("unindexed", unindexed)
-      json.field("given_up", givenUp?.events)
-      json.field("given_up_at", givenUp?.at)
-      json.field("set_aside", store.provenance.setAside)
-      json.field("loss", store.provenance.loss?.description)
-      json.field("error", store.transactions.failure?.description ?? (store.isElsewhere ? Store.elsewhere.words : nil))
-      json.field("remedy", store.transactions.failure?.remedy ?? (store.isElsewhere ? Store.elsewhere.remedy : nil))
+    json.object(Shape.Status().store) { json in
+      let row = Shape.Store()
+      json.field(row.messages, messages)
+      json.field(row.contacts, contacts)
+      json.field(row.contactsOnRadio, onRadio)
+      json.field(row.lastSeq, store.lastSeq)
+      json.field(row.oldestSeq, store.journalSize.oldest)
+      json.field(row.journalBytes, store.journalSize.bytes)
+      json.field(row.sizeBytes, size)
+      json.field(row.unindexed, unindexed)
+      json.field(row.givenUp, givenUp?.events)
+      json.field(row.givenUpAt, givenUp?.at)
+      json.field(row.setAside, store.provenance.setAside)
+      json.field(row.loss, store.provenance.loss?.description)
+      json.field(
+        row.error, store.transactions.failure?.description ?? (store.isElsewhere ? Store.elsewhere.words : nil))
+      json.field(row.remedy, store.transactions.failure?.remedy ?? (store.isElsewhere ? Store.elsewhere.remedy : nil))
     }
   }
 
   static func write(_ status: UpstreamStatus, to json: inout JSONWriter) {
-    json.field("name", status.name)
-    json.field("kind", status.kind)
-    json.field("url", status.url)
-    json.field("link", status.link)
-    json.field("state", status.state.rawValue)
-    json.field("acknowledged", status.cursor)
-    json.field("pending", status.pending)
+    let row = Shape.Upstream()
+    json.field(row.name, status.name)
+    json.field(row.kind, status.kind)
+    json.field(row.url, status.url)
+    json.field(row.link, status.link)
+    json.field(row.state, status.state.rawValue)
+    json.field(row.acknowledged, status.cursor)
+    json.field(row.pending, status.pending)
     if let lanes = status.lanes {
-      json.objectField("lanes") { json in
+      json.object(row.lanes) { json in
         for lane in Lane.allCases {
           json.objectField(lane.rawValue) { json in
-            json.field("acknowledged", lanes[lane].acknowledged)
-            json.field("pending", lanes[lane].pending.events)
-            json.field("pending_bytes", lanes[lane].pending.bytes)
-            json.field("seconds", lanes[lane].seconds)
+            let row = Shape.Lane()
+            json.field(row.acknowledged, lanes[lane].acknowledged)
+            json.field(row.pending, lanes[lane].pending.events)
+            json.field(row.pendingBytes, lanes[lane].pending.bytes)
+            json.field(row.seconds, lanes[lane].seconds)
           }
         }
       }
     }
-    json.field("in_flight", status.inFlight)
-    json.field("bytes_per_second", status.rate)
-    json.field("dead_letters", status.deadLetters)
-    json.field("lost", status.losses.ahead)
-    if status.losses.givenUp > 0 { json.field("given_up", status.losses.givenUp) }
-    if status.losses.tooOld > 0 { json.field("too_old", status.losses.tooOld) }
-    json.field("age_s", status.age)
-    json.field("reason", status.reason)
-    json.field("last_success", status.lastSuccess)
-    if status.refusedCommands > 0 { json.field("refused_commands", status.refusedCommands) }
-    json.field("batches", status.batches)
-    json.field("bytes_sent", status.bytesSent)
-    json.field("certificate_expires", status.certificateExpiry)
-    if let allowance = status.allowance { json.objectField("allowance") { write(allowance, to: &$0) } }
+    json.field(row.inFlight, status.inFlight)
+    json.field(row.bytesPerSecond, status.rate)
+    json.field(row.deadLetters, status.deadLetters)
+    json.field(row.lost, status.losses.ahead)
+    if status.losses.givenUp > 0 { json.field(row.givenUp, status.losses.givenUp) }
+    if status.losses.tooOld > 0 { json.field(row.tooOld, status.losses.tooOld) }
+    json.field(row.ageS, status.age)
+    json.field(row.reason, status.reason)
+    json.field(row.lastSuccess, status.lastSuccess)
+    if status.refusedCommands > 0 { json.field(row.refusedCommands, status.refusedCommands) }
+    json.field(row.batches, status.batches)
+    json.field(row.bytesSent, status.bytesSent)
+    json.field(row.certificateExpires, status.certificateExpiry)
+    if let allowance = status.allowance { json.object(row.allowance) { write(allowance, to: &$0) } }
   }
 
   private static func write(_ allowance: AllowanceStatus, to json: inout JSONWriter) {
-    json.field("day_bytes", allowance.dayBytes)
-    json.field("daily_bytes", allowance.dailyBytes)
-    json.field("month_bytes", allowance.monthBytes)
-    json.field("monthly_bytes", allowance.monthlyBytes)
-    json.arrayField("stopped") { json in for lane in allowance.spent { json.value(lane.rawValue) } }
-    json.field("waits_for_hours", allowance.waitsForHours)
-    json.field("until", allowance.until)
+    let row = Shape.Allowance()
+    json.field(row.dayBytes, allowance.dayBytes)
+    json.field(row.dailyBytes, allowance.dailyBytes)
+    json.field(row.monthBytes, allowance.monthBytes)
+    json.field(row.monthlyBytes, allowance.monthlyBytes)
+    json.field(row.stopped, allowance.spent.lazy.map(\.rawValue))
+    json.field(row.waitsForHours, allowance.waitsForHours)
+    json.field(row.until, allowance.until)
   }
 }

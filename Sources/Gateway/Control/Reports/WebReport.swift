@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import ControlShapes
 import JSON
 import Transport
 
@@ -17,10 +18,11 @@ public struct WebReport {
   }
 
   func write(to json: inout JSONWriter) {
-    json.field("address", address)
-    json.field("error", trouble)
-    json.field("has_password", hasPassword)
-    json.field("sessions", Int64(sessions))
+    let row = Shape.Web()
+    json.field(row.address, address)
+    json.field(row.error, trouble)
+    json.field(row.hasPassword, hasPassword)
+    json.field(row.sessions, Int64(sessions))
   }
 
   /// The finding for `doctor`.

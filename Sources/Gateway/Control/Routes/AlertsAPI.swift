@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import ControlShapes
 import HTTP
 import JSON
 import Messaging
@@ -23,16 +24,16 @@ struct AlertsAPI {
     let before = ControlAPI.number(request, "before") ?? .max
     let found = try dependencies.store.alerts(before: before, openOnly: state == "open", limit: limit)
     return .json { json in
-      json.objects("alerts", found) { Self.write($0, to: &$1) }
-      if found.count == limit { json.field("next", found.last?.id) }
+      json.objects(Shape.Alerts().alerts, found) { Self.write($0, to: &$1) }
+      if found.count == limit { json.field(Shape.Alerts().next, found.last?.id) }
     }
   }
 
   func rules() -> Answer {
     .json { json in
-      json.objects("rules", dependencies.operations.alertRules) { rule, json in
-        json.field("rule", rule.name)
-        json.field("sentence", rule.sentence)
+      json.objects(Shape.AlertRules().rules, dependencies.operations.alertRules) { rule, json in
+        json.field(Shape.AlertRule().rule, rule.name)
+        json.field(Shape.AlertRule().sentence, rule.sentence)
       }
     }
   }
@@ -56,15 +57,16 @@ struct AlertsAPI {
   }
 
   static func write(_ alert: StoredAlert, to json: inout JSONWriter) {
-    json.field("id", alert.id)
-    json.field("rule", alert.rule)
-    json.field("subject", alert.subject.isEmpty ? nil : alert.subject)
-    json.field("text", alert.text)
-    json.field("value", alert.value)
-    json.field("began_at", alert.beganAt)
-    json.field("ended_at", alert.endedAt)
-    json.field("acknowledged_at", alert.acknowledgedAt)
-    json.field("acknowledged_by", alert.acknowledgedBy)
-    json.field("note", alert.note)
+    let row = Shape.Alert()
+    json.field(row.id, alert.id)
+    json.field(row.rule, alert.rule)
+    json.field(row.subject, alert.subject.isEmpty ? nil : alert.subject)
+    json.field(row.text, alert.text)
+    json.field(row.value, alert.value)
+    json.field(row.beganAt, alert.beganAt)
+    json.field(row.endedAt, alert.endedAt)
+    json.field(row.acknowledgedAt, alert.acknowledgedAt)
+    json.field(row.acknowledgedBy, alert.acknowledgedBy)
+    json.field(row.note, alert.note)
   }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Companion
+import ControlShapes
 import Documents
 import HTTP
 import JSON
@@ -52,10 +53,11 @@ struct DocumentAPI {
   }
 
   private static func write(_ document: Document, to json: inout JSONWriter) {
-    json.field("key", document.key)
-    json.field("value", json: Array((document.value ?? "null").utf8))
-    json.field("updated_at", document.updatedAt)
-    json.field("by_hub", document.byHub)
+    let row = Shape.Document()
+    json.field(row.key, document.key)
+    json.field(row.value, json: Array((document.value ?? "null").utf8))
+    json.field(row.updatedAt, document.updatedAt)
+    json.field(row.byHub, document.byHub)
   }
 
   /// Lists documents, at most 1000; with `after` the next ones.
@@ -69,8 +71,8 @@ struct DocumentAPI {
       }
     }
     return .json { json in
-      json.objects("documents", found) { Self.write($0, to: &$1) }
-      if found.count == 1000 { json.field("next", found.last?.key) }
+      json.objects(Shape.Documents().documents, found) { Self.write($0, to: &$1) }
+      if found.count == 1000 { json.field(Shape.Documents().next, found.last?.key) }
     }
   }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Companion
+import ControlShapes
 import HTTP
 import JSON
 import Messaging
@@ -23,9 +24,9 @@ struct ListsAPI {
     try Refusal.translating { () throws(StoreError) in
       try store.eachReading(of: node, byRadio: radio, limit: limit) { at, kind, body in
         lines += ControlAPI.line { json in
-          json.field("at", at)
-          json.field("kind", kind)
-          json.field("body", json: body)
+          json.field(Shape.Reading().at, at)
+          json.field(Shape.Reading().kind, kind)
+          json.field(Shape.Reading().body, json: body)
         }
       }
     }
@@ -62,7 +63,7 @@ struct ListsAPI {
   private static func line(of stored: StoredContact, _ store: Store) -> [UInt8] {
     ControlAPI.line { json in
       EventBody.write(stored, to: &json)
-      json.field("radio", store.mark(ofRadio: stored.radio))
+      json.field(Shape.Contact().radio, store.mark(ofRadio: stored.radio))
       DocumentAPI.writeNotes(of: stored.contact.key, store, to: &json)
     }
   }
@@ -92,12 +93,12 @@ struct ListsAPI {
         if isKnown { lines += ControlAPI.missed(before: event.seq, after: after) }
         isKnown = true
         lines += ControlAPI.line { json in
-          json.field("seq", event.seq)
-          json.field("at", event.at)
-          json.field("trusted", event.trusted)
-          json.field("kind", event.kind)
-          json.field("sound", isSound ? nil : false)
-          json.field("body", json: isSound ? event.body : Array("{}".utf8))
+          json.field(Shape.Event().seq, event.seq)
+          json.field(Shape.Event().at, event.at)
+          json.field(Shape.Event().trusted, event.trusted)
+          json.field(Shape.Event().kind, event.kind)
+          json.field(Shape.Event().sound, isSound ? nil : false)
+          json.field(Shape.Event().body, json: isSound ? event.body : Array("{}".utf8))
         }
         after = event.seq
         count += 1

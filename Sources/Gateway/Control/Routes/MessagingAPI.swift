@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Companion
+import ControlShapes
 import Delivery
 import HTTP
 import JSON
@@ -50,7 +51,7 @@ struct MessagingAPI {
   private func accept(_ request: SendRequest) async throws(Refusal) -> Answer {
     let messages = try await messenger.send(request)
     return .json(status: 202) { json in
-      json.objects("messages", messages) { store.write($0, to: &$1) }
+      json.objects(Shape.Accepted().messages, messages) { store.write($0, to: &$1) }
     }
   }
 
@@ -115,10 +116,10 @@ struct MessagingAPI {
 
   private func write(_ message: OutgoingMessage, to json: inout JSONWriter) {
     store.write(message, to: &json)
-    if messenger.waitsForChannel(message) { json.field("waits_for", "channel") }
+    if messenger.waitsForChannel(message) { json.field(Shape.Outgoing().waitsFor, "channel") }
     guard let (count, next) = messenger.refusals(of: message.id) else { return }
-    json.field("refusals", count)
-    json.field("next_attempt_at", next)
+    json.field(Shape.Outgoing().refusals, count)
+    json.field(Shape.Outgoing().nextAttemptAt, next)
   }
 
   private func key(_ request: HTTPRequest) -> String { request.query["id"] ?? "" }
@@ -161,12 +162,12 @@ struct MessagingAPI {
   /// Turns an outcome into an answer; a refusal has its reason.
   private func answer(_ outcome: Messenger.Outcome) -> Answer {
     .json { json in
-      json.objects("messages", outcome.done) { store.write($0, to: &$1) }
-      json.arrayField("refused") { json in
+      json.objects(Shape.Adopted().messages, outcome.done) { store.write($0, to: &$1) }
+      json.array(Shape.Adopted().refused) { json in
         for (key, refusal) in outcome.refused {
           json.object { json in
-            json.field("id", key)
-            json.field("error", refusal.description)
+            json.field(Shape.Refused().id, key)
+            json.field(Shape.Refused().error, refusal.description)
           }
         }
       }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Companion
+import ControlShapes
 import JSON
 import Messaging
 import Store
@@ -51,18 +52,18 @@ struct NodeAPI {
   func neighbours(_ body: RequestBody) async throws(Refusal) -> Answer {
     let neighbours = try await nodes.neighbours(of: node(body))
     return .json { json in
-      json.field("total", neighbours.total)
-      json.arrayField("neighbours") { json in
+      json.field(Shape.Neighbours().total, neighbours.total)
+      json.array(Shape.Neighbours().neighbours) { json in
         for entry in neighbours.entries {
           // If the name cannot be read, the key remains.
           let known = KeyPrefix(bytes: entry.key).flatMap { prefix in
             dependencies.store.ifReadable { try dependencies.store.contact(prefix: prefix) }
           }
           json.object { json in
-            json.field("key", Hex.string(entry.key))
-            json.field("name", known?.contact.name.string)
-            json.field("heard_s", entry.heardAgo)
-            json.field("snr", entry.snr.decibels)
+            json.field(Shape.Neighbour().key, Hex.string(entry.key))
+            json.field(Shape.Neighbour().name, known?.contact.name.string)
+            json.field(Shape.Neighbour().heardS, entry.heardAgo)
+            json.field(Shape.Neighbour().snr, entry.snr.decibels)
           }
         }
       }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import BluetoothSession
+import ControlShapes
 import EventLoop
 import HTTP
 import JSON
@@ -22,16 +23,17 @@ struct RadioAPI {
     let seconds = min(max(request.query["seconds"].flatMap { Int($0) } ?? 8, 1), 60)
     let radios = try await tools.scan(adapter: dependencies.bluetooth.adapter, seconds: seconds)
     return .json { json in
-      json.objects("radios", radios) { Self.write($0, to: &$1) }
+      json.objects(Shape.Scan().radios, radios) { Self.write($0, to: &$1) }
     }
   }
 
   private static func write(_ radio: DeviceFacts, to json: inout JSONWriter) {
-    json.field("address", radio.address)
-    json.field("name", radio.name)
-    json.field("rssi", radio.rssi)
-    json.field("paired", radio.isPaired)
-    json.field("connected", radio.isConnected)
+    let row = Shape.FoundRadio()
+    json.field(row.address, radio.address)
+    json.field(row.name, radio.name)
+    json.field(row.rssi, radio.rssi)
+    json.field(row.paired, radio.isPaired)
+    json.field(row.connected, radio.isConnected)
   }
 
   /// The address and, for pairing, `{"pin":"123456"}` in the body, because URLs may be logged.
@@ -46,7 +48,7 @@ struct RadioAPI {
       return try await pair(link, options.pin)
     }
     try await tools.pair(address: address, options: options)
-    return .json { $0.field("paired", address) }
+    return .json { $0.field(Shape.Paired().paired, address) }
   }
 
   /// Pairs the radio of the gateway's own link, and follows that link.
@@ -61,13 +63,13 @@ struct RadioAPI {
       guard !isOver else { throw BluetoothTrouble.notFound(link.name) }
       try await dependencies.loop.sleep(for: .seconds(1))
     }
-    return .json { $0.field("paired", link.name) }
+    return .json { $0.field(Shape.Paired().paired, link.name) }
   }
 
   func forget(_ request: HTTPRequest) async throws -> Answer {
     let address = try address(request)
     try await tools.forget(address: address, adapter: dependencies.bluetooth.adapter)
-    return .json { $0.field("forgotten", address) }
+    return .json { $0.field(Shape.Forgotten().forgotten, address) }
   }
 
   private func address(_ request: HTTPRequest) throws -> String {

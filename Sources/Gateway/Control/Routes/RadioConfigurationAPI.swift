@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Companion
+import ControlShapes
 import JSON
 import MeshCrypto
 import Messaging
@@ -26,17 +27,18 @@ struct RadioConfigurationAPI {
 
   func presets() -> Answer {
     .json { json in
-      json.objects("settings", RadioSetting.known) { setting, json in
-        json.field("name", setting.name)
-        json.field("allowed", setting.allowed)
+      json.objects(Shape.Presets().settings, RadioSetting.known) { setting, json in
+        json.field(Shape.Setting().name, setting.name)
+        json.field(Shape.Setting().allowed, setting.allowed)
       }
-      json.objects("presets", RadioPreset.all) { preset, json in
-        json.field("name", preset.name)
-        json.field("frequency", Double(preset.parameters.frequency) / 1000)
-        json.field("bandwidth", Double(preset.parameters.bandwidth) / 1000)
-        json.field("sf", preset.parameters.spreadingFactor)
-        json.field("cr", preset.parameters.codingRate)
-        json.field("path_hash_bytes", preset.pathHashBytes)
+      json.objects(Shape.Presets().presets, RadioPreset.all) { preset, json in
+        let row = Shape.Preset()
+        json.field(row.name, preset.name)
+        json.field(row.frequency, Double(preset.parameters.frequency) / 1000)
+        json.field(row.bandwidth, Double(preset.parameters.bandwidth) / 1000)
+        json.field(row.sf, preset.parameters.spreadingFactor)
+        json.field(row.cr, preset.parameters.codingRate)
+        json.field(row.pathHashBytes, preset.pathHashBytes)
       }
     }
   }
@@ -54,8 +56,8 @@ struct RadioConfigurationAPI {
     let isFlood = body.flag("flood")
     try await dependencies.messaging.routine.advert.send(isFlood: isFlood)
     return .json { json in
-      json.field("ok", true)
-      json.field("flood", isFlood)
+      json.field(Shape.Advertised().ok, true)
+      json.field(Shape.Advertised().flood, isFlood)
     }
   }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Companion
+import ControlShapes
 import HTTP
 import JSON
 import MeshCrypto
@@ -62,13 +63,13 @@ struct RadioTableAPI {
   func exportContact(_ request: HTTPRequest) async throws(Refusal) -> Answer {
     let key = request.query["contact"] == nil ? nil : try contact(request).contact.key
     let link = try await table.export(key)
-    return .json { $0.field("link", link) }
+    return .json { $0.field(Shape.Link().link, link) }
   }
 
   func importContact(_ body: RequestBody) async throws(Refusal) -> Answer {
     let link = try SharedLink(parsing: try body.string("link"))
     let key = try await table.importLink(link).hex
-    return .json { $0.field("key", key) }
+    return .json { $0.field(Shape.Key().key, key) }
   }
 
   /// `reset`: the next message floods. `discover`: requests the path from the node. `path`: hex, with `hash_bytes` (1
@@ -84,8 +85,8 @@ struct RadioTableAPI {
     }
     guard let hex = try body.optional("path") else {
       return .json { json in
-        json.field("path", stored.contact.outPath?.description)
-        json.field("hops", stored.contact.outPath?.hops)
+        json.field(Shape.Path().path, stored.contact.outPath?.description)
+        json.field(Shape.Path().hops, stored.contact.outPath?.hops)
       }
     }
     let size = Int(try body.integer("hash_bytes", in: 1...3) ?? 1)
@@ -144,11 +145,6 @@ struct RadioTableAPI {
 
   /// A channel that is joined again keeps its earlier region; the answer contains the present one.
   private static func answer(_ channel: Channel, _ region: Region?) -> Answer {
-    .json { json in
-      json.field("slot", channel.slot)
-      json.field("name", channel.name.string)
-      json.field("channel", channel.isEmpty ? nil : channel.secret.digest)
-      json.field("region", region?.text)
-    }
+    .json { EventBody.write(channel, region: region?.text, to: &$0) }
   }
 }

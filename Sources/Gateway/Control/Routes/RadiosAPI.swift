@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Companion
+import ControlShapes
 import HTTP
 import JSON
 import Messaging
@@ -43,15 +44,16 @@ enum RadiosAPI {
       let (messages, nodes) = (try store.messageCount(ofRadio: radio.id), try store.contactCount(ofRadio: radio.id))
       let held = radio.id == store.radio ? 0 : try store.heldCount(ofRadio: radio.id)
       lines += ControlAPI.line { json in
-        json.field("key", radio.key.hex)
-        json.field("radio", radio.mark)
-        json.field("name", radio.name.string)
-        json.field("present", radio.id == store.radio)
-        if radio.firstSeen > 0 { json.field("first_seen", radio.firstSeen) }
-        if radio.lastSeen > 0 { json.field("last_seen", radio.lastSeen) }
-        json.field("messages", messages)
-        json.field("nodes", nodes)
-        json.field("held", held)
+        let row = Shape.KnownRadio()
+        json.field(row.key, radio.key.hex)
+        json.field(row.radio, radio.mark)
+        json.field(row.name, radio.name.string)
+        json.field(row.present, radio.id == store.radio)
+        if radio.firstSeen > 0 { json.field(row.firstSeen, radio.firstSeen) }
+        if radio.lastSeen > 0 { json.field(row.lastSeen, radio.lastSeen) }
+        json.field(row.messages, messages)
+        json.field(row.nodes, nodes)
+        json.field(row.held, held)
       }
     }
     return lines

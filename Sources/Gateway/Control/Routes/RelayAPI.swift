@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import ControlShapes
 import HTTP
 import JSON
 import Messaging
@@ -20,9 +21,8 @@ struct RelayAPI {
   func add(_ body: RequestBody) throws(Refusal) -> Answer {
     let warnings = try operations.addUpstream(body.whole)
     return .json { json in
-      json.field("ok", true)
-      guard !warnings.isEmpty else { return }
-      json.arrayField("warnings") { json in for words in warnings { json.value(words) } }
+      json.field(Shape.Added().ok, true)
+      json.field(Shape.Added().warnings, warnings)
     }
   }
 
@@ -83,7 +83,7 @@ struct RelayAPI {
     let seq = try seq(request)
     let count = try store.dropDeadLetters(of: upstream.name, seq: seq)
     if let seq, count == 0 { throw noLetter(seq, of: upstream) }
-    return .json { $0.field("dropped", count) }
+    return .json { $0.field(Shape.Dropped().dropped, count) }
   }
 
   /// Bytes of dead letters in one answer.
@@ -91,21 +91,22 @@ struct RelayAPI {
 
   func outbox() throws -> Answer {
     try .json { json in
-      json.objects("upstreams", relay.upstreams) { StatusReport.write($0.status, to: &$1) }
-      try json.arrayField("dead_letters") { json in
+      json.objects(Shape.Outbox().upstreams, relay.upstreams) { StatusReport.write($0.status, to: &$1) }
+      try json.array(Shape.Outbox().deadLetters) { json in
         var bytes = 0
         try store.eachDeadLetter(limit: 500) { letter in
           // Clients accept answers of up to 1 MiB.
           bytes += letter.event.body.count + 1024
           guard bytes <= Self.maxLetterBytes else { return false }
           json.object { json in
-            json.field("upstream", letter.upstream)
-            json.field("seq", letter.event.seq)
-            json.field("at", letter.event.at)
-            json.field("kind", letter.event.kind)
-            json.field("status", letter.status)
-            json.field("reason", Visible.excerpt(letter.reason))
-            json.field("body", json: letter.event.body)
+            let row = Shape.DeadLetter()
+            json.field(row.upstream, letter.upstream)
+            json.field(row.seq, letter.event.seq)
+            json.field(row.at, letter.event.at)
+            json.field(row.kind, letter.event.kind)
+            json.field(row.status, letter.status)
+            json.field(row.reason, Visible.excerpt(letter.reason))
+            json.field(row.body, json: letter.event.body)
           }
           return true
         }
@@ -122,13 +123,13 @@ struct RelayAPI {
       }
       let count = try store.retryDeadLetters(of: nil)
       relay.resume()
-      return .json { $0.field("retried", count) }
+      return .json { $0.field(Shape.Retried().retried, count) }
     }
     let upstream = try upstream(request)
     let count = try store.retryDeadLetters(of: upstream.name, seq: seq)
     if let seq, count == 0 { throw noLetter(seq, of: upstream) }
     upstream.resume()
-    return .json { $0.field("retried", count) }
+    return .json { $0.field(Shape.Retried().retried, count) }
   }
 
   private func noLetter(_ seq: Int64, of upstream: Upstream) -> Refusal {

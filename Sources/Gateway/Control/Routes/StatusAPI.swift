@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import ControlShapes
 import HTTP
 import JSON
 import Sync
@@ -46,6 +47,6 @@ struct StatusAPI {
       throw Rejection(status: 409, message: "the radio's link is down")
     }
     dependencies.synchronizer.restart(fully: request.query["full"] == "1")
-    return .json(status: 202) { $0.field("ok", true) }
+    return .json(status: 202) { $0.field(Shape.Ok().ok, true) }
   }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Companion
+import ControlShapes
 import JSON
 
 /// A question to another node.
@@ -105,80 +106,84 @@ extension NodeAnswer {
   public func write(to json: inout JSONWriter) {
     switch self {
     case .login(let login):
-      json.field("admin", login.permissions == 1 || (login.acl.map { $0 & 3 == 3 } ?? false))
-      json.field("permissions", login.acl)
-      if login.isReadOnly { json.field("read_only", true) }
-      json.field("server_time", login.serverTime)
-      json.field("firmware_level", login.firmwareLevel)
+      json.field(Shape.Login().admin, login.permissions == 1 || (login.acl.map { $0 & 3 == 3 } ?? false))
+      json.field(Shape.Login().permissions, login.acl)
+      if login.isReadOnly { json.field(Shape.Login().readOnly, true) }
+      json.field(Shape.Login().serverTime, login.serverTime)
+      json.field(Shape.Login().firmwareLevel, login.firmwareLevel)
     case .status(let status): Self.write(status, to: &json)
     case .telemetry(let telemetry): Self.write(telemetry, to: &json)
     case .neighbours(let neighbours):
-      json.field("total", neighbours.total)
-      json.objects("neighbours", neighbours.entries) { entry, json in
-        json.field("key", Hex.string(entry.key))
-        json.field("heard_s", entry.heardAgo)
-        json.field("snr", entry.snr.decibels)
+      json.field(Shape.Neighbours().total, neighbours.total)
+      json.objects(Shape.Neighbours().neighbours, neighbours.entries) { entry, json in
+        json.field(Shape.Neighbour().key, Hex.string(entry.key))
+        json.field(Shape.Neighbour().heardS, entry.heardAgo)
+        json.field(Shape.Neighbour().snr, entry.snr.decibels)
       }
     case .path(let found):
-      json.field("out", found.out.description)
-      json.field("out_hops", found.out.hops)
-      json.field("in", found.in.description)
-      json.field("in_hops", found.in.hops)
+      json.field(Shape.Path().out, found.out.description)
+      json.field(Shape.Path().outHops, found.out.hops)
+      json.field(Shape.Path().`in`, found.in.description)
+      json.field(Shape.Path().inHops, found.in.hops)
     case .trace(let trace):
       let size = trace.hashSize
-      json.arrayField("hops") { json in
+      json.array(Shape.Trace().hops) { json in
         for (index, snr) in trace.hopSNRs.enumerated() {
           json.object { json in
-            json.field("node", Hex.string(trace.hashes.dropFirst(index * size).prefix(size)))
-            json.field("snr", snr.decibels)
+            json.field(Shape.Hop().node, Hex.string(trace.hashes.dropFirst(index * size).prefix(size)))
+            json.field(Shape.Hop().snr, snr.decibels)
           }
         }
       }
-      json.field("snr_here", trace.finalSNR.decibels)
-    case .cli(let text): json.field("reply", text.string)
+      json.field(Shape.Trace().snrHere, trace.finalSNR.decibels)
+    case .cli(let text): json.field(Shape.Reply().reply, text.string)
     case .sent: json.field("sent", true)
     }
   }
 
   private static func write(_ status: NodeStatus, to json: inout JSONWriter) {
-    json.field("battery_mv", status.batteryMillivolts)
-    json.field("queue", status.queueLength)
-    json.field("noise_floor_dbm", status.noiseFloor)
-    json.field("last_rssi_dbm", status.lastRSSI)
-    json.field("last_snr", Double(status.lastSNRQuarters) / 4)
-    json.field("received", status.received)
-    json.field("sent", status.sent)
-    json.field("airtime_s", status.secondsSent)
-    json.field("uptime_s", status.uptime)
-    json.field("sent_flood", status.sentFlood)
-    json.field("sent_direct", status.sentDirect)
-    json.field("received_flood", status.receivedFlood)
-    json.field("received_direct", status.receivedDirect)
-    json.field("error_flags", status.errorFlags)
-    json.field("duplicates_direct", status.directDuplicates)
-    json.field("duplicates_flood", status.floodDuplicates)
+    let row = Shape.NodeStatus()
+    json.field(row.batteryMv, status.batteryMillivolts)
+    json.field(row.queue, status.queueLength)
+    json.field(row.noiseFloorDbm, status.noiseFloor)
+    json.field(row.lastRssiDbm, status.lastRSSI)
+    json.field(row.lastSnr, Double(status.lastSNRQuarters) / 4)
+    json.field(row.received, status.received)
+    json.field(row.sent, status.sent)
+    json.field(row.airtimeS, status.secondsSent)
+    json.field(row.uptimeS, status.uptime)
+    json.field(row.sentFlood, status.sentFlood)
+    json.field(row.sentDirect, status.sentDirect)
+    json.field(row.receivedFlood, status.receivedFlood)
+    json.field(row.receivedDirect, status.receivedDirect)
+    json.field(row.errorFlags, status.errorFlags)
+    json.field(row.duplicatesDirect, status.directDuplicates)
+    json.field(row.duplicatesFlood, status.floodDuplicates)
     switch status.tail {
     case .repeater(let seconds, let errors):
-      json.field("receiving_s", seconds)
-      json.field("receive_errors", errors)
+      json.field(row.receivingS, seconds)
+      json.field(row.receiveErrors, errors)
     case .room(let stored, let pushed):
-      json.field("posts_stored", stored)
-      json.field("posts_pushed", pushed)
+      json.field(row.postsStored, stored)
+      json.field(row.postsPushed, pushed)
     case .none: break
     }
   }
 
   private static func write(_ telemetry: Telemetry, to json: inout JSONWriter) {
-    json.objects("readings", telemetry.readings) { reading, json in
-      json.field("channel", reading.channel)
-      json.field("type", reading.type.name)
+    json.objects(Shape.Telemetry().readings, telemetry.readings) { reading, json in
+      let row = Shape.Sensor()
+      json.field(row.channel, reading.channel)
+      json.field(row.type, reading.type.name)
       if reading.values.count == 1 {
-        json.field("value", reading.values.first)
+        json.field(row.value, reading.values.first)
       } else {
-        json.arrayField("values") { json in for value in reading.values { json.value(value) } }
+        json.array(row.values) { json in for value in reading.values { json.value(value) } }
       }
     }
     // Padding is left out.
-    if telemetry.rest.contains(where: { $0 != 0 }) { json.field("unread_hex", Hex.string(telemetry.rest)) }
+    if telemetry.rest.contains(where: { $0 != 0 }) {
+      json.field(Shape.Telemetry().unreadHex, Hex.string(telemetry.rest))
+    }
   }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Companion
+import ControlShapes
 import EventLoop
 import JSON
 import MeshCrypto
@@ -177,18 +178,19 @@ extension RadioSetting {
 extension RadioConfigurator.Facts {
   /// The shape is in docs/control-socket.md.
   public func write(to json: inout JSONWriter) {
+    let row = Shape.Radio()
     let info = identity.info
-    json.field("key", info.key.hex)
+    json.field(row.key, info.key.hex)
     if let details = identity.device?.details {
-      json.field("model", details.model.string)
-      json.field("version", details.version.string)
-      json.field("build", details.build.string)
+      json.field(row.model, details.model.string)
+      json.field(row.version, details.version.string)
+      json.field(row.build, details.build.string)
     }
-    json.field("battery_mv", battery?.millivolts)
-    json.field("storage_used_kib", battery?.usedKibibytes)
-    json.field("storage_total_kib", battery?.totalKibibytes)
-    json.objectField("settings") { writeSettings(to: &$0) }
-    json.objectField("stats") { writeStats(to: &$0) }
+    json.field(row.batteryMv, battery?.millivolts)
+    json.field(row.storageUsedKib, battery?.usedKibibytes)
+    json.field(row.storageTotalKib, battery?.totalKibibytes)
+    json.object(row.settings) { writeSettings(to: &$0) }
+    json.object(row.stats) { writeStats(to: &$0) }
   }
 
   /// Writes the settings under the names by which operators set them. `withKeys`: for a backup, also the key of a region that does not follow from

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Companion
+import ControlShapes
 import JSON
 import MeshCrypto
 import RadioSession
@@ -20,39 +21,39 @@ public enum EventBody {
     _ message: StoredMessage, channelName: Text?, radio: String? = nil, showsText: Bool = true,
     to json: inout JSONWriter
   ) {
-    json.field("id", message.id)
-    json.field("kind", message.kind.rawValue)
-    json.field("sender", message.sender?.hex)
-    json.field("sender_name", message.senderName?.string)
-    json.field("author", message.author.map { Hex.string($0) })
-    json.field("author_name", message.authorName?.string)
-    json.field("channel", message.channel)
-    json.field("channel_name", channelName?.string)
-    json.field("sender_time", message.senderTime)
+    let row = Shape.Message()
+    json.field(row.id, message.id)
+    json.field(row.kind, message.kind.rawValue)
+    json.field(row.sender, message.sender?.hex)
+    json.field(row.senderName, message.senderName?.string)
+    json.field(row.author, message.author.map { Hex.string($0) })
+    json.field(row.authorName, message.authorName?.string)
+    json.field(row.channel, message.channel)
+    json.field(row.channelName, channelName?.string)
+    json.field(row.senderTime, message.senderTime)
     if message.kind == .datagram {
-      json.field("data_type", message.dataType)
-      json.field("data", Hex.string(message.text.bytes))
+      json.field(row.dataType, message.dataType)
+      json.field(row.data, Hex.string(message.text.bytes))
     } else if showsText {
-      json.field("text", message.text.string)
+      json.field(row.text, message.text.string)
       // Also the bytes if they are not UTF-8, because the text above then has replacement characters.
       if String(validating: message.text.bytes, as: UTF8.self) == nil {
-        json.field("text_hex", Hex.string(message.text.bytes))
+        json.field(row.textHex, Hex.string(message.text.bytes))
       }
     }
-    let mentions = message.kind == .datagram ? [] : Mention.names(in: message.text)
-    if !mentions.isEmpty { json.arrayField("mentions") { json in for name in mentions { json.value(name) } } }
-    json.field("snr", message.snr?.decibels)
-    json.field("hops", message.path.hops)
-    json.field("direct", message.path.isDirect)
+    json.field(row.mentions, message.kind == .datagram ? [] : Mention.names(in: message.text))
+    json.field(row.snr, message.snr?.decibels)
+    json.field(row.hops, message.path.hops)
+    json.field(row.direct, message.path.isDirect)
     switch message.wait {
     case .none: break
     case .atMost(let seconds):
-      json.field("waited", true)
-      json.field("waited_s", seconds)
-    case .unknown: json.field("waited", true)
+      json.field(row.waited, true)
+      json.field(row.waitedS, seconds)
+    case .unknown: json.field(row.waited, true)
     }
-    json.field("age_s", message.age)
-    json.field("radio", radio)
+    json.field(row.ageS, message.age)
+    json.field(row.radio, radio)
   }
 
   public static func contact(_ stored: StoredContact) -> [UInt8] {
@@ -60,23 +61,24 @@ public enum EventBody {
   }
 
   public static func write(_ stored: StoredContact, to json: inout JSONWriter) {
+    let row = Shape.Contact()
     let contact = stored.contact
-    json.field("key", contact.key.hex)
-    json.field("name", contact.name.string)
-    json.field("type", contact.type.name)
-    json.field("favourite", contact.isFavourite)
-    json.field("flags", contact.flags)
-    json.field("hops", contact.outPath?.hops)
-    json.field("path", contact.outPath?.description)
+    json.field(row.key, contact.key.hex)
+    json.field(row.name, contact.name.string)
+    json.field(row.type, contact.type.name)
+    json.field(row.favourite, contact.isFavourite)
+    json.field(row.flags, contact.flags)
+    json.field(row.hops, contact.outPath?.hops)
+    json.field(row.path, contact.outPath?.description)
     if let latitude = contact.latitude, let longitude = contact.longitude, latitude != 0 || longitude != 0 {
-      json.field("lat", Double(latitude) / 1e6)
-      json.field("lon", Double(longitude) / 1e6)
+      json.field(row.lat, Double(latitude) / 1e6)
+      json.field(row.lon, Double(longitude) / 1e6)
     }
-    json.field("last_advert", contact.lastAdvert)
-    json.field("last_modified", contact.lastModified)
-    json.field("on_radio", stored.onRadio)
-    json.field("first_seen", stored.firstSeen)
-    json.field("last_heard", stored.lastHeard)
+    json.field(row.lastAdvert, contact.lastAdvert)
+    json.field(row.lastModified, contact.lastModified)
+    json.field(row.onRadio, stored.onRadio)
+    json.field(row.firstSeen, stored.firstSeen)
+    json.field(row.lastHeard, stored.lastHeard)
   }
 
   public static func radioGap(
@@ -100,12 +102,15 @@ public enum EventBody {
 
   /// `region`: the channel's own region, if it has one.
   public static func channel(_ channel: Channel, region: String? = nil) -> [UInt8] {
-    JSONWriter.object {
-      $0.field("slot", channel.slot)
-      $0.field("name", channel.name.string)
-      $0.field("channel", channel.isEmpty ? nil : channel.secret.digest)
-      $0.field("region", region)
-    }
+    JSONWriter.object { write(channel, region: region, to: &$0) }
+  }
+
+  public static func write(_ channel: Channel, region: String?, to json: inout JSONWriter) {
+    let row = Shape.Channel()
+    json.field(row.slot, channel.slot)
+    json.field(row.name, channel.name.string)
+    json.field(row.channel, channel.isEmpty ? nil : channel.secret.digest)
+    json.field(row.region, region)
   }
 
   public static func radio(_ identity: RadioIdentity) -> [UInt8] {

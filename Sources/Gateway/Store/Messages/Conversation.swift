@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Companion
+import ControlShapes
 import JSON
 import SQLite
 
@@ -189,38 +190,38 @@ extension Store {
   public func write(_ message: OutgoingMessage, to json: inout JSONWriter) {
     EventBody.write(message, radio: mark(ofRadio: message.radio), to: &json)
     if !message.hasEnded, message.radio != radio {
-      json.field("held_for", self.radio(message.radio)?.name.string ?? "another radio")
+      json.field(Shape.Outgoing().heldFor, self.radio(message.radio)?.name.string ?? "another radio")
     }
   }
 
   /// A sent message among received ones, with the fields of both.
   public func write(_ message: OutgoingMessage, at place: MessagePlace, asRow json: inout JSONWriter) {
+    let row = Shape.Message()
     let from = self.radio(message.radio)
     // If the name cannot be read, the key remains.
     let recipient = message.recipient.flatMap { key in ifReadable { try contact(key) } }
     let channel = message.channel.flatMap { digest in ifReadable { try nameOfChannel(digest) } }
     // Sent messages have negative numbers, as in the target of a reaction.
-    json.field("id", 0 &- message.id)
-    json.field("kind", message.kind.rawValue)
-    json.field("sender", from?.mark)
-    json.field("sender_name", from?.name.string)
-    json.field("recipient", message.recipient?.hex)
-    json.field("recipient_name", recipient?.contact.name.string)
-    json.field("channel", message.channel)
-    json.field("channel_name", channel?.string)
-    json.field("text", message.text.string)
-    let mentions = Mention.names(in: message.text)
-    if !mentions.isEmpty { json.arrayField("mentions") { json in for name in mentions { json.value(name) } } }
-    json.field("direct", message.attempts.accepted > 0 && message.attempts.floods == 0 && message.kind != .channel)
-    json.field("radio", from?.mark)
-    json.field("direction", "sent")
-    json.field("cursor", place.description)
-    json.field("outgoing", message.key)
-    json.field("origin", message.origin)
+    json.field(row.id, 0 &- message.id)
+    json.field(row.kind, message.kind.rawValue)
+    json.field(row.sender, from?.mark)
+    json.field(row.senderName, from?.name.string)
+    json.field(row.recipient, message.recipient?.hex)
+    json.field(row.recipientName, recipient?.contact.name.string)
+    json.field(row.channel, message.channel)
+    json.field(row.channelName, channel?.string)
+    json.field(row.text, message.text.string)
+    json.field(row.mentions, Mention.names(in: message.text))
+    json.field(row.direct, message.attempts.accepted > 0 && message.attempts.floods == 0 && message.kind != .channel)
+    json.field(row.radio, from?.mark)
+    json.field(row.direction, "sent")
+    json.field(row.cursor, place.description)
+    json.field(row.outgoing, message.key)
+    json.field(row.origin, message.origin)
     EventBody.writeState(message, to: &json)
-    json.field("ended", message.hasEnded)
-    json.field("received_at", message.created.milliseconds)
-    json.field("clock_trusted", message.created.trusted)
-    json.field("copies", 1)
+    json.field(row.ended, message.hasEnded)
+    json.field(row.receivedAt, message.created.milliseconds)
+    json.field(row.clockTrusted, message.created.trusted)
+    json.field(row.copies, 1)
   }
 }

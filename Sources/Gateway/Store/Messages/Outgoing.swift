@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Companion
+import ControlShapes
 import JSON
 import SQLite
 import UntrustedText
@@ -355,38 +356,40 @@ extension EventBody {
   /// Only the fields that change: upstreams have the others from the first event.
   static func outgoingState(_ message: OutgoingMessage, radio: String?) -> [UInt8] {
     JSONWriter.object { json in
-      json.field("id", message.key)
+      json.field(Shape.Outgoing().id, message.key)
       writeState(message, to: &json)
-      json.field("radio", radio)
+      json.field(Shape.Outgoing().radio, radio)
     }
   }
 
   /// `radio`: the name, in rows, of the radio that sends the message.
   public static func write(_ message: OutgoingMessage, radio: String?, to json: inout JSONWriter) {
-    json.field("id", message.key)
-    json.field("number", message.id)
-    json.field("origin", message.origin)
-    json.field("kind", message.kind.rawValue)
-    json.field("recipient", message.recipient?.hex)
-    json.field("channel", message.channel)
-    json.field("text", message.text.string)
-    json.field("created_at", message.created.milliseconds)
+    let row = Shape.Outgoing()
+    json.field(row.id, message.key)
+    json.field(row.number, message.id)
+    json.field(row.origin, message.origin)
+    json.field(row.kind, message.kind.rawValue)
+    json.field(row.recipient, message.recipient?.hex)
+    json.field(row.channel, message.channel)
+    json.field(row.text, message.text.string)
+    json.field(row.createdAt, message.created.milliseconds)
     writeState(message, to: &json)
-    json.field("ended", message.hasEnded)
-    json.field("radio", radio)
+    json.field(row.ended, message.hasEnded)
+    json.field(row.radio, radio)
   }
 
   static func writeState(_ message: OutgoingMessage, to json: inout JSONWriter) {
-    json.field("state", message.state.rawValue)
-    json.field("reason", message.reason)
-    json.field("sender_time", message.senderTime)
+    let row = Shape.Outgoing()
+    json.field(row.state, message.state.rawValue)
+    json.field(row.reason, message.reason)
+    json.field(row.senderTime, message.senderTime)
     if message.attempts.next > 0 || message.senderTime != nil {
-      json.field("attempts", message.attempts.accepted)
-      json.field("floods", message.attempts.floods)
-      json.field("round_trip_ms", message.roundTrip)
-      if message.heard > 0 { json.field("heard", message.heard) }
-      json.field("airtime_ms", message.airtime)
+      json.field(row.attempts, message.attempts.accepted)
+      json.field(row.floods, message.attempts.floods)
+      json.field(row.roundTripMs, message.roundTrip)
+      if message.heard > 0 { json.field(row.heard, message.heard) }
+      json.field(row.airtimeMs, message.airtime)
     }
-    json.field("ended_at", message.endedAt)
+    json.field(row.endedAt, message.endedAt)
   }
 }
