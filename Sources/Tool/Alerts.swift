@@ -2,6 +2,7 @@
 
 import ArgumentParser
 import Console
+import ControlShapes
 import Glibc
 import JSON
 
@@ -22,7 +23,7 @@ struct AlertsCommand: ParsableCommand {
       if let before { target += "&before=\(before)" }
       let answer = try ControlClient(connection).get(target)
       if connection.json { return print(answer.text) }
-      let alerts = answer.value["alerts"]?.array ?? []
+      let alerts = answer.value[Shape.Alerts().alerts]
       if alerts.isEmpty { print(open ? "no alert is open" : "there has been no alert") }
       for alert in alerts { print(styled: Show.alert(alert)) }
     }
@@ -54,8 +55,8 @@ struct AlertsCommand: ParsableCommand {
     func run() throws {
       let answer = try ControlClient(connection).get("/v1/alerts/rules")
       if connection.json { return print(answer.text) }
-      for rule in answer.value["rules"]?.array ?? [] {
-        print("\(Show.clean(rule["rule"]?.string).padding(16))\(Show.clean(rule["sentence"]?.string))")
+      for rule in answer.value[Shape.AlertRules().rules] {
+        print("\(Show.clean(rule[Shape.AlertRule().rule]).padding(16))\(Show.clean(rule[Shape.AlertRule().sentence]))")
       }
     }
   }
@@ -63,16 +64,17 @@ struct AlertsCommand: ParsableCommand {
 
 extension Show {
   static func alert(_ alert: JSONValue) -> Styled {
-    let id = alert["id"]?.integer ?? 0
-    let text = clean(alert["text"]?.string)
+    let row = Shape.Alert()
+    let id = alert[row.id] ?? 0
+    let text = clean(alert[row.text])
     var end = ""
-    if let ended = alert["ended_at"]?.integer { end = ", over \(time(ended))" }
-    if let person = alert["acknowledged_by"]?.string {
+    if let ended = alert[row.endedAt] { end = ", over \(time(ended))" }
+    if let person = alert[row.acknowledgedBy] {
       end += ", acknowledged by \(clean(person))"
-      if let note = alert["note"]?.string { end += ": \(clean(note))" }
+      if let note = alert[row.note] { end += ": \(clean(note))" }
     }
-    let isOpen = alert["ended_at"]?.integer == nil
-    let shown: Styled = isOpen && alert["acknowledged_at"]?.integer == nil ? "\(TerminalColour.bad(text))" : "\(text)"
-    return "\(id)  \(time(alert["began_at"]?.integer))  \(shown)\(end)"
+    let isOpen = alert[row.endedAt] == nil
+    let shown: Styled = isOpen && alert[row.acknowledgedAt] == nil ? "\(TerminalColour.bad(text))" : "\(text)"
+    return "\(id)  \(time(alert[row.beganAt]))  \(shown)\(end)"
   }
 }

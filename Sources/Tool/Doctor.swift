@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import ArgumentParser
+import ControlShapes
 import Glibc
 import JSON
 import Release
@@ -23,10 +24,10 @@ struct DoctorCommand: ParsableCommand {
 
     func run() throws {
       var findings = LocalDoctor(connection).examine()
-      if !findings.contains(where: { $0["state"]?.string == "failed" }) {
-        findings += try ControlClient(connection).get("/v1/doctor").value["findings"]?.array ?? []
+      if !findings.contains(where: { $0[Shape.Finding().state] == "failed" }) {
+        findings += try ControlClient(connection).get("/v1/doctor").value[Shape.Findings().findings]
       }
-      if brief { findings.removeAll { $0["state"]?.string == "ok" } }
+      if brief { findings.removeAll { $0[Shape.Finding().state] == "ok" } }
       try DoctorCommand.tell(findings, connection)
     }
   }
@@ -39,7 +40,7 @@ struct DoctorCommand: ParsableCommand {
 
     func run() throws {
       let answer = try ControlClient(connection).get("/v1/doctor/bluetooth")
-      try DoctorCommand.tell(answer.value["findings"]?.array ?? [], connection)
+      try DoctorCommand.tell(answer.value[Shape.Findings().findings], connection)
     }
   }
 
@@ -50,7 +51,7 @@ struct DoctorCommand: ParsableCommand {
       for finding in findings { Show.finding(finding) }
       if findings.isEmpty { print("no problems found") }
     }
-    if findings.contains(where: { $0["state"]?.string == "failed" }) { throw ExitCode(1) }
+    if findings.contains(where: { $0[Shape.Finding().state] == "failed" }) { throw ExitCode(1) }
   }
 }
 
@@ -107,7 +108,7 @@ struct LocalDoctor {
       // The client has printed the error.
       return finding("daemon", "failed", "no answer", "See `systemctl status meshpost`.")
     }
-    let theirs = status.value["version"]?.string ?? "?"
+    let theirs = status.value[Shape.Status().version] ?? "?"
     guard theirs != Release.version else { return finding("version", "ok", theirs, nil) }
     return finding(
       "version", "warning", "meshpost is \(Release.version), meshpostd \(theirs)",

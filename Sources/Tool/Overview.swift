@@ -2,6 +2,7 @@
 
 import ArgumentParser
 import Console
+import ControlShapes
 import Glibc
 import JSON
 
@@ -25,39 +26,41 @@ struct OverviewCommand: ParsableCommand {
   }
 
   private static func summary(_ status: JSONValue) -> [Styled] {
-    let radio = status["radio"] ?? .null
-    let name = Show.clean(radio["identity"]?["name"]?.string)
-    let isUp = radio["state"]?.string == "up"
+    let (row, link) = (Shape.Status(), Shape.LinkState())
+    let radio = status[row.radio] ?? .null
+    let name = Show.clean(radio[link.identity]?["name"]?.string)
+    let isUp = radio[link.state] == "up"
     let states: Styled =
-      "\(TerminalColour.state(radio["state"]?.string ?? "?")), \(TerminalColour.state(status["sync"]?["state"]?.string ?? "?"))"
+      "\(TerminalColour.state(radio[link.state] ?? "?")), \(TerminalColour.state(status[row.sync]?[Shape.SyncState().state] ?? "?"))"
     var lines: [Styled] = ["radio     \(name.isEmpty ? "" : "\(name), ")\(states)"]
-    if !isUp, let error = radio["error"]?.string { lines.append("          \(error)") }
-    if !isUp, let remedy = radio["remedy"]?.string { lines.append("          \(remedy)") }
-    let store = status["store"] ?? .null
-    let trouble = store["error"]?.string.map { ": \($0)" } ?? ""
+    if !isUp, let error = radio[link.error] { lines.append("          \(error)") }
+    if !isUp, let remedy = radio[link.remedy] { lines.append("          \(remedy)") }
+    let store = status[row.store] ?? .null
+    let trouble = store[Shape.Store().error].map { ": \($0)" } ?? ""
     lines.append(
-      "store     \(store["messages"]?.integer ?? 0) messages, \(store["contacts"]?.integer ?? 0) nodes\(trouble)")
-    for upstream in status["upstreams"]?.array ?? [] {
-      let pending = upstream["pending"]?.integer ?? 0
+      "store     \(store[Shape.Store().messages] ?? 0) messages, \(store[Shape.Store().contacts] ?? 0) nodes\(trouble)")
+    for upstream in status[row.upstreams] {
+      let pending = upstream[Shape.Upstream().pending] ?? 0
       let waiting = pending == 0 ? "up to date" : "\(pending) events pending"
-      let reason = upstream["reason"]?.string.map { ": \(Show.clean($0))" } ?? ""
+      let reason = upstream[Shape.Upstream().reason].map { ": \(Show.clean($0))" } ?? ""
       lines.append(
-        "\((upstream["name"]?.string ?? "?").padding(10))\(TerminalColour.state(upstream["state"]?.string ?? "?")), \(waiting)\(reason)"
+        "\((upstream[Shape.Upstream().name] ?? "?").padding(10))\(TerminalColour.state(upstream[Shape.Upstream().state] ?? "?")), \(waiting)\(reason)"
       )
     }
-    for alert in status["alerts"]?.array ?? [] { lines.append("alert     \(Show.alert(alert))") }
-    if (status["upstreams"]?.array ?? []).isEmpty { lines.append("upstreams none: messages stay here") }
+    for alert in status[row.alerts] { lines.append("alert     \(Show.alert(alert))") }
+    if status[row.upstreams].isEmpty { lines.append("upstreams none: messages stay here") }
     return lines
   }
 
   private static func hints(_ status: JSONValue) -> [Styled] {
+    let row = Shape.Status()
     let isWell =
-      status["radio"]?["state"]?.string == "up" && status["store"]?["error"] == nil
-      && (status["upstreams"]?.array ?? []).allSatisfy {
-        ["idle", "sending", "paused"].contains($0["state"]?.string ?? "")
+      status[row.radio]?[Shape.LinkState().state] == "up" && status[row.store]?[Shape.Store().error] == nil
+      && status[row.upstreams].allSatisfy {
+        ["idle", "sending", "paused"].contains($0[Shape.Upstream().state] ?? "")
       }
     var hints = isWell ? [] : [("meshpost doctor", "find problems and remedies")]
-    if let advert = status["radio"]?["advert"], advert["at"] == nil {
+    if let advert = status[row.radio]?[Shape.LinkState().advert], advert[Shape.Advert().at] == nil {
       hints.append(("meshpost radio advert", "announce this radio to its neighbours"))
     }
     hints += [

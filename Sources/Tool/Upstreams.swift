@@ -2,6 +2,7 @@
 
 import ArgumentParser
 import Console
+import ControlShapes
 import JSON
 import UntrustedText
 
@@ -22,7 +23,7 @@ struct UpstreamCommand: ParsableCommand {
     func run() throws {
       let answer = try ControlClient(connection).get("/v1/outbox")
       if connection.json { return print(answer.text) }
-      for upstream in answer.value["upstreams"]?.array ?? [] { Show.upstream(upstream) }
+      for upstream in answer.value[Shape.Outbox().upstreams] { Show.upstream(upstream) }
     }
   }
 
@@ -44,7 +45,7 @@ struct UpstreamCommand: ParsableCommand {
     func run() throws {
       let outbox = try ControlClient(connection).get("/v1/outbox")
       if connection.json { return print(outbox.text) }
-      for letter in outbox.value["dead_letters"]?.array ?? [] { Show.deadLetter(letter) }
+      for letter in outbox.value[Shape.Outbox().deadLetters] { Show.deadLetter(letter) }
     }
   }
 
@@ -64,7 +65,7 @@ struct UpstreamCommand: ParsableCommand {
       if let seq { query += "&seq=\(seq)" }
       let answer = try ControlClient(connection).post("/v1/outbox/retry\(query)")
       if connection.json { return print(answer.text) }
-      let count = answer.value["retried"]?.integer ?? 0
+      let count = answer.value[Shape.Retried().retried] ?? 0
       print(count == 1 ? "1 dead letter queued again" : "\(count) dead letters queued again")
     }
   }
@@ -76,7 +77,9 @@ struct UpstreamCommand: ParsableCommand {
 
     func run() throws {
       let target = "/v1/outbox/drop?upstream=\(ControlClient.escape(upstream))"
-      try ControlClient(connection).carryOut(target) { print("\($0["dropped"]?.integer ?? 0) dead letters deleted") }
+      try ControlClient(connection).carryOut(target) {
+        print("\($0[Shape.Dropped().dropped] ?? 0) dead letters deleted")
+      }
     }
   }
 
@@ -127,8 +130,8 @@ struct UpstreamCommand: ParsableCommand {
       var body = JSONWriter()
       body.value(.object(fields))
       let answer = try ControlClient(connection).post("/v1/upstreams/add", body: body.bytes)
-      for warning in answer.value["warnings"]?.array ?? [] {
-        Console.error("warning: \(warning.string ?? "")")
+      for warning in answer.value[Shape.Added().warnings] {
+        Console.error("warning: \(warning)")
       }
       print(connection.json ? answer.text : "added \(name); see `meshpost upstream list`")
     }

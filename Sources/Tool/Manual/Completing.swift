@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import ArgumentParser
+import ControlShapes
 import JSON
 import UntrustedText
 
@@ -14,7 +15,7 @@ enum Completing {
   static let upstreams = CompletionKind.custom { _, _, _ in
     // `try?`: without an answer there are no completions.
     let outbox = (try? client)?.quietly("/v1/outbox")
-    return outbox?["upstreams"]?.array?.compactMap { $0["name"]?.string } ?? []
+    return outbox?[Shape.Outbox().upstreams].compactMap { $0[Shape.Upstream().name] } ?? []
   }
 
   private static var client: ControlClient {

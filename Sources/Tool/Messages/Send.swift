@@ -2,6 +2,7 @@
 
 import ArgumentParser
 import Console
+import ControlShapes
 import Glibc
 import JSON
 
@@ -91,8 +92,9 @@ struct SentCommand: ParsableCommand {
       var held = 0
       var reasons: [String] = []
       try ControlClient(connection).lines("/v1/outgoing?limit=\(limit)&upstreams=1\(radio.query)") { message in
-        if message["held_for"] != nil { held += 1 }
-        if message["state"]?.string == "failed", let reason = message["reason"]?.string, !reasons.contains(reason) {
+        let row = Shape.Outgoing()
+        if message[row.heldFor] != nil { held += 1 }
+        if message[row.state] == "failed", let reason = message[row.reason], !reasons.contains(reason) {
           reasons.append(reason)
         }
         return Show.outgoing(message)
@@ -175,13 +177,13 @@ struct RoomCommand: ParsableCommand {
 enum Sending {
   /// Prints the ids of accepted messages, or follows the messages until they have ended.
   static func accepted(_ answer: ControlClient.Answer, _ connection: Connection, wait: Bool) throws {
-    let messages = answer.value["messages"]?.array ?? []
+    let (messages, row) = (answer.value[Shape.Accepted().messages], Shape.Outgoing())
     guard wait else {
       if connection.json { return print(answer.text) }
-      for message in messages { print("\(message["id"]?.string ?? "") \(message["state"]?.string ?? "?")") }
+      for message in messages { print("\(message[row.id] ?? "") \(message[row.state] ?? "?")") }
       return
     }
-    let ended = try messages.map { try follow($0["id"]?.string ?? "", connection) }
+    let ended = try messages.map { try follow($0[row.id] ?? "", connection) }
     if connection.json { print(json: .object([("messages", .array(ended))])) }
     try leave(ended, connection)
   }
@@ -208,14 +210,15 @@ enum Sending {
   /// Exits with the worst exit code of all messages.
   private static func leave(_ ended: [JSONValue], _ connection: Connection) throws {
     if !connection.json {
-      for hint in Set(ended.filter { code($0) != 0 }.compactMap { Show.hint($0["reason"]?.string) }) { print(hint) }
+      let reasons = ended.filter { code($0) != 0 }.compactMap { $0[Shape.Outgoing().reason] }
+      for hint in Set(reasons.compactMap(Show.hint)) { print(hint) }
     }
     let worst = ended.map(code).max() ?? 0
     if worst != 0 { throw ExitCode(worst) }
   }
 
   private static func code(_ message: JSONValue) -> Int32 {
-    switch (message["state"]?.string, message["reason"]?.string) {
+    switch (message[Shape.Outgoing().state], message[Shape.Outgoing().reason]) {
     case ("delivered", _), ("sent", _): 0
     case (_, "cancelled"): EX_SOFTWARE
     case (_, "refused"), (_, "unknown_to_radio"), (_, "region_unknown"): EX_PROTOCOL

@@ -3,6 +3,7 @@
 import ArgumentParser
 import Companion
 import Console
+import ControlShapes
 import Glibc
 import JSON
 import UntrustedText
@@ -50,7 +51,7 @@ struct ContactCommand: ParsableCommand {
 
     func run() throws {
       let query = node.map { "?contact=\(ControlClient.escape($0))" } ?? ""
-      try ControlClient(connection).show("/v1/contacts/export\(query)") { print($0["link"]?.string ?? "") }
+      try ControlClient(connection).show("/v1/contacts/export\(query)") { print($0[Shape.Link().link] ?? "") }
     }
   }
 
@@ -62,7 +63,7 @@ struct ContactCommand: ParsableCommand {
     func run() throws {
       let body = JSONWriter.object { $0.field("link", link) }
       try ControlClient(connection).carryOut("/v1/contacts/import", body: body) {
-        print("added \($0["key"]?.string ?? "?") to the radio's contacts")
+        print("added \($0[Shape.Key().key] ?? "?") to the radio's contacts")
       }
     }
   }
@@ -126,7 +127,7 @@ struct ChannelCommand: ParsableCommand {
         json.field("region", region)
       }
       let answer = try ControlClient(connection).post("/v1/channels/add", body: body)
-      let scope = answer.value["region"]?.string
+      let scope = answer.value[Shape.Channel().region]
       let link = fresh.map {
         "meshcore://channel/add?name=\(ControlClient.escape(channel))&secret=\(Hex.string($0))"
           + (scope.map { "&region_scope=\(ControlClient.escape($0))" } ?? "")
@@ -136,7 +137,7 @@ struct ChannelCommand: ParsableCommand {
         return print(json: .object(fields))
       }
       let place = scope.map { "; messages go to \(Show.region($0))" } ?? ""
-      print("channel \(channel) is in slot \(answer.value["slot"]?.integer ?? 0)\(place)")
+      print("channel \(channel) is in slot \(answer.value[Shape.Channel().slot] ?? 0)\(place)")
       if let link { print(link) }
     }
   }
@@ -159,7 +160,7 @@ struct ChannelCommand: ParsableCommand {
       }
       let answer = try ControlClient(connection).post("/v1/channels/region", body: body)
       guard !connection.json else { return print(answer.text) }
-      let place = answer.value["region"]?.string.map(Show.region) ?? "the radio's default region"
+      let place = answer.value[Shape.Channel().region].map(Show.region) ?? "the radio's default region"
       print("messages to \(channel) go to \(place)")
     }
   }
@@ -254,7 +255,7 @@ struct NodeCommand: ParsableCommand {
     func run() throws {
       let text = command.joined(separator: " ")
       try NodeAsking.ask("cli", node, connection, more: { $0.field("command", text) }) {
-        [Styled(($0["reply"]?.string ?? "").lines.joined(separator: " | "))]
+        [Styled(($0[Shape.Reply().reply] ?? "").lines.joined(separator: " | "))]
       }
     }
   }
@@ -301,14 +302,14 @@ enum NodeAsking {
         if isReadOnly { json.field("read_only", true) }
       }
     ) { answer in
-      guard answer["read_only"]?.bool == true else {
-        return ["logged in to \(node)\(answer["admin"]?.bool == true ? " as admin" : "")"]
+      guard answer[Shape.Login().readOnly] == true else {
+        return ["logged in to \(node)\(answer[Shape.Login().admin] == true ? " as admin" : "")"]
       }
       let kept = isReadOnly || stored || password == "" ? "" : ". The password is not stored; --read-only stores it"
       let meaning = "posts will be ignored. A room answers the same to a wrong password"
       return ["\(node) allows only reading: \(meaning)\(kept)"]
     }
-    if answer["read_only"]?.bool == true, !isReadOnly, password != "" { throw ExitCode(EX_NOPERM) }
+    if answer[Shape.Login().readOnly] == true, !isReadOnly, password != "" { throw ExitCode(EX_NOPERM) }
   }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import ArgumentParser
+import ControlShapes
 import JSON
 
 /// Aliases, notes and tags of nodes. The gateway and the hub share them, and both may edit.
@@ -66,12 +67,12 @@ struct DocumentsCommand: ParsableCommand {
       while let after = page {
         let answer = try client.get(target + (after.isEmpty ? "" : "&after=\(ControlClient.escape(after))"))
         if connection.json { return print(answer.text) }
-        for document in answer.value["documents"]?.array ?? [] {
+        for document in answer.value[Shape.Documents().documents] {
           var value = JSONWriter()
-          value.value(document["value"] ?? .null)
-          print(Show.clean("\(document["key"]?.string ?? "?")  \(value.string)"))
+          value.value(document[Shape.Document().value] ?? .null)
+          print(Show.clean("\(document[Shape.Document().key] ?? "?")  \(value.string)"))
         }
-        page = answer.value["next"]?.string
+        page = answer.value[Shape.Documents().next]
       }
     }
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Console
+import ControlShapes
 import Glibc
 import JSON
 import UntrustedText
@@ -37,19 +38,21 @@ enum Show {
   static func clean(_ text: String?) -> String { Visible.line(text ?? "") }
 
   static func radio(_ radio: JSONValue) {
-    let strength = radio["rssi"]?.integer.map { "\($0) dBm" } ?? "-"
-    let isPaired = radio["paired"]?.bool ?? false
-    let isConnected = radio["connected"]?.bool ?? false
+    let row = Shape.FoundRadio()
+    let strength = radio[row.rssi].map { "\($0) dBm" } ?? "-"
+    let isPaired = radio[row.paired] ?? false
+    let isConnected = radio[row.connected] ?? false
     let state = isConnected ? "connected" : isPaired ? "paired" : ""
-    let fields = [radio["address"]?.string ?? "?", strength, clean(radio["name"]?.string), state]
+    let fields = [radio[row.address] ?? "?", strength, clean(radio[row.name]), state]
     print(fields.joined(separator: "  "))
   }
 
   static func finding(_ finding: JSONValue) {
-    let mark = ["ok": "ok  ", "warning": "WARN", "failed": "FAIL"][finding["state"]?.string ?? ""] ?? "?"
+    let row = Shape.Finding()
+    let mark = ["ok": "ok  ", "warning": "WARN", "failed": "FAIL"][finding[row.state] ?? ""] ?? "?"
     print(
-      styled: "\(TerminalColour.state(mark))  \(finding["subject"]?.string ?? "?"): \(clean(finding["words"]?.string))")
-    if let remedy = finding["remedy"]?.string { print("      \(clean(remedy))") }
+      styled: "\(TerminalColour.state(mark))  \(finding[row.subject] ?? "?"): \(clean(finding[row.words]))")
+    if let remedy = finding[row.remedy] { print("      \(clean(remedy))") }
   }
 
   private static func size(_ bytes: Int64) -> String {
@@ -58,43 +61,43 @@ enum Show {
 
   /// The battery if it has a problem: `meshpost radio info` always shows the battery.
   private static func power(_ power: JSONValue) {
-    if power["battery_low"]?.bool == true {
+    if power[Shape.Power().batteryLow] == true {
       print(
-        styled: "          \(TerminalColour.bad("battery low: \(Double(power["battery_mv"]?.integer ?? 0) / 1000) V"))")
+        styled:
+          "          \(TerminalColour.bad("battery low: \(Double(power[Shape.Power().batteryMv] ?? 0) / 1000) V"))")
     }
-    if power["supply_low"]?.bool == true {
+    if power[Shape.Power().supplyLow] == true {
       print(styled: "          \(TerminalColour.bad("this machine's supply voltage is too low"))")
     }
   }
 
   static func status(_ status: JSONValue) {
-    let radio = status["radio"] ?? .null
-    let identity = radio["identity"]
-    let memory = status["resident_kib"]?.integer.map { ", \($0 / 1024) MiB resident" } ?? ""
-    print("gateway   \(status["gateway"]?.string ?? "?"), up \(status["uptime_s"]?.integer ?? 0) s\(memory)")
-    if status["clock_trusted"]?.bool == false { print("          the clock is not synchronised: times are marked") }
-    if let refusal = status["configuration_error"]?.string {
+    let (row, link) = (Shape.Status(), Shape.LinkState())
+    let radio = status[row.radio] ?? .null
+    let identity = radio[link.identity]
+    let memory = status[row.residentKib].map { ", \($0 / 1024) MiB resident" } ?? ""
+    print("gateway   \(status[row.gateway] ?? "?"), up \(status[row.uptimeS] ?? 0) s\(memory)")
+    if status[row.clockTrusted] == false { print("          the clock is not synchronised: times are marked") }
+    if let refusal = status[row.configurationError] {
       print(styled: "config    \(TerminalColour.bad("refused")); running with the last configuration that worked")
       for line in refusal.lines { print("          \(line)") }
     }
-    for one in status["overrides"]?.array ?? [] {
+    for one in status[row.overrides] {
       print(
-        "config    \(clean(one["setting"]?.string)) is \(clean(one["value"]?.string)) by a document, in place of \(clean(one["configured"]?.string)) in the file"
+        "config    \(clean(one[Shape.Override().setting])) is \(clean(one[Shape.Override().value])) by a document, in place of \(clean(one[Shape.Override().configured])) in the file"
       )
     }
-    if let later = status["after_restart"]?.array {
-      let names = later.compactMap(\.string).joined(separator: ", ")
-      print(styled: "config    \(TerminalColour.bad("waits for a restart")): \(names)")
+    let later = status[row.afterRestart].joined(separator: ", ")
+    if !later.isEmpty { print(styled: "config    \(TerminalColour.bad("waits for a restart")): \(later)") }
+    for words in status[row.withoutEffect] {
+      print(styled: "config    \(TerminalColour.bad("without effect")): \(clean(words))")
     }
-    for words in status["without_effect"]?.array ?? [] {
-      print(styled: "config    \(TerminalColour.bad("without effect")): \(clean(words.string))")
-    }
-    let strength = radio["rssi"]?.integer.map { ", \($0) dBm" } ?? ""
-    let isUp = radio["state"]?.string == "up"
-    let step = isUp ? "" : radio["step"]?.string.map { ", \($0)" } ?? ""
+    let strength = radio[link.rssi].map { ", \($0) dBm" } ?? ""
+    let isUp = radio[link.state] == "up"
+    let step = isUp ? "" : radio[link.step].map { ", \($0)" } ?? ""
     print(
       styled:
-        "radio     \(TerminalColour.state(radio["state"]?.string ?? "?")), \(radio["link"]?.string ?? "?")\(strength)\(step)"
+        "radio     \(TerminalColour.state(radio[link.state] ?? "?")), \(radio[link.link] ?? "?")\(strength)\(step)"
     )
     if let identity {
       let version = clean(identity["version"]?.string)
@@ -102,40 +105,42 @@ enum Show {
     }
     advert(radio)
     trouble(radio)
-    if let stuck = radio["region_error"]?.string { print(styled: "          \(TerminalColour.bad(stuck))") }
-    power(status["power"] ?? .null)
-    sync(status["sync"] ?? .null)
-    messaging(status["messaging"] ?? .null)
-    store(status["store"] ?? .null)
-    for upstream in status["upstreams"]?.array ?? [] { self.upstream(upstream) }
-    for one in status["left_out"]?.array ?? [] {
+    if let stuck = radio[link.regionError] { print(styled: "          \(TerminalColour.bad(stuck))") }
+    power(status[row.power] ?? .null)
+    sync(status[row.sync] ?? .null)
+    messaging(status[row.messaging] ?? .null)
+    store(status[row.store] ?? .null)
+    for upstream in status[row.upstreams] { self.upstream(upstream) }
+    for one in status[row.leftOut] {
       let counts = (one.fields ?? []).compactMap { name, count in
         count.integer.map { "\($0) \(name.split(separator: "_").joined(separator: " "))" }
       }
-      print("left out  \(clean(one["upstream"]?.string)): messages of other places: \(counts.joined(separator: ", "))")
-    }
-    for one in status["removed_upstreams"]?.array ?? [] {
-      let deleted = one["given_up"]?.integer.map { ", \($0) were deleted before it had them" } ?? ""
       print(
-        "\((one["name"]?.string ?? "?").padding(10))removed \(time(one["at"]?.integer)): \(one["pending"]?.integer ?? 0) events wait for it\(deleted)"
+        "left out  \(clean(one[Shape.LeftOut().upstream])): messages of other places: \(counts.joined(separator: ", "))"
       )
     }
-    for alert in status["alerts"]?.array ?? [] { print(styled: "alert     \(Show.alert(alert))") }
-    for proxy in status["proxies"]?.array ?? [] { self.proxy(proxy) }
-    if let web = status["web"] { pages(web) }
+    for one in status[row.removedUpstreams] {
+      let row = Shape.RemovedUpstream()
+      let deleted = one[row.givenUp].map { ", \($0) were deleted before it had them" } ?? ""
+      let name = (one[row.name] ?? "?").padding(10)
+      print("\(name)removed \(time(one[row.at])): \(one[row.pending] ?? 0) events wait for it\(deleted)")
+    }
+    for alert in status[row.alerts] { print(styled: "alert     \(Show.alert(alert))") }
+    for proxy in status[row.proxies] { self.proxy(proxy) }
+    if let web = status[row.web] { pages(web) }
   }
 
   private static func pages(_ web: JSONValue) {
-    let count = web["sessions"]?.integer ?? 0
-    print("pages     at http://\(clean(web["address"]?.string)), \(count) browsers signed in")
+    let count = web[Shape.Web().sessions] ?? 0
+    print("pages     at http://\(clean(web[Shape.Web().address])), \(count) browsers signed in")
     trouble(web)
   }
 
   private static func proxy(_ proxy: JSONValue) {
-    let clients = proxy["clients"]?.array ?? []
+    let clients = proxy[Shape.Proxy().clients]
     let names = clients.compactMap { $0["name"]?.string }.joined(separator: ", ")
     let users = clients.isEmpty ? "nobody" : "\(clients.count) (\(names))"
-    print("shared    at \(proxy["address"]?.string ?? "?") with \(users)")
+    print("shared    at \(proxy[Shape.Proxy().address] ?? "?") with \(users)")
     trouble(proxy)
   }
 
@@ -146,7 +151,7 @@ enum Show {
 
   static func sync(_ sync: JSONValue) {
     print(styled: syncLine(sync))
-    for upstream in sync["updates"]?.array ?? [] { updates(upstream) }
+    for upstream in sync[Shape.Sync().updates] { updates(upstream) }
   }
 
   private static func updates(_ upstream: JSONValue) {
@@ -164,69 +169,76 @@ enum Show {
   }
 
   static func syncLine(_ sync: JSONValue) -> Styled {
-    let state = TerminalColour.state(sync["state"]?.string ?? "?")
+    let row = Shape.SyncState()
+    let state = TerminalColour.state(sync[row.state] ?? "?")
     var line = ""
-    if let phase = sync["phase"]?.string {
+    if let phase = sync[row.phase] {
       line += " \(phase)"
-      if let current = sync["current"]?.integer { line += " \(current)" }
-      if let total = sync["total"]?.integer { line += "/\(total)" }
+      if let current = sync[row.current] { line += " \(current)" }
+      if let total = sync[row.total] { line += "/\(total)" }
     }
-    if let reason = sync["reason"]?.string { line += ": \(reason)" }
-    return "sync      \(state)\(line), last \(time(sync["last_synced"]?.integer))"
+    if let reason = sync[row.reason] { line += ": \(reason)" }
+    return "sync      \(state)\(line), last \(time(sync[row.lastSynced]))"
   }
 
   private static func store(_ store: JSONValue) {
-    func number(_ name: String) -> Int64 { store[name]?.integer ?? 0 }
+    let row = Shape.Store()
     print(
-      "store     \(number("messages")) messages, \(number("contacts")) nodes (\(number("contacts_on_radio")) on the "
-        + "radio), seq \(number("last_seq")), \(size(number("size_bytes")))")
+      "store     \(store[row.messages] ?? 0) messages, \(store[row.contacts] ?? 0) nodes (\(store[row.contactsOnRadio] ?? 0) on the "
+        + "radio), seq \(store[row.lastSeq] ?? 0), \(size((store[row.sizeBytes] ?? 0)))")
     trouble(store)
-    if let events = store["given_up"]?.integer {
+    if let events = store[row.givenUp] {
       print(
-        "          \(events) events were deleted before every upstream had them, the last \(time(store["given_up_at"]?.integer))"
+        "          \(events) events were deleted before every upstream had them, the last \(time(store[row.givenUpAt]))"
       )
     }
-    if let loss = store["loss"]?.string { print("          \(loss)") }
+    if let loss = store[row.loss] { print("          \(loss)") }
   }
 
   /// `byLane`: a line for each lane with waiting events.
   static func upstream(_ upstream: JSONValue, byLane: Bool = false) {
-    func number(_ name: String) -> Int64 { upstream[name]?.integer ?? 0 }
-    let name = (upstream["name"]?.string ?? "?").padding(10)
-    let link = upstream["link"]?.string.map { " (\($0))" } ?? ""
-    let counts = "\(number("pending")) pending, \(number("dead_letters")) dead letters"
-    let last = time(upstream["last_success"]?.integer)
-    let state = TerminalColour.state(upstream["state"]?.string ?? "?")
-    print(styled: "\(name)\(state), \(counts), last \(last), \(upstream["url"]?.string ?? "")\(link)")
+    let row = Shape.Upstream()
+    let name = (upstream[row.name] ?? "?").padding(10)
+    let link = upstream[row.link].map { " (\($0))" } ?? ""
+    let counts = "\(upstream[row.pending] ?? 0) pending, \(upstream[row.deadLetters] ?? 0) dead letters"
+    let last = time(upstream[row.lastSuccess])
+    let state = TerminalColour.state(upstream[row.state] ?? "?")
+    print(styled: "\(name)\(state), \(counts), last \(last), \(upstream[row.url] ?? "")\(link)")
     let lanes = Self.lanes.compactMap { lane in
-      (upstream["lanes"]?[lane]?["pending"]?.integer).flatMap { $0 > 0 ? "\($0) in \(lane)" : nil }
+      (upstream[row.lanes]?[lane]?["pending"]?.integer).flatMap { $0 > 0 ? "\($0) in \(lane)" : nil }
     }
     if byLane {
       for lane in Self.lanes { if let lane = self.lane(lane, upstream) { print("          \(lane)") } }
-    } else if number("pending") > 0, !lanes.isEmpty {
+    } else if (upstream[row.pending] ?? 0) > 0, !lanes.isEmpty {
       print("          pending: \(lanes.joined(separator: ", "))")
     }
-    if number("pending") > 0, number("age_s") > 60 {
-      print("          the oldest has waited for \(number("age_s") / 60) min, \(number("in_flight")) in flight")
+    if (upstream[row.pending] ?? 0) > 0, (upstream[row.ageS] ?? 0) > 60 {
+      print(
+        "          the oldest has waited for \((upstream[row.ageS] ?? 0) / 60) min, \(upstream[row.inFlight] ?? 0) in flight"
+      )
     }
-    if number("given_up") > 0 {
-      let open = number("lost") > 0 ? ", \(number("lost")) of them in gaps that it has yet to get" : ""
-      print("          \(number("given_up")) events were deleted before it had them\(open)")
+    if (upstream[row.givenUp] ?? 0) > 0 {
+      let open =
+        (upstream[row.lost] ?? 0) > 0 ? ", \(upstream[row.lost] ?? 0) of them in gaps that it has yet to get" : ""
+      print("          \(upstream[row.givenUp] ?? 0) events were deleted before it had them\(open)")
     }
-    if number("too_old") > 0 { print("          \(number("too_old")) events were too old for it (max_age_s)") }
-    if let reason = upstream["reason"]?.string { print("          \(clean(reason))") }
-    if let words = allowance(upstream["allowance"]) { print("          \(words)") }
+    if (upstream[row.tooOld] ?? 0) > 0 {
+      print("          \(upstream[row.tooOld] ?? 0) events were too old for it (max_age_s)")
+    }
+    if let reason = upstream[row.reason] { print("          \(clean(reason))") }
+    if let words = allowance(upstream[row.allowance]) { print("          \(words)") }
   }
 
   private static let lanes = ["messages", "nodes", "packets"]
 
   /// The waiting events, and their age; `nil`: none.
   private static func lane(_ name: String, _ upstream: JSONValue) -> String? {
-    guard let lane = upstream["lanes"]?[name], let events = lane["pending"]?.integer, events > 0 else { return nil }
-    let bytes = lane["pending_bytes"]?.integer ?? 0
+    let row = Shape.Lane()
+    guard let lane = upstream["lanes"]?[name], let events = lane[row.pending], events > 0 else { return nil }
+    let bytes = lane[row.pendingBytes] ?? 0
     let amount = bytes < 1 << 10 ? "\(bytes) bytes" : size(bytes)
     let count = events == 1 ? "1 event" : "\(events) events"
-    return "\(name.padding(10))\(count), \(amount), \(duration(lane["seconds"]?.integer))"
+    return "\(name.padding(10))\(count), \(amount), \(duration(lane[row.seconds]))"
   }
 
   /// `-`: unknown.
@@ -241,59 +253,65 @@ enum Show {
   }
 
   static func message(_ message: JSONValue) -> Styled {
-    let at = time(message["received_at"]?.integer)
+    let row = Shape.Message()
+    let at = time(message[row.receivedAt])
     if isOurs(message) { return ourMessage(message, at) }
     var sender = clean(Self.sender(of: message))
-    let isInChannel = ["channel", "datagram"].contains(message["kind"]?.string)
-    var place = message["channel_name"]?.string.map { " [\(clean($0))]" } ?? (isInChannel ? " [unknown channel]" : "")
-    if let author = message["author_name"]?.string ?? message["author"]?.string {
+    let isInChannel = ["channel", "datagram"].contains(message[row.kind])
+    var place = message[row.channelName].map { " [\(clean($0))]" } ?? (isInChannel ? " [unknown channel]" : "")
+    if let author = message[row.authorName] ?? message[row.author] {
       (place, sender) = (" [\(sender)]", clean(author))
     }
-    let text = message["text"]?.string.map { clean($0) } ?? "data \(message["data"]?.string ?? "")"
-    let copies = message["copies"]?.integer.flatMap { $0 > 1 ? " (×\($0))" : nil } ?? ""
-    let reactions = (message["reactions"]?.array ?? []).compactMap { $0["emoji"]?.string }.joined()
+    let text = message[row.text].map { clean($0) } ?? "data \(message[row.data] ?? "")"
+    let copies = message[row.copies].flatMap { $0 > 1 ? " (×\($0))" : nil } ?? ""
+    let reactions = message[row.reactions].compactMap { $0[Shape.Reaction().emoji] }.joined()
     return "\(at)\(place) \(sender): \(text)\(copies)\(reactions.isEmpty ? "" : "  \(clean(reactions))")"
   }
 
   /// A sender's alias, otherwise its own name.
   static func sender(of message: JSONValue) -> String {
-    message["sender_alias"]?.string ?? message["sender_name"]?.string ?? message["sender"]?.string ?? "?"
+    let row = Shape.Message()
+    return message[row.senderAlias] ?? message[row.senderName] ?? message[row.sender] ?? "?"
   }
 
   static func contact(_ contact: JSONValue) -> Styled {
-    let key = String((contact["key"]?.string ?? "").prefix(12))
-    let hops = contact["hops"]?.integer.map { "\($0) hops" } ?? "flood"
-    let place = contact["on_radio"]?.bool == true ? "" : ", not on the radio"
-    let heard = contact["last_heard"]?.integer.map { ", heard \(time($0))" } ?? ""
-    let type = (contact["type"]?.string ?? "?").padding(9)
-    let name = [contact["alias"]?.string, contact["name"]?.string.map { contact["alias"] == nil ? $0 : "(\($0))" }]
+    let row = Shape.Contact()
+    let key = String((contact[row.key] ?? "").prefix(12))
+    let hops = contact[row.hops].map { "\($0) hops" } ?? "flood"
+    let place = contact[row.onRadio] == true ? "" : ", not on the radio"
+    let heard = contact[row.lastHeard].map { ", heard \(time($0))" } ?? ""
+    let type = (contact[row.type] ?? "?").padding(9)
+    let name = [contact[row.alias], contact[row.name].map { contact[row.alias] == nil ? $0 : "(\($0))" }]
     let shown = clean(name.compactMap { $0 }.joined(separator: " "))
     return "\(key)  \(type)\(shown.padding(26))\(hops)\(heard)\(place)"
   }
 
   static func channel(_ channel: JSONValue) -> Styled {
-    let slot = String(channel["slot"]?.integer ?? 0).padding(4)
-    let region = channel["region"]?.string.map { "  \(self.region($0))" } ?? ""
-    return "\(slot)\(clean(channel["name"]?.string).padding(26))\(channel["channel"]?.string ?? "")\(region)"
+    let row = Shape.Channel()
+    let slot = String(channel[row.slot] ?? 0).padding(4)
+    let region = channel[row.region].map { "  \(self.region($0))" } ?? ""
+    return "\(slot)\(clean(channel[row.name]).padding(26))\(channel[row.channel] ?? "")\(region)"
   }
 
   static func region(_ text: String) -> String { text == "*" ? "no region" : "the region \(clean(text))" }
 
   static func event(_ event: JSONValue) -> Styled {
+    let row = Shape.Event()
     var body = JSONWriter()
-    body.value(event["body"] ?? .null)
-    let seq = String(event["seq"]?.integer ?? 0).padding(8)
-    return "\(seq)\(time(event["at"]?.integer)) \((event["kind"]?.string ?? "?").padding(16))\(clean(body.string))"
+    body.value(event[row.body] ?? .null)
+    let seq = String(event[row.seq] ?? 0).padding(8)
+    return "\(seq)\(time(event[row.at])) \((event[row.kind] ?? "?").padding(16))\(clean(body.string))"
   }
 
   static func deadLetter(_ letter: JSONValue) {
-    let place = "\(letter["upstream"]?.string ?? "?") seq \(letter["seq"]?.integer ?? 0)"
-    print("refused   \(place) \(letter["kind"]?.string ?? "?"): \(clean(letter["reason"]?.string))")
+    let row = Shape.DeadLetter()
+    let place = "\(letter[row.upstream] ?? "?") seq \(letter[row.seq] ?? 0)"
+    print("refused   \(place) \(letter[row.kind] ?? "?"): \(clean(letter[row.reason]))")
   }
 
   static func outbox(_ outbox: JSONValue) {
-    for upstream in outbox["upstreams"]?.array ?? [] { self.upstream(upstream, byLane: true) }
-    let letters = outbox["dead_letters"]?.array ?? []
+    for upstream in outbox[Shape.Outbox().upstreams] { self.upstream(upstream, byLane: true) }
+    let letters = outbox[Shape.Outbox().deadLetters]
     for letter in letters { deadLetter(letter) }
     guard !letters.isEmpty else { return }
     print("resend them with: meshpost upstream retry; one of them with: meshpost upstream retry UPSTREAM SEQ")

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import ControlShapes
 import JSON
 
 extension Show {
@@ -17,11 +18,12 @@ extension Show {
 
   /// The lanes that wait, and the end of their wait; `nil`: none.
   static func stopped(_ allowance: JSONValue?) -> String? {
+    let row = Shape.Allowance()
     guard let allowance else { return nil }
-    var lanes = allowance["stopped"]?.array?.compactMap(\.string) ?? []
-    if allowance["waits_for_hours"]?.bool == true { lanes += ["nodes", "packets"].filter { !lanes.contains($0) } }
+    var lanes = allowance[row.stopped]
+    if allowance[row.waitsForHours] == true { lanes += ["nodes", "packets"].filter { !lanes.contains($0) } }
     guard !lanes.isEmpty else { return nil }
-    let until = allowance["until"]?.integer.map { " until \(time($0))" } ?? ""
+    let until = allowance[row.until].map { " until \(time($0))" } ?? ""
     return "\(lanes.joined(separator: ", ")) wait\(until)"
   }
 

@@ -1,90 +1,96 @@
 // SPDX-License-Identifier: MIT
 
 import Console
+import ControlShapes
 import JSON
 
 extension Show {
   // MARK: Sent messages
 
-  static func isOurs(_ message: JSONValue) -> Bool { message["direction"]?.string == "sent" }
+  static func isOurs(_ message: JSONValue) -> Bool { message[Shape.Message().direction] == "sent" }
 
   /// Sender and recipient of a sent message; on a channel only the sender.
   static func ours(_ message: JSONValue) -> String {
-    guard message["channel"] == nil else { return "me" }
+    let row = Shape.Message()
+    guard message[row.channel] == nil else { return "me" }
     return
-      "me → \(clean(message["recipient_name"]?.string ?? message["recipient"]?.string.map { String($0.prefix(12)) }))"
+      "me → \(clean(message[row.recipientName] ?? message[row.recipient].map { String($0.prefix(12)) }))"
   }
 
   /// The state as a mark.
   static func mark(_ message: JSONValue) -> String {
-    switch message["state"]?.string {
+    let row = Shape.Message()
+    switch message[row.state] {
     case "pending", "retrying": return "…"
-    case "sent" where message["kind"]?.string == "channel":
-      let heard = message["heard"]?.integer ?? 0
+    case "sent" where message[row.kind] == "channel":
+      let heard = message[row.heard] ?? 0
       return heard > 0 ? "✓\(heard)" : "✓"
     case "sending", "sent": return "→"
     case "delivered": return "✓"
-    default: return "✗ \(clean(message["reason"]?.string))"
+    default: return "✗ \(clean(message[row.reason]))"
     }
   }
 
   static func ourMessage(_ message: JSONValue, _ at: String) -> Styled {
-    let channel = message["channel_name"]?.string ?? message["channel"]?.string
+    let row = Shape.Message()
+    let channel = message[row.channelName] ?? message[row.channel]
     let place = channel.map { " [\(clean($0))]" } ?? ""
-    // Its origin, unless that is the control socket.
-    let origin = message["origin"]?.string.flatMap { $0 == "control" ? nil : " by \(clean($0))" } ?? ""
-    let reactions = (message["reactions"]?.array ?? []).compactMap { $0["emoji"]?.string }.joined()
-    let state = "  \(mark(message)) (\(message["state"]?.string ?? "?")\(origin))"
+    // Who sent it, unless it came from the control socket.
+    let origin = message[row.origin].flatMap { $0 == "control" ? nil : " by \(clean($0))" } ?? ""
+    let reactions = message[row.reactions].compactMap { $0[Shape.Reaction().emoji] }.joined()
+    let state = "  \(mark(message)) (\(message[row.state] ?? "?")\(origin))"
     let tail = reactions.isEmpty ? "" : "  \(clean(reactions))"
-    return "\(at)\(place) \(ours(message)): \(clean(message["text"]?.string))\(state)\(tail)"
+    return "\(at)\(place) \(ours(message)): \(clean(message[row.text]))\(state)\(tail)"
   }
 
   static func knownRadio(_ radio: JSONValue) -> Styled {
-    func number(_ name: String) -> Int64 { radio[name]?.integer ?? 0 }
+    let row = Shape.KnownRadio()
     let there =
-      radio["present"]?.bool == true ? "attached, or the last one" : "last seen \(time(radio["last_seen"]?.integer))"
-    let held = number("held") > 0 ? ", \(number("held")) held for it" : ""
-    let counts = "\(number("messages")) messages, \(number("nodes")) nodes"
-    return "\(radio["radio"]?.string ?? "?")  \(clean(radio["name"]?.string).padding(20))\(there): \(counts)\(held)"
+      radio[row.present] == true ? "attached, or the last one" : "last seen \(time(radio[row.lastSeen]))"
+    let held = (radio[row.held] ?? 0) > 0 ? ", \(radio[row.held] ?? 0) held for it" : ""
+    let counts = "\(radio[row.messages] ?? 0) messages, \(radio[row.nodes] ?? 0) nodes"
+    return "\(radio[row.radio] ?? "?")  \(clean(radio[row.name]).padding(20))\(there): \(counts)\(held)"
   }
 
   static func outgoing(_ message: JSONValue) -> Styled {
+    let row = Shape.Outgoing()
     let to =
-      message["recipient"]?.string.map { String($0.prefix(12)) } ?? "channel \(message["channel"]?.string ?? "?")"
-    var state = message["state"]?.string ?? "?"
-    if let reason = message["reason"]?.string { state += " (\(reason))" }
-    let attempts = message["attempts"]?.integer ?? 0
+      message[row.recipient].map { String($0.prefix(12)) } ?? "channel \(message[row.channel] ?? "?")"
+    var state = message[row.state] ?? "?"
+    if let reason = message[row.reason] { state += " (\(reason))" }
+    let attempts = message[row.attempts] ?? 0
     if attempts > 1 { state += ", \(attempts) attempts" }
-    if let refusals = message["refusals"]?.integer {
+    if let refusals = message[row.refusals] {
       state += ", the radio's table is full: refused \(refusals == 1 ? "once" : "\(refusals) times")"
-      if let next = message["next_attempt_at"]?.integer { state += ", next attempt \(time(next))" }
+      if let next = message[row.nextAttemptAt] { state += ", next attempt \(time(next))" }
     }
-    if message["waits_for"]?.string == "channel" {
+    if message[row.waitsFor] == "channel" {
       state += ", waits until the radio has said what is in the channel's slot (see `meshpost status`)"
     }
-    if let trip = message["round_trip_ms"]?.integer { state += ", \(trip) ms" }
-    if let heard = message["heard"]?.integer, heard > 0 { state += ", heard \(heard) repeats" }
-    if let name = message["held_for"]?.string {
-      state += ", held for \(clean(name)) (\((message["radio"]?.string ?? "?").prefix(4))…)"
+    if let trip = message[row.roundTripMs] { state += ", \(trip) ms" }
+    if let heard = message[row.heard], heard > 0 { state += ", heard \(heard) repeats" }
+    if let name = message[row.heldFor] {
+      state += ", held for \(clean(name)) (\((message[row.radio] ?? "?").prefix(4))…)"
     }
-    let id = message["id"]?.string ?? "?"
-    let upstreams = standings(message["upstreams"]?.array ?? [])
-    let text = "\(clean(message["text"]?.string))\(upstreams)"
-    return "\(time(message["created_at"]?.integer)) \(id) to \(to): \(state): \(text)"
+    let id = message[row.id] ?? "?"
+    let upstreams = standings(message[row.upstreams])
+    let text = "\(clean(message[row.text]))\(upstreams)"
+    return "\(time(message[row.createdAt])) \(id) to \(to): \(state): \(text)"
   }
 
   /// The upstreams that have a message. It leaves out upstreams whose filter excludes the message.
   private static func standings(_ upstreams: [JSONValue]) -> String {
+    let row = Shape.Standing()
     let words = upstreams.compactMap { upstream -> String? in
       let state: String
-      switch upstream["state"]?.string {
+      switch upstream[row.state] {
       case "filtered", nil: return nil
       case "acknowledged":
-        state = upstream["up_to_date"]?.bool == false ? "acknowledged, not its newest state" : "acknowledged"
-      case "dead_letter": state = "dead letter \(upstream["seq"]?.integer ?? 0)"
+        state = upstream[row.upToDate] == false ? "acknowledged, not its newest state" : "acknowledged"
+      case "dead_letter": state = "dead letter \(upstream[row.seq] ?? 0)"
       case let other?: state = clean(other)
       }
-      return "\(clean(upstream["name"]?.string)) \(state)"
+      return "\(clean(upstream[row.name])) \(state)"
     }
     return words.isEmpty ? "" : "  [\(words.joined(separator: "; "))]"
   }
@@ -122,12 +128,13 @@ extension Show {
   }
 
   static func path(_ answer: JSONValue) -> String {
-    if answer["ok"] != nil { return "done" }
-    if let out = answer["out"]?.string {
-      return "out \(out.isEmpty ? "direct" : out), in \(answer["in"]?.string ?? "?")"
+    let row = Shape.Path()
+    if answer[row.ok] != nil { return "done" }
+    if let out = answer[row.out] {
+      return "out \(out.isEmpty ? "direct" : out), in \(answer[row.`in`] ?? "?")"
     }
-    guard let path = answer["path"]?.string else { return "no known path: messages are flooded" }
-    return path.isEmpty ? "direct neighbour" : "\(path) (\(answer["hops"]?.integer ?? 0) hops)"
+    guard let path = answer[row.path] else { return "no known path: messages are flooded" }
+    return path.isEmpty ? "direct neighbour" : "\(path) (\(answer[row.hops] ?? 0) hops)"
   }
 
   /// Formats an answer with one field a line.
@@ -140,47 +147,51 @@ extension Show {
   }
 
   static func telemetry(_ answer: JSONValue) -> [Styled] {
-    let readings = answer["readings"]?.array ?? []
+    let row = Shape.Sensor()
+    let readings = answer[Shape.Telemetry().readings]
     if readings.isEmpty { return ["no readings"] }
     return readings.map { reading in
-      let values = reading["values"]?.array ?? [reading["value"] ?? .null]
-      let numbers = values.map { "\($0.number ?? 0)" }.joined(separator: " ")
-      return "channel \(reading["channel"]?.integer ?? 0)  \((reading["type"]?.string ?? "?").padding(16))\(numbers)"
+      let values = reading[row.value].map { [$0] } ?? reading[row.values].compactMap(\.number)
+      let numbers = values.map { "\($0)" }.joined(separator: " ")
+      return "channel \(reading[row.channel] ?? 0)  \((reading[row.type] ?? "?").padding(16))\(numbers)"
     }
   }
 
   static func neighbours(_ answer: JSONValue) -> [Styled] {
-    let entries = answer["neighbours"]?.array ?? []
+    let row = Shape.Neighbour()
+    let entries = answer[Shape.Neighbours().neighbours]
     if entries.isEmpty { return ["no neighbours"] }
     return entries.map { entry in
-      let name = clean(entry["name"]?.string ?? "").padding(26)
-      let heard = "\(entry["snr"]?.number ?? 0) dB, \(entry["heard_s"]?.integer ?? 0) s ago"
-      return "\(entry["key"]?.string ?? "?")  \(name)\(heard)"
+      let name = clean(entry[row.name] ?? "").padding(26)
+      let heard = "\(entry[row.snr] ?? 0) dB, \(entry[row.heardS] ?? 0) s ago"
+      return "\(entry[row.key] ?? "?")  \(name)\(heard)"
     }
   }
 
   static func trace(_ answer: JSONValue) -> [Styled] {
-    let hops = (answer["hops"]?.array ?? []).map { "\($0["node"]?.string ?? "?") \($0["snr"]?.number ?? 0) dB" }
-    return [Styled((hops + ["here \(answer["snr_here"]?.number ?? 0) dB"]).joined(separator: " → "))]
+    let hops = answer[Shape.Trace().hops].map { "\($0[Shape.Hop().node] ?? "?") \($0[Shape.Hop().snr] ?? 0) dB" }
+    return [Styled((hops + ["here \(answer[Shape.Trace().snrHere] ?? 0) dB"]).joined(separator: " → "))]
   }
 
   static func reading(_ reading: JSONValue) -> Styled {
     var body = JSONWriter()
-    body.value(reading["body"] ?? .null)
-    return "\(time(reading["at"]?.integer)) \((reading["kind"]?.string ?? "?").padding(12))\(clean(body.string))"
+    body.value(reading[Shape.Reading().body] ?? .null)
+    return
+      "\(time(reading[Shape.Reading().at])) \((reading[Shape.Reading().kind] ?? "?").padding(12))\(clean(body.string))"
   }
 
   static func messaging(_ messaging: JSONValue) {
-    func number(_ name: String) -> Int64 { messaging[name]?.integer ?? 0 }
-    let used = "\(number("airtime_used_ms") / 1000) of \(number("airtime_limit_ms") / 1000) s of air time this hour"
+    let row = Shape.Messaging()
+    let used =
+      "\((messaging[row.airtimeUsedMs] ?? 0) / 1000) of \((messaging[row.airtimeLimitMs] ?? 0) / 1000) s of air time this hour"
     print(
-      "sending   \(number("waiting")) waiting, \(number("in_flight")) in flight, \(number("delivered")) delivered, "
-        + "\(number("failed")) failed; \(used)")
-    if messaging["waits_for_airtime"]?.bool == true { print("          waiting for air time") }
-    if number("held") > 0 {
-      print("          \(number("held")) held for a radio that is not attached: meshpost sent")
+      "sending   \(messaging[row.waiting] ?? 0) waiting, \(messaging[row.inFlight] ?? 0) in flight, \(messaging[row.delivered] ?? 0) delivered, "
+        + "\(messaging[row.failed] ?? 0) failed; \(used)")
+    if messaging[row.waitsForAirtime] == true { print("          waiting for air time") }
+    if (messaging[row.held] ?? 0) > 0 {
+      print("          \(messaging[row.held] ?? 0) held for a radio that is not attached: meshpost sent")
     }
-    for poll in messaging["polls"]?.array ?? [] {
+    for poll in messaging[row.polls] {
       guard let trouble = poll["trouble"]?.string else { continue }
       print("          poll of \(clean(poll["node"]?.string)): \(clean(trouble))")
     }

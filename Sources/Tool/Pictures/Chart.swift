@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import ArgumentParser
+import ControlShapes
 import Glibc
 import JSON
 import UntrustedText
@@ -33,7 +34,7 @@ struct ChartCommand: ParsableCommand {
       var points: [Chart.Point] = []
       let target = "/v1/messages?limit=100000&since=\(options.beginning)\(query)\(options.radio.query)"
       let others = try ControlClient(connection).rows(target) { row in
-        if let at = row["received_at"]?.integer, let snr = row["snr"]?.number {
+        if let at = row[Shape.Message().receivedAt], let snr = row[Shape.Message().snr] {
           points.append(.init(at: at, value: snr))
         }
       }
@@ -56,8 +57,10 @@ struct ChartCommand: ParsableCommand {
       let query = node.map { "&node=\(ControlClient.escape($0))" } ?? ""
       var series: [(String, [Chart.Point])] = []
       try ControlClient(connection).rows("/v1/readings?limit=1000\(query)\(options.radio.query)") { row in
-        guard let at = row["at"]?.integer, at >= options.beginning, let volts = Self.volts(row["body"]) else { return }
-        let name = row["body"]?["name"]?.string ?? "?"
+        guard let at = row[Shape.Reading().at], at >= options.beginning,
+          let volts = Self.volts(row[Shape.Reading().body])
+        else { return }
+        let name = row[Shape.Reading().body]?["name"]?.string ?? "?"
         let place = series.firstIndex { $0.0.isExactly(name) } ?? series.count
         if place == series.count { series.append((name, [])) }
         series[place].1.append(.init(at: at, value: volts))
@@ -86,10 +89,10 @@ struct ChartCommand: ParsableCommand {
       var (received, sent): ([Int64: Double], [Int64: Double]) = ([:], [:])
       let target = "/v1/messages?limit=1000000&since=\(options.beginning)\(options.radio.query)"
       let others = try client.rows(target) { row in
-        if let at = row["received_at"]?.integer { received[at / step, default: 0] += 1 }
+        if let at = row[Shape.Message().receivedAt] { received[at / step, default: 0] += 1 }
       }
       try client.rows("/v1/outgoing?limit=10000\(options.radio.query)") { row in
-        if let at = row["created_at"]?.integer, at >= options.beginning { sent[at / step, default: 0] += 1 }
+        if let at = row[Shape.Outgoing().createdAt], at >= options.beginning { sent[at / step, default: 0] += 1 }
       }
       func points(_ counts: [Int64: Double]) -> [Chart.Point] {
         (min(options.beginning, now) / step...now / step).map { .init(at: $0 * step, value: counts[$0] ?? 0) }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import ArgumentParser
+import ControlShapes
 import COpenSSL
 import Glibc
 import JSON
@@ -27,7 +28,8 @@ struct MapCommand: ParsableCommand {
     let others = try client.rows("/v1/contacts?on_radio=0\(radio.query)") { nodes.append($0) }
     let beneath = try background.map { try Self.geoJSON($0) } ?? .null
     let data = JSONValue.object([
-      ("at", .string(Show.iso(Int64(time(nil)) * 1000))), ("own", status["radio"]?["identity"] ?? .null),
+      ("at", .string(Show.iso(Int64(time(nil)) * 1000))),
+      ("own", status[Shape.Status().radio]?[Shape.LinkState().identity] ?? .null),
       ("nodes", .array(nodes)), ("background", beneath),
     ])
     if connection.json, output == nil { return print(json: data) }

@@ -2,6 +2,7 @@
 
 import ArgumentParser
 import Console
+import ControlShapes
 import Glibc
 import JSON
 
@@ -27,7 +28,7 @@ struct RadioCommand: ParsableCommand {
     func run() throws {
       let answer = try ControlClient(connection).get("/v1/radio/scan?seconds=\(seconds)", limit: seconds + 30)
       if connection.json { return print(answer.text) }
-      let radios = answer.value["radios"]?.array ?? []
+      let radios = answer.value[Shape.Scan().radios]
       if radios.isEmpty { print("no MeshCore radio in range") }
       for radio in radios { Show.radio(radio) }
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import ArgumentParser
+import ControlShapes
 import JSON
 
 extension RadioCommand {
@@ -32,10 +33,10 @@ extension RadioCommand {
 extension Show {
   /// A line of `status` about a missing or outdated advert of the radio: nodes without the advert cannot write to this radio.
   static func advert(_ radio: JSONValue) {
-    guard radio["state"]?.string == "up", let advert = radio["advert"] else { return }
-    if advert["at"] == nil {
+    guard radio[Shape.LinkState().state] == "up", let advert = radio[Shape.LinkState().advert] else { return }
+    if advert[Shape.Advert().at] == nil {
       print("          not advertised yet, so no node knows it: meshpost radio advert")
-    } else if advert["current"]?.bool == false {
+    } else if advert[Shape.Advert().current] == false {
       print("          name or position changed since the last advert: meshpost radio advert")
     }
   }

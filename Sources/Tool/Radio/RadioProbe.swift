@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import ArgumentParser
+import ControlShapes
 import EventLoop
 import Glibc
 import JSON
@@ -41,11 +42,12 @@ enum Probing {
 
   /// The radio that this machine's gateway is using.
   static func radioInUse() -> Found? {
+    let row = Shape.LinkState()
     let client = Connection.here().map { ControlClient($0) }
-    guard let radio = client?.quietly("/v1/status")?["radio"], radio["state"]?.string == "up",
-      // `try?`: an invalid link is not serial.
-      let link = try? LinkAddress(parsing: radio["link"]?.string ?? ""), case .serial(let location, _) = link,
-      let identity = radio["identity"], let name = identity["name"]?.string, let key = identity["key"]?.string
+    guard let radio = client?.quietly("/v1/status")?[Shape.Status().radio], radio[row.state] == "up",
+      // `try?`: a link that cannot be parsed is not serial.
+      let link = try? LinkAddress(parsing: radio[row.link] ?? ""), case .serial(let location, _) = link,
+      let identity = radio[row.identity], let name = identity["name"]?.string, let key = identity["key"]?.string
     else { return nil }
     let target = Folder.resolved(location)
     let device = SerialDevices.all().first { Folder.resolved($0) == target } ?? target

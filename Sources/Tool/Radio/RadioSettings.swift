@@ -2,6 +2,7 @@
 
 import ArgumentParser
 import Console
+import ControlShapes
 import JSON
 import UntrustedText
 
@@ -47,8 +48,8 @@ extension RadioCommand {
     private func printKeys() throws {
       let answer = try ControlClient(connection).get("/v1/radio/presets")
       if connection.json { return print(answer.text) }
-      for setting in answer.value["settings"]?.array ?? [] {
-        print("\((setting["name"]?.string ?? "").padding(23))\(setting["allowed"]?.string ?? "")")
+      for setting in answer.value[Shape.Presets().settings] {
+        print("\((setting[Shape.Setting().name] ?? "").padding(23))\(setting[Shape.Setting().allowed] ?? "")")
       }
     }
   }
@@ -60,11 +61,12 @@ extension RadioCommand {
     func run() throws {
       let answer = try ControlClient(connection).get("/v1/radio/presets")
       if connection.json { return print(answer.text) }
-      for preset in answer.value["presets"]?.array ?? [] {
-        let name = (preset["name"]?.string ?? "").padding(26)
+      let row = Shape.Preset()
+      for preset in answer.value[Shape.Presets().presets] {
+        let name = (preset[row.name] ?? "").padding(26)
         print(
-          "\(name)\(preset["frequency"]?.number ?? 0) MHz, \(preset["bandwidth"]?.number ?? 0) kHz, "
-            + "SF \(preset["sf"]?.integer ?? 0), CR \(preset["cr"]?.integer ?? 0)")
+          "\(name)\(preset[row.frequency] ?? 0) MHz, \(preset[row.bandwidth] ?? 0) kHz, "
+            + "SF \(preset[row.sf] ?? 0), CR \(preset[row.cr] ?? 0)")
       }
     }
   }
@@ -72,15 +74,16 @@ extension RadioCommand {
 
 extension Show {
   static func radioInfo(_ radio: JSONValue) -> [Styled] {
+    let row = Shape.Radio()
     var lines: [Styled] = []
     func line(_ name: String, _ value: String?) {
       if let value { lines.append("\(name.padding(23))\(value)") }
     }
-    line("radio", [radio["model"], radio["version"]].compactMap { $0?.string }.joined(separator: " "))
-    line("key", radio["key"]?.string)
-    line("battery", radio["battery_mv"]?.number.map { "\($0 / 1000) V" })
-    for (name, value) in radio["settings"]?.fields ?? [] { line(name, value.string ?? value.text) }
-    for (name, value) in radio["stats"]?.fields ?? [] {
+    line("radio", [radio[row.model], radio[row.version]].compactMap { $0 }.joined(separator: " "))
+    line("key", radio[row.key])
+    line("battery", radio[row.batteryMv].map { "\(Double($0) / 1000) V" })
+    for (name, value) in radio[row.settings]?.fields ?? [] { line(name, value.string ?? value.text) }
+    for (name, value) in radio[row.stats]?.fields ?? [] {
       let text = value.array?.compactMap(\.string).joined(separator: ", ") ?? value.string ?? value.text
       line(name, text.isEmpty ? "-" : text)
     }

@@ -2,6 +2,7 @@
 
 import ArgumentParser
 import Console
+import ControlShapes
 import Glibc
 import HTTP
 import JSON
@@ -34,7 +35,7 @@ struct OtherRadios {
     guard !connection.json, choice.radio == nil, !choice.allRadios else { return }
     for radio in radios {
       guard let count = radio[what]?.integer, count > 0 else { continue }
-      let (name, mark) = (Show.clean(radio["name"]?.string), radio["radio"]?.string ?? "?")
+      let (name, mark) = (Show.clean(radio[Shape.KnownRadio().name]), radio[Shape.KnownRadio().radio] ?? "?")
       let one = count == 1 ? "1 \(what.dropLast())" : "\(count) \(what)"
       Self.note("\(one) of another radio (\(name), \(mark.prefix(4))…): --radio \(mark), or --all-radios")
     }
@@ -94,12 +95,13 @@ extension SentCommand {
       return print(connection.json ? whole.text : Show.outgoing(answer.value))
     }
     let answer = try client.post("/v1/outgoing/\(verb)?held=1")
-    let (messages, refused) = (answer.value["messages"]?.array ?? [], answer.value["refused"]?.array ?? [])
+    let (messages, refused) = (answer.value[Shape.Adopted().messages], answer.value[Shape.Adopted().refused])
     if connection.json {
       print(answer.text)
     } else {
       for message in messages { print(Show.outgoing(message)) }
-      for one in refused { print("\(Show.clean(one["id"]?.string)) remains held: \(Show.clean(one["error"]?.string))") }
+      let row = Shape.Refused()
+      for one in refused { print("\(Show.clean(one[row.id])) remains held: \(Show.clean(one[row.error]))") }
       if messages.isEmpty && refused.isEmpty { print("no message is held") }
     }
     if !refused.isEmpty { throw ExitCode(EX_NOUSER) }

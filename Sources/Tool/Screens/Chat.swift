@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import ArgumentParser
+import ControlShapes
 import EventLoop
 import Glibc
 import HTTP
@@ -83,8 +84,10 @@ private final class ChatScreen {
   // MARK: Refreshing
 
   private func look() async throws {
-    if let nodes = try await rows("/v1/contacts") { view.names = nodes.compactMap { $0["name"]?.string } }
-    if let channels = try await rows("/v1/channels") { view.channels = channels.compactMap { $0["name"]?.string } }
+    if let nodes = try await rows("/v1/contacts") { view.names = nodes.compactMap { $0[Shape.Contact().name] } }
+    if let channels = try await rows("/v1/channels") {
+      view.channels = channels.compactMap { $0[Shape.Channel().name] }
+    }
     try await lookOnce()
     while true {
       while !isOutdated { try await outdated.wait() }
@@ -117,8 +120,8 @@ private final class ChatScreen {
 
   private func noticed(_ event: JSONValue) {
     guard event.missed == nil else { return lookSoon() }
-    guard ["message", "outgoing", "reaction"].contains(event["kind"]?.string ?? "") else { return }
-    if event["kind"]?.string == "message" { view.noticed(event["body"] ?? .null) }
+    guard ["message", "outgoing", "reaction"].contains(event[Shape.Event().kind] ?? "") else { return }
+    if event[Shape.Event().kind] == "message" { view.noticed(event[Shape.Event().body] ?? .null) }
     lookSoon()
     terminal.refresh()
   }
@@ -184,8 +187,8 @@ private final class ChatScreen {
     case "/quit", "/q": return true
     case "/to" where words.count == 2: _ = orders.put(.change(to: words[1]))
     case "/react" where words.count == 2: react(words[1])
-    case "/retry": act("retry") { $0["state"]?.string == "failed" }
-    case "/cancel": act("cancel") { $0["ended"]?.bool == false }
+    case "/retry": act("retry") { $0[Shape.Message().state] == "failed" }
+    case "/cancel": act("cancel") { $0[Shape.Message().ended] == false }
     case let word where word.hasPrefix("/") && text.first == "/":
       view.notice = "/to NAME, /react EMOJI, /retry, /cancel, /quit; begin with a space to send text that starts with /"
     default: post("/v1/send", .object([("to", .string(view.address)), ("text", .string(text))]))
@@ -195,12 +198,12 @@ private final class ChatScreen {
 
   private func react(_ emoji: String) {
     guard let chosen = view.chosen else { return view.notice = "no message to react to" }
-    post("/v1/react", .object([("message", .integer(chosen["id"]?.integer ?? 0)), ("emoji", .string(emoji))]))
+    post("/v1/react", .object([("message", .integer(chosen[Shape.Message().id] ?? 0)), ("emoji", .string(emoji))]))
   }
 
   /// The newest sent message that fits.
   private func act(_ verb: String, _ fits: (JSONValue) -> Bool) {
-    guard let id = view.ours.last(where: fits)?["outgoing"]?.string else {
+    guard let id = view.ours.last(where: fits)?[Shape.Message().outgoing] else {
       return view.notice = "no message to \(verb)"
     }
     post("/v1/outgoing/\(verb)?id=\(ControlClient.escape(id))", .object([]))

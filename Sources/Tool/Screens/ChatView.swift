@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import ControlShapes
 import Glibc
 import JSON
 import UntrustedText
@@ -41,16 +42,16 @@ final class ChatView {
   /// Notes a received message, perhaps of another conversation.
   func noticed(_ message: JSONValue) {
     guard !belongs(message) else { return }
-    let place = message["channel_name"]?.string.map { " in \($0)" } ?? ""
-    let sender = message["sender_name"]?.string ?? message["sender"]?.string ?? "somebody"
+    let place = message[Shape.Message().channelName].map { " in \($0)" } ?? ""
+    let sender = message[Shape.Message().senderName] ?? message[Shape.Message().sender] ?? "somebody"
     notice = "new message from \(sender)\(place)"
   }
 
   // MARK: The conversation
 
   private func belongs(_ message: JSONValue) -> Bool {
-    if isChannel { return message["channel"]?.string == target["channel"]?.string }
-    guard message["channel"] == nil, let sender = message["sender"]?.string else { return false }
+    if isChannel { return message[Shape.Message().channel] == target["channel"]?.string }
+    guard message[Shape.Message().channel] == nil, let sender = message[Shape.Message().sender] else { return false }
     return target["key"]?.string?.hasPrefix(sender) ?? false
   }
 
@@ -113,7 +114,7 @@ final class ChatView {
   /// The latest senders here first, then all others.
   private var people: [String] {
     var known: [String] = []
-    let here = messages.filter { !Show.isOurs($0) }.compactMap { $0["sender_name"]?.string }
+    let here = messages.filter { !Show.isOurs($0) }.compactMap { $0[Shape.Message().senderName] }
     for name in here.reversed() + names where !known.contains(where: { $0.isExactly(name) }) {
       known.append(name)
     }
@@ -146,7 +147,7 @@ final class ChatView {
   private var failure: String? {
     let shown = choice.flatMap { $0 < messages.count ? messages[messages.count - 1 - $0] : nil } ?? messages.last
     guard let shown, Show.isOurs(shown) else { return nil }
-    return Show.hint(shown["reason"]?.string).map { $0.replacing("`meshpost retry ID`", with: "/retry") }
+    return Show.hint(shown[Shape.Message().reason]).map { $0.replacing("`meshpost retry ID`", with: "/retry") }
   }
 
   private func title(_ columns: Int) -> String {
@@ -159,13 +160,13 @@ final class ChatView {
 
   private func draw(_ message: JSONValue, _ columns: Int, isChosen: Bool) -> [Line] {
     let isOurs = Show.isOurs(message)
-    let author = message["author_name"]?.string ?? Show.sender(of: message)
-    let reactions = (message["reactions"]?.array ?? []).compactMap { $0["emoji"]?.string }.joined()
+    let author = message[Shape.Message().authorName] ?? Show.sender(of: message)
+    let reactions = message[Shape.Message().reactions].compactMap { $0[Shape.Reaction().emoji] }.joined()
     let tail = (isOurs ? "  " + Show.mark(message) : "") + (reactions.isEmpty ? "" : "  " + Show.clean(reactions))
-    let text = message["text"]?.string.map { Show.clean($0) } ?? "data"
+    let text = message[Shape.Message().text].map { Show.clean($0) } ?? "data"
     let words =
-      "\(Show.format(message["received_at"]?.integer ?? 0, "%H:%M")) \(isOurs ? "me" : Show.clean(author)): \(text)\(tail)"
-    let style: Terminal.Style = message["state"]?.string == "failed" ? .bad : isOurs ? .good : .plain
+      "\(Show.format(message[Shape.Message().receivedAt] ?? 0, "%H:%M")) \(isOurs ? "me" : Show.clean(author)): \(text)\(tail)"
+    let style: Terminal.Style = message[Shape.Message().state] == "failed" ? .bad : isOurs ? .good : .plain
     return TextWidth.wrap(words, to: columns - 1, indent: 6).enumerated().map { number, line in
       Line([(.accent, isChosen && number == 0 ? "▸" : " "), (style, line)])
     }

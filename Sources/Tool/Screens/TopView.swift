@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import ControlShapes
 import Glibc
 import JSON
 
@@ -26,12 +27,13 @@ final class TopView {
   init(status: JSONValue) { self.status = status }
 
   func add(_ message: JSONValue) {
-    // The stream repeats a sent message with each new state.
-    let known = message["outgoing"]?.string.flatMap { key in messages.lastIndex { $0["outgoing"]?.string == key } }
+    let row = Shape.Message()
+    // A sent message is repeated with each new state.
+    let known = message[row.outgoing].flatMap { key in messages.lastIndex { $0[row.outgoing] == key } }
     if let known { return messages[known] = message }
     messages.append(message)
     if messages.count > Self.maxMessages { messages.removeFirst(messages.count - Self.maxMessages) }
-    if let name = message["sender_name"]?.string, let snr = message["snr"]?.number {
+    if let name = message[row.senderName], let snr = message[row.snr] {
       if signals.count >= Self.maxSignals { signals = [:] }
       signals[Array(name.utf8)] = snr
     }
@@ -54,11 +56,12 @@ final class TopView {
   // MARK: The head
 
   private func head(_ columns: Int) -> [Line] {
-    let identity = status["radio"]?["identity"]
+    let row = Shape.Status()
+    let identity = status[row.radio]?[Shape.LinkState().identity]
     let name = Show.clean(identity?["name"]?.string ?? "no radio yet")
     let clock = Show.format(Int64(time(nil)) * 1000, "%H:%M:%S")
     let left =
-      "\(name)  meshpost \(status["version"]?.string ?? "?"), up \(Self.span(status["uptime_s"]?.integer ?? 0))"
+      "\(name)  meshpost \(status[row.version] ?? "?"), up \(Self.span(status[row.uptimeS] ?? 0))"
     var lines = [Line(TextWidth.fit(left, to: max(0, columns - 9)) + " " + clock, .bold)]
     if let trouble { lines.append(Line("no answer: \(trouble)", .bad)) }
     lines += [radioLine(), syncLine()] + sendingLines(columns) + upstreamLines(columns)
@@ -66,23 +69,25 @@ final class TopView {
   }
 
   private func radioLine() -> Line {
-    let state = status["radio"]?["state"]?.string ?? "?"
-    var words = status["radio"]?["link"]?.string ?? ""
-    if let error = status["radio"]?["error"]?.string { words = error }
-    if let battery = radio["battery_mv"]?.number, battery > 0 { words += ", \(battery / 1000) V" }
-    if let noise = radio["stats"]?["noise_floor_dbm"]?.integer { words += ", noise \(noise) dBm" }
+    let row = Shape.LinkState()
+    let state = status[Shape.Status().radio]?[row.state] ?? "?"
+    var words = status[Shape.Status().radio]?[row.link] ?? ""
+    if let error = status[Shape.Status().radio]?[row.error] { words = error }
+    if let battery = radio[Shape.Radio().batteryMv], battery > 0 { words += ", \(Double(battery) / 1000) V" }
+    if let noise = radio[Shape.Radio().stats]?["noise_floor_dbm"]?.integer { words += ", noise \(noise) dBm" }
     return Line([(.plain, "radio     "), (state == "up" ? .good : .bad, state), (.plain, " " + Show.clean(words))])
   }
 
   private func syncLine() -> Line {
-    let sync = status["sync"] ?? .null
-    let state = sync["state"]?.string ?? "?"
+    let row = Shape.SyncState()
+    let sync = status[Shape.Status().sync] ?? .null
+    let state = sync[row.state] ?? "?"
     var words = ""
-    if let phase = sync["phase"]?.string { words += " \(phase) \(sync["current"]?.integer ?? 0)" }
-    if let reason = sync["reason"]?.string { words += ": \(reason)" }
-    let store = status["store"] ?? .null
-    let full = store["error"]?.string.map { ", \($0)" } ?? ""
-    let counts = "\(store["messages"]?.integer ?? 0) messages, \(store["contacts"]?.integer ?? 0) nodes"
+    if let phase = sync[row.phase] { words += " \(phase) \(sync[row.current] ?? 0)" }
+    if let reason = sync[row.reason] { words += ": \(reason)" }
+    let store = status[Shape.Status().store] ?? .null
+    let full = store[Shape.Store().error].map { ", \($0)" } ?? ""
+    let counts = "\(store[Shape.Store().messages] ?? 0) messages, \(store[Shape.Store().contacts] ?? 0) nodes"
     return Line([
       (.plain, "sync      "), (state == "synced" ? .good : state == "failed" ? .bad : .warning, state),
       (.plain, "\(words); \(counts)"), (.bad, Show.clean(full)),
@@ -90,26 +95,26 @@ final class TopView {
   }
 
   private func sendingLines(_ columns: Int) -> [Line] {
-    let messaging = status["messaging"] ?? .null
-    func number(_ name: String) -> Int64 { messaging[name]?.integer ?? 0 }
-    let (used, limit) = (number("airtime_used_ms"), max(number("airtime_limit_ms"), 1))
+    let (messaging, row) = (status[Shape.Status().messaging] ?? .null, Shape.Messaging())
+    let (used, limit) = (messaging[row.airtimeUsedMs] ?? 0, max(messaging[row.airtimeLimitMs] ?? 0, 1))
     let share = min(max(used, 0) * 100 / limit, 100)
     let bar = Int(share) / 10
     let air = String(repeating: "█", count: bar) + String(repeating: "░", count: 10 - bar)
-    let words = "\(number("waiting")) waiting, \(number("in_flight")) in flight; air "
+    let words = "\(messaging[row.waiting] ?? 0) waiting, \(messaging[row.inFlight] ?? 0) in flight; air "
     return [Line([(.plain, "sending   \(words)"), (share > 80 ? .warning : .plain, "\(air) \(share) %")])]
   }
 
   private func upstreamLines(_ columns: Int) -> [Line] {
-    let upstreams = status["upstreams"]?.array ?? []
+    let row = Shape.Upstream()
+    let upstreams = status[Shape.Status().upstreams]
     let most = 4
     var lines = upstreams.prefix(most).map { upstream -> Line in
-      let state = upstream["state"]?.string ?? "?"
+      let state = upstream[row.state] ?? "?"
       let style: Style = ["idle": .good, "sending": .good, "stopped": .bad][state] ?? .warning
-      let pending = upstream["pending"]?.integer ?? 0
-      let reason = upstream["reason"]?.string.map { ": \(Show.clean($0))" } ?? ""
-      let stopped = Show.stopped(upstream["allowance"]).map { "; \($0)" } ?? ""
-      let name = TextWidth.fit(Show.clean(upstream["name"]?.string), to: 9)
+      let pending = upstream[row.pending] ?? 0
+      let reason = upstream[row.reason].map { ": \(Show.clean($0))" } ?? ""
+      let stopped = Show.stopped(upstream[row.allowance]).map { "; \($0)" } ?? ""
+      let name = TextWidth.fit(Show.clean(upstream[row.name]), to: 9)
       return Line([(.plain, "\(name) "), (style, state), (.plain, ", \(pending) pending\(reason)\(stopped)")])
     }
     if upstreams.count > most { lines.append(Line("          and \(upstreams.count - most) more upstreams", .faint)) }
@@ -131,16 +136,17 @@ final class TopView {
   }
 
   private func nodeLines(_ columns: Int, _ room: Int) -> [Line] {
+    let row = Shape.Contact()
     guard room > 0 else { return [] }
     let now = Int64(time(nil)) * 1000
     var lines = [Line(TextWidth.fit("heard", to: max(0, columns - 13)) + "   dB  hops", .faint)]
     if nodes.isEmpty { lines.append(Line("nobody yet", .faint)) }
     for node in nodes.prefix(room - 1) {
-      let age = Self.span(max(0, now - (node["last_heard"]?.integer ?? now)) / 1000)
-      let plain = node["name"]?.string ?? ""
-      let name = Show.clean(node["alias"]?.string ?? plain)
+      let age = Self.span(max(0, now - (node[row.lastHeard] ?? now)) / 1000)
+      let plain = node[row.name] ?? ""
+      let name = Show.clean(node[row.alias] ?? plain)
       let signal = signals[Array(plain.utf8)].map { "\(Int(saturating: $0.rounded()))" } ?? "·"
-      let hops = node["hops"]?.integer.map { "\($0)" } ?? "~"
+      let hops = node[row.hops].map { "\($0)" } ?? "~"
       let left = TextWidth.fit("\(TextWidth.fit(age, to: 4)) \(name)", to: max(0, columns - 13))
       lines.append(Line(left + String(repeating: " ", count: max(0, 5 - signal.count)) + signal + "   " + hops))
     }
@@ -162,11 +168,12 @@ final class TopView {
   }
 
   private static func words(_ message: JSONValue) -> String {
-    let at = Show.format(message["received_at"]?.integer ?? 0, "%H:%M")
-    let place = message["channel_name"]?.string.map { "[\(Show.clean($0))] " } ?? ""
-    let text = message["text"]?.string.map { Show.clean($0) } ?? "data \(message["data"]?.string ?? "")"
+    let row = Shape.Message()
+    let at = Show.format(message[row.receivedAt] ?? 0, "%H:%M")
+    let place = message[row.channelName].map { "[\(Show.clean($0))] " } ?? ""
+    let text = message[row.text].map { Show.clean($0) } ?? "data \(message[row.data] ?? "")"
     if Show.isOurs(message) { return "\(at) \(place)\(Show.ours(message)): \(text)  \(Show.mark(message))" }
-    let sender = Show.clean(message["author_name"]?.string ?? Show.sender(of: message))
+    let sender = Show.clean(message[row.authorName] ?? Show.sender(of: message))
     return "\(at) \(place)\(sender): \(text)"
   }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import ArgumentParser
+import ControlShapes
 import Glibc
 import JSON
 import Transport
@@ -45,7 +46,7 @@ struct RunCommand: ParsableCommand {
     let status = Connection.here(socket).flatMap { ControlClient($0).quietly("/v1/status") }
     // A user without access to the socket still sees that the gateway runs.
     guard status != nil || (access(socket, W_OK) != 0 && errno == EACCES) else { return }
-    let radio = status?["radio"]?["link"]?.string ?? "serial:"
+    let radio = status?[Shape.Status().radio]?[Shape.LinkState().link] ?? "serial:"
     guard radio.begins(with: "serial:") || radio.begins(with: "auto:") else { return }
     throw Failure.say(
       "the gateway of this machine is running, and has the radio on USB: use it (`meshpost messages --follow`), stop it "

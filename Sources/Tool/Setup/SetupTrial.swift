@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import ArgumentParser
+import ControlShapes
 import Glibc
 import JSON
 import UntrustedText
@@ -31,15 +32,16 @@ extension Setup {
   }
 
   private func waitForRadio() -> Bool {
+    let row = Shape.LinkState()
     let end = time(nil) + Self.patience
     var reason = "no status yet"
     while time(nil) < end {
-      let radio = client()?.quietly("/v1/status")?["radio"]
-      if radio?["state"]?.string == "up" {
-        print("the radio is up: \(Show.clean(radio?["identity"]?["name"]?.string))")
+      let radio = client()?.quietly("/v1/status")?[Shape.Status().radio]
+      if radio?[row.state] == "up" {
+        print("the radio is up: \(Show.clean(radio?[row.identity]?["name"]?.string))")
         return true
       }
-      reason = [radio?["error"]?.string, radio?["remedy"]?.string].compactMap { $0 }.joined(separator: ". ")
+      reason = [radio?[row.error], radio?[row.remedy]].compactMap { $0 }.joined(separator: ". ")
       usleep(300_000)
     }
     print("the radio is not up yet: \(reason)")
@@ -48,12 +50,13 @@ extension Setup {
 
   /// Whether it has accepted events already, or accepts some soon: then it needs no test.
   private func hasTaken(_ upstream: Upstream) -> Bool {
+    let row = Shape.Upstream()
     for _ in 0..<20 {
-      let found = client()?.quietly("/v1/status")?["upstreams"]?.array?.first {
-        $0["name"]?.string?.isExactly(upstream.name) == true
+      let found = client()?.quietly("/v1/status")?[Shape.Status().upstreams].first {
+        $0[row.name]?.isExactly(upstream.name) == true
       }
-      if found?["last_success"]?.integer != nil { return true }
-      guard found?["state"]?.string == "sending" else { return false }
+      if found?[row.lastSuccess] != nil { return true }
+      guard found?[row.state] == "sending" else { return false }
       usleep(500_000)
     }
     return false
