@@ -64,6 +64,23 @@ extension WholeProgramTests {
       }
     }
 
+    /// Only names of several words: others could be members of anything.
+    @Test func `each field that a gateway's pages read is declared`() throws {
+      // Fields of values that are `any` in a shape, or that no command prints: a radio's identity and counters, a session, a refusal.
+      let others: Set = [
+        "bandwidth_hz", "frequency_khz", "max_power_dbm", "retry_after_s", "signed_in", "spreading_factor",
+        "tx_power_dbm",
+      ]
+      let folder = Checkout.folder.appending(path: "Sources/Pages")
+      var read: Set<String> = []
+      for name in try FileManager.default.subpathsOfDirectory(atPath: folder.path()) where name.hasSuffix(".js") {
+        guard !["hub", "languages/", "worker"].contains(where: name.hasPrefix) else { continue }
+        let text = try String(contentsOf: folder.appending(path: name), encoding: .utf8)
+        read.formUnion(text.matches(of: /\.([a-z]+(?:_[a-z0-9]+)+)\b/).map { String($0.1) })
+      }
+      #expect(read.subtracting(try JSONShapes().names) == others)
+    }
+
     private func rendered(_ command: String) throws -> String {
       let file = Checkout.folder.appending(path: "docs/man/meshpost-\(command).1").path()
       let script = "MANWIDTH=1000 LC_ALL=C.UTF-8 groff -Kutf8 -man -ww -Tutf8 -rLL=1000n -P-cbou '\(file)'"
