@@ -114,6 +114,7 @@ actor PeerHubRequests {
     defer { served.remove(number) }
     // `try?`: without a database there are no notifications; the asking hub gives up.
     try? await notify(Self.notifications(gateway, "taken", number, []) ?? [])
+    // `try?`: the gateway's link is gone.
     let answer = try? await registry.request(gateway, id: id, command: command)
     let body = JSONWriter.object { json in if let answer { json.field("answer", answer) } }
     // An answer that is too long counts as none.
