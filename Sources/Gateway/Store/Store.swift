@@ -205,7 +205,7 @@ public final class Store {
   /// Reads the whole database, as reads that the disk refuses can look like damage. `false`: SQLite finds none, and
   /// `isDamaged` is taken back. Throws if the disk still refuses reads.
   public func confirmDamage() throws(StoreError) -> Bool {
-    guard replacing == nil else { return true }
+    guard replacing == nil, !isOverwritten else { return true }
     let verdict: String
     do throws(SQLiteError) {
       verdict = try database.value("PRAGMA quick_check(1)")?.text ?? ""

@@ -8,9 +8,12 @@ import Store
 extension Daemon {
   /// Upstreams, clients and waiting messages belong to one database: they end with it, and begin again.
   func replaceDamagedStores() async throws(CancellationError) {
+    // SQLite may report damage that its check does not find, such as in an index of words: not for ever.
+    var doubts = 0
     while true {
       try await maintenance.untilDamaged()
-      guard try await isDamaged() else { continue }
+      doubts += 1
+      if doubts <= Self.mostDoubts, try await !isDamaged() { continue }
       proxy.stop("the database was replaced")
       relay.stop()
       while !replaceDamagedStore() { try await loop.sleep(for: Self.replacementInterval) }
@@ -37,6 +40,7 @@ extension Daemon {
   }
 
   private static let mostChecks = 10
+  private static let mostDoubts = 3
 
   /// Returns false if it has to be tried again.
   private func replaceDamagedStore() -> Bool {

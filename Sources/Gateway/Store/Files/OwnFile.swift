@@ -43,7 +43,7 @@ extension Store {
 
   /// Whether another program has written different content into the file. Touching it, or writing the same bytes, does
   /// no harm.
-  private var isOverwritten: Bool {
+  var isOverwritten: Bool {
     guard let ownFile, let stamp = OwnFile.Stamp(location), stamp != ownFile.stamp,
       stamp.number == ownFile.stamp.number, let head = database.fileBytes(Int32(Self.pageSize))
     else { return false }
