@@ -111,6 +111,7 @@ import Timing
   @Test func `a state that a hub on HTTP refuses is told again although no newer one follows`() throws {
     let bench = try Bench(.hubHTTP, .well)
     bench.server.refusedStates = 3
+    bench.upstream.wake()
     bench.upstream.setState("gateway", Array(#"{"n":1}"#.utf8))
     #expect(
       bench.pass(900) { bench.server.states == [1] }, "\(bench.server.states), \(bench.server.refusedStates) to go")
@@ -131,6 +132,7 @@ import Timing
 
   @Test func `each live link is told the state`() throws {
     let bench = try Bench(.hubLive, .hangsUp)
+    bench.upstream.wake()
     bench.upstream.setState("gateway", Array(#"{"n":1}"#.utf8))
     #expect(bench.pass(60) { bench.server.states == [1] })
     try bench.append(2)

@@ -166,8 +166,9 @@ public final class Store {
   /// Replaces a database that was found to be damaged in use with a new one, which has a new epoch. Returns where the
   /// damaged one was saved. `unsent`: no upstream lacked more than this many events; `nil`: unknown.
   public func replaceDamaged(unsent: Int64? = nil) throws(StoreError) -> String {
-    let (lost, untold) = try replacing ?? setAside(unsent)
-    do {
+    if replacing == nil { replacing = try setAside(unsent) }
+    guard let (lost, untold) = replacing else { return "" }
+    do throws(StoreError) {
       (database, identity) = try Self.open(settings, clocks)
       try load()
     } catch {
@@ -198,7 +199,6 @@ public final class Store {
     let untold = (try? untold()) ?? [provenance.loss].compactMap(\.self)
     let target = try Self.moveAside(settings.location, "corrupt", clocks)
     let lost = StoreLoss(cause: .damaged, epoch: epoch, last: lastSeq, atMost: unsent, saved: target)
-    replacing = (lost, untold)
     return (lost, untold)
   }
 
