@@ -206,6 +206,7 @@ public final class Store {
   /// `isDamaged` is taken back. Throws if the disk still refuses reads.
   public func confirmDamage() throws(StoreError) -> Bool {
     guard replacing == nil, !isOverwritten else { return true }
+    guard database.isFileReadable else { throw .unavailable("the disk does not return all of \(settings.location)") }
     let verdict: String
     do throws(SQLiteError) {
       verdict = try database.value("PRAGMA quick_check(1)")?.text ?? ""
@@ -213,8 +214,8 @@ public final class Store {
       guard error.kind == .corrupt else { throw StoreError(error) }
       return true
     }
-    // The check reports a page that the disk does not return: `… error code=266`, SQLITE_IOERR_READ.
-    if verdict.ends(with: "error code=266") { throw .unavailable(verdict) }
+    // A page that the disk does not return: SQLITE_IOERR_READ, or SQLITE_IOERR_CORRUPTFS, which SQLite makes of EIO.
+    if verdict.ends(with: "error code=266") || verdict.ends(with: "error code=8458") { throw .unavailable(verdict) }
     isDamaged = !verdict.isExactly("ok")
     return isDamaged
   }

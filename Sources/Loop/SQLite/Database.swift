@@ -161,17 +161,33 @@ public final class Database {
   /// Releases unused memory of SQLite's cache.
   public func releaseMemory() { sqlite3_db_release_memory(handle) }
 
-  /// The first bytes of the database file, not of the log or the cache; `nil`: they cannot be read. Uses SQLite's own
-  /// descriptor, because closing another one would release SQLite's locks.
-  public func fileBytes(_ count: Int32) -> [UInt8]? {
+  /// Bytes of the database file, not of the log or the cache; `nil`: they cannot be read. After the file's end they are zeros.
+  public func fileBytes(_ count: Int32, at offset: Int64 = 0) -> [UInt8]? {
+    var bytes = [UInt8](repeating: 0, count: Int(count))
+    let code = read(&bytes, at: offset)
+    return code == SQLITE_OK || code == Self.shortRead ? bytes : nil
+  }
+
+  /// Whether the disk returns the whole database file. SQLite takes a read that fails with EIO for damage.
+  public var isFileReadable: Bool {
+    var (piece, offset) = ([UInt8](repeating: 0, count: 65536), Int64(0))
+    while true {
+      let code = read(&piece, at: offset)
+      guard code == SQLITE_OK else { return code == Self.shortRead }
+      offset += Int64(piece.count)
+    }
+  }
+
+  /// SQLITE_IOERR_SHORT_READ
+  private static let shortRead: Int32 = SQLITE_IOERR | 2 << 8
+
+  /// Uses SQLite's own descriptor, because closing another one would release SQLite's locks.
+  private func read(_ bytes: inout [UInt8], at offset: Int64) -> Int32 {
     var file: UnsafeMutablePointer<sqlite3_file>?
     guard sqlite3_file_control(handle, "main", SQLITE_FCNTL_FILE_POINTER, &file) == SQLITE_OK, let file,
       let read = file.pointee.pMethods?.pointee.xRead
-    else { return nil }
-    var bytes = [UInt8](repeating: 0, count: Int(count))
-    let code = read(file, &bytes, count, 0)
-    // After a short read, the bytes beyond the end are zeros.
-    return code == SQLITE_OK || code == SQLITE_IOERR | 2 << 8 ? bytes : nil
+    else { return SQLITE_IOERR }
+    return read(file, &bytes, Int32(bytes.count), offset)
   }
 
   func error(_ code: Int32) -> SQLiteError {

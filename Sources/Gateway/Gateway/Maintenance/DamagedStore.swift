@@ -23,6 +23,7 @@ extension Daemon {
   /// Whether a check of the whole database confirms the damage. A disk that refuses reads for a while is waited for; pages that stay unreadable
   /// are damage.
   private func isDamaged() async throws(CancellationError) -> Bool {
+    var pause: Duration = .seconds(5)
     for _ in 0..<Self.mostChecks {
       do throws(StoreError) {
         if try store.confirmDamage() { return true }
@@ -32,14 +33,16 @@ extension Daemon {
         synchronizer.restart(fully: false)
         return false
       } catch {
-        log.error("the database may be damaged, and cannot be checked: \(error). Retrying in a minute")
+        log.error("the database may be damaged, and cannot be checked: \(error). Retrying")
       }
-      try await loop.sleep(for: Self.replacementInterval)
+      try await loop.sleep(for: pause)
+      pause = min(pause * 2, Self.replacementInterval)
     }
     return true
   }
 
-  private static let mostChecks = 10
+  /// They take ten minutes, and a little more.
+  private static let mostChecks = 14
   private static let mostDoubts = 3
 
   /// Returns false if it has to be tried again.
