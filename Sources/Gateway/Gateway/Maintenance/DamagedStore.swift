@@ -23,7 +23,7 @@ extension Daemon {
   /// Whether a check of the whole database confirms the damage. A disk that refuses reads for a while is waited for; pages that stay unreadable
   /// are damage.
   private func isDamaged() async throws(CancellationError) -> Bool {
-    var pause: Duration = .seconds(5)
+    var (pause, told): (Duration, StoreError?) = (.seconds(5), nil)
     for _ in 0..<Self.mostChecks {
       do throws(StoreError) {
         if try store.confirmDamage() { return true }
@@ -33,7 +33,8 @@ extension Daemon {
         synchronizer.restart(fully: false)
         return false
       } catch {
-        log.error("the database may be damaged, and cannot be checked: \(error). Retrying")
+        if told != error { log.error("the database may be damaged, and cannot be checked: \(error). Retrying") }
+        told = error
       }
       try await loop.sleep(for: pause)
       pause = min(pause * 2, Self.replacementInterval)
