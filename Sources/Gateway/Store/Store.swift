@@ -195,8 +195,9 @@ public final class Store {
 
   /// Renames the damaged database. Whatever fails next, this is the file with the lost events.
   private func setAside(_ unsent: Int64?) throws(StoreError) -> (StoreLoss, [StoreLoss]) {
-    // `try?`: what cannot be read may not have been reported.
-    let untold = (try? untold()) ?? [provenance.loss].compactMap(\.self)
+    // `try?`: what cannot be read may not have been reported. The short form in the database has no amounts.
+    let known = provenance.loss
+    let untold = (try? untold())?.map { $0.epoch == known?.epoch ? known ?? $0 : $0 } ?? [known].compactMap(\.self)
     let target = try Self.moveAside(settings.location, "corrupt", clocks)
     let lost = StoreLoss(cause: .damaged, epoch: epoch, last: lastSeq, atMost: unsent, saved: target)
     return (lost, untold)
