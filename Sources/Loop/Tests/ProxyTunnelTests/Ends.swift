@@ -87,7 +87,7 @@ extension EventLoop {
   ) throws -> Result<Int32, Connector.Failure> {
     let proxy = try proxy.map { try TunnelSettings(parsing: $0) }
     var result: Result<Int32, Connector.Failure>?
-    begin {
+    _ = begin {
       do throws(Connector.Failure) {
         result = .success(try await self.connect(host: host, port: port, through: proxy, timeout: limit))
       } catch {
