@@ -160,7 +160,7 @@ import Testing
     peer.open()
     var isNamed = false
     #expect(turn(aside) { peer.isUp })
-    aside.begin {
+    _ = aside.begin {
       let call = BusMessage.call(
         "org.freedesktop.DBus", "/", "org.freedesktop.DBus", "RequestName", [.string(name), .uint32(0)])
       isNamed = (try? await peer.call(call)) != nil  // `try?`: false fails the wait

@@ -296,7 +296,7 @@ import Timing
     let (loop, waiter) = (EventLoop(), Waiter())
     var ends: [String] = []
     let tasks = (0..<3).map { number in
-      _ = loop.begin {
+      loop.begin {
         do throws(CancellationError) {
           try await waiter.wait()
           ends.append("\(number) resumed")
