@@ -43,6 +43,8 @@ final class StandingServer {
   private(set) var taken: [String] = []
   /// `n` of the states that it has taken, in order.
   private(set) var states: [Int64] = []
+  /// It answers so many greetings with 503 first.
+  var refusedGreetings = 0
   /// It answers so many states with 503 first.
   var refusedStates = 0
   private(set) var connections = 0
@@ -145,6 +147,10 @@ final class StandingServer {
 
   private func answer(_ request: HTTPRequest, _ line: Line) async throws {
     let isPost = request.method == "POST"
+    if refusedGreetings > 0, request.method == "GET", !request.target.contains("/updates?") {
+      refusedGreetings -= 1
+      return line.stream.write(Array("HTTP/1.1 503 x\r\nContent-Length: 2\r\n\r\n{}".utf8))
+    }
     if request.method == "PUT" {
       let isRefused = refusedStates > 0
       if isRefused { refusedStates -= 1 } else { note(try JSONValue(parsing: request.body)) }

@@ -120,13 +120,14 @@ import Timing
     #expect(!bench.pass(35_000) { bench.server.states.count > 2 }, "each is told once")
   }
 
-  @Test func `a hub on HTTP that is put back is told the state again`() throws {
+  @Test(arguments: [0, 2])
+  func `a hub on HTTP that is put back is told the state again, also if it was away meanwhile`(_ refused: Int) throws {
     let bench = try Bench(.hubHTTP, .well)
     try bench.append(3)
     bench.upstream.setState("gateway", Array(#"{"n":1}"#.utf8))
     #expect(bench.pass(60) { bench.server.taken.count == 3 && bench.server.states == [1] })
-    bench.server.acknowledged = 1
-    #expect(bench.pass(3610) { bench.server.states == [1, 1] }, "\(bench.server.states)")
+    (bench.server.acknowledged, bench.server.refusedGreetings) = (1, refused)
+    #expect(bench.pass(3900) { bench.server.states == [1, 1] }, "\(bench.server.states)")
     #expect(!bench.pass(35_000) { bench.server.states.count > 2 })
   }
 

@@ -87,6 +87,8 @@ final class HubOverHTTP {
       packing = Self.packing(result)
       short = Self.short(result).map { ($0, epoch, []) }
       let (greeting, before) = (greeting(result), has)
+      // What the hub had is still to be compared when it answers again.
+      guard case .has = greeting else { return greeting }
       (has, comparedAt) = ((epoch, ByLane(all: nil), loop.now), loop.now)
       if case .has(.byLane(let seqs), _) = greeting { has.seqs = seqs }
       hasForgotten =
