@@ -306,6 +306,17 @@ import Timing
       try await all(store) == ["f/1 e", "f/2 after e", "h/1 f", "h/2 after f", "k/1 h", "k/2 after h"])
   }
 
+  @Test func `lost databases of an unknown epoch are told apart by their saved files`() async throws {
+    let store = try HubStore(location: scratch.location("hub.db"))
+    for (epoch, saved) in [("f", "one"), ("h", "two")] {
+      let gap = HubEvent(
+        seq: 1, at: 1, trusted: true, kind: "gap",
+        body: .object([("reason", .string("damaged")), ("saved", .string(saved)), ("text", .string(saved))]))
+      _ = try await store.take([Self.batch([gap], epoch: epoch, after: 0)])
+    }
+    #expect(try await all(store) == ["f/1 one", "h/1 two"])
+  }
+
   @Test func `a position says what its event says`() async throws {
     let store = try HubStore(location: scratch.location("hub.db"))
     let last = Self.event(7, "seven")

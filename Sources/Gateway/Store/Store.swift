@@ -166,8 +166,9 @@ public final class Store {
   /// Replaces a database that was found to be damaged in use with a new one, which has a new epoch. Returns where the
   /// damaged one was saved. `unsent`: no upstream lacked more than this many events; `nil`: unknown.
   public func replaceDamaged(unsent: Int64? = nil) throws(StoreError) -> String {
-    if replacing == nil { replacing = try setAside(unsent) }
-    guard let (lost, untold) = replacing else { return "" }
+    let begun = if let replacing { replacing } else { try setAside(unsent) }
+    replacing = begun
+    let (lost, untold) = begun
     do throws(StoreError) {
       (database, identity) = try Self.open(settings, clocks)
       try load()

@@ -17,6 +17,7 @@ extension Daemon {
       proxy.stop("the database was replaced")
       relay.stop()
       while !replaceDamagedStore() { try await loop.sleep(for: Self.replacementInterval) }
+      doubts = 0
     }
   }
 

@@ -52,7 +52,9 @@ extension HubStore {
     private var reported: [JSONValue?] {
       // `try?`: as in `canonical`.
       let gap = try? JSONValue(parsing: Array(body.utf8))
-      return ["reason", "epoch", "lane", "first", "last"].map { gap?[$0] }
+      // A database that was lost without its mark has no epoch; the file that was saved tells it from others.
+      let known = gap?["epoch"] == nil ? "saved" : "epoch"
+      return ["reason", known, "lane", "first", "last"].map { gap?[$0] }
     }
 
     private var canonical: [UInt8]? {
