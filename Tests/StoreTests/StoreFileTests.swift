@@ -14,6 +14,25 @@ import Testing
     try #require(FileManager.default.attributesOfItem(atPath: location)[.posixPermissions] as? Int)
   }
 
+  @Test func `of two writes of the reserved file, a torn one leaves the one before`() throws {
+    let scratch = Scratch()
+    let location = scratch.location("x.held")
+    var file = ReservedFile(location)
+    for content: [UInt8] in [[1, 2, 3], [4, 5]] {
+      let isWritten = file.write(content)
+      #expect(isWritten)
+    }
+    #expect(ReservedFile(location).content == [4, 5])
+    for (offset, expected) in [(25, [1, 2, 3]), (ReservedFile.half + 25, [])] as [(Int, [UInt8])] {
+      let descriptor = open(location, O_RDWR)
+      defer { close(descriptor) }
+      #expect(pwrite(descriptor, [9], 1, offset) == 1)
+      #expect(ReservedFile(location).content == expected)
+    }
+    let tooMuch = file.write([UInt8](repeating: 0, count: ReservedFile.half))
+    #expect(!tooMuch)
+  }
+
   @Test func `all files of a store are for their owner, whatever the umask, and those of an older version become so`()
     throws
   {

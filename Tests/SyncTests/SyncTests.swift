@@ -3,7 +3,9 @@
 import Companion
 import EventLoop
 import Foundation
+import SQLite
 import Store
+import TestSupport
 import Testing
 import Timing
 import VirtualRadio
@@ -170,6 +172,44 @@ import VirtualRadio
       pair.run(until: { (try? pair.store.contactCount(onRadio: false)) == 1 }, "learnt")
       #expect(try pair.store.contactCount(onRadio: true) == (manual ? 0 : 1))
       #expect(try pair.store.contact(other.key)?.lastHeard != nil)
+    }
+  }
+
+  @Test func `a message that the disk refuses outlives the program`() throws {
+    let scratch = Scratch()
+    let pair = try Pair(in: scratch)
+    pair.sync()
+    pair.loop.afterTurn { [store = pair.store] in
+      store.write { _ throws(SQLiteError) in throw SQLiteError(code: 13, message: "full") }
+    }
+    pair.loop.schedule(after: .milliseconds(1)) {}
+    pair.loop.turn(wait: true)
+    pair.radio.injectChannelText("W: held", slot: 0, time: 1)
+    pair.radio.injectChannelText("W: waits", slot: 0, time: 2)
+    pair.run(until: { if case .failed = pair.synchronizer.state { true } else { false } }, "refused")
+    #expect(pair.store.heldMessages.count == 1)
+    // As after a kill: nothing of this process writes any more.
+    let copy = try scratch.afterCut("gw.db")
+    for _ in 0..<2 {
+      // Killed again before the file was emptied: stored once.
+      let next = try Store(Store.Settings(location: copy), clocks: LinuxMachine())
+      let loop = EventLoop(on: LinuxMachine())
+      let taken = try #require(next.heldMessages.first)
+      let log = Log(level: .error, sink: { _, _ in })
+      let synchronizer = Synchronizer(
+        RadioConnection(MemoryLink(pair.radio, on: loop), on: loop, log: log), store: next, settings: .init(),
+        on: loop, log: log)
+      loop.afterTurn { next.commit() }
+      #expect(turn(loop) { !synchronizer.hasMessageInHand })
+      #expect(next.heldMessages.isEmpty)
+      var texts: [String] = []
+      try next.eachMessage(limit: 9) {
+        texts.append($0.text.string)
+        return true
+      }
+      #expect(texts == ["held"])
+      synchronizer.stop()
+      #expect(next.hold([taken]))
     }
   }
 

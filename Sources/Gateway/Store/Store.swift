@@ -56,6 +56,7 @@ public final class Store {
   public var maxBytes: Int64 { settings.maxSize }
   private(set) var database: Database
   private let lock: StoreLock
+  var reserved: ReservedFile
   /// Writes on their way to the disk.
   public let transactions: Transactions
   var unreadable: Set<String> = []
@@ -101,6 +102,7 @@ public final class Store {
     self.clocks = clocks
     transactions = Transactions(profile: settings.profile)
     lock = try StoreLock(location: settings.location)
+    reserved = ReservedFile(settings.location + ".held")
     provenance = try StoreProvenance(beforeOpening: settings.location, clocks)
     do {
       (database, identity) = try Self.open(settings, clocks)

@@ -40,22 +40,18 @@ final class Inbox {
   }
 
   private final class Entry {
-    let message: QueuedMessage
-    /// The radio that handed it over: another one may be attached before the write succeeds.
-    let radio: Int64
+    /// With the radio that handed it over: another one may be attached before the write succeeds.
+    var taken: TakenMessage
     var state = State.new
-    /// The stored channel of its slot is the radio's.
-    var knowsSlot = true
+    /// The database has refused it, maybe in an earlier run.
+    var wasRefused = false
     var arrival: MessageArrival?
 
     /// The transaction that contains it.
     var commit: Commit? { if case .written(let commit) = state { commit } else { nil } }
     var isRefused: Bool { if case .refused = state { true } else { false } }
 
-    init(_ message: QueuedMessage, _ radio: Int64) {
-      self.message = message
-      self.radio = radio
-    }
+    init(_ taken: TakenMessage) { self.taken = taken }
   }
 
   private let connection: RadioConnection
@@ -69,6 +65,8 @@ final class Inbox {
   /// The count of waiting and lost messages in the radio, and whether the database has it.
   private(set) var queue = RadioQueue()
   private var isQueueKept = false
+  /// The refused messages outlive this program.
+  private var areHeld = true
   /// The last received message.
   private var last: QueuedMessage?
   /// Why the disk refuses messages; `nil`: it accepts them.
@@ -81,6 +79,14 @@ final class Inbox {
     self.loop = loop
     clock = loop.wallClock
     self.log = log
+    for taken in store.heldMessages {
+      queue.took(wasAsked: false)
+      let entry = Entry(taken)
+      entry.wasRefused = true
+      entries.append(entry)
+      write(entry)
+    }
+    if !entries.isEmpty { log.info("\(entries.count) messages were kept in \(store.reservedLocation): storing them") }
   }
 
   var count: Int { entries.count }
@@ -108,11 +114,11 @@ final class Inbox {
     guard entries.count < Self.bound else {
       return log.error("an unsolicited message was lost: \(entries.count) are already waiting to be written")
     }
-    let entry = Entry(message, store.radio)
+    let entry = Entry(TakenMessage(message, at: Moment(clock), wait: queue.wait(now: loop.now), by: store.radio))
     entries.append(entry)
     guard let slot = message.slot else { return write(entry) }
-    entry.knowsSlot = !isInDoubt(slot)
-    guard !entry.knowsSlot || wasAsked && isEmpty(slot) else { return write(entry) }
+    entry.taken.knowsSlot = !isInDoubt(slot)
+    guard !entry.taken.knowsSlot || wasAsked && isEmpty(slot) else { return write(entry) }
     entry.state = .asked(loop.begin { await self.decide(entry, slot) })
   }
 
@@ -127,22 +133,19 @@ final class Inbox {
   private func decide(_ entry: Entry, _ slot: UInt8) async {
     let outcome = await connection.ask(.getChannel(slot: slot), .sync)
     guard case .asked = entry.state else { return }
-    entry.knowsSlot = !isInDoubt(slot)
+    entry.taken.knowsSlot = !isInDoubt(slot)
     guard case .replied(.channelInfo(let channel)) = outcome, channel.isEmpty else { return write(entry) }
     // Traffic of misconfigured nodes under a key of zeros (docs/protocol/companion.md § 9.6).
     remove(entry)
-    owner?.dropped(entry.message)
+    owner?.dropped(entry.taken.message)
     owner?.inboxChanged()
   }
 
   private func write(_ entry: Entry) {
-    let moment = Moment(clock)
-    let wait = queue.wait(now: loop.now)
     entry.arrival = nil
     keepQueue()
     let commit = store.write(when: .message) { store throws(SQLiteError) in
-      entry.arrival = try store.insert(
-        entry.message, at: moment, wait: wait, by: entry.radio, knowsSlot: entry.knowsSlot)
+      entry.arrival = try store.insert(entry.taken)
     }
     entry.state = .written(commit)
     if writing == nil { writing = loop.begin { await self.awaitDisk() } }
@@ -169,12 +172,13 @@ final class Inbox {
       case (.failed(let failure), _): refused(entry, failure)
       }
     }
+    holdRefused()
   }
 
   private func stored(_ entry: Entry, _ arrival: MessageArrival) {
     remove(entry)
     if !entries.contains(where: \.isRefused) { failure = nil }
-    owner?.stored(entry.message, arrival)
+    owner?.stored(entry.taken.message, arrival)
     owner?.inboxChanged()
   }
 
@@ -245,10 +249,21 @@ final class Inbox {
   // MARK: A disk that refuses
 
   private func refused(_ entry: Entry, _ failure: StoreError) {
-    entry.state = .refused
+    (entry.state, entry.wasRefused) = (.refused, true)
     self.failure = failure
     if retrying == nil { retrying = loop.begin { await self.retry() } }
     owner?.refused(failure)
+  }
+
+  /// The radio has forgotten these messages: a full disk must not leave them to this process's memory alone.
+  private func holdRefused() {
+    let refused = entries.filter(\.wasRefused).map(\.taken)
+    let couldHold = areHeld
+    areHeld = store.hold(refused)
+    guard couldHold, !areHeld, !refused.isEmpty else { return }
+    log.error(
+      "\(refused.count) messages that the radio has handed over are only in memory, and lost if the gateway is killed: "
+        + "\(store.reservedLocation) cannot be written either")
   }
 
   /// Ends when the disk has taken all messages.
@@ -263,7 +278,7 @@ final class Inbox {
   }
 
   /// The daemon ends: writes the remaining messages. `isAsked`: the radio has not answered the last question. Returns
-  /// the number of messages that are lost.
+  /// the number of messages that are lost; those that are held are stored at the next start.
   func close(isAsked: Bool) -> Int {
     retrying?.cancel()
     for entry in entries where entry.commit == nil {
@@ -277,7 +292,9 @@ final class Inbox {
     store.settle()
     settle()
     retrying?.cancel()
-    return entries.count
+    let held = areHeld ? entries.count(where: \.wasRefused) : 0
+    if held > 0 { log.warning("stopping: \(held) messages wait in \(store.reservedLocation) for the next start") }
+    return entries.count - held
   }
 }
 

@@ -26,10 +26,10 @@ public final class Scratch {
   /// A copy of a database as another process finds it after a kill or a power cut.
   public func afterCut(_ name: String) throws -> String {
     let copy = location("cut-\(name)")
-    for suffix in ["", "-wal", ".id", ".lock"] {
+    for suffix in ["", "-wal", ".id", ".lock", ".held"] {
       try? FileManager.default.removeItem(atPath: copy + suffix)  // there is none the first time
     }
-    for suffix in ["", "-wal"] where FileManager.default.fileExists(atPath: location(name) + suffix) {
+    for suffix in ["", "-wal", ".held"] where FileManager.default.fileExists(atPath: location(name) + suffix) {
       try FileManager.default.copyItem(atPath: location(name) + suffix, toPath: copy + suffix)
     }
     return copy
