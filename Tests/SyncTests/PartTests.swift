@@ -76,6 +76,28 @@ import VirtualRadio
     #expect(try pair.store.contactCount(onRadio: true) == 3 && pair.synchronizer.knowsAllContacts)
   }
 
+  @Test(arguments: [1, 2]) func `a slot that is refused once or twice keeps the stored channels behind it`(
+    times: Int
+  ) throws {
+    let pair = try Pair()
+    pair.radio.received(Command.setChannel(Channel(slot: 5, name: "fives", secret: .hashtag("#fives"))).encode())
+    pair.sync()
+    let known = try pair.store.channel(slot: 5)
+    #expect(known?.name == "fives")
+    var refusals = 0
+    pair.link.refuses = { command in
+      guard command == .getChannel(slot: 5), refusals < times else { return false }
+      refusals += 1
+      return true
+    }
+    pair.link.cut()
+    pair.run(until: { refusals == times && pair.synchronizer.isServing }, "refused")
+    #expect(try pair.store.channel(slot: 5) == known)
+    #expect(pair.synchronizer.doubts(5) == (times == 2))
+    pair.run(until: { pair.synchronizer.state == .synced && !pair.synchronizer.doubts(5) }, "asked again")
+    #expect(try pair.store.channel(slot: 5) == known)
+  }
+
   @Test func `a radio that hands over no messages is asked again, and synced once it does`() throws {
     let pair = try Pair(on: InventedMachine())
     pair.link.refuses = { $0 == .syncNextMessage }

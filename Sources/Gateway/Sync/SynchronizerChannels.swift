@@ -30,35 +30,51 @@ extension Synchronizer {
   /// Requests every slot of the radio, because empty ones lie between used ones. Old radios that do not report their
   /// number of slots are asked until they refuse.
   ///
-  /// A slot without an answer is requested twice and then skipped: one slot is no reason to start over. It stays in
-  /// doubt until a retry succeeds.
+  /// A slot that has no answer, or is refused, is requested twice and then skipped: one slot is no reason to start over,
+  /// nor does it end the stored channels behind it. It stays in doubt until a retry succeeds.
   func syncChannels() async throws {
     defer { slots.wereAskedFor = true }
-    let count = min(connection.identity?.device?.details.map { Int($0.channelSlots) } ?? 256, 256)
+    let known = connection.identity?.device?.details.map { min(Int($0.channelSlots), 256) }
     let isRetry = plan.isRetry(.channels)
-    var (end, left) = (count, [Int]())
-    for slot in 0..<count where !isRetry || !slots.told.contains(UInt8(slot)) {
-      enter(.syncing(.channels, current: slot, total: count < 256 ? count : 0))
+    var (end, left) = (known ?? 256, [(slot: Int, outcome: RadioSession.Outcome)]())
+    for slot in 0..<end where !isRetry || !slots.told.contains(UInt8(slot)) {
+      enter(.syncing(.channels, current: slot, total: known ?? 0))
       let outcome = try await askForChannel(UInt8(slot))
       if case .replied(.channelInfo) = outcome { continue }
-      // A refused slot is the end, unless the radio has reported a later one.
-      if case .failed(.refused) = outcome, slots.told.allSatisfy({ $0 < slot }) {
-        end = slot
-        break
+      if case .failed(.refused) = outcome {
+        if known == nil, slots.told.allSatisfy({ $0 < slot }) {
+          end = slot
+          break
+        }
+      } else {
+        let silent = left.count { $0.outcome == .failed(.timedOut) }
+        guard outcome == .failed(.timedOut), silent < Self.maxLeft else {
+          throw SyncFailure("channel \(slot): \(Self.words(outcome))")
+        }
       }
-      guard case .failed(.timedOut) = outcome, left.count < Self.maxLeft else {
-        throw SyncFailure("channel \(slot): \(Self.words(outcome))")
-      }
-      left.append(slot)
+      left.append((slot, outcome))
+    }
+    // A radio may report more slots than it has; but it has those with a stored channel.
+    while known != nil, let last = left.last, last.slot == end - 1, last.outcome != .failed(.timedOut),
+      try store.channel(slot: UInt8(last.slot))?.isEmpty ?? true
+    {
+      end = last.slot
+      left.removeLast()
     }
     try await store.save { [end] store throws(SQLiteError) in try store.forgetChannels(from: end) }
     try Task.checkCancellation()
-    if !left.isEmpty { throw SyncFailure("channel \(left.map { "\($0)" }.joined(separator: ", ")): no answer") }
+    guard let first = left.first else { return }
+    throw SyncFailure("channel \(left.map { "\($0.slot)" }.joined(separator: ", ")): \(Self.words(first.outcome))")
   }
 
   private func askForChannel(_ slot: UInt8) async throws(CancellationError) -> RadioSession.Outcome {
     var outcome = try await ask(.getChannel(slot: slot))
-    for _ in 1..<Self.maxTries where outcome == .failed(.timedOut) { outcome = try await ask(.getChannel(slot: slot)) }
+    for _ in 1..<Self.maxTries {
+      switch outcome {
+      case .failed(.timedOut), .failed(.refused): outcome = try await ask(.getChannel(slot: slot))
+      default: break
+      }
+    }
     return outcome
   }
 
