@@ -4,6 +4,7 @@ import ArgumentParser
 import Console
 import Glibc
 import Hub
+import UntrustedText
 
 /// `meshpost-hub tokens`: a token for each gateway.
 struct Tokens: ParsableCommand {
@@ -45,7 +46,7 @@ struct Tokens: ParsableCommand {
         throw failure("\(gateway) has a token; `--another` makes a second one")
       }
       print(try Tokens.changing { () throws(HubConfiguration.Failure) in try folder.add(gateway) })
-      Console.error("On the gateway: sudo meshpost setup --name \(gateway), and this token when it asks for one.")
+      Console.error("On the gateway: sudo meshpost setup --name \(Escaping.argument(gateway)), and this token when it asks for one.")
     }
   }
 

@@ -29,6 +29,24 @@ public enum Escaping {
     return csv(first.map { formulas.contains($0) } ?? false ? "'" + text : text)
   }
 
+  /// One argument of a command line that is shown for copying into a shell (POSIX § 2.2.2): in single quotes if it has
+  /// signs other than letters, digits and `._/:@%+-`; after `--` if it would be taken for an option.
+  public static func argument(_ text: String) -> String {
+    let isPlain = text.utf8.allSatisfy { byte in
+      (UInt8(ascii: "0")...UInt8(ascii: ":")).contains(byte) || (UInt8(ascii: "@")...UInt8(ascii: "Z")).contains(byte)
+        || (UInt8(ascii: "a")...UInt8(ascii: "z")).contains(byte) || "._/%+-".utf8.contains(byte)
+    }
+    var quoted = text
+    if !isPlain || text.utf8.isEmpty {
+      var inside = "".unicodeScalars
+      for scalar in text.unicodeScalars {
+        inside.append(contentsOf: scalar == "'" ? "'\\''".unicodeScalars : String(scalar).unicodeScalars)
+      }
+      quoted = "'\(String(inside))'"
+    }
+    return text.utf8.first == UInt8(ascii: "-") ? "-- \(quoted)" : quoted
+  }
+
   /// Text or an attribute's value in XML 1.0, and in HTML. What XML does not allow becomes U+FFFD.
   public static func xml(_ text: String) -> String {
     var escaped = ""

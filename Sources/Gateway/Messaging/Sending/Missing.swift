@@ -23,7 +23,7 @@ public enum Missing: Equatable, Sendable, CustomStringConvertible {
   public var description: String {
     switch self {
     case .addressee(let name) where name.begins(with: "#"), .channel(let name) where name.begins(with: "#"):
-      "no channel \(name): join it with meshpost channel add '\(name)'"
+      "no channel \(name): join it with meshpost channel add \(Escaping.argument(name))"
     case .channel(let name): "the radio has no channel \"\(name)\": see meshpost channels"
     case .node(let name): "no known node is named \"\(name)\": see meshpost contacts"
     case .addressee(let name): "no known node and no channel is named \"\(name)\": see meshpost contacts and channels"

@@ -3,6 +3,7 @@
 import Companion
 import Delivery
 import Store
+import UntrustedText
 
 /// A request to send a message.
 public struct SendRequest: Equatable, Sendable {
@@ -20,7 +21,8 @@ public struct SendRequest: Equatable, Sendable {
   public var splits: Bool
 
   public static let defaultLifetime: Duration = .seconds(24 * 3600)
-  public static let longestLifetime: Duration = .seconds(30 * 24 * 3600)
+  /// Lifetimes that a request may ask for, in seconds.
+  public static let lifetimes: ClosedRange<Int64> = 1...30 * 86_400
 
   public init(
     to: String, text: Text, key: String? = nil, lifetime: Duration = defaultLifetime,
@@ -68,12 +70,12 @@ public enum Refusal: Error, Equatable, Sendable, CustomStringConvertible {
     case .notFound(let thing): thing.description
     case .ambiguous(let name, let candidates):
       "\"\(name)\" is not unique: \(candidates.joined(separator: ", ")). Use more of the name, or the key"
-    case .notOnRadio(let name): "the radio does not have \(name) in its contacts. Add it: meshpost contact add \(name)"
+    case .notOnRadio(let name): "the radio does not have \(name) in its contacts. Add it: meshpost contact add \(Escaping.argument(name))"
     case .tooLong(let over, let limit):
       "the text is \(over) bytes too long (at most \(limit)). Shorten it, or split it"
     case .invalid(let words), .full(let words), .radio(let words), .silence(let words): words
     case .readOnly(let name):
-      "\(name) allows only reading: posts will be ignored. Log in with a password that allows posting: meshpost room login \(name)"
+      "\(name) allows only reading: posts will be ignored. Log in with a password that allows posting: meshpost room login \(Escaping.argument(name))"
     case .linkDown: "the radio's link is down, or it is not synced yet; see `meshpost status`"
     case .store(let error): "\(error). \(error.remedy)"
     case .cancelled: "the request was cancelled"

@@ -3,6 +3,7 @@
 import CLinux
 import FoundationEssentials
 import Glibc
+import UntrustedText
 
 /// Checks a hub's configuration, database and machine, also while the hub serves.
 public struct HubDoctor: Sendable {
@@ -82,7 +83,7 @@ public struct HubDoctor: Sendable {
       HubFinding(
         "tokens", .warning,
         "\(listed.token.name) is the token of \(listed.gateways.count) gateways: whoever has one of them speaks for all",
-        "Give each its own: `meshpost-hub tokens add \(listed.gateways.first ?? "")` and so on; then remove this one.")
+        "Give each its own: `meshpost-hub tokens add \(Escaping.argument(listed.gateways.first ?? ""))` and so on; then remove this one.")
     }
   }
 

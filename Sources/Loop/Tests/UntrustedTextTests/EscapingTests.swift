@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import Glibc
 import JSON
 import Testing
 import UntrustedText
@@ -51,6 +52,20 @@ let joiners = [
       let row = [Escaping.csv(text), Escaping.csv("second")].joined(separator: ",")
       #expect(fields(row) == [Array(text.utf8), Array("second".utf8)], "\(Array(text.unicodeScalars))")
     }
+  }
+
+  @Test func `a shell gets a name from the air as one argument, whatever it is`() throws {
+    let signs = [
+      "'", "''", "$(id)", "`id`", "\"", ";", "\\", "\n", "-rf", "-", "a b", "#x", "~", "*", "=", "é", "'\u{301}",
+    ]
+    for text in signs.flatMap({ [$0, "x\($0)", "\($0)y\($0)"] }) + [""] {
+      let pipe = try #require(popen("set \(Escaping.argument(text)); printf %s \"$#:$1\"", "r"))
+      defer { pclose(pipe) }
+      var answer = [UInt8](repeating: 0, count: 256)
+      let count = fread(&answer, 1, answer.count, pipe)
+      #expect(Array(answer.prefix(count)) == Array("1:\(text)".utf8), "\(Array(text.unicodeScalars))")
+    }
+    #expect(Escaping.argument("Ridge_1.2") == "Ridge_1.2")
   }
 
   @Test func `a cell is no formula, also behind what cannot be seen`() {
