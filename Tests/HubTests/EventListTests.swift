@@ -38,4 +38,25 @@ import Testing
     #expect(ended == [["g", "c1"]] && begun == ["g"] && changes.takeAlerts() == [7])
     #expect(changes.takeCommands().ended.isEmpty && changes.takeAlerts() == [])
   }
+
+  @Test func `a reader that another hub has shown newer messages gets its place behind them`() async throws {
+    let rig = try LinkRig()
+    _ = try await rig.hello(version: 0)
+    let stores = rig.stores
+    let figures = FleetFigures { now in try await stores.readers.ask("figures") { try $0.figures(now: now) } }
+    let links = SharedLinkTable(LinkRegistry(), stores, isShared: false)
+    let feed = LiveFeed({ stores.monitor }, links, figures)
+    _ = try await rig.ship([LinkRig.event(1, "message")])
+    let present = try #require(try await feed.enter("present"))
+    _ = try await rig.ship([LinkRig.event(2, "message")])
+    let newest = try await stores.monitor.newestPosition()
+    #expect(newest > present.position)
+    // This feed asks its database once a second, and has not seen the second message.
+    let returning = try #require(try await feed.enter("returning"))
+    let place = try await feed.caughtUp(returning, to: newest)
+    #expect(place.position == newest)
+    // Nobody has shown it this one.
+    #expect(try await feed.caughtUp(place, to: newest + 1).position == newest)
+    for reader in [present, returning] { await feed.leave(reader.id) }
+  }
 }

@@ -11,7 +11,7 @@ import Testing
 final class LinkRig {
   private let scratch = Scratch(inMemory: true)
   private var file: String { scratch.location("hub.db") }
-  private var stores: HubStores
+  private(set) var stores: HubStores
   var store: HubStore { stores.writer }
   private var session: LinkSession
   private var liveness = LinkSession.Liveness()

@@ -82,6 +82,7 @@ private actor LiveReader {
   }
 
   private func greeting() async throws -> [UInt8] {
+    reader = try await live.caughtUp(reader, to: wanted ?? 0)
     let known = wanted.map { min($0, reader.position) } ?? reader.position
     var missed = HubStore.Missed(count: 0, arrived: reader.arrived)
     if known < reader.position {

@@ -25,6 +25,8 @@ actor LiveFeed {
   /// Milliseconds between two rows of a gateway if only its last contact is new.
   private static let seenPause: Int64 = 30_000
   private static let rowsAtOnce = 200
+  /// Looks at a feed that has to catch up, ten milliseconds apart.
+  private static let mostTurns = 1000
   /// Clocks of hubs differ by less than this, in milliseconds.
   private static let maxClockError: Int64 = 10_000
 
@@ -99,6 +101,19 @@ actor LiveFeed {
       return nil
     }
     return Reader(id: id, next: events.end, position: position, arrived: arrived)
+  }
+
+  /// The reader's place once this feed has read up to `position`: another hub on this database may have shown the reader
+  /// messages that this one has not read yet. Unchanged if the database does not have so many.
+  func caughtUp(_ reader: Reader, to position: Int64) async throws -> Reader {
+    guard position > reader.position, try await store().newestPosition() >= position else { return reader }
+    for _ in 0..<Self.mostTurns {
+      guard isRunning, let reached = self.position else { break }
+      if reached >= position { return Reader(id: reader.id, next: events.end, position: reached, arrived: arrived) }
+      wake()
+      try await Task.sleep(for: .milliseconds(10))
+    }
+    return reader
   }
 
   func leave(_ id: Int) {
