@@ -26,12 +26,12 @@ struct MapCommand: ParsableCommand {
     let status = try client.get("/v1/status").value
     var nodes: [JSONValue] = []
     let others = try client.rows("/v1/contacts?on_radio=0\(radio.query)") { nodes.append($0) }
-    let beneath = try background.map { try Self.geoJSON($0) } ?? .null
-    let data = JSONValue.object([
-      ("at", .string(Show.iso(Int64(time(nil)) * 1000))),
-      ("own", status[Shape.Status().radio]?[Shape.LinkState().identity] ?? .null),
-      ("nodes", .array(nodes)), ("background", beneath),
-    ])
+    let own = status[Shape.Status().radio]?[Shape.LinkState().identity]
+    let fields: [(String, JSONValue?)] = [
+      ("at", .string(Show.iso(Int64(time(nil)) * 1000))), ("own", own), ("nodes", .array(nodes)),
+      ("background", try background.map { try Self.geoJSON($0) }),
+    ]
+    let data = JSONValue.object(fields.compactMap { name, value in value.map { (name, $0) } })
     if connection.json, output == nil { return print(json: data) }
     let file = try OutputFile(output)
     try file.write(MapPage.html(data))

@@ -55,7 +55,7 @@ struct DocumentAPI {
   private static func write(_ document: Document, to json: inout JSONWriter) {
     let row = Shape.Document()
     json.field(row.key, document.key)
-    json.field(row.value, json: Array((document.value ?? "null").utf8))
+    if let value = document.value { json.field(row.value, json: Array(value.utf8)) }
     json.field(row.updatedAt, document.updatedAt)
     json.field(row.byHub, document.byHub)
   }
