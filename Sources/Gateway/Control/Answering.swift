@@ -72,9 +72,11 @@ extension Answer {
   }
 }
 
-/// The fields of a request's JSON body.
-struct RequestBody {
+/// The fields of a JSON object that requests something. A field of another type than expected is refused.
+public struct RequestBody {
   private let value: JSONValue
+
+  public init(_ value: JSONValue) { self.value = value }
 
   init(_ request: HTTPRequest) throws(Refusal) {
     do {
@@ -86,7 +88,7 @@ struct RequestBody {
 
   var whole: JSONValue { value }
 
-  func string(_ name: String) throws(Refusal) -> String {
+  public func string(_ name: String) throws(Refusal) -> String {
     guard let text = value[name]?.string else { throw .invalid("\"\(name)\" is missing, or not a string") }
     return text
   }
@@ -102,10 +104,16 @@ struct RequestBody {
   /// `nil`: the field is missing or null.
   func any(_ name: String) -> JSONValue? { value[name] == .null ? nil : value[name] }
 
-  func flag(_ name: String) -> Bool { value[name]?.bool ?? false }
+  /// False if the field is missing or null.
+  public func flag(_ name: String) throws(Refusal) -> Bool {
+    guard let given = any(name) else { return false }
+    guard let flag = given.bool else { throw .invalid("\"\(name)\" is not true or false") }
+    return flag
+  }
 
-  func integer(_ name: String, in range: ClosedRange<Int64>) throws(Refusal) -> Int64? {
-    guard let given = value[name] else { return nil }
+  /// `nil`: the field is missing or null.
+  public func integer(_ name: String, in range: ClosedRange<Int64>) throws(Refusal) -> Int64? {
+    guard let given = any(name) else { return nil }
     guard let integer = given.integer, range.contains(integer) else {
       throw .invalid("\"\(name)\" is not a whole number from \(range.lowerBound) to \(range.upperBound)")
     }

@@ -36,8 +36,8 @@ struct MessagingAPI {
   func send(_ body: RequestBody) async throws(Refusal) -> Answer {
     var request = SendRequest(to: try body.string("to"), text: Text(try body.string("text")))
     request.key = try body.optional("id")
-    request.splits = body.flag("split")
-    if let seconds = try body.integer("expires_s", in: 1...2_592_000) { request.lifetime = .seconds(seconds) }
+    request.splits = try body.flag("split")
+    if let seconds = try body.integer("expires_s", in: SendRequest.lifetimes) { request.lifetime = .seconds(seconds) }
     if let name = try body.optional("priority") {
       guard let priority = DeliveryPriority(name: name) else {
         throw .invalid("\"\(name)\" is not a priority: expected interactive, relayed or bulk")

@@ -53,7 +53,7 @@ struct RadioConfigurationAPI {
 
   /// Sends an advert. `{"flood":true}`: through the whole mesh; `{}`: to direct neighbours.
   func advert(_ body: RequestBody) async throws(Refusal) -> Answer {
-    let isFlood = body.flag("flood")
+    let isFlood = try body.flag("flood")
     try await dependencies.messaging.routine.advert.send(isFlood: isFlood)
     return .json { json in
       json.field(Shape.Advertised().ok, true)
@@ -179,7 +179,7 @@ struct RadioConfigurationAPI {
 
   /// `{"export":true}`, or `{"import":HEX}`, which turns the radio into the node with that key.
   func privateKey(_ body: RequestBody) async throws(Refusal) -> Answer {
-    if body.flag("export") {
+    if try body.flag("export") {
       dependencies.log.warning("an operator requested an export of the radio's private key")
       let key = Hex.string(try await configurator.exportPrivateKey())
       return .json { $0.field("private_key", key) }

@@ -76,11 +76,11 @@ struct RadioTableAPI {
   /// to 3) per hop.
   func path(_ body: RequestBody) async throws(Refusal) -> Answer {
     let stored = try addressing.contact(try body.string("contact"))
-    if body.flag("reset") {
+    if try body.flag("reset") {
       try await table.resetPath(stored.contact.key)
       return .done
     }
-    if body.flag("discover") {
+    if try body.flag("discover") {
       return NodeAPI.answer(try await messaging.nodes.ask(.path, of: stored))
     }
     guard let hex = try body.optional("path") else {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Companion
+import Control
 import Delivery
 import JSON
 import MeshCrypto
@@ -26,7 +27,9 @@ struct RemoteCommands {
       guard synchronizer.connection.state == .up else {
         return .refused(code: "link_down", message: "the radio's link is down")
       }
-      synchronizer.restart(fully: command.body["full"]?.bool ?? false)
+      do throws(Refusal) { synchronizer.restart(fully: try RequestBody(command.body).flag("full")) } catch {
+        return .refused(code: error.code, message: error.description)
+      }
       return .done(Array("{}".utf8))
     case "status": return .done(status)
     default: return .refused(code: "not_allowed", message: "unknown command \(command.name)")
@@ -45,23 +48,19 @@ struct RemoteCommands {
 
   /// Sends as `POST /v1/send`, but after this gateway's own messages.
   private func send(_ command: RemoteCommand) async -> CommandAnswer {
-    guard let to = command.body["to"]?.string, let text = command.body["text"]?.string else {
-      return .refused(code: "invalid", message: "\"to\" and \"text\" are required")
-    }
-    var request = SendRequest(
-      to: to, text: Text(text), key: Self.key(command, to, text), priority: .relayed, origin: command.upstream,
-      splits: command.body["split"]?.bool ?? false)
-    if let seconds = command.body["expires_s"]?.integer {
-      guard (1...2_592_000).contains(seconds) else {
-        return .refused(code: "invalid", message: "\"expires_s\" must be 1 to 2592000")
-      }
-      let left = seconds - command.waited / 1000
-      guard left > 0 else {
-        return .refused(code: "expired", message: "it waited longer than \(seconds) s for the gateway")
-      }
-      request.lifetime = .seconds(left)
-    }
+    let body = RequestBody(command.body)
     do throws(Refusal) {
+      let (to, text) = (try body.string("to"), try body.string("text"))
+      var request = SendRequest(
+        to: to, text: Text(text), key: Self.key(command, to, text), priority: .relayed, origin: command.upstream,
+        splits: try body.flag("split"))
+      if let seconds = try body.integer("expires_s", in: SendRequest.lifetimes) {
+        let left = seconds - command.waited / 1000
+        guard left > 0 else {
+          return .refused(code: "expired", message: "it waited longer than \(seconds) s for the gateway")
+        }
+        request.lifetime = .seconds(left)
+      }
       let messages = try await messenger.send(request)
       let store = messenger.store
       return .done(

@@ -150,7 +150,7 @@ extension Messenger {
   private func message(
     _ request: SendRequest, _ addressee: Addressee, _ text: Text, key: String
   ) -> OutgoingMessage {
-    let lifetime = min(max(request.lifetime, .seconds(1)), SendRequest.longestLifetime)
+    let lifetime = min(max(request.lifetime, .seconds(1)), .seconds(SendRequest.lifetimes.upperBound))
     var message = OutgoingMessage(
       key: key, origin: request.origin, priority: request.priority.rawValue, kind: .direct, text: text,
       created: synchronizer.now, lifetime: lifetime.wholeNanoseconds / 1_000_000, radio: store.radio)
