@@ -52,6 +52,8 @@ let shared: [Target] = [
   module("Shared", "Release"),
   module("Shared", "Alerts", ["Timing"]),
   module("Shared", "ControlShapes", ["JSON"]),
+  // Descriptions of interfaces over HTTP, of hubs and of the control socket.
+  module("Shared", "OpenAPI", ["JSON"]),
   module("Shared", "Documents", ["UntrustedText", "JSON"]),
   // Pages in a browser: their files lie in Sources/Pages, and are no Swift.
   module("Shared", "PageServer", ["COpenSSL", "UntrustedText", "EventLoop", "HTTP", "JSON", "MeshCrypto", "Timing"]),
@@ -117,8 +119,8 @@ let hub: [Target] = [
     "Hub", "Hub",
     [
       "Alerts", "CLinux", "Console", "COpenSSL", "CPostgres", "Deflate", "Documents", "UntrustedText", "EventLoop",
-      "PrometheusText", "HTTP", "JSON", "MeshCrypto", "Release", "ServiceManager", "SQLite", "Sockets", "Timing",
-      "TOML",
+      "PrometheusText", "HTTP", "JSON", "MeshCrypto", "OpenAPI", "Release", "ServiceManager", "SQLite", "Sockets",
+      "Timing", "TOML",
       "PageServer", .of("hummingbird", "Hummingbird"), .of("hummingbird", "HummingbirdCore"),
       .of("swift-log", "Logging"),
       .of("swift-http-types", "HTTPTypes"), .of("swift-nio", "NIOCore"), .of("swift-nio", "NIOHTTP1"),

@@ -78,7 +78,7 @@ struct HubAPI: Sendable {
       }
     }
     router.post("/v1/e") { request, context in try await takeShort(request, context) }
-    let description = Self.json(OpenAPI.document(routes))
+    let description = Self.json(HubRoute.document(routes))
     router.get("/openapi.json") { _, _ in description }
     routePages(router)
     return router
