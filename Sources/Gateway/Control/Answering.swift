@@ -33,26 +33,28 @@ extension Answer {
   static func refusing(_ error: any Error) -> Answer {
     switch error {
     case let refusal as Refusal: refusing(refusal)
-    case let rejection as Rejection: json(status: rejection.status) { $0.field("error", rejection.message) }
+    case let rejection as Rejection:
+      json(status: rejection.status) { $0.field(Shape.Refusal().error, rejection.message) }
     case let trouble as BluetoothTrouble:
       json(status: 502) { json in
-        json.field("error", trouble.description)
-        json.field("remedy", trouble.remedy)
+        json.field(Shape.Refusal().error, trouble.description)
+        json.field(Shape.Refusal().remedy, trouble.remedy)
       }
-    default: json(status: 503) { $0.field("error", "\(error)") }
+    default: json(status: 503) { $0.field(Shape.Refusal().error, "\(error)") }
     }
   }
 
   private static func refusing(_ refusal: Refusal) -> Answer {
     json(status: status(of: refusal)) { json in
-      json.field("error", refusal.description)
-      json.field("code", refusal.code)
+      let row = Shape.Refusal()
+      json.field(row.error, refusal.description)
+      json.field(row.code, refusal.code)
       switch refusal {
       case .tooLong(let over, let limit):
-        json.field("over", over)
-        json.field("limit", limit)
+        json.field(row.over, over)
+        json.field(row.limit, limit)
       case .ambiguous(_, let candidates):
-        json.arrayField("candidates") { json in for candidate in candidates { json.value(candidate) } }
+        json.field(row.candidates, candidates)
       default: break
       }
     }

@@ -106,6 +106,34 @@ extension Shape {
     public let reactions = Field<[Reaction]?>("reactions", "to it")
     public let upstreams = Field<[Standing]?>("upstreams", "`sent list`: what each upstream has of it")
   }
+  public struct Attempts: Sendable { @inlinable public init() {}
+    public let id = Field<String>("id")
+    public let attempts = Field<[Attempt]>("attempts", "the oldest first")
+    public let codes = Field<[String]>("codes", "of all attempts, hexadecimal")
+  }
+  public struct Attempt: Sendable { @inlinable public init() {}
+    public let number = Field<Int64>("number")
+    public let at = Field<Int64?>("at", "when it was handed to the radio")
+    public let flood = Field<Bool?>("flood")
+    public let ack = Field<String?>("ack", "the code that acknowledges it")
+  }
+  public struct Conversation: Sendable { @inlinable public init() {}
+    public let conversation = Field<String>("conversation", "`channel:DIGEST` or `node:PREFIX`")
+    public let kind = Field<String>("kind", "channel, direct or room")
+    public let name = Field<String>("name")
+    public let alias = Field<String?>("alias", "the node's")
+    public let key = Field<String?>("key", "the node's")
+    public let channel = Field<String?>("channel", "the channel's digest")
+    public let onRadio = Field<Bool>("on_radio")
+    public let unread = Unread()
+    public let newest = Field<Message?>("newest")
+  }
+  public struct Unread: Sendable { @inlinable public init() {}
+    public let unread = Field<Int64>("unread", "number of messages")
+    public let mentioned = Field<Bool>("mentioned", "an unread one mentions us")
+    public let read = Field<String>("read", "the position up to which it was read")
+    public let muted = Field<Bool>("muted")
+  }
   public struct Standing: Sendable { @inlinable public init() {}
     public let name = Field<String>("name", "the upstream")
     public let state = Field<String>("state", "acknowledged, waiting, dead_letter, dropped, filtered, passed, lost or unknown: see control-socket.md")
@@ -153,6 +181,14 @@ extension Shape {
   public struct Documents: Sendable { @inlinable public init() {}
     public let documents = Field<[Document]>("documents")
     public let next = Field<String?>("next", "more documents follow after this key")
+  }
+  public struct Refusal: Sendable { @inlinable public init() {}
+    public let error = Field<String>("error", "for people")
+    public let code = Field<String?>("code", "for programs")
+    public let remedy = Field<String?>("remedy", "what to do")
+    public let over = Field<Int64?>("over", "too_long: bytes beyond the limit")
+    public let limit = Field<Int64?>("limit", "too_long: bytes")
+    public let candidates = Field<[String]?>("candidates", "ambiguous: what it may be")
   }
   public struct Ok: Sendable { @inlinable public init() {}; public let ok = Field<Bool>("ok", "always true") }
   public struct Advertised: Sendable { @inlinable public init() {}

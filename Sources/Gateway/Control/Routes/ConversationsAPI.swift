@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Companion
+import ControlShapes
 import HTTP
 import JSON
 import Messaging
@@ -81,25 +82,26 @@ struct ConversationsAPI {
     let newest = try row(at: conversation.newest)
     let who = try who(conversation.name, newest)
     return ControlAPI.line { json in
-      json.field("conversation", conversation.name.description)
-      json.field("kind", who.kind)
-      json.field("name", who.name)
-      json.field("alias", who.key.flatMap { DocumentAPI.alias(ofKey: $0.hex, store) })
-      json.field("key", who.key?.hex)
-      json.field("channel", conversation.name.channel)
-      json.field("on_radio", who.isOnRadio)
+      let row = Shape.Conversation()
+      json.field(row.conversation, conversation.name.description)
+      json.field(row.kind, who.kind)
+      json.field(row.name, who.name)
+      json.field(row.alias, who.key.flatMap { DocumentAPI.alias(ofKey: $0.hex, store) })
+      json.field(row.key, who.key?.hex)
+      json.field(row.channel, conversation.name.channel)
+      json.field(row.onRadio, who.isOnRadio)
       Self.write(conversation, to: &json)
       if let newest {
-        json.objectField("newest") { MessageRow(store: store, relay: nil).write(newest, to: &$0) }
+        json.object(row.newest) { MessageRow(store: store, relay: nil).write(newest, to: &$0) }
       }
     }
   }
 
   static func write(_ conversation: Conversation, to json: inout JSONWriter) {
-    json.field("unread", conversation.unread)
-    json.field("mentioned", conversation.isMentioned)
-    json.field("read", conversation.read.description)
-    json.field("muted", conversation.isMuted)
+    json.field(Shape.Unread().unread, conversation.unread)
+    json.field(Shape.Unread().mentioned, conversation.isMentioned)
+    json.field(Shape.Unread().read, conversation.read.description)
+    json.field(Shape.Unread().muted, conversation.isMuted)
   }
 
   private struct Who {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import ControlShapes
 import EventLoop
 import HTTP
 import JSON
@@ -61,7 +62,7 @@ struct LiveAPI {
     for change in reads.changes(after: feed.reads) where change.radio == store.radio {
       guard let conversation = try store.conversation(change.name, ofRadio: change.radio) else { continue }
       Self.event("read", nil, &out) { json in
-        json.field("conversation", change.name.description)
+        json.field(Shape.Conversation().conversation, change.name.description)
         ConversationsAPI.write(conversation, to: &json)
       }
     }
@@ -123,10 +124,10 @@ struct LiveAPI {
         Self.event("message", event.seq, &out) { rows.write(row, to: &$0) }
       } else {
         Self.event("journal", event.seq, &out) { json in
-          json.field("seq", event.seq)
-          json.field("at", event.at)
-          json.field("kind", event.kind)
-          json.field("body", json: event.body)
+          json.field(Shape.Event().seq, event.seq)
+          json.field(Shape.Event().at, event.at)
+          json.field(Shape.Event().kind, event.kind)
+          json.field(Shape.Event().body, json: event.body)
         }
       }
       feed.seq = event.seq

@@ -133,14 +133,14 @@ struct MessagingAPI {
     }
     guard let message = found else { throw .notFound(.outgoing(key(request))) }
     return .json { json in
-      json.field("id", message.key)
-      json.objects("attempts", attempts) { attempt, json in
-        json.field("number", attempt.number)
-        json.field("at", attempt.at)
-        json.field("flood", attempt.isFlood)
-        json.field("ack", attempt.code?.hex)
+      json.field(Shape.Attempts().id, message.key)
+      json.objects(Shape.Attempts().attempts, attempts) { attempt, json in
+        json.field(Shape.Attempt().number, attempt.number)
+        json.field(Shape.Attempt().at, attempt.at)
+        json.field(Shape.Attempt().flood, attempt.isFlood)
+        json.field(Shape.Attempt().ack, attempt.code?.hex)
       }
-      json.arrayField("codes") { json in for code in message.attempts.codes { json.value(code.hex) } }
+      json.field(Shape.Attempts().codes, message.attempts.codes.map(\.hex))
     }
   }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import ControlShapes
 import Messaging
 import PageServer
 
@@ -15,7 +16,7 @@ struct WebAPI {
     if let hash, !PasswordHash.isOne(hash) { throw .invalid("\"hash\" is not $scrypt$ln=…,r=…,p=…$SALT$HASH") }
     try operations.setWebPassword(hash)
     return .json { json in
-      json.field("ok", true)
+      json.field(Shape.Ok().ok, true)
       json.field("serves", operations.webReport != nil)
     }
   }
