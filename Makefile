@@ -74,12 +74,14 @@ called-functions: build
 	./Benchmarks/memory.py .build/release --order .build/called-functions
 	gzip -9cn .build/called-functions >deploy/called-functions.gz
 
-## manual: man pages and docs/json.md, made from the commands themselves
+## manual: man pages, docs/json.md and the requests of the control socket, made from the commands themselves
 manual:
 	$(SWIFT) build --product meshpost
 	mkdir -p docs/man
 	for page in $$(.build/debug/meshpost generate man); do .build/debug/meshpost generate man $$page >docs/man/$$page.1; done
 	.build/debug/meshpost generate shapes >docs/json.md
+	.build/debug/meshpost generate requests >docs/requests.md
+	.build/debug/meshpost generate openapi >docs/control-socket.json
 
 ## site: the documents as a site that can be searched, in .build/site; a link that leads nowhere fails it
 site:

@@ -141,7 +141,7 @@ let tool: [Target] = [
     "Tool", "meshpost",
     [
       "CLinux", "Companion", "Console", "ControlShapes", "COpenSSL", "UntrustedText", "EventLoop", "HTTP", "JSON",
-      "MeshCrypto", "Release", "Timing", "TOML", "Transport", "PageServer", .arguments,
+      "MeshCrypto", "OpenAPI", "Release", "Timing", "TOML", "Transport", "PageServer", .arguments,
     ])
 ]
 

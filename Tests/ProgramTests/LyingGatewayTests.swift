@@ -46,9 +46,8 @@ extension WholeProgramTests {
       _ status: Int
     ) throws {
       let scratch = Scratch()
-      let shapes = try #require(
-        try Program.own("meshpost", ["generate", "json"]).finished().first.map { try JSONValue(parsing: $0) })
-      _ = scratch.write("shapes.json", shapes.text)
+      let shapes = try Program.own("meshpost", ["generate", "openapi"]).finished().joined()
+      _ = scratch.write("shapes.json", shapes)
       _ = scratch.write("payload.json", JSONValue.string(Self.payload).text)
       let socket = scratch.location("lying.sock")
       let server = try Program(
@@ -92,12 +91,12 @@ extension WholeProgramTests {
     /// Answers each request with an object that has all fields of all shapes, with hostile texts.
     private static let server = """
       import json, os, socketserver, sys
-      shapes = json.load(open(sys.argv[2]))["shapes"]; payload = json.load(open(sys.argv[3])); status = sys.argv[4]
-      def value(kind, depth):
-          if kind in shapes: return {} if depth > 5 else whole(kind, depth + 1)
-          return {"string": payload, "integer": 7, "number": 1.5, "boolean": True, "bool": True}.get(kind, payload)
-      def whole(shape, depth):
-          return {f["name"]: [value(f["type"], depth)] if f["array"] else value(f["type"], depth) for f in shapes[shape]}
+      shapes = json.load(open(sys.argv[2]))["components"]["schemas"]; payload = json.load(open(sys.argv[3])); status = sys.argv[4]
+      def value(schema, depth):
+          if "items" in schema: return [value(schema["items"], depth)]
+          if "$ref" in schema: return {} if depth > 5 else whole(schema["$ref"].split("/")[-1], depth + 1)
+          return {"string": payload, "integer": 7, "number": 1.5, "boolean": True}.get(schema.get("type"), payload)
+      def whole(shape, depth): return {name: value(schema, depth) for name, schema in shapes[shape]["properties"].items()}
       answer = {}
       for shape in sorted(shapes):
           for name, found in whole(shape, 0).items():

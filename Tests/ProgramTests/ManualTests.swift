@@ -44,8 +44,10 @@ extension WholeProgramTests {
         let text = try String(contentsOf: folder.appending(path: name + ".1"), encoding: .utf8)
         #expect(try generate("man", name) == text, "\(name): run `make manual`")
       }
-      let shapes = Checkout.folder.appending(path: "docs/json.md")
-      #expect(try generate("shapes") == String(contentsOf: shapes, encoding: .utf8), "run `make manual`")
+      for (what, name) in [("shapes", "json.md"), ("requests", "requests.md"), ("openapi", "control-socket.json")] {
+        let text = try String(contentsOf: Checkout.folder.appending(path: "docs/\(name)"), encoding: .utf8)
+        #expect(try generate(what) == text, "\(name): run `make manual`")
+      }
     }
 
     @Test func `each command's help and man page name every argument, and man reads them without a complaint`() throws {
@@ -79,6 +81,16 @@ extension WholeProgramTests {
         read.formUnion(text.matches(of: /\.([a-z]+(?:_[a-z0-9]+)+)\b/).map { String($0.1) })
       }
       #expect(read.subtracting(try JSONShapes().names) == others)
+    }
+
+    @Test(
+      .enabled("openapi-spec-validator is not installed: hardware/requirements.txt") {
+        try Program(Program.python, ["-c", "import openapi_spec_validator"]).ended() == 0
+      })
+    func `the description of the control socket is one of OpenAPI`() throws {
+      let file = Checkout.folder.appending(path: "docs/control-socket.json").path()
+      let judge = try Program(Program.python, ["-m", "openapi_spec_validator", file])
+      #expect(try judge.ended() == 0, "\(judge.lines.suffix(20))")
     }
 
     private func rendered(_ command: String) throws -> String {

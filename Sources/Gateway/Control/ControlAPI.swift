@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 
+import ControlShapes
 import HTTP
 import JSON
 import Messaging
+import UntrustedText
 
 /// The control socket: HTTP/1.1 with JSON on a Unix socket. Documented in docs/control-socket.md.
 ///
@@ -225,5 +227,16 @@ public final class ControlAPI {
   /// An integer from 0 to 2⁵³; other integers are clamped. `nil`: the parameter is absent, or not an integer.
   static func number(_ request: HTTPRequest, _ name: String) -> Int64? {
     request.query[name].flatMap { Int64($0) }.map { min(max($0, 0), JSONValue.wholeNumbers.upperBound) }
+  }
+}
+
+extension Route {
+  fileprivate init(_ request: HTTPRequest) throws(Rejection) {
+    let name = "\(request.method) \(request.path)"
+    guard let route = Route(rawValue: name) else {
+      let isKnown = Self.allCases.contains { $0.rawValue.ends(with: " \(request.path)") }
+      throw isKnown ? Rejection(status: 405, message: name) : Rejection(status: 404, message: "not found: \(name)")
+    }
+    self = route
   }
 }

@@ -8,17 +8,19 @@ import JSON
 /// Makes the manual from the commands, so that help, man pages and shapes cannot differ.
 struct GenerateCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "generate", abstract: "Print man pages, or the shapes of --json.", shouldDisplay: false)
+    commandName: "generate", abstract: "Print man pages, shapes, or requests.", shouldDisplay: false)
 
-  enum What: String, ExpressibleByArgument, CaseIterable { case man, shapes, json }
+  enum What: String, ExpressibleByArgument, CaseIterable { case man, shapes, requests, openapi }
 
-  @Argument(help: "man: one page, or the names of all; shapes: Markdown; json: the shapes as JSON.") var what: What
+  @Argument(help: "man: one page, or the names of all; shapes, requests: Markdown; openapi: both for programs.")
+  var what: What
   @Argument(help: "With man: the page, such as meshpost-send.") var page: String?
 
   func run() throws {
     switch what {
     case .shapes: Console.page(ShapeReference.markdown)
-    case .json: print(ShapeReference.json.text)
+    case .requests: Console.page(RequestReference.markdown)
+    case .openapi: Console.page(RequestReference.openAPI)
     case .man:
       let pages = try ManualPages()
       guard let page else { return Console.page(pages.names.joined(separator: "\n")) }
@@ -28,7 +30,7 @@ struct GenerateCommand: ParsableCommand {
   }
 }
 
-/// The shapes for people, for programs, and for man pages.
+/// The shapes for people, and for man pages.
 enum ShapeReference {
   struct Field {
     let name: String
@@ -42,8 +44,9 @@ enum ShapeReference {
 
   /// The fields of each shape, by its name. A field with a shape that is not here is refused.
   static let shapes = Dictionary(
-    (Shapes.commands.values.map(\.shape) + Shapes.parts).map { (name($0), fields($0)) }, uniquingKeysWith: { a, _ in a }
-  )
+    (Shapes.commands.values.compactMap(\.shape) + Shapes.parts
+      + Route.allCases.flatMap { $0.request.answers.compactMap(\.shape) }).map { (name($0), fields($0)) },
+    uniquingKeysWith: { first, _ in first })
 
   static func name(_ shape: Any) -> String { words("\(type(of: shape))") }
 
@@ -72,33 +75,6 @@ enum ShapeReference {
     return family
   }
 
-  static var json: JSONValue {
-    let shapes = self.shapes.sorted { $0.key < $1.key }.map { name, fields -> (String, JSONValue) in
-      (
-        name,
-        .array(
-          fields.map { field in
-            .object([
-              ("name", .string(field.name)), ("type", .string(field.base)), ("array", .bool(field.isArray)),
-              ("optional", .bool(field.isOptional)),
-            ])
-          })
-      )
-    }
-    let commands = Shapes.commands.keys.sorted().map { name -> (String, JSONValue) in
-      let output = Shapes.commands[name]
-      return (
-        name,
-        .object([
-          ("form", .string(output?.form.rawValue ?? "")), ("shape", .string(output?.name ?? "")),
-        ])
-      )
-    }
-    return .object([
-      ("version", .integer(Int64(Shapes.version))), ("commands", .object(commands)), ("shapes", .object(shapes)),
-    ])
-  }
-
   static var markdown: String {
     var text = """
       # Output of `--json`
@@ -106,15 +82,15 @@ enum ShapeReference {
       Made by `make manual` from `Sources/Shared/ControlShapes`. Version \(Shapes.version): a change to a listed field raises it; an added
       field does not, and readers ignore names that they do not know. Times are milliseconds since 1970 unless noted otherwise. `?`: optional;
       `[]`: an array. *Rows* are one object a line. Answers are those of the [control socket](control-socket.md);
-      its rows of `missed` events are told on standard error.
+      its rows of `missed` events are told on standard error. Shapes that no command prints are those of other [requests](requests.md).
 
       | command | prints |
       |---|---|
 
       """
     for name in Shapes.commands.keys.sorted() {
-      guard let output = Shapes.commands[name] else { continue }
-      text += "| `meshpost \(name)` | \(output.form == .rows ? "rows of " : "")[\(output.name)](#\(output.name)) |\n"
+      guard let answer = Shapes.commands[name], let shape = answer.name else { continue }
+      text += "| `meshpost \(name)` | \(answer.kind == Answer.lines ? "rows of " : "")[\(shape)](#\(shape)) |\n"
     }
     for (name, fields) in shapes.sorted(by: { $0.key < $1.key }) {
       text += "\n## \(name)\n\n| name | type | |\n|---|---|---|\n"

@@ -123,10 +123,10 @@ struct ManualPages {
   }
 
   private func json(_ command: String) -> String {
-    guard let output = Shapes.commands[command] else { return "" }
-    let rows = output.form == .rows ? ", one object a line" : ""
+    guard let answer = Shapes.commands[command], let name = answer.name else { return "" }
+    let rows = answer.kind == Answer.lines ? ", one object a line" : ""
     var text = ".PP\nWith \\fB\\-\\-json\\fP\(rows):\n.nf\n"
-    for shape in ShapeReference.family(output.name) {
+    for shape in ShapeReference.family(name) {
       text += "\n\\fI\(escape(shape))\\fP\n"
       for field in ShapeReference.shapes[shape] ?? [] {
         text +=

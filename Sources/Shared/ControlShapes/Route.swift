@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-import HTTP
-import UntrustedText
-
-/// The requests of the control socket, each with a method and a path. Documented in docs/control-socket.md.
-enum Route: String, CaseIterable {
+/// The requests of the control socket, each with a method and a path: the gateway answers them, and the manual describes them.
+public enum Route: String, CaseIterable, Sendable {
   case status = "GET /v1/status"
   case metrics = "GET /metrics"
   case sync = "GET /v1/sync"
@@ -91,15 +88,4 @@ enum Route: String, CaseIterable {
   case bluetoothDoctor = "GET /v1/doctor/bluetooth"
   case report = "GET /v1/report"
   case backup = "GET /v1/backup"
-
-  init(_ request: HTTPRequest) throws(Rejection) {
-    let name = "\(request.method) \(request.path)"
-    guard let route = Route(rawValue: name) else {
-      let isKnown = Self.allCases.contains { $0.path.isExactly(request.path) }
-      throw isKnown ? Rejection(status: 405, message: name) : Rejection(status: 404, message: "not found: \(name)")
-    }
-    self = route
-  }
-
-  private var path: String { rawValue.pieces(at: " ", most: 2).last ?? "" }
 }

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT
+
+import Foundation
+import JSON
+import Testing
+
+/// The description of the control socket (docs/control-socket.json), compared with a gateway.
+@Suite struct RequestsOfAGatewayTests {
+  private static let checkout = URL(filePath: #filePath).appending(path: "../../../..").standardizedFileURL
+  private let description: JSONValue
+
+  init() throws {
+    let file = Self.checkout.appending(path: "docs/control-socket.json")
+    description = try JSONValue(parsing: Array(try Data(contentsOf: file)))
+  }
+
+  private var operations: [(method: String, path: String, operation: JSONValue)] {
+    (description["paths"]?.fields ?? []).flatMap { path, methods in
+      (methods.fields ?? []).map { ($0.0.uppercased(), path, $0.1) }
+    }
+  }
+
+  private func parameters(_ operation: JSONValue) -> [JSONValue] { operation["parameters"]?.array ?? [] }
+  private func body(_ operation: JSONValue) -> JSONValue? {
+    operation["requestBody"]?["content"]?["application/json"]?["schema"]
+  }
+
+  /// What is given for a name, as JSON. Others are left out.
+  private static let given = [
+    "to": #""r1""#, "text": #""hello""#, "contact": #""r1""#, "node": #""r1""#, "name": #""r1""#,
+    "channel": ##""#test""##,
+    "emoji": #""👍""#, "message": "1", "key": #""settings/log_level""#, "value": #""info""#, "limit": "5",
+    "muted": "true", "cursor": #""1""#, "link": #""meshcore://channel/add?name=x""#, "command": #""ver""#,
+    "upstream": #""hub""#,
+    "direction": #""both""#, "slot": "7", "name_hex": #""7272""#, "secret": #""00112233445566778899aabbccddeeff""#,
+    "address": #""no""#, "flood": "false", "state": #""open""#, "export": "true",
+  ]
+  /// Answers that do not end, and what asks Bluetooth of this machine.
+  private static let notAsked = ["/v1/live", "/v1/packets", "/v1/frames", "/v1/radio/scan", "/v1/doctor/bluetooth"]
+  /// What a gateway without the thing refuses.
+  private static let refused: Set = [""]
+
+  @Test func `each request is answered as its description says`() throws {
+    let rig = try Rig()
+    try rig.startSynced()
+    rig.air("advert r1")
+    rig.air("chan r1 0 good morning")
+    try rig.until("a message") { try rig.texts().count == 1 }
+    #expect(try rig.post("/v1/channels/add", ##"{"channel":"#test"}"##).status == 200)
+    try rig.send("r1", "first", id: "a")
+    try rig.until("a", is: "delivered")
+    let conversation = try #require(try rig.rows("/v1/conversations").first?["conversation"]?.string)
+    var refused: Set<String> = []
+    for (method, path, operation) in operations where !Self.notAsked.contains(path) {
+      let names = parameters(operation).compactMap { $0["name"]?.string }
+      let query = names.compactMap { name -> String? in
+        if name == "id" { return "id=a" }
+        guard name != "upstreams", let value = Self.given[name] else { return nil }
+        let text = value.replacing("\"", with: "").addingPercentEncoding(withAllowedCharacters: .alphanumerics)
+        return "\(name)=\(text ?? "")"
+      }
+      let fields = (body(operation)?["properties"]?.fields ?? []).compactMap { name, _ in
+        name == "conversation"
+          ? #""conversation":"\#(conversation)""# : Self.given[name].map { "\"\(name)\":\($0)" }
+      }
+      let target = path + (query.isEmpty ? "" : "?" + query.joined(separator: "&"))
+      let answer = try rig.ask(method, target, body(operation) == nil ? "" : "{\(fields.joined(separator: ","))}")
+      let responses = operation["responses"]
+      if responses?["\(answer.status)"] == nil { refused.insert("\(method) \(path)") }
+      let kind = (answer.headers["Content-Type"] ?? "").prefix { $0 != ";" }
+      let content = (responses?["\(answer.status)"] ?? responses?["default"])?["content"]
+      let schema = try #require(content?[String(kind)]?["schema"], "\(method) \(target): \(answer.status) \(kind)")
+      guard kind.hasPrefix("application/") && kind.hasSuffix("json") else { continue }
+      let rows = kind == "application/json" ? [answer.body[...]] : answer.body.split(separator: 10)
+      for row in rows {
+        #expect(try problems(JSONValue(parsing: Array(row)), schema) == [], "\(method) \(target)")
+      }
+    }
+    #expect(refused == Self.refused)
+  }
+
+  /// The errors of a value; empty: none. An object of a declared shape has no other fields.
+  private func problems(_ value: JSONValue, _ schema: JSONValue, _ place: String = "") -> [String] {
+    if let name = schema["$ref"]?.string?.split(separator: "/").last {
+      guard let named = description["components"]?["schemas"]?[String(name)] else { return ["no shape \(name)"] }
+      let known = named["properties"]?.fields?.map(\.0) ?? []
+      let others = (value.fields ?? []).map(\.0).filter { !known.contains($0) }
+      return problems(value, named, place) + others.map { "\(place).\($0) is not declared in \(name)" }
+    }
+    if let schemas = schema["anyOf"]?.array {
+      let all = schemas.map { problems(value, $0, place) }
+      return all.contains([]) ? [] : all.flatMap { $0 }
+    }
+    let isRight =
+      switch schema["type"]?.string {
+      case "string": value.string != nil && schema["enum"]?.array?.contains(value) != false
+      case "integer": value.integer != nil
+      case "number": value.number != nil
+      case "boolean": value.bool != nil
+      case "array": value.array != nil
+      case "object": value.fields != nil
+      default: true
+      }
+    guard isRight else { return ["\(place) is no \(schema["type"]?.string ?? ""): \(value.text)"] }
+    let missing = (schema["required"]?.array ?? []).compactMap(\.string).filter { value[$0] == nil }
+    return missing.map { "\(place).\($0) is missing" }
+      + (schema["properties"]?.fields ?? []).flatMap { name, inner in
+        value[name].map { problems($0, inner, "\(place).\(name)") } ?? []
+      }
+      + (value.array ?? []).flatMap { one in schema["items"].map { problems(one, $0, place + "[]") } ?? [] }
+  }
+
+  @Test func `each name that a request reads is described, and each described name is read`() throws {
+    let folder = Self.checkout.appending(path: "Sources/Gateway/Control/Routes")
+    var (read, described): (Set<String>, Set<String>) = ([], [])
+    for name in try FileManager.default.contentsOfDirectory(atPath: folder.path()) {
+      let text = try String(contentsOf: folder.appending(path: name), encoding: .utf8)
+      let reading =
+        /(?:query\[|(?:number|time|place)\(request, |body\.(?:string|optional|flag|integer|any)\(|body\.whole\[|request\.body\)\)\?\[)"(\w+)"/
+      read.formUnion(text.matches(of: reading).map { String($0.1) })
+    }
+    for (_, _, operation) in operations {
+      described.formUnion(parameters(operation).compactMap { $0["name"]?.string })
+      described.formUnion((body(operation)?["properties"]?.fields ?? []).map(\.0))
+    }
+    #expect(read == described)
+  }
+}
