@@ -48,7 +48,7 @@ class Machine:
         command = [
             *program, "-accel", "tcg,thread=multi", "-smp", "2", "-m", "512", "-display", "none", "-no-reboot",
             "-kernel", kernel, "-initrd", cache / "initramfs.gz",
-            "-append", f"console={console} quiet loglevel=3 panic=-1 cryptomgr.notests=1 root=/dev/vda rw systemd.show_status=0 net.ifnames=0",
+            "-append", f"console={console} quiet loglevel=3 panic=-1 mitigations=off cryptomgr.notests=1 root=/dev/vda rw systemd.show_status=0 net.ifnames=0",
             "-drive", f"if=virtio,format=raw,file.driver=nbd,file.server.type=unix,file.server.path={self.folder}/nbd,cache=writeback,discard=ignore",
             "-serial", f"file:{self.folder}/console.log",
             "-chardev", f"socket,id=agent,path={self.folder}/agent,server=on,wait=off", *agent,
