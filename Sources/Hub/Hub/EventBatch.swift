@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import JSON
+import UntrustedText
 
 /// An event as a gateway sends it. Source: docs/hub-protocol.md.
 public struct HubEvent: Sendable, Equatable {
@@ -119,17 +120,7 @@ public enum KnownKinds {
 
 /// Ids of gateways and epochs, and kinds of events.
 public enum Name {
-  public static let allowed = "1 to 64 letters, digits, `.`, `_` and `-`"
+  public static let allowed = "1 to 64 letters, digits, `.`, `_` and `-`, and not `.` or `..`"
 
-  public static func isAllowed(_ name: String) -> Bool {
-    (1...64).contains(name.utf8.count)
-      && name.utf8.allSatisfy { byte in
-        switch byte {
-        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
-          UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "."), UInt8(ascii: "_"), UInt8(ascii: "-"):
-          true
-        default: false
-        }
-      }
-  }
+  public static func isAllowed(_ name: String) -> Bool { RelayMark.isGateway(name) }
 }

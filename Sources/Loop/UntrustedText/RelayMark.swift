@@ -19,7 +19,8 @@ public enum RelayMark {
 
   /// The alphabet of `gateway.id`.
   public static func isGateway(_ id: String) -> Bool {
-    (1...64).contains(id.utf8.count) && id.unicodeScalars.allSatisfy(isOfGateway)
+    // Ids are parts of paths, which `.` and `..` would change.
+    (1...64).contains(id.utf8.count) && id.unicodeScalars.allSatisfy(isOfGateway) && ![".", ".."].contains(id)
   }
 
   /// Whether the text, or its sender's name with it, has the mark at the start, after only invisible characters, after

@@ -214,7 +214,7 @@ extension GatewayConfiguration {
   private static func gateway(_ table: inout TOMLReader) -> String? {
     guard let id = table.string("id") else { return nil }
     if !RelayMark.isGateway(id) {
-      table.note("id", "\"\(id)\" is not allowed: 1 to 64 letters, digits, `.`, `_` and `-`")
+      table.note("id", "\"\(id)\" is not allowed: 1 to 64 letters, digits, `.`, `_` and `-`, and not `.` or `..`")
     }
     return id
   }
