@@ -46,8 +46,10 @@ while let argument = arguments.popFirst() {
 }
 
 do {
-  let starts = !isCheck && backup == nil
-  let configuration = try starts ? GatewayConfiguration(startingWith: file) : GatewayConfiguration(file: file)
+  let configuration =
+    try isCheck
+    ? GatewayConfiguration(checking: file)
+    : backup == nil ? GatewayConfiguration(startingWith: file) : GatewayConfiguration(file: file)
   for line in configuration.warnings { Log().warning(line) }
   if isCheck {
     // The gateway starts without what these need.

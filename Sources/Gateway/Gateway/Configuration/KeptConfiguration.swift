@@ -9,13 +9,18 @@ extension GatewayConfiguration {
   /// Reads `file`. If it is refused, reads the configuration of the last start instead, and `refusal` has the reason.
   public init(startingWith file: String) throws(Failure) {
     do throws(Failure) {
-      try self.init(file: file)
-      if isBlank, let kept = Self.kept(of: file) { try self.init(file: file, inPlaceOf: kept) }
+      try self.init(checking: file)
     } catch {
       guard let kept = Self.kept(of: file) else { throw error }
       self = kept
       refusal = error.description
     }
+  }
+
+  /// Reads `file`, and refuses what a gateway refuses that starts with it.
+  public init(checking file: String) throws(Failure) {
+    try self.init(file: file)
+    if isBlank, let kept = Self.kept(of: file) { try self.init(file: file, inPlaceOf: kept) }
   }
 
   /// Reads `file`. Refuses an empty file that would remove upstreams: a full disk leaves such files.
