@@ -34,6 +34,8 @@ struct Serve: AsyncParsableCommand {
     let server: HubServer
     do {
       server = try HubServer(configuration)
+    } catch let error as HubConfiguration.Failure {
+      throw failure("\(config): \(error)", 78)  // EX_CONFIG
     } catch {
       throw failure("\(configuration.location): \(error)", 74)  // EX_IOERR
     }

@@ -37,7 +37,7 @@ final class HubWeb: Sendable {
   init(_ settings: HubWebSettings, _ stores: HubStores, _ refused: RefusedLogins) throws(HubConfiguration.Failure) {
     guard let files = PageFiles(folder: settings.pages, page: "hub.html") else {
       throw HubConfiguration.Failure(
-        description: "no pages in \(settings.pages): the package meshpost-hub contains them")
+        description: "web.pages: no pages in \(settings.pages): the package meshpost-hub contains them")
     }
     (self.settings, self.stores, self.files, self.refused) = (settings, stores, files, refused)
     webGuard = WebGuard(names: settings.names)
