@@ -25,20 +25,27 @@ import Testing
     operation["requestBody"]?["content"]?["application/json"]?["schema"]
   }
 
-  /// What is given for a name, as JSON. Others are left out.
+  private static let key = "\"" + String(repeating: "ab", count: 32) + "\""
+  /// What is given for a name, as JSON, and for a name of one request. Others are left out.
   private static let given = [
     "to": #""r1""#, "text": #""hello""#, "contact": #""r1""#, "node": #""r1""#, "name": #""r1""#,
-    "channel": ##""#test""##,
-    "emoji": #""👍""#, "message": "1", "key": #""settings/log_level""#, "value": #""info""#, "limit": "5",
-    "muted": "true", "cursor": #""1""#, "link": #""meshcore://channel/add?name=x""#, "command": #""ver""#,
+    "channel": ##""#test""##, "emoji": #""👍""#, "message": "1", "key": #""settings/log_level""#, "value": #""info""#,
+    "limit": "5", "muted": "true", "cursor": #""1""#, "link": #""meshcore://channel/add?name=x""#,
     "upstream": #""hub""#,
-    "direction": #""both""#, "slot": "7", "name_hex": #""7272""#, "secret": #""00112233445566778899aabbccddeeff""#,
-    "address": #""no""#, "flood": "false", "state": #""open""#, "export": "true",
+    "command": #""ver""#, "direction": #""both""#, "slot": "7", "name_hex": #""7272""#, "address": #""no""#,
+    "secret": #""00112233445566778899aabbccddeeff""#, "flood": "false", "state": #""open""#, "export": "true",
+    "/v1/contacts/add key": key, "/v1/contacts/put key": key, "/v1/channels/add channel": #""other""#,
+    "/v1/node/tags value": #"["a"]"#,
   ]
   /// Answers that do not end, and what asks Bluetooth of this machine.
   private static let notAsked = ["/v1/live", "/v1/packets", "/v1/frames", "/v1/radio/scan", "/v1/doctor/bluetooth"]
-  /// What a gateway without the thing refuses.
-  private static let refused: Set = [""]
+  /// What needs more than is given here: another state of a message, a repeater, a configured server. All others succeed.
+  private static let mayRefuse: Set = [
+    "/v1/outgoing/retry", "/v1/outgoing/cancel", "/v1/outgoing/adopt", "/v1/contacts/export", "/v1/contacts/import",
+    "/v1/contacts/share", "/v1/node/login", "/v1/node/status", "/v1/node/telemetry", "/v1/node/neighbours",
+    "/v1/node/trace", "/v1/node/cli", "/v1/radio/set", "/v1/radio/pair", "/v1/radio/forget", "/v1/channels/relay",
+    "/v1/upstreams/test", "/v1/upstreams/add", "/v1/upstreams/remove", "/v1/upstreams/forget", "/v1/alerts/acknowledge",
+  ]
 
   @Test func `each request is answered as its description says`() throws {
     let rig = try Rig()
@@ -50,23 +57,25 @@ import Testing
     try rig.send("r1", "first", id: "a")
     try rig.until("a", is: "delivered")
     let conversation = try #require(try rig.rows("/v1/conversations").first?["conversation"]?.string)
-    var refused: Set<String> = []
-    for (method, path, operation) in operations where !Self.notAsked.contains(path) {
+    let removals = operations.filter { $0.path.hasSuffix("/remove") }
+    let others = operations.filter { !$0.path.hasSuffix("/remove") && !Self.notAsked.contains($0.path) }
+    for (method, path, operation) in others + removals {
+      func given(_ name: String) -> String? { Self.given["\(path) \(name)"] ?? Self.given[name] }
       let names = parameters(operation).compactMap { $0["name"]?.string }
       let query = names.compactMap { name -> String? in
         if name == "id" { return "id=a" }
-        guard name != "upstreams", let value = Self.given[name] else { return nil }
+        guard let value = given(name) else { return nil }
         let text = value.replacing("\"", with: "").addingPercentEncoding(withAllowedCharacters: .alphanumerics)
         return "\(name)=\(text ?? "")"
       }
       let fields = (body(operation)?["properties"]?.fields ?? []).compactMap { name, _ in
         name == "conversation"
-          ? #""conversation":"\#(conversation)""# : Self.given[name].map { "\"\(name)\":\($0)" }
+          ? #""conversation":"\#(conversation)""# : given(name).map { "\"\(name)\":\($0)" }
       }
       let target = path + (query.isEmpty ? "" : "?" + query.joined(separator: "&"))
       let answer = try rig.ask(method, target, body(operation) == nil ? "" : "{\(fields.joined(separator: ","))}")
       let responses = operation["responses"]
-      if responses?["\(answer.status)"] == nil { refused.insert("\(method) \(path)") }
+      #expect(responses?["\(answer.status)"] != nil || Self.mayRefuse.contains(path), "\(target): \(answer.status)")
       let kind = (answer.headers["Content-Type"] ?? "").prefix { $0 != ";" }
       let content = (responses?["\(answer.status)"] ?? responses?["default"])?["content"]
       let schema = try #require(content?[String(kind)]?["schema"], "\(method) \(target): \(answer.status) \(kind)")
@@ -76,7 +85,6 @@ import Testing
         #expect(try problems(JSONValue(parsing: Array(row)), schema) == [], "\(method) \(target)")
       }
     }
-    #expect(refused == Self.refused)
   }
 
   /// The errors of a value; empty: none. An object of a declared shape has no other fields.
