@@ -207,7 +207,10 @@ let trials: [Target] = [
     ]),
   tests(
     "ControlTests",
-    ["Control", "EventLoop", "JSON", "Messaging", "RadioSharing", "Relay", "Store", "Sync", "TestSupport", "Transport"]),
+    [
+      "Control", "ControlShapes", "EventLoop", "JSON", "Messaging", "RadioSharing", "Relay", "Store", "Sync",
+      "TestSupport", "Transport",
+    ]),
   tests(
     "RadioSharingTests",
     [

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import ControlShapes
 import Glibc
 import JSON
 import Messaging
