@@ -100,17 +100,17 @@ import Testing
   }
 
   @Test func `who comes without end makes their own address wait, and nobody else`() async throws {
-    let turnstile = ProviderLimiter()
-    for _ in 0..<ProviderLimiter.mostOfOne { #expect(await turnstile.enter(from: "office")) }
-    let crowd = (0..<ProviderLimiter.mostWaitingOfOne).map { _ in Task { await turnstile.enter(from: "office") } }
-    while turnstile.counts.waiting < crowd.count { await Task.yield() }
-    #expect(await !turnstile.enter(from: "office"), "a bound")
-    #expect(await turnstile.enter(from: "elsewhere"))
-    turnstile.leave(from: "elsewhere")
-    for _ in 0..<ProviderLimiter.mostOfOne + crowd.count { turnstile.leave(from: "office") }
-    for one in crowd { #expect(await one.value) }
-    #expect(turnstile.counts == (0, 0))
-    #expect(await turnstile.enter(from: "office"), "and what was before is forgotten")
+    let turnstile = OpenIDProvider.turns()
+    for _ in 0..<turnstile.mostOfOne { try await turnstile.take(for: "office") }
+    let crowd = (0..<turnstile.mostWaitingOfOne).map { _ in Task { try await turnstile.take(for: "office") } }
+    while turnstile.waiting < crowd.count { await Task.yield() }
+    await #expect(throws: TooManyQueries.self, "a bound") { try await turnstile.take(for: "office") }
+    try await turnstile.take(for: "elsewhere")
+    turnstile.giveBack((), of: "elsewhere")
+    for _ in 0..<turnstile.mostOfOne + crowd.count { turnstile.giveBack((), of: "office") }
+    for one in crowd { try await one.value }
+    #expect(turnstile.running == 0 && turnstile.waiting == 0)
+    try await turnstile.take(for: "office")
   }
 
   @Test(arguments: ["/", "/fleet", "/messages?q=a%20b&x=1", "/fleet/hill"]) func `own paths lead back`(_ path: String) {
