@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-import Glibc
+import Deflate
+import FoundationEssentials
 import JSON
 
 /// The words of a search: a message has to have all of them, anywhere in its text or its names.
@@ -34,24 +35,7 @@ struct SearchTerms: Sendable {
 
   func match(_ texts: [String]) -> Bool {
     let texts = texts.map(Self.folded)
-    return words.allSatisfy { word in texts.contains { Self.has($0, word) } }
-  }
-
-  private static func has(_ text: [UInt8], _ word: [UInt8]) -> Bool {
-    text.withUnsafeBytes { text in
-      word.withUnsafeBytes { word in
-        guard let start = text.baseAddress, let sought = word.baseAddress else { return false }
-        var from = 0
-        while from + word.count <= text.count {
-          let places = text.count - word.count - from + 1
-          guard let found = memchr(start + from, Int32(word[0]), places) else { return false }
-          let place = start.distance(to: UnsafeRawPointer(found))
-          if memcmp(start + place, sought, word.count) == 0 { return true }
-          from = place + 1
-        }
-        return false
-      }
-    }
+    return words.allSatisfy { word in texts.contains { $0.contains(word) } }
   }
 
   /// The folded text as UTF-8. A match of bytes is a match of scalars.
@@ -75,4 +59,87 @@ struct SearchTerms: Sendable {
 struct BadQuery: Error, Equatable {
   let message: String
   init(_ message: String) { self.message = message }
+}
+
+/// Unicode's compatibility decomposition (NFKD): UAX #15, and for Hangul the core specification, 3.12. Foundation's decomposition would bring 34 MB
+/// of ICU.
+enum Decomposition {
+  /// The decomposition of each scalar that has one, except Hangul.
+  private static let mappings: [UInt32: [Unicode.Scalar]] = read(DecompositionTable.packed)
+
+  /// The decomposition in canonical order: equivalent texts have equal ones.
+  static func compatible(_ text: some Sequence<Unicode.Scalar>) -> [Unicode.Scalar] {
+    var scalars: [Unicode.Scalar] = []
+    for scalar in text {
+      if scalar.value < 0xA0 {
+        scalars.append(scalar)
+      } else if (0xAC00...0xD7A3).contains(scalar.value) {
+        scalars += hangul(scalar.value - 0xAC00)
+      } else if let mapped = mappings[scalar.value] {
+        scalars += mapped
+      } else {
+        scalars.append(scalar)
+      }
+    }
+    order(&scalars)
+    return scalars
+  }
+
+  private static func hangul(_ index: UInt32) -> [Unicode.Scalar] {
+    let parts = [0x1100 + index / 588, 0x1161 + index % 588 / 28] + (index % 28 == 0 ? [] : [0x11A7 + index % 28])
+    return parts.compactMap { Unicode.Scalar($0) }
+  }
+
+  /// Sorts successive marks by their combining classes; marks of one class keep their order.
+  private static func order(_ scalars: inout [Unicode.Scalar]) {
+    var from = 0
+    while from < scalars.count {
+      guard scalars[from].properties.canonicalCombiningClass != .notReordered else {
+        from += 1
+        continue
+      }
+      let end = scalars[from...].firstIndex { $0.properties.canonicalCombiningClass == .notReordered } ?? scalars.count
+      // `sort` keeps the order of equal elements, but its documentation does not promise it: the offset decides.
+      let marks = scalars[from..<end].enumerated().sorted {
+        ($0.element.properties.canonicalCombiningClass.rawValue, $0.offset)
+          < ($1.element.properties.canonicalCombiningClass.rawValue, $1.offset)
+      }
+      scalars.replaceSubrange(from..<end, with: marks.map(\.element))
+      from = end
+    }
+  }
+
+  /// Reads the compressed table, a list of runs. A run has: the number of scalars between the last run and this one; twice the number of targets, plus
+  /// one if a length follows, for a run whose targets count upwards; the length; and each target as its distance from the one before.
+  /// Tests/decompositions writes it.
+  private static func read(_ packed: String) -> [UInt32: [Unicode.Scalar]] {
+    // `try?`: the table is of this program.
+    guard let data = Data(base64Encoded: packed), var bytes = (try? Inflater.gunzip(Array(data), limit: 1 << 16))?[...]
+    else { return [:] }
+    func number() -> Int {
+      var (value, shift) = (0, 0)
+      while let byte = bytes.popFirst() {
+        value |= Int(byte & 0x7F) << shift
+        shift += 7
+        if byte & 0x80 == 0 { break }
+      }
+      return value
+    }
+    var (mappings, scalar, last) = ([UInt32: [Unicode.Scalar]](), 0, 0)
+    while !bytes.isEmpty {
+      scalar += number()
+      let kind = number()
+      let length = kind & 1 == 1 ? number() : 1
+      let targets = (0..<kind >> 1).map { _ in
+        let distance = number()
+        last += distance & 1 == 1 ? -(distance >> 1) - 1 : distance >> 1
+        return last
+      }
+      for step in 0..<length {
+        mappings[UInt32(scalar + step)] = targets.compactMap { Unicode.Scalar(UInt32($0 + step)) }
+      }
+      scalar += length
+    }
+    return mappings
+  }
 }
