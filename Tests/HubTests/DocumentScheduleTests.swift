@@ -117,7 +117,7 @@ private final class Pair {
     let through = acknowledged
     for update in outcome.updates {
       let body = try JSONValue(parsing: update.body)
-      let value = body["value"].flatMap { $0 == .null ? nil : JSONWriterText.text($0) }
+      let value = body["value"].flatMap { $0 == .null ? nil : $0.text }
       let document = Document(
         key: body["key"]?.string ?? "", value: value, updatedAt: body["updated_at"]?.integer ?? 0,
         byHub: body["by_hub"]?.bool ?? false)

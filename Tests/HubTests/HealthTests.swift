@@ -219,7 +219,7 @@ import Testing
     inner.gate.delay.withLock { $0 = 1.05 }
     let told = Mutex([String]())
     let database = TimedDatabase(inner) { words, took in told.withLock { $0.append("\(words) \(took > .seconds(1))") } }
-    try database.each("SELECT id\n  FROM gateways WHERE id = ?1", [.text("a-secret")]) { _ in true }
+    try database.each("SELECT id\n  FROM gateways WHERE id = ?1", ["a-secret"]) { _ in true }
     #expect(told.withLock { $0 } == ["SELECT id FROM gateways WHERE id = ?1 true"])
   }
 }
@@ -241,7 +241,7 @@ private final class StuckDatabase: HubDatabase {
   init(_ database: SQLiteHubDatabase) { self.database = database }
 
   func each(
-    _ sql: String, _ values: [SQLiteValue], _ row: (any HubRow) throws(HubDatabaseError) -> Bool
+    _ sql: String, _ values: [any SQLBindable], _ row: (any HubRow) throws(HubDatabaseError) -> Bool
   ) throws(HubDatabaseError) {
     if let failure = gate.failure.withLock({ $0 }) { throw failure }
     if gate.isStuck.withLock({ $0 }) {
@@ -253,21 +253,11 @@ private final class StuckDatabase: HubDatabase {
     try database.each(sql, values, row)
   }
 
-  func execute(_ sql: String) throws(HubDatabaseError) { try database.execute(sql) }
-  func run(_ sql: String, _ values: [SQLiteValue]) throws(HubDatabaseError) -> Int { try database.run(sql, values) }
-  func begin() throws(HubDatabaseError) { try database.begin() }
-  func commit() throws(HubDatabaseError) { try database.commit() }
+  func run(_ sql: String, _ values: [any SQLBindable]) throws(HubDatabaseError) -> Int { try database.run(sql, values) }
   func rollback() { database.rollback() }
-  func lock(_ name: String) {}
-  func locking(_ names: [String]) -> [HubCall] { [] }
-  func notifying(_ news: [HubChange]) -> [HubCall] { [] }
-  func notify(_ payload: String) {}
   func perform(_ calls: [HubCall], begins: Bool, ends: Bool) throws(HubDatabaseError) {
     try database.perform(calls, begins: begins, ends: ends)
   }
   func read(_ calls: [HubCall]) throws(HubDatabaseError) { try database.read(calls) }
-  func listeners() -> Int64 { 1 }
-  var nextPosition: String { database.nextPosition }
-  var unsettledPosition: String? { nil }
-  func bytes(_ column: String) -> String { database.bytes(column) }
+  let dialect = HubSchema.Dialect.sqlite
 }

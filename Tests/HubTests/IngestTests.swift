@@ -223,32 +223,21 @@ private final class PickyDatabase: HubDatabase {
 
   init(_ location: String) throws { database = try SQLiteHubDatabase(location: location) }
 
-  func execute(_ sql: String) throws(HubDatabaseError) { try database.execute(sql) }
-  func run(_ sql: String, _ values: [SQLiteValue]) throws(HubDatabaseError) -> Int { try database.run(sql, values) }
+  func run(_ sql: String, _ values: [any SQLBindable]) throws(HubDatabaseError) -> Int { try database.run(sql, values) }
   func each(
-    _ sql: String, _ values: [SQLiteValue], _ row: (any HubRow) throws(HubDatabaseError) -> Bool
+    _ sql: String, _ values: [any SQLBindable], _ row: (any HubRow) throws(HubDatabaseError) -> Bool
   ) throws(HubDatabaseError) { try database.each(sql, values, row) }
-  func begin() throws(HubDatabaseError) { try database.begin() }
-  func commit() throws(HubDatabaseError) { try database.commit() }
   func rollback() { database.rollback() }
-  func lock(_ name: String) {}
-  func locking(_ names: [String]) -> [HubCall] { [] }
-  func notifying(_ news: [HubChange]) -> [HubCall] { [] }
-  func notify(_ payload: String) {}
-  func listeners() -> Int64 { 1 }
   func perform(_ calls: [HubCall], begins: Bool, ends: Bool) throws(HubDatabaseError) {
     if begins { begun.count += 1 }
     try database.perform(calls, begins: begins, ends: false)
     for call in calls {
-      for case .texts(let values) in call.columns.map(\.column)
-      where values.contains(where: { $0?.contains("poison") == true }) {
+      for column in call.columns where column.values.contains(where: { $0.text?.contains("poison") == true }) {
         throw HubDatabaseError(kind: .unfit, message: "never")
       }
     }
-    if ends { try database.commit() }
+    if ends { try database.perform([], begins: false, ends: true) }
   }
   func read(_ calls: [HubCall]) throws(HubDatabaseError) { try database.read(calls) }
-  var nextPosition: String { database.nextPosition }
-  var unsettledPosition: String? { nil }
-  func bytes(_ column: String) -> String { database.bytes(column) }
+  let dialect = HubSchema.Dialect.sqlite
 }

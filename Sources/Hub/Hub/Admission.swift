@@ -32,7 +32,6 @@ final class Admission: Sendable {
     }
   }
 
-  /// The batches that wait now.
   var waiting: (batches: Int, bytes: Int) { state.withLock { ($0.batches, $0.bytes) } }
   var isCrowded: Bool { waiting.bytes > Self.crowdedBytes }
 

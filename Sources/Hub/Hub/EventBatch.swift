@@ -33,12 +33,10 @@ public struct EventBatch: Sendable, Equatable {
   public enum Refusal: Error, Equatable, Sendable {
     /// 400: invalid JSON, or not a batch.
     case malformed(String)
-    /// 413
     case tooLarge
     /// 422: an invalid event; `seq` if it could be read.
     case badEvent(seq: Int64?, reason: String)
 
-    /// The HTTP status.
     var status: Int {
       switch self {
       case .malformed: 400
@@ -53,6 +51,8 @@ public struct EventBatch: Sendable, Equatable {
       case .tooLarge: "a batch may have at most \(EventBatch.maxEvents) events"
       }
     }
+
+    var seq: Int64? { if case .badEvent(let seq, _) = self { seq } else { nil } }
   }
 
   /// `epoch`: the epoch of a batch without one.

@@ -29,7 +29,6 @@ final class HubAccess: Sendable {
       case session(String)
     }
 
-    /// The name of the token or the person.
     let name: String
     let proof: Proof
     /// `nil` for operations on all gateways.
@@ -45,11 +44,9 @@ final class HubAccess: Sendable {
     /// Allowed after the token is bound to the gateway (`bind`).
     case unbound(Grant)
     case unknown(String)
-    /// The token's name.
     case forbidden(String)
   }
 
-  /// A configured token and its use.
   struct TokenUse: Sendable {
     var token: HubConfiguration.Token
     /// Milliseconds since 1970; `nil`: not used since it was configured.
@@ -113,7 +110,6 @@ final class HubAccess: Sendable {
 
   init(_ tokens: [HubConfiguration.Token]) { keys = Mutex(Keys(tokens)) }
 
-  /// Replaces all tokens.
   func replace(with fresh: [HubConfiguration.Token]) {
     var fresh = Keys(fresh)
     keys.withLock { keys in
@@ -122,7 +118,6 @@ final class HubAccess: Sendable {
     }
   }
 
-  /// All tokens.
   var list: [TokenUse] {
     keys.withLock { keys in
       var uses = zip(keys.tokens, keys.usedAt).map { TokenUse(token: $0, usedAt: $1) }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import Alerts
 import FoundationEssentials
 import Glibc
 import ServiceManager
@@ -51,7 +52,6 @@ public struct HubConfiguration: Sendable {
   /// Lines of lower levels are not written.
   public var logLevel: HubLog.Level
 
-  /// The file's contents.
   let source: [UInt8]
 
   /// Whether the database is on a server; otherwise it is an SQLite file.
@@ -174,11 +174,53 @@ public struct HubConfiguration: Sendable {
 }
 
 extension StringProtocol {
-  /// Without white space at both ends.
   var trimmed: String {
     guard let first = firstIndex(where: { !$0.isWhitespace }), let last = lastIndex(where: { !$0.isWhitespace }) else {
       return ""
     }
     return String(self[first...last])
   }
+}
+
+extension HubConfiguration {
+  /// The settings in `fresh` that need a restart: they differ from this configuration, with which the hub started. Tokens and the log's level need
+  /// none; `[consume]` is for another program.
+  public func waiting(in fresh: HubConfiguration) -> [String] {
+    // `try?`: both were read without mistakes.
+    guard let now = try? TOMLParser.parse(fresh.source), let then = try? TOMLParser.parse(source) else { return [] }
+    let changed = TOMLTable.changes(from: then, to: now).filter {
+      !["token", "gateway_tokens", "log_level"].contains($0) && !$0.hasPrefix("consume.")
+    }
+    let hasOtherPassword = password != fresh.password && !changed.contains("database_password_file")
+    return changed + (hasOtherPassword ? ["database_password_file"] : [])
+  }
+}
+
+/// `[alerts]` of hub.toml: the hub's own rules. See docs/alerts.md.
+public struct HubAlertSettings: Sendable, Equatable {
+  public var rules = AlertSettings(AlertRule.ofHubs)
+  /// Bytes that have to be free on the file system of an SQLite file; 0: the alert is off.
+  public var diskFree: Int64 = 1 << 30
+
+  init() {}
+
+  init(_ table: inout TOMLReader) {
+    diskFree = table.size("disk_free", in: 0...(1 << 50), default: diskFree)
+    for rule in AlertRule.ofHubs {
+      let (name, usual) = (rule.rawValue, rule.usual)
+      let begins =
+        rule.isEventDriven
+        ? 0
+        : table.integer(
+          "\(name)_after_s", in: rule.leastSeconds...Self.longest, default: usual.begins.components.seconds)
+      let ends = table.integer(
+        "\(name)_ends_after_s", formerly: "\(name)_over_s", in: 0...Self.longest,
+        default: usual.ends.components.seconds)
+      let isOn = table.bool(name, default: true)
+      rules.times[rule] = isOn ? AlertTimes(begins: .seconds(begins), ends: .seconds(ends)) : nil
+    }
+    table.finish()
+  }
+
+  private static let longest: Int64 = 366 * 86_400
 }

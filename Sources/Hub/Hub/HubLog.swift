@@ -19,15 +19,7 @@ public enum HubLog {
       self = level
     }
 
-    public var word: String {
-      switch self {
-      case .error: "error"
-      case .warning: "warning"
-      case .notice: "notice"
-      case .info: "info"
-      case .debug: "debug"
-      }
-    }
+    public var word: String { "\(self)" }
   }
 
   typealias Write = @Sendable (Level, String) -> Void

@@ -208,7 +208,6 @@ private final class Tokens: Sendable {
     logFaults()
   }
 
-  /// Whether the folder's tokens have changed.
   func hasChanged() -> Bool {
     guard state.withLock({ $0.folder?.read(always: false) ?? false }) else { return false }
     logFaults()

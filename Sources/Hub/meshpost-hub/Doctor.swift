@@ -32,11 +32,7 @@ struct Doctor: AsyncParsableCommand {
     }
     let isFine = found.allSatisfy { $0.state == .ok }
     if json {
-      let bytes = JSONWriter.object { json in
-        json.field("ok", isFine)
-        json.objects("findings", found) { $0.write(to: &$1) }
-      }
-      Console.json(String(decoding: bytes, as: UTF8.self))
+      Console.json(String(decoding: HubFinding.json(found), as: UTF8.self))
     } else {
       for finding in found { Self.show(finding) }
     }

@@ -5,6 +5,7 @@ import Dispatch
 import Glibc
 import Hub
 import Release
+import ServiceManager
 
 /// `meshpost-hub`: the reference upstream server.
 @main
@@ -76,5 +77,65 @@ struct Serve: AsyncParsableCommand {
     }
     source.resume()
     return source
+  }
+}
+
+/// Options and functions of commands on a hub's database, which may run while the hub serves.
+struct HubOptions: ParsableArguments {
+  @Option(help: "The configuration file.") var config = "/etc/meshpost-hub/hub.toml"
+
+  func configuration() throws -> HubConfiguration {
+    do {
+      return try HubConfiguration(file: config, for: .commands)
+    } catch {
+      throw failure("\(error)", 78)  // EX_CONFIG
+    }
+  }
+
+  /// Runs `work` on the hub's database. Its errors end the program.
+  func store<Value>(
+    _ configuration: HubConfiguration, writes: Bool, _ work: (HubStore) async throws -> Value
+  ) async throws -> Value {
+    do {
+      return try await work(try HubStore.existing(configuration, writes: writes))
+    } catch let code as ExitCode {
+      throw code
+    } catch {
+      throw failure("\(configuration.location): \(error)", 74)  // EX_IOERR
+    }
+  }
+}
+
+/// Notifies the service manager: readiness, and watchdog pings while its loops and links respond.
+final class ServiceNotifier: Sendable {
+  private let ports: AsyncStream<Int>.Continuation
+  private let task: Task<Void, Never>
+
+  init(_ server: HubServer) {
+    let (stream, ports) = AsyncStream<Int>.makeStream()
+    self.ports = ports
+    // Only the task below uses it.
+    nonisolated(unsafe) let manager = ServiceManager.ofThisProcess()
+    task = Task {
+      guard let manager else { return }
+      for await port in stream { manager.ready("listening on port \(port)") }
+      guard let watchdog = manager.watchdog else { return }
+      while !Task.isCancelled {
+        await server.checkLoops()
+        manager.lives()
+        // `try?`: `end` cancels it.
+        try? await Task.sleep(for: watchdog / 3)
+      }
+    }
+  }
+
+  func isReady(port: Int) {
+    ports.yield(port)
+    ports.finish()
+  }
+
+  func end() {
+    ports.finish()
+    task.cancel()
   }
 }

@@ -176,8 +176,8 @@ public struct JSONWriter {
     needsComma = true
   }
 
-  @usableFromInline
-  mutating func key(_ name: String) {
+  /// Begins a field; its value is written next.
+  public mutating func key(_ name: String) {
     separate()
     quote(name)
     bytes.append(UInt8(ascii: ":"))

@@ -3,7 +3,7 @@
 import JSON
 
 /// The shape of JSON as far as it is promised: objects may have more fields.
-public struct Schema: Sendable {
+public struct Schema: Sendable, ExpressibleByDictionaryLiteral {
   let json: JSONValue
 
   private init(_ fields: [(String, JSONValue)]) { json = .object(fields) }
@@ -32,6 +32,8 @@ public struct Schema: Sendable {
       ("required", .array(fields.filter { !isOptional($0.0) }.map { .string($0.0) })),
     ])
   }
+
+  public init(dictionaryLiteral fields: (String, Schema)...) { self = .object(fields) }
 
   public func described(_ words: String) -> Schema { Schema((json.fields ?? []) + [("description", .string(words))]) }
 

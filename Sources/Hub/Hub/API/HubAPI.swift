@@ -35,13 +35,11 @@ struct HubAPI: Sendable {
 
   typealias Handler = @Sendable (Call) async throws -> Response
 
-  /// An authorized request.
   struct Call: Sendable {
     let request: Request
     /// Empty in requests about all gateways.
     let gateway: String
     let grant: HubAccess.Grant
-    /// The name of the token or the person.
     var author: String { grant.name }
     var signInMethod: AuditRecord.SignInMethod = .token
     /// The name under which readers take turns.
@@ -68,7 +66,7 @@ struct HubAPI: Sendable {
   func router() -> Router<HubContext> {
     let router = Router(context: HubContext.self)
     router.add(middleware: NotFoundMiddleware())
-    router.get("/healthz") { _, _ in Self.json(Array("{\"ok\":true}".utf8)) }
+    router.get("/healthz") { _, _ in Self.json(["ok": true]) }
     router.get("/readyz") { _, _ in ready() }
     router.get("/metrics") { request, context in try await answer(request, context, .measure, metrics) }
     // Each route is documented where it is declared: `routes`.
@@ -271,15 +269,12 @@ struct HubAPI: Sendable {
     return Response(status: status, headers: headers, body: pieces)
   }
 
-  static func json(status: HTTPResponse.Status = .ok, _ body: (inout JSONWriter) -> Void) -> Response {
-    json(JSONWriter.object(body), status: status)
+  static func json(_ object: JSONObject, status: HTTPResponse.Status = .ok) -> Response {
+    json(JSONWriter.object(object), status: status)
   }
 
-  /// Writes the encodings that bodies may have, for answers to greetings.
-  static func writeEncodings(to json: inout JSONWriter) {
-    json.field("gzip", true)
-    json.field("deflate", LinkDictionary.name)
-  }
+  /// The encodings that bodies may have, for answers to greetings.
+  static let encodings: JSONObject = ["gzip": true, "deflate": LinkDictionary.name]
 
   /// A short answer for gateways that pay for each byte. It has no type and no date (`RequestTimeoutHandler` removes the date): a client that
   /// forwards or stores the answer adds a date itself (RFC 9110 § 6.6.1).
@@ -291,13 +286,9 @@ struct HubAPI: Sendable {
   /// `more`: adds further fields.
   static func refusal(
     _ status: HTTPResponse.Status, _ reason: String, seq: Int64? = nil, retryAfter: Int? = nil,
-    _ more: (inout JSONWriter) -> Void = { _ in }
+    _ more: JSONObject = [:]
   ) -> Response {
-    var response = json(status: status) {
-      $0.field("error", reason)
-      $0.field("seq", seq)
-      more(&$0)
-    }
+    var response = json(JSONObject(joining: ["error": reason, "seq": seq], more), status: status)
     if let retryAfter { response.headers[.retryAfter] = String(retryAfter) }
     if status == .unsupportedMediaType { response.headers[.acceptEncoding] = "gzip, \(LinkDictionary.contentEncoding)" }
     if status == .unauthorized { response.headers[.wwwAuthenticate] = "Bearer" }

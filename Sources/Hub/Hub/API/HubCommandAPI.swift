@@ -7,7 +7,6 @@ import Hummingbird
 import JSON
 import UntrustedText
 
-/// Requests for commands and documents.
 extension HubAPI {
   /// Commands that the hub can queue for a disconnected gateway. Other commands are about the present.
   private static let queueable: Set = ["send"]
@@ -30,7 +29,7 @@ extension HubAPI {
     }
     let request = JSONValue.object(
       (body.fields ?? []).filter { !["id", "queue"].contains($0.0) } + [("id", .string(id))])
-    guard JSONWriterText.text(request).utf8.count <= HubBounds.commandBytes else {
+    guard request.text.utf8.count <= HubBounds.commandBytes else {
       return Self.refusal(.contentTooLarge, "a command may have at most \(HubBounds.commandBytes) bytes")
     }
     let isQueueable = body["queue"]?.bool ?? Self.queueable.contains(name)
@@ -65,9 +64,8 @@ extension HubAPI {
   }
 
   /// Refuses requests about an unknown gateway: its id is probably misspelt.
-  func ifKnown(_ call: Call, _ handler: Handler) async throws -> Response {
-    guard try await isKnown(call.gateway) else { return Self.unknownGateway(call.gateway) }
-    return try await handler(call)
+  func ifKnown(_ handler: @escaping Handler) -> Handler {
+    { call in try await isKnown(call.gateway) ? handler(call) : Self.unknownGateway(call.gateway) }
   }
 
   private static func unknownGateway(_ gateway: String, _ more: String = "") -> Response {
@@ -77,11 +75,10 @@ extension HubAPI {
   private func auditCommand(_ request: JSONValue, _ id: String, _ call: Call) async throws {
     try await note(
       "command", call,
-      JSONWriterText.object { json in
-        json.field("id", id)
-        json.field("command", HubBounds.cut(request["command"]?.string, HubBounds.nameBytes))
-        json.field("to", HubBounds.cut(request["to"]?.string, HubBounds.nameBytes))
-      })
+      [
+        "id": id, "command": HubBounds.cut(request["command"]?.string, HubBounds.nameBytes),
+        "to": HubBounds.cut(request["to"]?.string, HubBounds.nameBytes),
+      ])
   }
 
   /// Sends a request over the gateway's link, at this hub or at a peer hub. A command that the hub can queue reaches the peer hub through the queue.
@@ -104,11 +101,7 @@ extension HubAPI {
       try await auditCommand(request, id, call)
     }
     let state = plain["ok"]?.bool == true ? "done" : "refused"
-    return Self.json { json in
-      json.field("id", id)
-      json.field("state", state)
-      json.field("answer", plain)
-    }
+    return Self.json(["id": id, "state": state, "answer": plain])
   }
 
   /// Answers 200 when the command has ended, or 202 if it has not ended within the wait.
@@ -119,24 +112,14 @@ extension HubAPI {
       // `try?`: if the database fails, the answer is the known state.
       command = (try? await stores.writer.command(command.id, of: call.gateway)) ?? command
     }
-    return Self.json(status: command.state == .queued ? .accepted : .ok) { Self.write(command, to: &$0) }
-  }
-
-  static func write(_ command: HubStore.Command, to json: inout JSONWriter) {
-    json.field("id", command.id)
-    json.field("state", command.state.rawValue)
-    json.field("command", json: Array(command.body.utf8))
-    if let answer = command.answer { json.field("answer", json: Array(answer.utf8)) }
-    json.field("by", command.author)
-    json.field("created_at", command.createdAt)
-    json.field("ended_at", command.endedAt)
+    return Self.json(command.json, status: command.state == .queued ? .accepted : .ok)
   }
 
   func commands(_ call: Call) async throws -> Response {
     let found = try await stores.readers.ask(call.holder) { try $0.commands(of: call.gateway, limit: call.limit) }
     // An unknown gateway may have queued commands.
     if found.isEmpty, try await !isKnown(call.gateway) { return Self.unknownGateway(call.gateway) }
-    return Self.json { $0.objects("commands", found) { Self.write($0, to: &$1) } }
+    return Self.json(["commands": found.map(\.json)])
   }
 
   func oneCommand(_ call: Call) async throws -> Response {
@@ -153,10 +136,7 @@ extension HubAPI {
     let (found, hasMore) = try await stores.readers.ask(call.holder) {
       try $0.documents(of: call.gateway, after: call.query("after") ?? "", limit: call.limit)
     }
-    return Self.json { json in
-      json.objects("documents", found) { HubStore.write($0, to: &$1) }
-      if hasMore { json.field("next", found.last?.key) }
-    }
+    return Self.json(["documents": found.map(\.json), "next": hasMore ? found.last?.key : nil])
   }
 
   /// Handles `PUT` with `{"value": …}`, and `DELETE`, which leaves a tombstone.
@@ -168,17 +148,23 @@ extension HubAPI {
       guard let body = await object(of: call), let given = body["value"], kind.allows(given) else {
         return Self.refusal(.unprocessableContent, "expected {\"value\": …} with \(kind.wanted)")
       }
-      value = JSONWriterText.text(given)
+      value = given.text
     }
     guard let document = try await stores.writer.editDocument(key, value, of: call.gateway, at: HubClock.now) else {
       return Self.refusal(.tooManyRequests, "a gateway may have at most \(HubBounds.documents) documents")
     }
     try await note(
       "document", call,
-      JSONWriterText.object { json in
-        json.field("key", key)
-        if value == nil { json.field("deleted", true) }
-      })
-    return Self.json { HubStore.write(document, to: &$0) }
+      ["key": key, "deleted": value == nil ? true : nil])
+    return Self.json(document.json)
+  }
+}
+
+extension HubStore.Command {
+  var json: JSONObject {
+    [
+      "id": id, "state": state.rawValue, "command": RawJSON(body), "answer": answer.map { RawJSON($0) }, "by": author,
+      "created_at": createdAt, "ended_at": endedAt,
+    ]
   }
 }

@@ -4,7 +4,6 @@ import Deflate
 import Hummingbird
 import JSON
 
-/// Requests of gateways and of readers.
 extension HubAPI {
   func take(_ call: Call) async throws -> Response {
     let bytes: [UInt8]
@@ -40,7 +39,7 @@ extension HubAPI {
         short.took(bytes, by: session)
         return Self.brief("\(through)")
       }
-      var response = Self.json { $0.field("acknowledged", through) }
+      var response = Self.json(["acknowledged": through])
       // Only gateways use this encoding: they pay for each byte and need no type.
       if call.coding == LinkDictionary.contentEncoding { response.headers[.contentType] = nil }
       return response
@@ -51,11 +50,11 @@ extension HubAPI {
 
   func greet(_ call: Call) async throws -> Response {
     guard let known = try await stores.lookups.gateways(call.gateway).first else {
-      return Self.refusal(.notFound, "unknown gateway") { json in
-        HubStore.Progress().write(to: &json)
-        Self.writeEncodings(to: &json)
-        if let epoch = call.query("epoch") { writeShort(call, epoch: epoch, to: &json) }
-      }
+      return Self.refusal(
+        .notFound, "unknown gateway",
+        JSONObject(
+          joining: HubStore.Progress().json(), Self.encodings, call.query("epoch").map { short(call, epoch: $0) } ?? [:]
+        ))
     }
     let epoch = call.query("epoch") ?? known.epoch
     let asked = HubStore.Progress { call.number($0.rawValue) }
@@ -64,15 +63,10 @@ extension HubAPI {
       ? try await stores.progress(gateway: call.gateway, epoch: epoch)
       : try await stores.lookups.progress(gateway: call.gateway, epoch: epoch, through: asked)
     let isLinked = await links.isLinked(call.gateway)
-    return Self.json {
-      known.write(to: &$0)
-      $0.field("epoch", epoch)
-      $0.field("acknowledged", progress?.acknowledged)
-      (progress ?? HubStore.Progress()).write(to: &$0)
-      $0.field("linked", isLinked)
-      Self.writeEncodings(to: &$0)
-      writeShort(call, epoch: epoch, to: &$0)
-    }
+    return Self.json(
+      JSONObject(
+        joining: known.json, ["epoch": epoch, "acknowledged": progress?.acknowledged],
+        (progress ?? HubStore.Progress()).json(), ["linked": isLinked], Self.encodings, short(call, epoch: epoch)))
   }
 
   /// Answers a request that opened no link: it is not a WebSocket handshake, or another upstream holds the link.
@@ -92,21 +86,10 @@ extension HubAPI {
     let found = try await stores.readers.ask(call.holder) {
       try $0.gateways(after: call.query("after") ?? "", limit: call.limit)
     }
-    return Self.json { json in
-      json.objects("gateways", found) { gateway, json in
-        gateway.write(to: &json)
-        json.field("epoch", gateway.epoch)
-        json.field("acknowledged", gateway.progress.acknowledged)
-      }
-      if found.count == call.limit { json.field("next", found.last?.id) }
+    let rows = found.map {
+      JSONObject(joining: $0.json, ["epoch": $0.epoch, "acknowledged": $0.progress.acknowledged])
     }
-  }
-
-  func contacts(_ call: Call) async throws -> Response {
-    Self.json(
-      try await stores.readers.ask(call.holder) {
-        try $0.contacts(gateway: call.gateway, after: call.query("after") ?? "", limit: call.limit)
-      })
+    return Self.json(["gateways": rows, "next": found.count == call.limit ? found.last?.id : nil])
   }
 
   /// With `buckets`: their states; with `bucket` and `after`: a page of one bucket.
@@ -118,10 +101,9 @@ extension HubAPI {
       guard call.query("lanes") != nil else { return Self.json(HubUpdates.states(states)) }
       let known = try await stores.lookups.gateways(call.gateway).first
       return Self.json(
-        HubUpdates.states(states) { json in
-          json.field("epoch", known?.epoch)
-          (known?.progress ?? HubStore.Progress()).write(to: &json, withDigests: false)
-        })
+        JSONObject(
+          joining: ["epoch": known?.epoch], (known?.progress ?? HubStore.Progress()).json(withDigests: false),
+          HubUpdates.states(states)))
     }
     guard let query = HubUpdates.Query({ call.number($0) }, bucket: call.query("bucket")) else {
       return Self.refusal(.badRequest, "buckets, or bucket and after, are required")
@@ -129,15 +111,11 @@ extension HubAPI {
     return Self.json(try await query.run(stores.lookups, call.gateway))
   }
 
-  func states(_ call: Call) async throws -> Response {
-    Self.json(try await stores.readers.ask(call.holder) { try $0.states(of: call.gateway) })
-  }
-
   func setState(_ call: Call) async throws -> Response {
     guard let name = call.parameters.get("name"), Name.isAllowed(name), let body = await object(of: call) else {
       return Self.refusal(.badRequest, "expected a JSON object, and a name of \(Name.allowed)")
     }
-    if let wait = await limiter.admit(call.gateway, bytes: JSONWriterText.text(body).utf8.count) {
+    if let wait = await limiter.admit(call.gateway, bytes: body.text.utf8.count) {
       stores.metrics.wasBusy(.rate)
       return Self.refusal(.tooManyRequests, RateLimiter.message, retryAfter: wait)
     }
@@ -146,6 +124,34 @@ extension HubAPI {
         .contentTooLarge,
         "a gateway may have at most \(HubBounds.states) states, each of at most \(HubBounds.stateBytes) bytes")
     }
-    return Self.json(Array("{\"ok\":true}".utf8))
+    return Self.json(["ok": true])
+  }
+}
+
+/// Answers requests for updates, over a link or HTTP.
+enum HubUpdates {
+  struct Query: Sendable {
+    let bucket: String
+    let position: HubStore.Position
+    let until: Int64?
+    let limit: Int
+    let most: Int64?
+
+    init?(_ number: (String) -> Int64?, bucket: String?) {
+      guard let bucket, HubStore.isBucket(bucket), let after = number("after"), after >= 0 else { return nil }
+      self.bucket = bucket
+      position = HubStore.Position(after: after, at: number("at"), since: number("since"))
+      until = number("until")
+      limit = Int(min(max(number("limit") ?? 100, 1), 1000))
+      most = number("most").map { min(max($0, 1), HubStore.maxShared) }
+    }
+
+    func run(_ store: HubStore, _ gateway: String) async throws -> [UInt8] {
+      try await store.updates(bucket, of: gateway, from: position, until: until, limit: limit, most: most)
+    }
+  }
+
+  static func states(_ states: [HubStore.BucketState]) -> JSONObject {
+    ["buckets": states.map { ["bucket": $0.bucket, "seq": $0.seq, "at": $0.at] as JSONObject }]
   }
 }

@@ -21,6 +21,11 @@ extension HubAPI {
     return query
   }
 
+  /// Answers with the result of a long query.
+  func reading(_ question: @escaping @Sendable (isolated HubStore, Call) throws -> [UInt8]) -> Handler {
+    { call in Self.json(try await stores.readers.ask(call.holder) { try question($0, call) }) }
+  }
+
   func joined(_ call: Call) async throws -> Response {
     var query = try query(call)
     (query.channel, query.gateway) = (call.query("channel"), call.query("gateway"))
@@ -47,18 +52,6 @@ extension HubAPI {
     return Self.json(message.json)
   }
 
-  func channels(_ call: Call) async throws -> Response {
-    Self.json(try await stores.readers.ask(call.holder) { try $0.channels() })
-  }
-
-  func nodes(_ call: Call) async throws -> Response {
-    Self.json(
-      try await stores.readers.ask(call.holder) {
-        try $0.nodes(
-          after: call.query("after") ?? "", limit: try call.pageLimit(), words: try SearchTerms(call.query("q")))
-      })
-  }
-
   func fleet(_ call: Call) async throws -> Response {
     let limit = try call.pageLimit()
     let rows = try await stores.readers.ask(call.holder) {
@@ -71,9 +64,7 @@ extension HubAPI {
     var (last, isCut) = (String?.none, false)
     list.array { json in
       for row in rows {
-        let body = JSONWriter.object {
-          row.write(linkedAt: links[row.gateway], figures, alerts: counts[row.gateway] ?? 0, to: &$0)
-        }
+        let body = JSONWriter.object(row.json(linkedAt: links[row.gateway], figures, alerts: counts[row.gateway] ?? 0))
         guard last == nil || Int64(json.bytes.count + body.count) < HubStore.pageBytes else {
           isCut = true
           break
@@ -82,10 +73,7 @@ extension HubAPI {
         last = row.gateway
       }
     }
-    return Self.json { json in
-      json.field("gateways", json: list.bytes)
-      if isCut || rows.count == limit { json.field("next", last) }
-    }
+    return Self.json(["gateways": RawJSON(list.bytes), "next": isCut || rows.count == limit ? last : nil])
   }
 
   /// A gateway without a link counts as silent after this many milliseconds without events.
@@ -99,37 +87,24 @@ extension HubAPI {
       try $0.fleetCounts(heardSince: now - Self.silence, linked: Array(links.keys))
     }
     let open = await alerts([]).values.reduce(0, +)
-    return Self.json { json in
-      json.field("gateways", known.gateways)
-      json.field("linked", links.count)
-      json.field("silent", known.silent)
-      json.field("alerts", open)
-      json.field("messages_today", figures.total)
-      json.objects("hours", (Int64(0)...23).reversed()) { back, json in
-        let hour = (now / 3_600_000 - back) * 3_600_000
-        json.field("at", hour)
-        json.field("messages", figures.hours[hour] ?? 0)
-      }
+    let hours = (Int64(0)...23).map { (now / 3_600_000 - 23 + $0) * 3_600_000 }.map {
+      ["at": $0, "messages": figures.hours[$0] ?? 0] as JSONObject
     }
+    return Self.json([
+      "gateways": known.gateways, "linked": links.count, "silent": known.silent, "alerts": open,
+      "messages_today": figures.total, "hours": hours,
+    ])
   }
 
   func coverage(_ call: Call) async throws -> Response {
     let parts = (call.query("after") ?? "").split(separator: "/", maxSplits: 1).map(String.init)
     let isFirst = parts.isEmpty
     let rows = isFirst ? try await stores.readers.ask(call.holder) { try $0.fleet(limit: 1000) } : []
-    var gateways = JSONWriter()
-    gateways.array { json in
-      for row in rows {
-        json.object { json in
-          json.field("gateway", row.gateway)
-          json.field("name", row.name)
-          json.field("lat", row.position?.lat)
-          json.field("lon", row.position?.lon)
-        }
-      }
+    let gateways = rows.map {
+      ["gateway": $0.gateway, "name": $0.name, "lat": $0.position?.lat, "lon": $0.position?.lon] as JSONObject
     }
     return Self.json(
-      try await stores.readers.ask(call.holder) { [gateways = gateways.bytes] in
+      try await stores.readers.ask(call.holder) {
         try $0.coverage(
           after: (parts.first ?? "", parts.count > 1 ? parts[1] : ""), since: try call.bound("since") ?? 0,
           limit: try call.pageLimit(), gateways: gateways)
@@ -141,15 +116,10 @@ extension HubAPI {
     let (rows, hasMore) = try await stores.readers.ask(call.holder) {
       try $0.allCommands(before: before, limit: try call.pageLimit())
     }
-    return Self.json { json in
-      json.objects("commands", rows) { Self.write($0, to: &$1) }
-      if hasMore, let last = rows.last {
-        json.field("next", "\(last.command.createdAt)/\(last.gateway)/\(last.command.id)")
-      }
-    }
+    let next = rows.last.map { "\($0.command.createdAt)/\($0.gateway)/\($0.command.id)" }
+    return Self.json(["commands": rows.map(\.json), "next": hasMore ? next : nil])
   }
 
-  /// Parses a page's `next`.
   private static func commandPosition(_ text: String?) throws(BadQuery) -> (at: Int64, gateway: String, id: String)? {
     guard let text else { return nil }
     let parts = text.split(separator: "/", maxSplits: 2, omittingEmptySubsequences: false).map(String.init)
@@ -157,17 +127,17 @@ extension HubAPI {
     return (at, parts.count > 1 ? parts[1] : "", parts.count > 2 ? parts[2] : "")
   }
 
-  static func write(_ owned: HubStore.OwnedCommand, to json: inout JSONWriter) {
-    json.field("gateway", owned.gateway)
-    json.field("id", owned.command.id)
-    json.field("state", owned.command.state.rawValue)
-    // `try?`: stored values were valid JSON when they arrived.
-    json.field("command", (try? JSONValue(parsing: owned.command.body))?["command"]?.string)
-    json.field("body", json: Array(owned.command.body.utf8))
-    if let answer = owned.command.answer { json.field("answer", json: Array(answer.utf8)) }
-    json.field("author", owned.command.author)
-    json.field("created_at", owned.command.createdAt)
-    json.field("ended_at", owned.command.endedAt)
+}
+
+extension HubStore.OwnedCommand {
+  var json: JSONObject {
+    [
+      "gateway": gateway, "id": command.id, "state": command.state.rawValue,
+      // `try?`: stored values were valid JSON when they arrived.
+      "command": (try? JSONValue(parsing: command.body))?["command"]?.string, "body": RawJSON(command.body),
+      "answer": command.answer.map { RawJSON($0) }, "author": command.author, "created_at": command.createdAt,
+      "ended_at": command.endedAt,
+    ]
   }
 }
 

@@ -13,18 +13,19 @@ struct HubRoute: Sendable {
   let handler: HubAPI.Handler
   private let described: OpenAPI.Operation
 
-  /// `summary`: one sentence. `refusals`: besides 400, 401, 403, 429 and 503, which any request may get. `isStream`: its
-  /// answer is a stream of events.
+  /// `summary`: one sentence. `answer`: with status 200, and with 202 if it `isQueued`. `refusals`: besides 400, 401, 403,
+  /// 429 and 503, which any request may get. `isStream`: its answer is a stream of events.
   init(
     _ method: HTTPRequest.Method, _ path: String, _ operation: HubAccess.Operation, _ summary: String,
-    parameters: [OpenAPI.Parameter] = [], body: Schema? = nil, answers: [Int: Schema] = [:], refusals: [Int] = [],
-    isStream: Bool = false, handler: @escaping HubAPI.Handler
+    _ parameters: [OpenAPI.Parameter] = [], body: Schema? = nil, answer: Schema? = nil, isQueued: Bool = false,
+    refusals: [Int] = [], isStream: Bool = false, handler: @escaping HubAPI.Handler
   ) {
     (self.method, self.path, self.operation, self.handler) = (method, path, operation, handler)
     let target = path.replacing("**", with: "{key}")
     let inPath = target.matches(of: /\{([^}]*)\}/).map { match in
       OpenAPI.Parameter(String(match.1), in: "path", match.1 == "position" ? .whole : .text)
     }
+    let answers = [200: answer, 202: isQueued ? answer : nil].compactMapValues { $0 }
     let kind = isStream ? "text/event-stream" : "application/json"
     let refusals = Set([400, 401, 403, 429, 503] + refusals).subtracting(answers.keys).sorted()
     described = OpenAPI.Operation(

@@ -23,52 +23,46 @@ extension HubAPI {
   private static let channel = OpenAPI.Parameter.text("channel", "A channel's digest.")
   private static let wait = OpenAPI.Parameter.whole("wait_s", "Seconds to wait for the command's end: 0 to 60.")
 
-  // MARK: Shapes
+  private static let id = "/v1/gateways/{id}"
 
-  private static let heard = Schema.object([
-    ("gateway", .text), ("at", .whole), ("seq?", .whole), ("snr?", .number), ("hops?", .number),
-  ])
-  private static let message = Schema.object([
-    ("position", .whole), ("at?", .whole), ("arrived?", .whole), ("body", .object([])), ("heard", .list(heard)),
-  ])
-  private static let place: [(String, Schema)] = [("lat?", .number), ("lon?", .number)]
-  private static let event = Schema.object([
-    ("id", .whole), ("epoch", .text), ("seq", .whole), ("at", .whole), ("trusted", .truth), ("kind", .text),
-    ("body", .object([])),
-  ])
-  private static let fleetRow = Schema.object([
-    ("gateway", .text), ("radio?", .text), ("name", .text), ("linked", .truth), ("link_since?", .whole),
-    ("last_seen", .whole), ("events", .whole), ("version?", .text), ("link?", .text), ("model?", .text),
-    ("radio_key?", .text), ("radio_state?", .text), ("sync?", .text), ("clock_trusted?", .truth),
-    ("battery_mv?", .whole), ("power?", .oneOf(["low", "ok"])), ("pending?", .whole), ("error?", .text),
-    ("store_error?", .text),
-    ("position?", .object([("lat", .number), ("lon", .number)])), ("note?", .text), ("tags?", .list(.text)),
-    ("messages_today", .whole), ("nodes", .whole),
-    (
-      "last_message?",
-      .object([("at", .whole), ("text?", .text), ("sender_name?", .text), ("channel_name?", .text)])
-    ), ("alerts", .whole), ("state_at?", .whole),
-  ])
-  private static let command = Schema.object([
-    ("id", .text), ("state", .oneOf(["queued", "done", "refused", "expired"])), ("command?", .any), ("answer?", .any),
-    ("by?", .text), ("created_at?", .whole), ("ended_at?", .whole),
-  ])
-  private static let ownedCommand = Schema.object([
-    ("gateway", .text), ("id", .text), ("state", .oneOf(["queued", "done", "refused", "expired"])), ("command?", .text),
-    ("body", .object([])), ("answer?", .any), ("author", .text), ("created_at", .whole), ("ended_at?", .whole),
-  ])
-  private static let document = Schema.object([
-    ("key", .text), ("value", .any), ("updated_at", .whole), ("by_hub", .truth),
-  ])
-  private static let alert = Schema.object([
-    ("id", .whole), ("gateway?", .text), ("rule", .text), ("subject?", .text), ("text", .text), ("began_at", .whole),
-    ("ended_at?", .whole), ("acknowledged_at?", .whole), ("acknowledged_by?", .text), ("note?", .text),
-  ])
-  private static let ok = Schema.object([("ok", .truth)])
-  private static let acknowledged = Schema.object([("acknowledged", .whole)])
+  // MARK: Schemas
+
+  private static let heard: Schema = [
+    "gateway": .text, "at": .whole, "seq?": .whole, "snr?": .number, "hops?": .number,
+  ]
+  private static let message: Schema = [
+    "position": .whole, "at?": .whole, "arrived?": .whole, "body": [:], "heard": .list(heard),
+  ]
+  private static let event: Schema = [
+    "id": .whole, "epoch": .text, "seq": .whole, "at": .whole, "trusted": .truth, "kind": .text, "body": [:],
+  ]
+  private static let fleetRow: Schema = [
+    "gateway": .text, "radio?": .text, "name": .text, "linked": .truth, "link_since?": .whole, "last_seen": .whole,
+    "events": .whole, "version?": .text, "link?": .text, "model?": .text, "radio_key?": .text, "radio_state?": .text,
+    "sync?": .text, "clock_trusted?": .truth, "battery_mv?": .whole, "power?": .oneOf(["low", "ok"]),
+    "pending?": .whole, "error?": .text, "store_error?": .text, "position?": ["lat": .number, "lon": .number],
+    "note?": .text, "tags?": .list(.text), "messages_today": .whole, "nodes": .whole,
+    "last_message?": ["at": .whole, "text?": .text, "sender_name?": .text, "channel_name?": .text], "alerts": .whole,
+    "state_at?": .whole,
+  ]
+  private static let command: Schema = [
+    "id": .text, "state": .oneOf(["queued", "done", "refused", "expired"]), "command?": .any, "answer?": .any,
+    "by?": .text, "created_at?": .whole, "ended_at?": .whole,
+  ]
+  private static let ownedCommand: Schema = [
+    "gateway": .text, "id": .text, "state": .oneOf(["queued", "done", "refused", "expired"]), "command?": .text,
+    "body": [:], "answer?": .any, "author": .text, "created_at": .whole, "ended_at?": .whole,
+  ]
+  private static let document: Schema = ["key": .text, "value": .any, "updated_at": .whole, "by_hub": .truth]
+  private static let alert: Schema = [
+    "id": .whole, "gateway?": .text, "rule": .text, "subject?": .text, "text": .text, "began_at": .whole,
+    "ended_at?": .whole, "acknowledged_at?": .whole, "acknowledged_by?": .text, "note?": .text,
+  ]
+  private static let ok: Schema = ["ok": .truth]
+  private static let acknowledged: Schema = ["acknowledged": .whole]
 
   private static func page(_ name: String, _ row: Schema, next: Schema = .whole) -> Schema {
-    .object([(name, .list(row)), ("next?", next)])
+    [name: .list(row), "next?": next]
   }
 
   // MARK: Readers of all gateways
@@ -76,148 +70,128 @@ extension HubAPI {
   private var readers: [HubRoute] {
     [
       HubRoute(
-        .get, "/v1/fleet", .read, "Each gateway with its state, by id.", parameters: [Self.afterText, Self.limit],
-        answers: [200: Self.page("gateways", Self.fleetRow, next: .text)], handler: { try await fleet($0) }),
+        .get, "/v1/fleet", .read, "Each gateway with its state, by id.", [Self.afterText, Self.limit],
+        answer: Self.page("gateways", Self.fleetRow, next: .text), handler: fleet),
       HubRoute(
         .get, "/v1/fleet/summary", .read, "The fleet in figures.",
-        answers: [
-          200: .object([
-            ("gateways", .whole), ("linked", .whole), ("silent", .whole), ("alerts", .whole),
-            ("messages_today", .whole), ("hours", .list(.object([("at", .whole), ("messages", .whole)]))),
-          ])
-        ], handler: { try await fleetSummary($0) }),
+        answer: [
+          "gateways": .whole, "linked": .whole, "silent": .whole, "alerts": .whole, "messages_today": .whole,
+          "hours": .list(["at": .whole, "messages": .whole]),
+        ], handler: fleetSummary),
       HubRoute(
         .get, "/v1/messages", .read, "Messages of all gateways, each once, with its hearers.",
-        parameters: Self.newestFirst + [Self.channel, .text("gateway", "Only messages that this gateway heard.")],
-        answers: [200: Self.page("messages", Self.message)], handler: { try await joined($0) }),
+        Self.newestFirst + [Self.channel, .text("gateway", "Only messages that this gateway heard.")],
+        answer: Self.page("messages", Self.message), handler: joined),
       HubRoute(
-        .get, "/v1/messages/{position}", .read, "One message.", answers: [200: Self.message], refusals: [404],
-        handler: { try await oneMessage($0) }),
+        .get, "/v1/messages/{position}", .read, "One message.", answer: Self.message, refusals: [404],
+        handler: oneMessage),
       HubRoute(
         .get, "/v1/channels", .read, "Channels of all gateways, by their newest message.",
-        answers: [
-          200: .object([
-            (
-              "channels",
-              .list(.object([("channel", .text), ("name?", .text), ("gateways", .whole), ("newest_at?", .whole)]))
-            )
-          ])
-        ], handler: { try await channels($0) }),
+        answer: ["channels": .list(["channel": .text, "name?": .text, "gateways": .whole, "newest_at?": .whole])],
+        handler: reading { store, _ in try store.channels() }),
       HubRoute(
         .get, "/v1/nodes", .read, "Nodes of all gateways, by key, with their hearers.",
-        parameters: [Self.afterText, Self.limit, Self.words],
-        answers: [
-          200: Self.page(
-            "nodes",
-            .object([("key", .text), ("name", .text), ("kind", .text)] + Self.place + [("heard", .list(Self.heard))]),
-            next: .text)
-        ], handler: { try await nodes($0) }),
+        [Self.afterText, Self.limit, Self.words],
+        answer: Self.page(
+          "nodes",
+          ["key": .text, "name": .text, "kind": .text, "lat?": .number, "lon?": .number, "heard": .list(Self.heard)],
+          next: .text),
+        handler: reading { store, call in
+          try store.nodes(
+            after: call.query("after") ?? "", limit: try call.pageLimit(), words: try SearchTerms(call.query("q")))
+        }),
       HubRoute(
         .get, "/v1/coverage", .read, "The nodes that each gateway hears.",
-        parameters: [
+        [
           Self.afterText, Self.limit,
           .whole("since", "Only nodes that were heard at this time or later: milliseconds since 1970."),
         ],
-        answers: [
-          200: .object([
-            ("gateways", .list(.object([("gateway", .text), ("name", .text)] + Self.place))),
-            (
-              "links",
-              .list(
-                .object(
-                  [("gateway", .text), ("node", .text), ("name?", .text), ("kind?", .text)] + Self.place + [
-                    ("at", .whole), ("snr?", .number), ("hops?", .whole),
-                  ]))
-            ), ("next?", .text),
-          ])
-        ], handler: { try await coverage($0) }),
+        answer: [
+          "gateways": .list(["gateway": .text, "name": .text, "lat?": .number, "lon?": .number]),
+          "links": .list([
+            "gateway": .text, "node": .text, "name?": .text, "kind?": .text, "lat?": .number, "lon?": .number,
+            "at": .whole, "snr?": .number, "hops?": .whole,
+          ]), "next?": .text,
+        ], handler: coverage),
       HubRoute(
         .get, "/v1/commands", .read, "Commands to all gateways, the newest first.",
-        parameters: [.text("before", "`next` of the previous page."), Self.limit],
-        answers: [200: Self.page("commands", Self.ownedCommand, next: .text)], handler: { try await allCommands($0) }),
+        [.text("before", "`next` of the previous page."), Self.limit],
+        answer: Self.page("commands", Self.ownedCommand, next: .text), handler: allCommands),
       HubRoute(
         .get, "/v1/alerts", .read, "Alerts of gateways and hubs, the newest first.",
-        parameters: [
+        [
           OpenAPI.Parameter("state?", .oneOf(["all", "open"]), "`all`: also alerts that have ended."),
           .text("gateway", "Only alerts of this gateway."), .whole("before", "`next` of the previous page."),
           Self.limit,
-        ], answers: [200: Self.page("alerts", Self.alert)], handler: { try await alertList($0) }),
+        ], answer: Self.page("alerts", Self.alert), handler: alertList),
       HubRoute(
         .get, "/v1/alerts/rules", .read, "The hub's own rules, each as a sentence.",
-        answers: [200: .object([("rules", .list(.object([("rule", .text), ("sentence", .text)])))])],
-        handler: { try await alertRules($0) }),
+        answer: ["rules": .list(["rule": .text, "sentence": .text])], handler: alertRules),
       HubRoute(
         .get, "/v1/live", .read, "Changes, as server-sent events.",
-        parameters: [
+        [
           .whole("after", "The reader's last message, like the header Last-Event-ID."),
           .whole("arrived", "`arrived` of that message."),
-        ], answers: [200: .text], isStream: true, handler: { try await follow($0) }),
+        ], answer: .text, isStream: true, handler: follow),
       HubRoute(
-        .get, "/v1/gateways", .read, "Gateways, by id.", parameters: [Self.afterText, Self.limit],
-        answers: [200: Self.page("gateways", .object([("gateway", .text), ("epoch", .text)]), next: .text)],
-        handler: { try await gateways($0) }),
+        .get, "/v1/gateways", .read, "Gateways, by id.", [Self.afterText, Self.limit],
+        answer: Self.page("gateways", ["gateway": .text, "epoch": .text], next: .text), handler: gateways),
     ]
   }
 
   // MARK: Readers of one gateway
 
   private var gatewayReaders: [HubRoute] {
-    let id = "/v1/gateways/{id}"
-    return [
+    [
       HubRoute(
-        .get, id, .greet, "A gateway, and the stored part of its journal.",
-        parameters: [.text("epoch", "An epoch; by default the newest.")]
+        .get, Self.id, .greet, "A gateway, and the stored part of its journal.",
+        [.text("epoch", "An epoch; by default the newest.")]
           + EventBatch.Lane.allCases.map { .whole($0.rawValue, "The stored part of this lane up to this event.") },
-        answers: [200: .object([("gateway", .text), ("epoch", .text), ("linked", .truth)])], refusals: [404],
-        handler: { try await greet($0) }),
+        answer: ["gateway": .text, "epoch": .text, "linked": .truth], refusals: [404], handler: greet),
       HubRoute(
-        .get, id + "/events", .read, "The gateway's journal.",
-        parameters: Self.newestFirst + [.text("kind", "Only events of this kind."), Self.channel],
-        answers: [200: Self.page("events", Self.event)], refusals: [404],
-        handler: { try await ifKnown($0) { try await page($0, kind: nil) } }),
+        .get, "\(Self.id)/events", .read, "The gateway's journal.",
+        Self.newestFirst + [.text("kind", "Only events of this kind."), Self.channel],
+        answer: Self.page("events", Self.event), refusals: [404], handler: ifKnown { try await page($0, kind: nil) }),
       HubRoute(
-        .get, id + "/messages", .read, "Messages that the gateway received.",
-        parameters: Self.newestFirst + [Self.channel], answers: [200: Self.page("messages", Self.event)],
-        refusals: [404], handler: { try await ifKnown($0) { try await page($0, kind: "message") } }),
+        .get, "\(Self.id)/messages", .read, "Messages that the gateway received.", Self.newestFirst + [Self.channel],
+        answer: Self.page("messages", Self.event), refusals: [404],
+        handler: ifKnown { try await page($0, kind: "message") }),
       HubRoute(
-        .get, id + "/contacts", .read, "The newest state of each node, by key.",
-        parameters: [Self.afterText, Self.limit], answers: [200: Self.page("contacts", .object([]), next: .text)],
-        refusals: [404], handler: { try await ifKnown($0) { try await contacts($0) } }),
+        .get, "\(Self.id)/contacts", .read, "The newest state of each node, by key.", [Self.afterText, Self.limit],
+        answer: Self.page("contacts", [:], next: .text), refusals: [404],
+        handler: ifKnown(
+          reading { try $0.contacts(gateway: $1.gateway, after: $1.query("after") ?? "", limit: $1.limit) })),
       HubRoute(
-        .get, id + "/state", .read, "The gateway's last states, by name.", answers: [200: .object([])], refusals: [404],
-        handler: { try await ifKnown($0) { try await states($0) } }),
+        .get, "\(Self.id)/state", .read, "The gateway's last states, by name.", answer: [:], refusals: [404],
+        handler: ifKnown(reading { try $0.states(of: $1.gateway) })),
       HubRoute(
-        .get, id + "/commands", .read, "Commands to the gateway, the newest first.", parameters: [Self.limit],
-        answers: [200: .object([("commands", .list(Self.command))])], refusals: [404],
-        handler: { try await commands($0) }),
+        .get, "\(Self.id)/commands", .read, "Commands to the gateway, the newest first.", [Self.limit],
+        answer: ["commands": .list(Self.command)], refusals: [404], handler: commands),
       HubRoute(
-        .get, id + "/commands/{command}", .read, "One command.", parameters: [Self.wait],
-        answers: [200: Self.command, 202: Self.command], refusals: [404], handler: { try await oneCommand($0) }),
+        .get, "\(Self.id)/commands/{command}", .read, "One command.", [Self.wait], answer: Self.command, isQueued: true,
+        refusals: [404], handler: oneCommand),
       HubRoute(
-        .get, id + "/documents", .read, "The gateway's documents, by key.", parameters: [Self.afterText, Self.limit],
-        answers: [200: Self.page("documents", Self.document, next: .text)], refusals: [404],
-        handler: { try await ifKnown($0) { try await documents($0) } }),
+        .get, "\(Self.id)/documents", .read, "The gateway's documents, by key.", [Self.afterText, Self.limit],
+        answer: Self.page("documents", Self.document, next: .text), refusals: [404], handler: ifKnown(documents)),
     ]
   }
 
   private var operators: [HubRoute] {
-    let id = "/v1/gateways/{id}"
-    return [
+    [
       HubRoute(
         .post, "/v1/alerts/{alert}/acknowledge", .command, "Acknowledges an alert.",
-        body: .object([("note?", .text(most: AlertReport.textBytes))]), answers: [200: Self.alert], refusals: [404],
-        handler: { try await acknowledgeAlert($0) }),
+        body: ["note?": .text(most: AlertReport.textBytes)], answer: Self.alert, refusals: [404],
+        handler: acknowledgeAlert),
       HubRoute(
-        .post, id + "/commands", .command, "Sends a command to the gateway.", parameters: [Self.wait],
-        body: .object([("command", .text), ("id?", .text(most: 48)), ("queue?", .truth)]),
-        answers: [200: Self.command, 202: Self.command], refusals: [404, 413, 504], handler: { try await command($0) }),
+        .post, "\(Self.id)/commands", .command, "Sends a command to the gateway.", [Self.wait],
+        body: ["command": .text, "id?": .text(most: 48), "queue?": .truth], answer: Self.command, isQueued: true,
+        refusals: [404, 413, 504], handler: command),
       HubRoute(
-        .put, id + "/documents/**", .command, "Edits a document.", body: .object([("value", .any)]),
-        answers: [200: Self.document], refusals: [404, 422],
-        handler: { try await ifKnown($0) { try await editDocument($0) } }),
+        .put, "\(Self.id)/documents/**", .command, "Edits a document.", body: ["value": .any], answer: Self.document,
+        refusals: [404, 422], handler: ifKnown(editDocument)),
       HubRoute(
-        .delete, id + "/documents/**", .command, "Deletes a document.", answers: [200: Self.document], refusals: [404],
-        handler: { try await ifKnown($0) { try await editDocument($0) } }),
+        .delete, "\(Self.id)/documents/**", .command, "Deletes a document.", answer: Self.document, refusals: [404],
+        handler: ifKnown(editDocument)),
     ]
   }
 
@@ -229,73 +203,48 @@ extension HubAPI {
     return [
       HubRoute(
         .get, "/v1/people", .administer, "Lists the people who may use the pages.",
-        answers: [
-          200: .object([
-            (
-              "people",
-              .list(
-                .object([
-                  ("name", .text), ("role", roles), ("way", .text), ("created_at", .whole), ("last_used?", .whole),
-                ]))
-            )
-          ])
-        ], handler: { try await people($0) }),
+        answer: [
+          "people": .list(["name": .text, "role": roles, "way": .text, "created_at": .whole, "last_used?": .whole])
+        ], handler: people),
       HubRoute(
         .put, "/v1/people/{name}", .administer, "Adds a person, or changes one.",
-        body: .object([("role?", roles), ("password?", .text)]), answers: [200: Self.ok], refusals: [404, 409],
-        handler: { try await setPerson($0) }),
+        body: ["role?": roles, "password?": .text], answer: Self.ok, refusals: [404, 409], handler: setPerson),
       HubRoute(
-        .delete, "/v1/people/{name}", .administer, "Removes a person.", answers: [200: Self.ok], refusals: [404, 409],
-        handler: { try await removePerson($0) }),
+        .delete, "/v1/people/{name}", .administer, "Removes a person.", answer: Self.ok, refusals: [404, 409],
+        handler: removePerson),
       HubRoute(
         .get, "/v1/tokens", .administer, "Lists the tokens.",
-        answers: [
-          200: .object([
-            (
-              "tokens",
-              .list(
-                .object([
-                  ("name", .text), ("gateway", .text), ("access", .text), ("gateways?", .list(.text)),
-                  ("last_used?", .whole),
-                ]))
-            )
+        answer: [
+          "tokens": .list([
+            "name": .text, "gateway": .text, "access": .text, "gateways?": .list(.text), "last_used?": .whole,
           ])
-        ], handler: { try await tokens($0) }),
+        ], handler: tokens),
       HubRoute(
         .get, "/v1/audit", .administer, "Actions of people and tokens, the newest first.",
-        parameters: [.whole("before", "`next` of the previous page."), Self.limit],
-        answers: [
-          200: Self.page(
-            "audit",
-            .object([
-              ("id", .whole), ("at", .whole), ("who", .text), ("way", .text), ("what", .text), ("gateway?", .text),
-              ("detail", .object([])),
-            ]))
-        ], handler: { try await auditRecords($0) }),
+        [.whole("before", "`next` of the previous page."), Self.limit],
+        answer: Self.page(
+          "audit",
+          ["id": .whole, "at": .whole, "who": .text, "way": .text, "what": .text, "gateway?": .text, "detail": [:]]),
+        handler: reading { try $0.auditRecords(before: $1.number("before") ?? .max, limit: $1.limit) }),
     ]
   }
 
   // MARK: Gateways
 
   private var ofGateways: [HubRoute] {
-    let id = "/v1/gateways/{id}"
-    return [
+    [
       HubRoute(
-        .post, id + "/events", .write, "Stores a batch of the gateway's journal.",
-        body: .object([
-          ("epoch", .text), ("lane?", .oneOf(["messages", "nodes", "packets"])),
-          (
-            "events",
-            .list(
-              .object([("seq", .whole), ("at", .whole), ("trusted", .truth), ("kind", .text), ("body", .object([]))]))
-          ),
-        ]), answers: [200: Self.acknowledged], refusals: [413, 415, 422], handler: { try await take($0) }),
+        .post, "\(Self.id)/events", .write, "Stores a batch of the gateway's journal.",
+        body: [
+          "epoch": .text, "lane?": .oneOf(["messages", "nodes", "packets"]),
+          "events": .list(["seq": .whole, "at": .whole, "trusted": .truth, "kind": .text, "body": [:]]),
+        ], answer: Self.acknowledged, refusals: [413, 415, 422], handler: take),
       HubRoute(
-        .get, id + "/link", .write, "Opens the gateway's link: a WebSocket.", answers: [:], refusals: [409, 426],
-        handler: { await refuseLink($0) }),
+        .get, "\(Self.id)/link", .write, "Opens the gateway's link: a WebSocket.", refusals: [409, 426],
+        handler: refuseLink),
       HubRoute(
-        .get, id + "/updates", .write, "New updates for the gateway.",
-        parameters: [
+        .get, "\(Self.id)/updates", .write, "New updates for the gateway.",
+        [
           .text("buckets", "The states of these buckets."),
           .text(
             "gateways",
@@ -308,10 +257,10 @@ extension HubAPI {
             "most",
             "Most messages in all pages, about, shared among their gateways; `left_out` in the answer counts the others."
           ), Self.limit,
-        ], answers: [200: .object([])], handler: { try await updates($0) }),
+        ], answer: [:], handler: updates),
       HubRoute(
-        .put, id + "/state/{name}", .write, "Stores a state of the gateway.", body: .object([]),
-        answers: [200: Self.ok], refusals: [413], handler: { try await setState($0) }),
+        .put, "\(Self.id)/state/{name}", .write, "Stores a state of the gateway.", body: [:], answer: Self.ok,
+        refusals: [413], handler: setState),
     ]
   }
 }

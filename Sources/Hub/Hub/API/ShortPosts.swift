@@ -72,11 +72,11 @@ extension HubAPI {
   }
 
   /// Adds a key to the answer to a greeting that asks for one and may post.
-  func writeShort(_ call: Call, epoch: String, to json: inout JSONWriter) {
+  func short(_ call: Call, epoch: String) -> JSONObject {
     guard call.query("short") != nil, let authorization = call.request.headers[.authorization],
       case .allowed = access.check(authorization, gateway: call.gateway, .write)
-    else { return }
+    else { return [:] }
     let key = short.key(for: .init(authorization: authorization, gateway: call.gateway, epoch: epoch))
-    json.field("short", key.hex)
+    return ["short": key.hex]
   }
 }

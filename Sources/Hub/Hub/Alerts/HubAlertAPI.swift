@@ -15,19 +15,13 @@ extension HubAPI {
         before: try call.bound("before") ?? .max, openOnly: state == "open", gateway: call.query("gateway"),
         limit: try call.pageLimit())
     }
-    return Self.json { json in
-      json.objects("alerts", found) { $0.write(to: &$1) }
-      if hasMore { json.field("next", found.last?.id) }
-    }
+    return Self.json(["alerts": found.map(\.json), "next": hasMore ? found.last?.id : nil])
   }
 
   func alertRules(_ call: Call) async throws -> Response {
-    Self.json { json in
-      json.objects("rules", watch.rules) { rule, json in
-        json.field("rule", rule.rule.rawValue)
-        json.field("sentence", rule.sentence)
-      }
-    }
+    Self.json([
+      "rules": watch.rules.map { rule -> JSONObject in ["rule": rule.rule.rawValue, "sentence": rule.sentence] }
+    ])
   }
 
   func acknowledgeAlert(_ call: Call) async throws -> Response {
@@ -44,12 +38,8 @@ extension HubAPI {
     else { return Self.refusal(.notFound, "no such alert") }
     try await self.note(
       "alert", call,
-      JSONWriterText.object { json in
-        json.field("id", id)
-        json.field("gateway", alert.gateway.isEmpty ? nil : alert.gateway)
-        json.field("rule", alert.rule)
-      })
-    return Self.json { alert.write(to: &$0) }
+      ["id": id, "gateway": alert.gateway.isEmpty ? nil : alert.gateway, "rule": alert.rule])
+    return Self.json(alert.json)
   }
 
   /// A rule of a newer gateway that this version does not know counts as `other`: names from outside are no labels.

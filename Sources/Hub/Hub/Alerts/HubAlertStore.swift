@@ -21,21 +21,15 @@ struct HubAlert: Sendable, Equatable {
   /// How often the alert came back within a day; for an event-driven alert, the number of its events.
   var returns: Int = 0
 
-  func write(to json: inout JSONWriter) {
-    json.field("id", id)
-    json.field("gateway", gateway.isEmpty ? nil : gateway)
-    json.field("rule", rule)
-    json.field("subject", subject.isEmpty ? nil : subject)
-    json.field("text", text)
-    json.field("began_at", beganAt)
-    json.field("ended_at", endedAt)
-    json.field("acknowledged_at", acknowledgedAt)
-    json.field("acknowledged_by", acknowledgedBy)
-    json.field("note", note)
+  var json: JSONObject {
+    [
+      "id": id, "gateway": gateway.isEmpty ? nil : gateway, "rule": rule, "subject": subject.isEmpty ? nil : subject,
+      "text": text, "began_at": beganAt, "ended_at": endedAt, "acknowledged_at": acknowledgedAt,
+      "acknowledged_by": acknowledgedBy, "note": note,
+    ]
   }
 }
 
-/// A change of one of the hub's own alerts.
 enum HubAlertChange: Sendable {
   case begins(HubAlert, at: Int64)
   /// Ends the open alert with the same gateway, rule and subject.
@@ -66,12 +60,13 @@ extension HubStore {
 
   /// Stores a report, within a transaction that has locked the gateway.
   func storeAlert(_ report: AlertReport, of gateway: String, now: Int64) throws(HubDatabaseError) {
-    let place: [SQLiteValue] = [.text(gateway), .text(report.rule), .text(report.subject), .integer(report.since)]
-    try database.run(
-      """
-      INSERT INTO alerts(gateway, rule, subject, began_at, text, returns, told_at) VALUES (?1, ?2, ?3, ?4, ?5, 0, ?6)
-      ON CONFLICT(gateway, rule, subject, began_at) DO UPDATE SET told_at = excluded.told_at
-      """, place + [.text(report.text), .integer(now)])
+    let place: [any SQLBindable] = [gateway, report.rule, report.subject, report.since]
+    try database.insert(
+      into: "alerts",
+      [
+        "gateway": gateway, "rule": report.rule, "subject": report.subject, "began_at": report.since,
+        "text": report.text, "returns": 0, "told_at": now,
+      ], "ON CONFLICT(gateway, rule, subject, began_at) DO UPDATE SET told_at = excluded.told_at")
     switch report.state {
     case .begin:
       // Only one alert is open at a time: the end of an older one was lost.
@@ -79,21 +74,20 @@ extension HubStore {
         """
         UPDATE alerts SET ended_at = ?5
         WHERE gateway = ?1 AND rule = ?2 AND subject = ?3 AND began_at < ?4 AND ended_at IS NULL
-        """, place + [.integer(report.at)])
+        """, place + [report.at])
     case .end:
       // The text of the end has the extreme value.
       try database.run(
         """
         UPDATE alerts SET ended_at = ?5, text = ?6
         WHERE gateway = ?1 AND rule = ?2 AND subject = ?3 AND began_at = ?4 AND ended_at IS NULL
-        """, place + [.integer(report.at), .text(report.text)])
+        """, place + [report.at, report.text])
     case .acknowledged:
       try database.run(
         """
         UPDATE alerts SET acknowledged_at = ?5, acknowledged_by = ?6, note = ?7
         WHERE gateway = ?1 AND rule = ?2 AND subject = ?3 AND began_at = ?4 AND acknowledged_at IS NULL
-        """,
-        place + [.integer(report.at), .text(report.by ?? ""), .optional(report.note)])
+        """, place + [report.at, report.by ?? "", report.note])
     }
     let id = try database.first(
       "SELECT id FROM alerts WHERE gateway = ?1 AND rule = ?2 AND subject = ?3 AND began_at = ?4", place[0], place[1],
@@ -111,7 +105,7 @@ extension HubStore {
       """
       UPDATE alerts SET ended_at = ?2 WHERE gateway = ?1 AND ended_at IS NULL AND \(Self.ofGateways) AND id <=
       (SELECT id FROM alerts WHERE gateway = ?1 AND ended_at IS NULL ORDER BY id DESC LIMIT 1 OFFSET \(Self.mostOpen))
-      """, .text(gateway), .integer(at))
+      """, gateway, at)
   }
 
   /// Within a transaction, now and then: deletes old ended alerts. One gateway's many alerts do not displace those of others.
@@ -121,7 +115,7 @@ extension HubStore {
         """
         DELETE FROM alerts WHERE gateway = ?1 AND ended_at IS NOT NULL AND id <= (SELECT id FROM alerts
         WHERE gateway = ?1 AND ended_at IS NOT NULL ORDER BY id DESC LIMIT 1 OFFSET \(Self.mostOfGateway))
-        """, .text(gateway))
+        """, gateway)
     }
     // Many gateways with few alerts each may exceed the limit together.
     if alertInterval.isDue("") {
@@ -143,7 +137,7 @@ extension HubStore {
         SELECT a.id, s.body FROM alerts a JOIN states s ON s.gateway = a.gateway AND s.name = 'gateway'
         WHERE a.ended_at IS NULL AND \(Self.ofGateways) AND s.at > a.told_at + \(Self.settled) AND a.id > ?1
         ORDER BY a.id LIMIT \(Self.lostRows)
-        """, [.integer(after)]
+        """, [after]
       ) { row in
         (after, rows) = (row.integer(0), rows + 1)
         // `try?`: stored values were valid JSON when they arrived.
@@ -158,8 +152,7 @@ extension HubStore {
     guard !lost.isEmpty else { return }
     try transaction { () throws(HubDatabaseError) -> Void in
       for id in lost {
-        let count = try database.run(
-          "UPDATE alerts SET ended_at = ?2 WHERE id = ?1 AND ended_at IS NULL", .integer(id), .integer(now))
+        let count = try database.run("UPDATE alerts SET ended_at = ?2 WHERE id = ?1 AND ended_at IS NULL", id, now)
         if count > 0 { announce(Self.alertChange(id)) }
       }
     }
@@ -170,7 +163,6 @@ extension HubStore {
   /// The lock under which hubs that share the database change alerts, one after another.
   private static let lock = "hub alerts"
 
-  /// Writes the changes in one transaction, in this order.
   func storeAlertChanges(_ changes: [HubAlertChange]) throws(HubDatabaseError) {
     try transaction { () throws(HubDatabaseError) -> Void in
       try database.lock(Self.lock)
@@ -186,12 +178,12 @@ extension HubStore {
   /// Begins an alert, unless one with its gateway, rule and subject is open, or another hub stored the same one.
   private func begin(_ alert: HubAlert, at now: Int64) throws(HubDatabaseError) {
     guard try openAlert(alert.gateway, alert.rule, alert.subject) == nil else { return }
-    let added = try database.run(
-      """
-      INSERT INTO alerts(gateway, rule, subject, began_at, text, returns, told_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
-      ON CONFLICT(gateway, rule, subject, began_at) DO NOTHING
-      """, .text(alert.gateway), .text(alert.rule), .text(alert.subject), .integer(alert.beganAt), .text(alert.text),
-      .integer(Int64(alert.returns)), .integer(now))
+    let added = try database.insert(
+      into: "alerts",
+      [
+        "gateway": alert.gateway, "rule": alert.rule, "subject": alert.subject, "began_at": alert.beganAt,
+        "text": alert.text, "returns": alert.returns, "told_at": now,
+      ], "ON CONFLICT(gateway, rule, subject, began_at) DO NOTHING")
     guard added > 0, let id = try openAlert(alert.gateway, alert.rule, alert.subject) else { return }
     announce(Self.alertChange(id))
     try forgetAlerts(of: alert.gateway)
@@ -203,7 +195,6 @@ extension HubStore {
     try report(.gatewayConflict, of: gateway, text, count, at: now)
   }
 
-  /// Reports gateways whose publications a consumer refuses.
   func reportRefusedGateways(_ text: String, _ count: Int, at now: Int64) throws(HubDatabaseError) {
     try transaction { () throws(HubDatabaseError) -> Void in
       try database.lock(Self.lock)
@@ -216,9 +207,7 @@ extension HubStore {
   ) throws(HubDatabaseError) {
     try begin(HubAlert(gateway: gateway, rule: rule.rawValue, subject: "", text: text, beganAt: now), at: now)
     guard let id = try openAlert(gateway, rule.rawValue, "") else { return }
-    try database.run(
-      "UPDATE alerts SET told_at = ?2, returns = returns + ?3 WHERE id = ?1", .integer(id), .integer(now),
-      .integer(Int64(count)))
+    try database.run("UPDATE alerts SET told_at = ?2, returns = returns + ?3 WHERE id = ?1", id, now, count)
     announce(Self.alertChange(id))
   }
 
@@ -235,15 +224,14 @@ extension HubStore {
   /// Ends event-driven alerts without events since `time`.
   func endIdleAlerts(_ rule: AlertRule, since time: Int64, at now: Int64) throws(HubDatabaseError) {
     let quiet = try database.rows(
-      "SELECT id FROM alerts WHERE ended_at IS NULL AND rule = ?1 AND told_at <= ?2",
-      [.text(rule.rawValue), .integer(time)]
+      "SELECT id FROM alerts WHERE ended_at IS NULL AND rule = ?1 AND told_at <= ?2", [rule.rawValue, time]
     ) { $0.integer(0) }
     try end(quiet, at: now)
   }
 
   private func end(_ alert: HubAlert, at now: Int64) throws(HubDatabaseError) {
     guard let id = try openAlert(alert.gateway, alert.rule, alert.subject) else { return }
-    try database.run("UPDATE alerts SET ended_at = ?2 WHERE id = ?1", .integer(id), .integer(now))
+    try database.run("UPDATE alerts SET ended_at = ?2 WHERE id = ?1", id, now)
     announce(Self.alertChange(id))
   }
 
@@ -251,8 +239,8 @@ extension HubStore {
     _ gateway: String, _ rule: String, _ subject: String
   ) throws(HubDatabaseError) -> Int64? {
     try database.first(
-      "SELECT id FROM alerts WHERE gateway = ?1 AND rule = ?2 AND subject = ?3 AND ended_at IS NULL", .text(gateway),
-      .text(rule), .text(subject)
+      "SELECT id FROM alerts WHERE gateway = ?1 AND rule = ?2 AND subject = ?3 AND ended_at IS NULL", gateway, rule,
+      subject
     ) { $0.integer(0) }
   }
 
@@ -266,7 +254,7 @@ extension HubStore {
       let count = try database.run(
         """
         UPDATE alerts SET acknowledged_at = ?2, acknowledged_by = ?3, note = ?4 WHERE id = ?1 AND acknowledged_at IS NULL
-        """, .integer(id), .integer(now), .text(person), .optional(note))
+        """, id, now, person, note)
       if count > 0 { announce(Self.alertChange(id)) }
       return try alert(id)
     }
@@ -287,7 +275,7 @@ extension HubStore {
   }
 
   func alert(_ id: Int64) throws(HubDatabaseError) -> HubAlert? {
-    try database.first("SELECT \(Self.columns) FROM alerts WHERE id = ?1", .integer(id), read: Self.alert)
+    try database.first("SELECT \(Self.columns) FROM alerts WHERE id = ?1", id, read: Self.alert)
   }
 
   /// The newest first, as many as fit a page.
@@ -295,15 +283,14 @@ extension HubStore {
     before id: Int64, openOnly: Bool, gateway: String? = nil, limit: Int
   ) throws(HubDatabaseError) -> (alerts: [HubAlert], hasMore: Bool) {
     let filter = """
-      FROM alerts WHERE id < ?1 \(openOnly ? "AND ended_at IS NULL" : "") \(gateway == nil ? "" : "AND gateway = ?3")
-      ORDER BY id DESC LIMIT ?2
+      FROM alerts WHERE id < ?1 \(openOnly ? "AND ended_at IS NULL" : "") \(gateway == nil ? "" : "AND gateway = ?2")
+      ORDER BY id DESC
       """
-    let values: [SQLiteValue] = [.integer(id), .integer(Int64(limit))] + (gateway.map { [.text($0)] } ?? [])
-    let fit = try fitting("SELECT \(bytes("text")) + \(bytes("note")) + \(bytes("subject")) \(filter)", values)
-    let found = try database.rows(
-      "SELECT \(Self.columns) \(filter)", [values[0], .integer(Int64(fit.rows))] + values.dropFirst(2)
-    ) { Self.alert($0) }
-    return (found, fit.isCut || fit.rows == limit)
+    let values: [any SQLBindable] = gateway == nil ? [id] : [id, gateway]
+    let page = try page(
+      Self.columns, sizes: ["text", "note", "subject"], filter, values, limit: limit,
+      read: Self.alert)
+    return (page.rows, page.hasMore)
   }
 
   /// The numbers of open alerts of these gateways, or of all for an empty list; the hub's own are under an empty name.
@@ -336,7 +323,7 @@ extension HubStore {
       """
       SELECT g.id, g.last_seen, s.at FROM gateways g LEFT JOIN states s ON s.gateway = g.id AND s.name = 'gateway'
       WHERE g.id > ?1 ORDER BY g.id LIMIT ?2
-      """, [.text(id), .integer(Int64(limit))]
+      """, [id, limit]
     ) { row in
       let told = row.textIfAny(2).flatMap { Int64($0) }
       let seen = max(row.integer(1), told ?? 0)
@@ -354,7 +341,52 @@ extension HubStore {
         """
         UPDATE gateways SET last_seen = CAST(@1 AS BIGINT)
         WHERE id IN (SELECT v.id FROM @rows) AND last_seen < CAST(@2 AS BIGINT)
-        """, [("id", .texts(gateways.sorted()))], values: [.integer(now), .integer(quietSince)])
+        """, ["id": gateways.sorted()], values: [now, quietSince])
     ])
+  }
+}
+
+/// A gateway's event about one of its alerts: pure. Source: docs/hub-protocol.md, "Alerts".
+struct AlertReport: Sendable, Equatable {
+  enum State: String, Sendable { case begin, end, acknowledged }
+
+  var rule: String
+  var subject: String
+  var state: State
+  /// When the alert began, milliseconds since 1970 by the gateway's clock. Together with rule and subject it identifies the alert.
+  var since: Int64
+  var text: String
+  var by: String?
+  var note: String?
+  /// When this event happened, milliseconds since 1970 by the gateway's clock.
+  var at: Int64
+
+  static let textBytes = 512
+  private static let longestRule = 32
+
+  /// `nil`: the event describes no valid alert. A `power` event of a gateway without alerts has no rule.
+  init?(_ event: HubEvent) {
+    let body = event.body
+    guard let rule = body["rule"]?.string, (1...Self.longestRule).contains(rule.utf8.count),
+      rule.utf8.allSatisfy({ (0x61...0x7A).contains($0) || $0 == 0x5F }), !Self.isOfHubs(rule),
+      let since = body["since"]?.integer
+    else { return nil }
+    switch body["state"]?.string {
+    case "begin", "low": state = .begin
+    case "end", "ok": state = .end
+    case "acknowledged": state = .acknowledged
+    default: return nil
+    }
+    (self.rule, self.since, at) = (rule, since, event.at)
+    // Without NUL, as databases store it: the identity must not differ from the stored one.
+    subject = PostgresHubDatabase.withoutNul(HubBounds.cut(body["subject"]?.string, HubBounds.keyBytes) ?? "")
+    text = HubBounds.cut(body["text"]?.string, Self.textBytes) ?? rule
+    by = HubBounds.cut(body["by"]?.string, HubBounds.nameBytes)
+    note = HubBounds.cut(body["note"]?.string, Self.textBytes)
+  }
+
+  /// Gateways must not report a rule of hubs: the alert would look like the hub's own.
+  private static func isOfHubs(_ rule: String) -> Bool {
+    AlertRule(rawValue: rule).map { AlertRule.ofHubs.contains($0) } ?? false
   }
 }

@@ -9,9 +9,7 @@ import Timing
 ///
 /// All hubs on a database check, and find the same. The first hub writes it (`HubStore.storeAlertChanges`).
 actor HubAlerts {
-  /// Pause between two checks.
   private static let round: Duration = .seconds(15)
-  /// Gateways in one query.
   private static let pageRows = 1000
   /// The longest pause between two notes for other hubs about quiet gateways that are linked to this hub, in milliseconds. A short limit of silence
   /// shortens it to a third of that limit.
@@ -19,7 +17,6 @@ actor HubAlerts {
   /// Most gateways and other subjects.
   private static let maxSubjects = 65_536
   private static let mostPending = 2 * maxSubjects
-  /// Changes in one transaction.
   private static let writtenAtOnce = 200
   /// Pause between two searches for alerts that gateways have forgotten.
   private static let searchPause: Duration = .seconds(300)
@@ -39,7 +36,6 @@ actor HubAlerts {
   private let settings: HubAlertSettings
   private let stores: HubStores
   private let registry: LinkRegistry
-  /// The hub's name in its own alerts.
   private let name: String
   /// The SQLite file; `nil`: the database is on a server, and its disk is no concern of the hub.
   private let location: String?
@@ -74,7 +70,6 @@ actor HubAlerts {
 
   private var now: MonotonicTime { MonotonicTime(since: began) }
 
-  /// Checks until it is cancelled.
   func run() async {
     while !Task.isCancelled {
       await check()

@@ -46,7 +46,6 @@ final class LinkHandshakeFilter: ChannelInboundHandler, RemovableChannelHandler 
   typealias Decide = @Sendable (HTTPRequestHead) async throws -> LinkProtocol.AuthorizedGateway?
   private let admit: Admit
   private let decide: Decide
-  /// The gateway whose link was accepted.
   private(set) var client: LinkProtocol.AuthorizedGateway?
   /// The parts behind a request that waits for a decision; `nil`: no request waits. A request for a link has one such part.
   private var held: [HTTPServerRequestPart]?
@@ -127,7 +126,6 @@ final class RequestTimeoutHandler: ChannelDuplexHandler, RemovableChannelHandler
   private let connections: ConnectionTable
   private var watch = RequestWatch(now: RequestTimeoutHandler.now)
   private var timer: RepeatedTask?
-  /// Bytes of answers' bodies.
   private var written: Int64 = 0
 
   init(_ connections: ConnectionTable) { self.connections = connections }
@@ -219,5 +217,37 @@ final class RejectedConnection: ChannelInboundHandler {
 
   func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
     if event is ChannelShouldQuiesceEvent || (event as? ChannelEvent) == .inputClosed { context.close(promise: nil) }
+  }
+}
+
+/// Allocates buffers for a connection's input: as large as recent input, and freed after use.
+///
+/// NIO keeps up to four buffers of an open connection, each up to 64 KiB. With this allocator it keeps only the first one, which has the size of most
+/// requests for a link. Source: `NIOPooledRecvBufferAllocator`.
+struct ReadBuffers: RecvByteBufferAllocator {
+  private static let first = 512
+
+  private var later = AdaptiveRecvByteBufferAllocator()
+  private var hasRead = false
+
+  static func use(by channel: any Channel) throws {
+    guard let options = channel.syncOptions else { return }
+    try options.setOption(.recvAllocator, value: ReadBuffers())
+    // NIO keeps as many buffers as may be read at once.
+    try options.setOption(.maxMessagesPerRead, value: 1)
+  }
+
+  func buffer(allocator: ByteBufferAllocator) -> ByteBuffer {
+    hasRead ? later.buffer(allocator: allocator) : allocator.buffer(capacity: Self.first)
+  }
+
+  /// `nil`: so NIO reuses no buffer because of its size.
+  func nextBufferSize() -> Int? { nil }
+
+  /// `true` says that the next buffer may be larger, so that NIO does not reuse this one.
+  mutating func record(actualReadBytes: Int) -> Bool {
+    _ = hasRead ? later.record(actualReadBytes: actualReadBytes) : false
+    hasRead = true
+    return true
   }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import Glibc
 import JSON
 import Synchronization
 import Timing
@@ -36,7 +37,6 @@ public final class PublicationIngest: Sendable {
   }
 
   private struct QueuedEvent {
-    /// The index of the publication.
     let place: Int
     let gateway: String
     let epoch: String
@@ -47,7 +47,6 @@ public final class PublicationIngest: Sendable {
   private struct Outcome {
     var counts = Counts()
     var failed: [(item: QueuedEvent, error: HubDatabaseError)] = []
-    /// Reasons, by publication.
     var refusals: [Int: String] = [:]
     /// The refusals of gateways that are not admitted.
     var strangers: [Int: (gateway: String, reason: String)] = [:]
@@ -236,5 +235,138 @@ public final class PublicationIngest: Sendable {
         return batch
       }
     }
+  }
+}
+
+/// A file for people with the publications that cannot be stored: a JSON object a line, with the payload in hexadecimal digits. At its limit the file
+/// is renamed to `….1`, and a new one begins: together they have at most twice the limit.
+final class RefusedFile: Sendable {
+  static let maxBytes = 4 << 20
+  private static let maxPayload = 64 << 10
+
+  let location: String
+  private let bound: Int
+  private let lock = Mutex(())
+
+  init(location: String, bound: Int = RefusedFile.maxBytes) { (self.location, self.bound) = (location, bound) }
+
+  /// Returns when the line is on disk. Then the caller acknowledges the publication to the broker.
+  func append(_ publication: Publication, reason: String, at now: Int64) throws(HubDatabaseError) {
+    let line =
+      JSONWriter.object([
+        "at": now, "topic": publication.topic, "reason": reason, "bytes": publication.payload.count,
+        "payload": publication.payload.prefix(Self.maxPayload).hex,
+      ]) + [10]
+    let failure = lock.withLock { _ in write(line) }
+    if let failure { throw HubDatabaseError(kind: .unavailable, message: "\(location): \(failure)") }
+  }
+
+  /// The error; `nil`: the line is on disk.
+  private func write(_ line: [UInt8]) -> String? {
+    var facts = stat()
+    if stat(location, &facts) == 0, Int(facts.st_size) + line.count > bound, rename(location, location + ".1") != 0 {
+      return String(cString: strerror(errno))
+    }
+    let descriptor = open(location, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0o600)
+    guard descriptor >= 0 else { return String(cString: strerror(errno)) }
+    defer { close(descriptor) }
+    let isWritten = line.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress, $0.count) } == line.count
+    guard isWritten, fsync(descriptor) == 0 else { return String(cString: strerror(errno)) }
+    return nil
+  }
+
+}
+
+extension Collection<UInt8> {
+  /// Two lower-case hexadecimal digits for each byte.
+  var hex: String {
+    let digits = Array("0123456789abcdef".utf8)
+    return String(decoding: flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }, as: UTF8.self)
+  }
+}
+
+/// Limits new gateways that come through a broker: a client of the broker can invent any number of gateways. Pure.
+struct NewGatewayLimit {
+  /// Most known gateways in memory, which saves queries.
+  private static let mostKnown = 4096
+
+  /// The limit of all known gateways, including those that came directly.
+  let most: Int64
+  let perDay: Int64
+  private var dayQuota: Ration
+  private var known: Set<String> = []
+  private var (unreported, reason) = (0, "")
+  private var reportQuota = Ration(most: 1, oneIn: .seconds(60))
+  /// Refused publications of the gateways that the log has named. At `mostRefused` gateways all are forgotten.
+  private var refused: [String: Int] = [:]
+  private var nameQuota = Ration(most: 64, oneIn: .seconds(1))
+  private static let mostRefused = 1024
+
+  init(perDay: Int64, most: Int64) {
+    (self.perDay, self.most) = (perDay, most)
+    dayQuota = Ration(most: perDay, oneIn: .seconds(86_400) / Int(perDay))
+  }
+
+  /// The gateways that may be new: only the database knows.
+  func unknown(_ gateways: Set<String>) -> Set<String> { gateways.subtracting(known) }
+
+  mutating func markKnown(_ gateways: some Sequence<String>) {
+    for gateway in gateways {
+      if known.count >= Self.mostKnown { known = [] }
+      known.insert(gateway)
+    }
+  }
+
+  /// Why a gateway is refused; `nil`: it is admitted. `count`: the number of known gateways.
+  mutating func refusal(_ gateway: String, count: Int64, now: MonotonicTime) -> String? {
+    guard count < most else {
+      return "the hub knows \(count) gateways, and no more than \(most) come by a broker (consume.max_gateways)"
+    }
+    guard dayQuota.take(at: now) else {
+      return "more than \(perDay) new gateways a day come by the broker (consume.new_gateways_per_day)"
+    }
+    // A second attempt after a failure of the database does not count again.
+    markKnown([gateway])
+    return nil
+  }
+
+  /// Counts refused publications. `true`: the log should name the gateway, once, and not too many gateways a second. A gateway that the log does not
+  /// name now has its turn with a later publication.
+  mutating func wasRefused(_ gateway: String, publications: Int, now: MonotonicTime) -> Bool {
+    if refused[gateway] != nil {
+      refused[gateway, default: 0] += publications
+      return false
+    }
+    guard nameQuota.take(at: now) else { return false }
+    if refused.count >= Self.mostRefused { refused = [:] }
+    refused[gateway] = publications
+    return true
+  }
+
+  /// Admits a gateway; returns how many of its publications, at least, were refused before.
+  mutating func admit(_ gateway: String) -> Int { refused.removeValue(forKey: gateway) ?? 0 }
+
+  /// The number of refused publications to report, and the reason; `nil`: nothing to report now.
+  mutating func dueReport(_ refused: Int = 0, _ reason: String? = nil, now: MonotonicTime) -> (
+    count: Int, reason: String
+  )? {
+    unreported += refused
+    self.reason = reason ?? self.reason
+    guard unreported > 0, reportQuota.take(at: now) else { return nil }
+    defer { unreported = 0 }
+    return (unreported, self.reason)
+  }
+}
+
+extension HubStore {
+  /// The known gateways among these, and the number of all known gateways.
+  func known(_ gateways: Set<String>) throws(HubDatabaseError) -> (known: Set<String>, count: Int64) {
+    var (known, count): (Set<String>, Int64) = ([], 0)
+    try database.read([
+      HubCall("SELECT g.id FROM @rows JOIN gateways g ON g.id = v.id", ["id": gateways.sorted()]) {
+        known.insert($0.text(0))
+      }, HubCall("SELECT count(*) FROM gateways", values: []) { count = $0.integer(0) },
+    ])
+    return (known, count)
   }
 }

@@ -7,7 +7,6 @@ import MeshCrypto
 /// A file beside the database with the names of all databases that were there. At the start it shows that a database is missing or was replaced, and
 /// it recognises a restored backup.
 struct DatabaseMark: Sendable {
-  /// Most stored names.
   private static let most = 16
 
   let location: String
@@ -66,7 +65,7 @@ extension HubStore {
       """
       SELECT text FROM alerts WHERE gateway = '' AND rule = ?1 AND subject = ?2 AND ended_at IS NULL
       AND acknowledged_at IS NULL
-      """, .text(rule), .text(subject)
+      """, rule, subject
     ) { $0.text(0) }
   }
 }

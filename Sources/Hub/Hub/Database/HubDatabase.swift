@@ -40,25 +40,41 @@ protocol HubRow {
   func textIfAny(_ column: Int) -> String?
 }
 
-/// A column of a set of rows.
-enum HubColumn {
-  case texts([String?])
-  case integers([Int64?])
-
-  var count: Int {
-    switch self {
-    case .texts(let values): values.count
-    case .integers(let values): values.count
-    }
-  }
-
-  func value(_ row: Int) -> SQLiteValue {
-    switch self {
-    case .texts(let values): .optional(values[row])
-    case .integers(let values): values[row].map(SQLiteValue.integer) ?? .null
-    }
-  }
+/// A value of a statement, or of a column.
+protocol SQLBindable {
+  static var isText: Bool { get }
+  var sql: SQLiteValue { get }
 }
+
+extension SQLBindable { static var isText: Bool { false } }
+extension Bool: SQLBindable { var sql: SQLiteValue { .integer(self ? 1 : 0) } }
+extension Int: SQLBindable { var sql: SQLiteValue { .integer(Int64(self)) } }
+extension Int64: SQLBindable { var sql: SQLiteValue { .integer(self) } }
+extension SQLiteValue: SQLBindable { var sql: SQLiteValue { self } }
+
+extension String: SQLBindable {
+  static var isText: Bool { true }
+  var sql: SQLiteValue { .text(self) }
+}
+
+extension Optional: SQLBindable where Wrapped: SQLBindable {
+  static var isText: Bool { Wrapped.isText }
+  var sql: SQLiteValue { map(\.sql) ?? .null }
+}
+
+/// A column of a set of rows: an array of values.
+protocol HubColumn {
+  var isText: Bool { get }
+  var values: [SQLiteValue] { get }
+}
+
+extension Array: HubColumn where Element: SQLBindable {
+  var isText: Bool { Element.isText }
+  var values: [SQLiteValue] { map(\.sql) }
+}
+
+/// SQL that sets each of these columns to the value of the row that conflicts.
+func excluded(_ columns: String...) -> String { columns.map { "\($0) = excluded.\($0)" }.joined(separator: ", ") }
 
 /// A statement for a whole set of rows.
 ///
@@ -66,94 +82,43 @@ enum HubColumn {
 /// columns it is an ordinary statement. Further values are `@1`, `@2` ….
 struct HubCall {
   var sql: String
-  /// The statement for one row, without `@rows`, for a database that gets one row at a time: `@rows` would become a table there.
-  var one: String?
-  var columns: [(name: String, column: HubColumn)]
+  var columns: [(name: String, isText: Bool, values: [SQLiteValue])]
   var values: [SQLiteValue]
   /// Gets each row of the result.
   var row: ((any HubRow) -> Void)?
 
   init(
-    _ sql: String, one: String? = nil, returning returned: [String] = [],
-    _ columns: [(name: String, column: HubColumn)] = [], values: [SQLiteValue] = [],
+    _ sql: String, _ columns: KeyValuePairs<String, any HubColumn> = [:], values: [any SQLBindable] = [],
     row: ((any HubRow) -> Void)? = nil
   ) {
-    (self.sql, self.one, self.columns, self.values, self.row) = (sql, one, columns, values, row)
-    self.returned = returned
+    (self.sql, self.row) = (sql, row)
+    self.columns = columns.map { ($0, $1.isText, $1.values) }
+    self.values = values.map(\.sql)
   }
 
-  /// Inserts rows into a table: `fields` are its columns, each with the SQL for its value. `row` gets the columns `returned` of each inserted row. The
-  /// set and the table both have them.
+  /// Inserts rows into a table's columns of the same names. `row` gets the columns `returned` of each inserted row. `position`: SQL for a further
+  /// column of this name, which uses the set's column `place` in its stead.
   init(
-    into table: String, _ fields: [(name: String, value: String)], order: String? = nil, _ onConflict: String,
-    returning returned: [String] = [], _ columns: [(name: String, column: HubColumn)],
-    row: ((any HubRow) -> Void)? = nil
+    into table: String, _ columns: KeyValuePairs<String, any HubColumn>, _ onConflict: String = "",
+    order: String? = nil, position: String? = nil, returning returned: [String] = [], row: ((any HubRow) -> Void)? = nil
   ) {
-    let names = fields.map(\.name).joined(separator: ", ")
-    let values = fields.map(\.value).joined(separator: ", ")
+    let own = columns.map(\.key).filter { position == nil || $0 != "place" }
+    let names = ((position == nil ? [] : ["position"]) + own).joined(separator: ", ")
+    let values = ([position].compactMap { $0 } + own.map { "v.\($0)" }).joined(separator: ", ")
     let sorted = order.map { " ORDER BY \($0)" } ?? ""
     let returning = returned.isEmpty ? "" : " RETURNING \(returned.joined(separator: ", "))"
     self.init(
       "INSERT INTO \(table)(\(names)) SELECT \(values) FROM @rows WHERE true\(sorted) \(onConflict)\(returning)",
-      one: "INSERT INTO \(table)(\(names)) VALUES (\(values)) \(onConflict)", returning: returned, columns, row: row)
+      columns, row: row)
   }
 
-  /// The columns that `row` gets of an inserted or changed row. They are from the set if the database itself returns no row.
-  private(set) var returned: [String] = []
-
-  var rows: Int { columns.first?.column.count ?? 1 }
-
-  /// A row of the set in the form of a result.
-  struct InsertedRow: HubRow {
-    fileprivate let values: [SQLiteValue]
-
-    func integer(_ column: Int) -> Int64 { values[column].integer ?? 0 }
-    func text(_ column: Int) -> String { values[column].text ?? "" }
-    func textIfAny(_ column: Int) -> String? { values[column].text }
-  }
-
-  func insertedRow(_ row: Int) -> InsertedRow {
-    InsertedRow(values: returned.compactMap { name in columns.first { $0.name == name }?.column.value(row) })
-  }
-}
-
-/// The SQL of calls in a database's own form. Each text is made once.
-struct StatementCache {
-  /// Nearly all texts differ in length: hashing a whole one takes longer than comparing it.
-  private struct Key: Hashable {
-    let sql: String
-
-    func hash(into hasher: inout Hasher) { hasher.combine(sql.utf8.count) }
-  }
-
-  private var made: [Key: String] = [:]
+  var rows: Int { columns.first?.values.count ?? 1 }
 
   /// The SQL with parameters `MARK1`, `MARK2` …: one for each column, then the values. `source`: the table `v`.
-  mutating func text(of call: HubCall, mark: String, source: () -> String) -> String {
-    let key = Key(sql: call.sql)
-    if let text = made[key] { return text }
-    var text = call.sql.replacing("@rows", with: source())
-    return keep(&text, of: call, mark, key)
-  }
-
-  /// The SQL for one row, with the same parameters.
-  mutating func one(of call: HubCall, _ sql: String, mark: String) -> String {
-    let key = Key(sql: sql)
-    if let text = made[key] { return text }
-    var text = sql
-    // The longest name first: a name may be the beginning of another one.
-    for (number, column) in call.columns.enumerated().sorted(by: { $0.element.name.count > $1.element.name.count }) {
-      text = text.replacing("v.\(column.name)", with: "\(mark)\(number + 1)")
+  func text(mark: String, source: String) -> String {
+    values.indices.reversed().reduce(sql.replacing("@rows", with: source)) { text, index in
+      text.replacing("@\(index + 1)", with: "\(mark)\(columns.count + index + 1)")
     }
-    return keep(&text, of: call, mark, key)
-  }
-
-  private mutating func keep(_ text: inout String, of call: HubCall, _ mark: String, _ key: Key) -> String {
-    for number in stride(from: call.values.count, through: 1, by: -1) {
-      text = text.replacing("@\(number)", with: "\(mark)\(call.columns.count + number)")
-    }
-    made[key] = text
-    return text
   }
 }
 
@@ -161,54 +126,86 @@ struct StatementCache {
 ///
 /// SQL is written once: parameters are `?1`, `?2` …, upserts are `ON CONFLICT`, and columns in them are qualified.
 protocol HubDatabase: AnyObject {
-  /// Runs several statements without parameters.
-  func execute(_ sql: String) throws(HubDatabaseError)
   /// Returns the number of changed rows.
   @discardableResult
-  func run(_ sql: String, _ values: [SQLiteValue]) throws(HubDatabaseError) -> Int
+  func run(_ sql: String, _ values: [any SQLBindable]) throws(HubDatabaseError) -> Int
   /// Calls `row` for each row, until it returns `false`.
-  func each(
-    _ sql: String, _ values: [SQLiteValue], _ row: (any HubRow) throws(HubDatabaseError) -> Bool
-  ) throws(HubDatabaseError)
-  /// Begins a transaction that may write. Fails as `outdated` if a newer program has upgraded the tables; until its end nobody can upgrade them.
-  func begin() throws(HubDatabaseError)
-  func commit() throws(HubDatabaseError)
+  func each(_ sql: String, _ values: [any SQLBindable], _ row: (any HubRow) throws(HubDatabaseError) -> Bool)
+    throws(HubDatabaseError)
   func rollback()
-  /// Within a transaction: takes an exclusive lock on this name until its end.
-  func lock(_ name: String) throws(HubDatabaseError)
-  /// The calls that take an exclusive lock on each of these names, which are sorted, until the transaction's end.
-  func locking(_ names: [String]) -> [HubCall]
-  /// The calls that notify other hubs on this database after the commit.
-  func notifying(_ changes: [HubChange]) -> [HubCall]
   /// Performs the calls in order, within a transaction; on a server in one round trip. A call with an empty set is left out.
   ///
-  /// `begins`: begins the transaction first; `ends`: commits it at the end.
+  /// `begins`: begins the transaction first, which fails as `outdated` if a newer program has upgraded the tables; until its end nobody can upgrade
+  /// them. `ends`: commits it at the end.
   func perform(_ calls: [HubCall], begins: Bool, ends: Bool) throws(HubDatabaseError)
   /// Performs reading calls, outside a writing transaction: from one snapshot, and on a server in one round trip.
   func read(_ calls: [HubCall]) throws(HubDatabaseError)
-  /// The number of hubs that listen to notifications on this database, including this one.
-  func listeners() throws(HubDatabaseError) -> Int64
-  /// SQL for the position of a new message: `v.place` counts the messages of the transaction from 0. Positions become visible to readers in their
-  /// order.
-  var nextPosition: String { get }
-  /// SQL for the first position that readers must not read yet: smaller positions may still appear.
-  var unsettledPosition: String? { get }
-  /// Whether a table in a join may be a query that uses the table before it (`LATERAL`).
-  var supportsLateral: Bool { get }
-  /// SQL for the size of a text in bytes, if possible without reading all of it.
-  func bytes(_ column: String) -> String
+  /// The differences between SQLite and PostgreSQL.
+  var dialect: HubSchema.Dialect { get }
 }
 
 extension HubDatabase {
-  var supportsLateral: Bool { false }
+  private var isServer: Bool { dialect == .postgres }
 
+  /// The calls that take an exclusive lock on each of these names, which are sorted, until the transaction's end.
+  func locking(_ names: [String]) -> [HubCall] {
+    let sql =
+      "SELECT pg_advisory_xact_lock(l.key) FROM (SELECT DISTINCT hashtext(v.name) AS key FROM @rows ORDER BY 1) l"
+    return isServer ? [HubCall(sql, ["name": names])] : []
+  }
+
+  /// The calls that notify other hubs on this database after the commit.
+  func notifying(_ changes: [HubChange]) -> [HubCall] {
+    let sql = "SELECT pg_notify('\(PostgresHubDatabase.channel)', v.payload) FROM @rows"
+    return isServer && !changes.isEmpty ? [HubCall(sql, ["payload": changes.map(\.payload)])] : []
+  }
+
+  /// The number of hubs that listen to notifications on this database, including this one.
+  func listeners() throws(HubDatabaseError) -> Int64 {
+    guard isServer else { return 1 }
+    return try number(
+      "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = ?1",
+      PostgresHubDatabase.listenerName)
+  }
+
+  /// SQL for the position of a new message: `v.place` counts the messages of the transaction from 0. Positions become visible to readers in their
+  /// order. On a server it is the transaction's number and the place in it: transactions do not wait for a common counter. Source: decision 0018.
+  var nextPosition: String {
+    isServer
+      ? "((SELECT base FROM positions) + pg_current_xact_id()::text::bigint) * 1048576 + v.place"
+      : "(SELECT coalesce(max(position), 0) + 1 FROM messages)"
+  }
+
+  /// SQL for the first position that readers must not read yet: smaller positions may still appear, until all transactions before the oldest running
+  /// one have ended.
+  var unsettledPosition: String? {
+    isServer ? "((SELECT base FROM positions) + pg_snapshot_xmin(pg_current_snapshot())::text::bigint) * 1048576" : nil
+  }
+
+  /// Whether a table in a join may be a query that uses the table before it (`LATERAL`).
+  var supportsLateral: Bool { isServer }
+
+  /// SQL for the size of a text in bytes, if possible without reading all of it.
+  func bytes(_ column: String) -> String { isServer ? "octet_length(\(column))" : "length(CAST(\(column) AS BLOB))" }
+}
+
+extension HubDatabase {
   @discardableResult
-  func run(_ sql: String, _ values: SQLiteValue...) throws(HubDatabaseError) -> Int { try run(sql, values) }
+  func run(_ sql: String, _ values: any SQLBindable...) throws(HubDatabaseError) -> Int { try run(sql, values) }
 
-  /// Reads the first row, if there is one.
-  func first<Value>(
-    _ sql: String, _ values: SQLiteValue..., read: (any HubRow) -> Value
-  ) throws(HubDatabaseError) -> Value? {
+  /// Inserts a row, with its columns' names.
+  @discardableResult
+  func insert(into table: String, _ row: KeyValuePairs<String, any SQLBindable>, _ onConflict: String = "")
+    throws(HubDatabaseError) -> Int
+  {
+    let names = row.map(\.key).joined(separator: ", ")
+    let places = row.indices.map { "?\($0 + 1)" }.joined(separator: ", ")
+    return try run("INSERT INTO \(table)(\(names)) VALUES (\(places)) \(onConflict)", row.map(\.value))
+  }
+
+  func first<Value>(_ sql: String, _ values: any SQLBindable..., read: (any HubRow) -> Value) throws(HubDatabaseError)
+    -> Value?
+  {
     var found: Value?
     try each(sql, values) { (row) throws(HubDatabaseError) in
       found = read(row)
@@ -217,34 +214,30 @@ extension HubDatabase {
     return found
   }
 
-  /// Calls `row` for each row.
-  func every(
-    _ sql: String, _ values: [SQLiteValue] = [], _ row: (any HubRow) -> Void
-  ) throws(HubDatabaseError) {
+  func every(_ sql: String, _ values: [any SQLBindable] = [], _ row: (any HubRow) -> Void) throws(HubDatabaseError) {
     try each(sql, values) { (found) throws(HubDatabaseError) in
       row(found)
       return true
     }
   }
 
-  /// The rows, each converted by `read`.
-  func rows<Value>(
-    _ sql: String, _ values: [SQLiteValue] = [], read: (any HubRow) -> Value
-  ) throws(HubDatabaseError) -> [Value] {
+  func rows<Value>(_ sql: String, _ values: [any SQLBindable] = [], read: (any HubRow) -> Value)
+    throws(HubDatabaseError) -> [Value]
+  {
     var found: [Value] = []
     try every(sql, values) { found.append(read($0)) }
     return found
   }
 
   /// The rows as a dictionary, each converted by `read`; the later one of two equal keys counts.
-  func dictionary<Key, Value>(
-    _ sql: String, _ values: [SQLiteValue] = [], read: (any HubRow) -> (Key, Value)
-  ) throws(HubDatabaseError) -> [Key: Value] {
+  func dictionary<Key, Value>(_ sql: String, _ values: [any SQLBindable] = [], read: (any HubRow) -> (Key, Value))
+    throws(HubDatabaseError) -> [Key: Value]
+  {
     Dictionary(try rows(sql, values, read: read)) { $1 }
   }
 
   /// The first column of the first row; 0 without a row.
-  func number(_ sql: String, _ values: SQLiteValue...) throws(HubDatabaseError) -> Int64 {
+  func number(_ sql: String, _ values: any SQLBindable...) throws(HubDatabaseError) -> Int64 {
     var found: Int64 = 0
     try each(sql, values) { (row) throws(HubDatabaseError) in
       found = row.integer(0)
@@ -270,14 +263,17 @@ extension HubDatabase {
   /// Runs `work` in a transaction; retries a few times after conflicts.
   func transaction<Value>(_ work: () throws(HubDatabaseError) -> Value) throws(HubDatabaseError) -> Value {
     try retrying { () throws(HubDatabaseError) in
-      try begin()
+      try perform([], begins: true, ends: false)
       let value = try work()
-      try commit()
+      try perform([], begins: false, ends: true)
       return value
     }
   }
 
   /// Performs the calls in one transaction; retries a few times after conflicts.
+  /// Within a transaction: takes an exclusive lock on this name until its end.
+  func lock(_ name: String) throws(HubDatabaseError) { try perform(locking([name]), begins: false, ends: false) }
+
   func write(_ calls: [HubCall]) throws(HubDatabaseError) {
     try retrying { () throws(HubDatabaseError) in try perform(calls, begins: true, ends: true) }
   }

@@ -11,18 +11,17 @@ final class PostgresHubDatabase: HubDatabase {
   static let channel = "meshpost"
   /// The name of the listening connection on the server.
   static let listenerName = "meshpost-hub listener"
-  /// Most prepared statements.
   private static let maxPrepared = 200
 
   let connection: OpaquePointer
   private var prepared: [String: String] = [:]
-  var texts = StatementCache()
   var isInTransaction = false
   /// The connection is unusable, even if libpq says otherwise.
   var isBroken = false
   private let warnings = PostgresWarnings()
   /// Whether a query ends when the task that waits for it is cancelled.
   let endsWithTask: Bool
+  let dialect = HubSchema.Dialect.postgres
   /// Whether transactions check the version of the tables; not while the tables are upgraded.
   private(set) var guardsSchema = false
 
@@ -108,7 +107,7 @@ final class PostgresHubDatabase: HubDatabase {
 
   func execute(_ sql: String) throws(HubDatabaseError) { try finish(answer(to: PQsendQuery(connection, sql))) { _ in } }
 
-  func run(_ sql: String, _ values: [SQLiteValue]) throws(HubDatabaseError) -> Int {
+  func run(_ sql: String, _ values: [any SQLBindable]) throws(HubDatabaseError) -> Int {
     var count = 0
     try finish(try ask(sql, values)) { result in
       count = PQcmdTuples(result).flatMap { Int(String(cString: $0)) } ?? 0
@@ -116,9 +115,9 @@ final class PostgresHubDatabase: HubDatabase {
     return count
   }
 
-  func each(
-    _ sql: String, _ values: [SQLiteValue], _ row: (any HubRow) throws(HubDatabaseError) -> Bool
-  ) throws(HubDatabaseError) {
+  func each(_ sql: String, _ values: [any SQLBindable], _ row: (any HubRow) throws(HubDatabaseError) -> Bool)
+    throws(HubDatabaseError)
+  {
     // Pages are bounded: the whole result at once is small.
     let answer = try ask(sql, values)
     defer { PQclear(answer) }
@@ -128,24 +127,19 @@ final class PostgresHubDatabase: HubDatabase {
     }
   }
 
-  private func ask(_ sql: String, _ values: [SQLiteValue]) throws(HubDatabaseError) -> OpaquePointer? {
+  private func ask(_ sql: String, _ values: [any SQLBindable]) throws(HubDatabaseError) -> OpaquePointer? {
     guard !isInTransaction else { return try askOnce(sql, values) }
-    // Repeat read-only queries on a new connection: a lost connection shows only in a failed query.
-    try reconnectIfLost()
-    do {
+    return try reconnecting { () throws(HubDatabaseError) in
       let answer = try askOnce(sql, values)
-      if !isLost { return answer }
+      guard isLost else { return answer }
       PQclear(answer)
-    } catch  where isLost {
-      // Tried again below.
+      throw lost()
     }
-    try reconnectIfLost()
-    return try askOnce(sql, values)
   }
 
-  private func askOnce(_ sql: String, _ values: [SQLiteValue]) throws(HubDatabaseError) -> OpaquePointer? {
+  private func askOnce(_ sql: String, _ values: [any SQLBindable]) throws(HubDatabaseError) -> OpaquePointer? {
     let name = try prepare(sql)
-    let texts = values.map(Self.text)
+    let texts = values.map { Self.text($0.sql) }
     let copies = texts.map { text in text.map { strdup($0) } }
     defer { for copy in copies { if let copy { free(copy) } } }
     return try answer(
@@ -241,32 +235,17 @@ final class PostgresHubDatabase: HubDatabase {
     }
   }
 
-  func begin() throws(HubDatabaseError) {
+  /// Does work again on a new connection if this one was lost before, which shows only in its failure.
+  func reconnecting<Value>(if mayRepeat: Bool = true, _ work: () throws(HubDatabaseError) -> Value)
+    throws(HubDatabaseError) -> Value
+  {
     try reconnectIfLost()
-    // A lost connection shows here, before the first change.
     do {
-      try beginOnce()
-    } catch  where isLost {
+      return try work()
+    } catch  where isLost && mayRepeat {
       try reconnectIfLost()
-      try beginOnce()
+      return try work()
     }
-  }
-
-  private func beginOnce() throws(HubDatabaseError) {
-    do {
-      try execute((["BEGIN"] + schemaGuard).joined(separator: "; "))
-      isInTransaction = true
-    } catch {
-      isInTransaction = true
-      rollback()
-      throw schemaFailure(error)
-    }
-  }
-
-  func commit() throws(HubDatabaseError) {
-    willCommit()
-    try execute("COMMIT")
-    try checkCommit()
   }
 
   /// Checks a commit. A commit with a warning may be on the leader's disk only: somebody cancelled the wait for the synchronous standby. The hub does
@@ -280,7 +259,6 @@ final class PostgresHubDatabase: HubDatabase {
     throw HubDatabaseError(kind: .unavailable, message: "PostgreSQL: \(words)")
   }
 
-  /// Called before a commit is sent.
   func willCommit() { warnings.last = nil }
 
   func rollback() {
@@ -290,42 +268,6 @@ final class PostgresHubDatabase: HubDatabase {
     if !isBroken { try? execute("ROLLBACK") }
   }
 
-  func lock(_ name: String) throws(HubDatabaseError) {
-    try each("SELECT pg_advisory_xact_lock(hashtext(?1))", [.text(name)]) { _ in false }
-  }
-
-  func locking(_ names: [String]) -> [HubCall] {
-    [
-      HubCall(
-        "SELECT pg_advisory_xact_lock(l.key) FROM (SELECT DISTINCT hashtext(v.name) AS key FROM @rows ORDER BY 1) l",
-        [("name", .texts(names))])
-    ]
-  }
-
-  func notifying(_ changes: [HubChange]) -> [HubCall] {
-    guard !changes.isEmpty else { return [] }
-    return [
-      HubCall(
-        "SELECT pg_notify('\(Self.channel)', v.payload) FROM @rows", [("payload", .texts(changes.map(\.payload)))])
-    ]
-  }
-
-  func listeners() throws(HubDatabaseError) -> Int64 {
-    try number(
-      "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = ?1",
-      .text(Self.listenerName))
-  }
-
-  /// The transaction's number and the place in it: transactions do not wait for a common counter. Source: decision 0018.
-  var nextPosition: String { "((SELECT base FROM positions) + pg_current_xact_id()::text::bigint) * 1048576 + v.place" }
-
-  /// All transactions before the oldest running one have ended.
-  var unsettledPosition: String? {
-    "((SELECT base FROM positions) + pg_snapshot_xmin(pg_current_snapshot())::text::bigint) * 1048576"
-  }
-
-  var supportsLateral: Bool { true }
-  func bytes(_ column: String) -> String { "octet_length(\(column))" }
 }
 
 /// The server's last warning. libpq calls the receiver on the thread that reads answers.
@@ -348,7 +290,6 @@ private final class PostgresWarnings {
   }
 }
 
-/// A row of a result in text form.
 struct PostgresRow: HubRow {
   let result: OpaquePointer?
   let row: Int32

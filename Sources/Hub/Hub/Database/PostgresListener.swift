@@ -28,7 +28,6 @@ final class PostgresListener: Sendable {
     }
   }
 
-  /// Runs until the connection ends.
   private static func listen(
     _ connection: OpaquePointer, _ onConnect: () -> Void, _ onChange: (HubChange) -> Void
   ) {

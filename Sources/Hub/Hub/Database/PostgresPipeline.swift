@@ -2,6 +2,7 @@
 
 import CPostgres
 import Glibc
+import SQLite
 
 /// Statements that are sent together, and sets of rows as arrays. Source: libpq, "Pipeline Mode"; PostgreSQL's `array_send`.
 extension PostgresHubDatabase {
@@ -9,25 +10,13 @@ extension PostgresHubDatabase {
   private static let patience: Int32 = 30
 
   func perform(_ calls: [HubCall], begins: Bool, ends: Bool) throws(HubDatabaseError) {
-    if begins { try reconnectIfLost() }
-    do {
-      try performOnce(calls, begins, ends)
-    } catch  where begins && !ends && isLost {
-      // The connection was lost before, and nothing has changed yet.
-      try reconnectIfLost()
-      try performOnce(calls, begins, ends)
-    }
+    guard begins else { return try performOnce(calls, begins, ends) }
+    try reconnecting(if: !ends) { () throws(HubDatabaseError) in try performOnce(calls, begins, ends) }
   }
 
   func read(_ calls: [HubCall]) throws(HubDatabaseError) {
-    try reconnectIfLost()
     defer { rollback() }
-    do {
-      try performOnce(calls, true, true)
-    } catch  where isLost {
-      try reconnectIfLost()
-      try performOnce(calls, true, true)
-    }
+    try reconnecting { () throws(HubDatabaseError) in try performOnce(calls, true, true) }
   }
 
   private func performOnce(_ calls: [HubCall], _ begins: Bool, _ ends: Bool) throws(HubDatabaseError) {
@@ -36,11 +25,9 @@ extension PostgresHubDatabase {
     let guardNames = try guards.map { (sql) throws(HubDatabaseError) in try prepare(sql) }
     var names: [String] = []
     for call in calls {
-      let text = texts.text(of: call, mark: "$") {
-        let arrays = call.columns.enumerated().map { "$\($0.offset + 1)::\(Self.type(of: $0.element.column))[]" }
-        return "unnest(\(arrays.joined(separator: ", "))) AS v(\(call.columns.map(\.name).joined(separator: ", ")))"
-      }
-      names.append(try prepare(text))
+      let arrays = call.columns.enumerated().map { "$\($0.offset + 1)::\($0.element.isText ? "text" : "bigint")[]" }
+      let source = "unnest(\(arrays.joined(separator: ", "))) AS v(\(call.columns.map(\.name).joined(separator: ", ")))"
+      names.append(try prepare(call.text(mark: "$", source: source)))
     }
     guard PQenterPipelineMode(connection) == 1 else { throw lost() }
     // Only a new connection clears the state after some failures.
@@ -69,19 +56,12 @@ extension PostgresHubDatabase {
 
   // MARK: Sending
 
-  private static func type(of column: HubColumn) -> String {
-    switch column {
-    case .texts: "text"
-    case .integers: "bigint"
-    }
-  }
-
   private func send(_ sql: String) throws(HubDatabaseError) {
     guard PQsendQueryParams(connection, sql, 0, nil, nil, nil, nil, 0) == 1 else { throw lost() }
   }
 
   private func send(_ call: HubCall, as name: String) throws(HubDatabaseError) {
-    let arrays = call.columns.map { Self.array($0.column) }
+    let arrays = call.columns.map { Self.array($0.values, isText: $0.isText) }
     // Values end with a NUL, as texts do; arrays have lengths.
     let values = call.values.map { Self.text($0).map { Array($0.utf8) + [0] } }
     let all: [[UInt8]?] = arrays + values
@@ -103,40 +83,24 @@ extension PostgresHubDatabase {
   }
 
   /// An array's binary form: dimensions, whether it has NULLs, the elements' type, their number, the first index, and each element with its length.
-  static func array(_ column: HubColumn) -> [UInt8] {
+  static func array(_ values: [SQLiteValue], isText: Bool) -> [UInt8] {
     var bytes: [UInt8] = []
+    bytes.reserveCapacity(values.reduce(32) { $0 + 12 + ($1.text?.utf8.count ?? 0) })
     func add(_ value: some FixedWidthInteger) {
       withUnsafeBytes(of: value.bigEndian) { bytes.append(contentsOf: $0) }
     }
-    func begin(type: Int32, count: Int, hasNull: Bool) {
-      add(Int32(1))
-      add(Int32(hasNull ? 1 : 0))
-      add(type)
-      add(Int32(count))
-      add(Int32(1))
-    }
-    switch column {
-    case .texts(let values):
-      bytes.reserveCapacity(values.reduce(32) { $0 + 4 + ($1?.utf8.count ?? 0) })
-      begin(type: 25, count: values.count, hasNull: values.contains { $0 == nil })
-      for value in values {
-        guard let value = value.map({ Self.withoutNul($0) }) else {
-          add(Int32(-1))
-          continue
-        }
-        add(Int32(value.utf8.count))
-        bytes.append(contentsOf: value.utf8)
-      }
-    case .integers(let values):
-      bytes.reserveCapacity(32 + values.count * 12)
-      begin(type: 20, count: values.count, hasNull: values.contains { $0 == nil })
-      for value in values {
-        guard let value else {
-          add(Int32(-1))
-          continue
-        }
+    let head: [Int32] = [1, values.contains(.null) ? 1 : 0, isText ? 25 : 20, Int32(values.count), 1]
+    for number in head { add(number) }
+    for value in values {
+      switch value {
+      case .text(let text):
+        let text = Self.withoutNul(text)
+        add(Int32(text.utf8.count))
+        bytes.append(contentsOf: text.utf8)
+      case .integer(let integer):
         add(Int32(8))
-        add(value)
+        add(integer)
+      case .null, .real, .blob: add(Int32(-1))
       }
     }
     return bytes
@@ -161,7 +125,6 @@ extension PostgresHubDatabase {
     }
   }
 
-  /// Waits, and reads the arrived input.
   private static func wait(
     for events: Int16, on connection: OpaquePointer, endsWithTask: Bool = false
   ) throws(HubDatabaseError) {
@@ -264,7 +227,7 @@ extension PostgresHubDatabase {
     }
   }
 
-  private func lost() -> HubDatabaseError { Self.lost(connection) }
+  func lost() -> HubDatabaseError { Self.lost(connection) }
 
   private static func lost(_ connection: OpaquePointer) -> HubDatabaseError {
     HubDatabaseError(kind: .unavailable, message: "PostgreSQL: \(words(PQerrorMessage(connection)))")

@@ -12,7 +12,7 @@ final class SQLiteHubDatabase: HubDatabase {
   private static let logBytes = 64 << 20
 
   private let database: Database
-  private var texts = StatementCache()
+  let dialect = HubSchema.Dialect.sqlite
 
   /// Opens a file for reading that another connection has open for writing.
   init(reading location: String) throws(HubDatabaseError) {
@@ -63,20 +63,20 @@ final class SQLiteHubDatabase: HubDatabase {
     }
   }
 
-  func execute(_ sql: String) throws(HubDatabaseError) {
+  private func execute(_ sql: String) throws(HubDatabaseError) {
     try translating { () throws(SQLiteError) in try database.execute(sql) }
   }
 
-  func run(_ sql: String, _ values: [SQLiteValue]) throws(HubDatabaseError) -> Int {
-    try translating { () throws(SQLiteError) in try database.run(sql, values) }
+  func run(_ sql: String, _ values: [any SQLBindable]) throws(HubDatabaseError) -> Int {
+    try translating { () throws(SQLiteError) in try database.run(sql, values.map(\.sql)) }
   }
 
-  func each(
-    _ sql: String, _ values: [SQLiteValue], _ row: (any HubRow) throws(HubDatabaseError) -> Bool
-  ) throws(HubDatabaseError) {
+  func each(_ sql: String, _ values: [any SQLBindable], _ row: (any HubRow) throws(HubDatabaseError) -> Bool)
+    throws(HubDatabaseError)
+  {
     var failure: HubDatabaseError?
     try translating { () throws(SQLiteError) in
-      try database.each(sql, values) { (statement) throws(SQLiteError) in
+      try database.each(sql, values.map(\.sql)) { (statement) throws(SQLiteError) in
         do throws(HubDatabaseError) {
           return try row(statement)
         } catch {
@@ -91,15 +91,13 @@ final class SQLiteHubDatabase: HubDatabase {
   /// The statements that were prepared here, as SQL.
   var statements: [String] { database.statements }
 
-  func begin() throws(HubDatabaseError) {
+  private func begin() throws(HubDatabaseError) {
     try execute("BEGIN IMMEDIATE")
     guard try number("PRAGMA user_version") <= Int64(HubSchema.newest) else {
       rollback()
       throw .outdated
     }
   }
-
-  func commit() throws(HubDatabaseError) { try execute("COMMIT") }
 
   func rollback() {
     // `try?`: SQLite may have rolled back by itself because the disk is full.
@@ -108,52 +106,19 @@ final class SQLiteHubDatabase: HubDatabase {
 
   func perform(_ calls: [HubCall], begins: Bool, ends: Bool) throws(HubDatabaseError) {
     if begins { try begin() }
-    try perform(calls)
-    if ends { try commit() }
+    try read(calls)
+    if ends { try execute("COMMIT") }
   }
 
-  func read(_ calls: [HubCall]) throws(HubDatabaseError) { try perform(calls) }
-
-  private func perform(_ calls: [HubCall]) throws(HubDatabaseError) {
-    for call in calls where call.rows > 0 {
-      let sql =
-        if let one = call.one {
-          texts.one(of: call, one, mark: "?")
-        } else {
-          texts.text(of: call, mark: "?") {
-            let names = call.columns.enumerated().map { "?\($0.offset + 1) AS \($0.element.name)" }
-            return "(SELECT \(names.joined(separator: ", "))) AS v"
-          }
-        }
+  func read(_ calls: [HubCall]) throws(HubDatabaseError) {
+    for call in calls {
+      let names = call.columns.enumerated().map { "?\($0.offset + 1) AS \($0.element.name)" }
+      let sql = call.text(mark: "?", source: "(SELECT \(names.joined(separator: ", "))) AS v")
       for row in 0..<call.rows {
-        let values = call.columns.map { $0.column.value(row) } + call.values
-        guard let take = call.row, call.returned.isEmpty else {
-          // RETURNING would cost more than the row itself.
-          if try run(sql, values) > 0 { call.row?(call.insertedRow(row)) }
-          continue
-        }
-        try each(sql, values) { (row) throws(HubDatabaseError) in
-          take(row)
-          return true
-        }
+        try every(sql, call.columns.map { $0.values[row] } + call.values) { call.row?($0) }
       }
     }
   }
-
-  /// Only one transaction writes at a time, so the next number is free.
-  let nextPosition = "(SELECT coalesce(max(position), 0) + 1 FROM messages)"
-  var unsettledPosition: String? { nil }
-
-  func locking(_ names: [String]) -> [HubCall] { [] }
-  func notifying(_ changes: [HubChange]) -> [HubCall] { [] }
-
-  /// Only one transaction writes at a time.
-  func lock(_ name: String) {}
-
-  /// One process uses the file.
-  func listeners() -> Int64 { 1 }
-
-  func bytes(_ column: String) -> String { "length(CAST(\(column) AS BLOB))" }
 }
 
 extension Statement: HubRow {}

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 
-import SQLite
 import UntrustedText
 
 /// A database that reports slow statements without their values.
@@ -29,7 +28,6 @@ final class TimedDatabase: HubDatabase {
     if took > Self.slow { report(Self.short(what()), took) }
   }
 
-  /// The beginning of a statement in one line.
   static func short(_ sql: String) -> String {
     sql.split(whereSeparator: \.isWhitespace).joined(separator: " ").cut(toBytes: 120)
   }
@@ -41,28 +39,14 @@ final class TimedDatabase: HubDatabase {
 
   // MARK: Forwarding
 
-  func execute(_ sql: String) throws(HubDatabaseError) {
-    try timed(sql) { () throws(HubDatabaseError) in try inner.execute(sql) }
-  }
-
-  func run(_ sql: String, _ values: [SQLiteValue]) throws(HubDatabaseError) -> Int {
+  func run(_ sql: String, _ values: [any SQLBindable]) throws(HubDatabaseError) -> Int {
     try timed(sql) { () throws(HubDatabaseError) in try inner.run(sql, values) }
   }
 
-  func each(
-    _ sql: String, _ values: [SQLiteValue], _ row: (any HubRow) throws(HubDatabaseError) -> Bool
-  ) throws(HubDatabaseError) {
+  func each(_ sql: String, _ values: [any SQLBindable], _ row: (any HubRow) throws(HubDatabaseError) -> Bool)
+    throws(HubDatabaseError)
+  {
     try timed(sql) { () throws(HubDatabaseError) in try inner.each(sql, values, row) }
-  }
-
-  func begin() throws(HubDatabaseError) {
-    begun = .now
-    try timed("BEGIN") { () throws(HubDatabaseError) in try inner.begin() }
-  }
-
-  func commit() throws(HubDatabaseError) {
-    try timed("COMMIT") { () throws(HubDatabaseError) in try inner.commit() }
-    ended()
   }
 
   func rollback() {
@@ -72,7 +56,7 @@ final class TimedDatabase: HubDatabase {
 
   func perform(_ calls: [HubCall], begins: Bool, ends: Bool) throws(HubDatabaseError) {
     if begins { begun = .now }
-    try timed(Self.words(calls)) { () throws(HubDatabaseError) in
+    try timed(calls.isEmpty ? (begins ? "BEGIN" : "COMMIT") : Self.words(calls)) { () throws(HubDatabaseError) in
       try inner.perform(calls, begins: begins, ends: ends)
     }
     if ends { ended() }
@@ -87,15 +71,5 @@ final class TimedDatabase: HubDatabase {
     try timed(Self.words(calls)) { () throws(HubDatabaseError) in try inner.read(calls) }
   }
 
-  func lock(_ name: String) throws(HubDatabaseError) {
-    try timed("waiting for a lock") { () throws(HubDatabaseError) in try inner.lock(name) }
-  }
-
-  func locking(_ names: [String]) -> [HubCall] { inner.locking(names) }
-  func notifying(_ changes: [HubChange]) -> [HubCall] { inner.notifying(changes) }
-  func listeners() throws(HubDatabaseError) -> Int64 { try inner.listeners() }
-  var nextPosition: String { inner.nextPosition }
-  var unsettledPosition: String? { inner.unsettledPosition }
-  var supportsLateral: Bool { inner.supportsLateral }
-  func bytes(_ column: String) -> String { inner.bytes(column) }
+  var dialect: HubSchema.Dialect { inner.dialect }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import Glibc
 import Synchronization
 
 /// Tests every few seconds whether the database answers, on a connection of its own.
@@ -26,7 +27,6 @@ final class DatabaseProbe: Sendable {
     case lost = "database_lost"
   }
 
-  /// Counts of rows.
   struct Census: Equatable {
     var gateways: Int64
     var waitingCommands: Int64
@@ -35,7 +35,6 @@ final class DatabaseProbe: Sendable {
   struct State {
     var answered: ContinuousClock.Instant?
     var failure: Problem?
-    /// How long the last answer took.
     var took: Duration?
     var census: Census?
   }
@@ -51,12 +50,10 @@ final class DatabaseProbe: Sendable {
     (self.store, self.readOnlyQuery, self.versionQuery, self.file) = (store, readOnlyQuery, versionQuery, file)
   }
 
-  /// The message for a lost file.
   static let lostFile =
     "the database file was removed or replaced: what the hub takes now is lost when it ends. End the hub, put the file or a backup back, and "
     + "start it: gateways send again what they still have"
 
-  /// Whether the file is lost at this moment.
   var isLost: Bool { file?.isElsewhere ?? false }
 
   var now: State { state.withLock { $0 } }
@@ -126,5 +123,24 @@ final class DatabaseProbe: Sendable {
       // The next query reports the error.
       state.withLock { $0.census = nil }
     }
+  }
+}
+
+/// The identity of the file at a location, at the time of opening.
+struct OpenedFile: Sendable {
+  private let location: String
+  private let facts: stat?
+
+  init(_ location: String) { (self.location, facts) = (location, Self.facts(of: location)) }
+
+  /// Whether the file was removed, moved or replaced: a program that has it open writes into a file without a name.
+  var isElsewhere: Bool {
+    let now = Self.facts(of: location)
+    return now?.st_ino != facts?.st_ino || now?.st_dev != facts?.st_dev
+  }
+
+  private static func facts(of location: String) -> stat? {
+    var facts = stat()
+    return stat(location, &facts) == 0 ? facts : nil
   }
 }

@@ -13,10 +13,8 @@ extension HubAPI {
   /// Answers at once with the probe's last result.
   func ready() -> Response {
     let problem = stores.probe.problem()
-    return Self.json(status: problem == nil ? .ok : .serviceUnavailable) { json in
-      json.field("ready", problem == nil)
-      json.field("reason", problem?.rawValue)
-    }
+    return Self.json(
+      ["ready": problem == nil, "reason": problem?.rawValue], status: problem == nil ? .ok : .serviceUnavailable)
   }
 
   func metrics(_ call: Call) async throws -> Response {
@@ -53,22 +51,15 @@ extension HubAPI {
   }
 
   private func connectionMetrics(_ text: inout PrometheusText, _ counts: HubMetrics.Counts) {
-    text.metric("meshpost_hub_links", .gauge, "Links to gateways, by compression.") {
-      for encoding in HubMetrics.Encoding.allCases {
-        $0.add(Double(counts.links[encoding] ?? 0), ("encoding", encoding.rawValue))
-      }
-    }
+    text.metric("meshpost_hub_links", .gauge, "Links to gateways, by compression.", "encoding", counts.links)
     text.counter("meshpost_hub_links_opened_total", "Opened links.", counts.linksOpened)
     text.gauge("meshpost_hub_connections", "Open connections, links and requests.", connections.count)
     text.gauge("meshpost_hub_connections_limit", "Most open connections.", connections.most)
     text.counter(
       "meshpost_hub_connections_refused_total", "Connections that were refused or closed at the limit.",
       connections.refusedCount)
-    text.metric("meshpost_hub_logins_refused_total", .counter, "Requests with a refused token.") {
-      for login in HubMetrics.Login.allCases {
-        $0.add(Double(counts.logins[login] ?? 0), ("reason", login.rawValue))
-      }
-    }
+    text.metric(
+      "meshpost_hub_logins_refused_total", .counter, "Requests with a refused token.", "reason", counts.logins)
   }
 
   private func batchMetrics(_ text: inout PrometheusText, _ counts: HubMetrics.Counts) {
@@ -92,11 +83,7 @@ extension HubAPI {
       "meshpost_hub_batches_conflicting_total", "Batches with an event whose number a stored event has.",
       counts.conflicts)
     text.counter("meshpost_hub_batches_refused_total", "Refused batches.", counts.refusedBatches)
-    text.metric("meshpost_hub_busy_total", .counter, "Answers that ask for a later retry.") {
-      for reason in HubMetrics.Busy.allCases {
-        $0.add(Double(counts.busy[reason] ?? 0), ("reason", reason.rawValue))
-      }
-    }
+    text.metric("meshpost_hub_busy_total", .counter, "Answers that ask for a later retry.", "reason", counts.busy)
     let queue = stores.ingest.admission.waiting
     text.gauge("meshpost_hub_queue_batches", "Batches that wait for the database.", queue.batches)
     text.gauge("meshpost_hub_queue_bytes", "Bytes of waiting batches.", queue.bytes)
@@ -119,19 +106,25 @@ extension HubAPI {
       $0.add(
         bounds: counts.commitBatches.bounds, counts: counts.commitBatches.counts, sum: counts.commitBatches.sum)
     }
-    text.metric("meshpost_hub_commits_failed_total", .counter, "Transactions of batches that failed.") {
-      for kind in HubDatabaseError.Kind.allCases {
-        $0.add(Double(counts.failedCommits[kind] ?? 0), ("reason", kind.rawValue))
-      }
-    }
+    text.metric(
+      "meshpost_hub_commits_failed_total", .counter, "Transactions of batches that failed.", "reason",
+      counts.failedCommits)
     text.counter(
       "meshpost_hub_slow_statements_total", "Statements and transactions of more than a second.", counts.slow)
     text.gauge("meshpost_hub_gateways", "Gateways in the database.", probe.census?.gateways)
     text.gauge("meshpost_hub_commands_waiting", "Commands that wait for a gateway.", probe.census?.waitingCommands)
-    text.metric("meshpost_hub_purged_rows_total", .counter, "Rows that the retention has deleted.") {
-      for table in PurgedTable.allCases {
-        $0.add(Double(counts.purged[table.rawValue] ?? 0), ("table", table.rawValue))
-      }
+    text.metric(
+      "meshpost_hub_purged_rows_total", .counter, "Rows that the retention has deleted.", "table", counts.purged)
+  }
+}
+
+extension PrometheusText {
+  /// A metric with a sample for each value of a label.
+  fileprivate mutating func metric<Label: CaseIterable & RawRepresentable<String>>(
+    _ name: String, _ kind: Kind, _ help: String, _ label: String, _ counts: [Label: Int]
+  ) {
+    metric(name, kind, help) { samples in
+      for one in Label.allCases { samples.add(Double(counts[one] ?? 0), (label, one.rawValue)) }
     }
   }
 }

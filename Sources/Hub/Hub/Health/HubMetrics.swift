@@ -23,7 +23,6 @@ final class HubMetrics: Sendable {
 
   enum Login: String, CaseIterable { case unknown, forbidden }
 
-  /// How a link is compressed.
   enum Encoding: String, CaseIterable {
     case plain, deflate, dictionary
 
@@ -67,7 +66,7 @@ final class HubMetrics: Sendable {
     var commitBatches = Histogram([1, 4, 16, 64, 256])
     var failedCommits: [HubDatabaseError.Kind: Int] = [:]
     var slow = 0
-    var purged: [String: Int] = [:]
+    var purged: [PurgedTable: Int] = [:]
   }
 
   private let counts = Mutex(Counts())
@@ -88,7 +87,7 @@ final class HubMetrics: Sendable {
   func refused(_ login: Login) { counts.withLock { $0.logins[login, default: 0] += 1 } }
   func refusedBatch() { counts.withLock { $0.refusedBatches += 1 } }
   func wasSlow() { counts.withLock { $0.slow += 1 } }
-  func purged(_ rows: Int, of table: PurgedTable) { counts.withLock { $0.purged[table.rawValue, default: 0] += rows } }
+  func purged(_ rows: Int, of table: PurgedTable) { counts.withLock { $0.purged[table, default: 0] += rows } }
 
   /// Counts a transaction of batches, some of which may have been left out.
   func committed(_ batches: [PreparedBatch], _ answers: [HubStore.IngestAnswer], within time: Duration) {
@@ -120,4 +119,37 @@ final class HubMetrics: Sendable {
 
   /// A second to a day: how far behind gateways are.
   private static let delays = Histogram([1, 10, 60, 600, 3600, 86_400])
+}
+
+/// Logs one line a minute: with a line for each link, a fleet that reconnects would fill the journal.
+struct LogSummary: Sendable {
+  private static let interval: Duration = .seconds(60)
+
+  let stores: HubStores
+
+  func run() async {
+    var before = stores.metrics.now
+    // Ends when it is cancelled, while it sleeps.
+    while (try? await Task.sleep(for: Self.interval)) != nil {
+      let now = stores.metrics.now
+      if let words = Self.words(now, since: before) { HubLog.write(.info, words) }
+      before = now
+    }
+  }
+
+  /// `nil`: nothing is worth a line.
+  static func words(_ now: HubMetrics.Counts, since before: HubMetrics.Counts) -> String? {
+    func sum<Key>(_ table: [Key: Int]) -> Int { table.values.reduce(0, +) }
+    let (open, opened) = (sum(now.links), now.linksOpened - before.linksOpened)
+    let ended = opened - (open - sum(before.links))
+    let busy = sum(now.busy) - sum(before.busy)
+    let failed = sum(now.failedCommits) - sum(before.failedCommits)
+    guard opened > 0 || ended > 0 || busy > 0 || failed > 0 else { return nil }
+    let parts = [
+      "\(open) links, \(opened) made, \(ended) ended",
+      "\(sum(now.batches) - sum(before.batches)) batches, \(sum(now.events) - sum(before.events)) events",
+      busy > 0 ? "\(busy) to come again" : nil, failed > 0 ? "\(failed) transactions failed" : nil,
+    ]
+    return "the last minute: " + parts.compactMap { $0 }.joined(separator: "; ")
+  }
 }

@@ -65,11 +65,9 @@ final class Coalescer<Item: Sendable, Answer: Sendable>: Sendable {
 
   private struct Queue {
     var waiting: [Ticket] = []
-    /// The group in progress.
     var group: [Ticket] = []
     var isBusy = false
     var isWatched = false
-    /// Groups that have ended.
     var groups = 0
     var failure: String?
   }

@@ -22,7 +22,6 @@ extension HubStore {
     }
   }
 
-  /// A message and a gateway that heard it.
   struct MessageHearer: Hashable {
     let identity: String
     let gateway: String
@@ -77,28 +76,19 @@ extension HubStore {
     return [
       HubCall(
         into: "messages",
-        [("position", database.nextPosition)] + Self.same("identity", "channel", "at", "body", "arrived", "sent"),
-        order: "v.identity", "ON CONFLICT(identity) DO NOTHING", returning: ["identity"],
         [
-          ("place", .integers(messages.indices.map { Int64($0) })),
-          ("identity", .texts(messages.map(\.heard.identity))), ("channel", .texts(messages.map(\.heard.channel))),
-          ("at", .integers(messages.map(\.at))), ("body", .texts(messages.map(\.heard.body))),
-          ("arrived", .integers(messages.map(\.arrived))), ("sent", .integers(messages.map(\.sent))),
-        ], row: row),
+          "place": messages.indices.map { Int64($0) }, "identity": messages.map(\.heard.identity),
+          "channel": messages.map(\.heard.channel), "at": messages.map(\.at), "body": messages.map(\.heard.body),
+          "arrived": messages.map(\.arrived), "sent": messages.map(\.sent),
+        ], "ON CONFLICT(identity) DO NOTHING", order: "v.identity", position: database.nextPosition,
+        returning: ["identity"], row: row),
       HubCall(
         "\(change) FROM @rows WHERE messages.\(condition) RETURNING messages.identity",
-        one: "\(change) WHERE \(condition)", returning: ["identity"],
-        [
-          ("identity", .texts(knowing.map(\.heard.identity))), ("at", .integers(knowing.map(\.at))),
-          ("sent", .integers(knowing.map(\.sent))),
-        ], row: row),
+        ["identity": knowing.map(\.heard.identity), "at": knowing.map(\.at), "sent": knowing.map(\.sent)], row: row),
       unsettledCall(hearers, unsettled),
       HubCall(
         "SELECT m.identity, v.gateway FROM @rows JOIN messages m ON m.identity = v.identity WHERE \(isNew)",
-        one: "SELECT m.identity, v.gateway FROM messages m WHERE m.identity = v.identity AND \(isNew)",
-        [
-          ("identity", .texts(ofWanted.map(\.heard.identity))), ("gateway", .texts(ofWanted.map(\.gateway))),
-        ]
+        ["identity": ofWanted.map(\.heard.identity), "gateway": ofWanted.map(\.gateway)]
       ) { hearer(MessageHearer(identity: $0.text(0), gateway: $0.text(1))) },
       HubCall(
         """
@@ -106,14 +96,9 @@ extension HubStore {
         SELECT m.position, v.gateway, v.at, v.body FROM @rows JOIN messages m ON m.identity = v.identity WHERE true
         ON CONFLICT(message, gateway) DO NOTHING
         """,
-        one: """
-          INSERT INTO heard(message, gateway, at, body)
-          VALUES ((SELECT position FROM messages WHERE identity = v.identity), v.gateway, v.at, v.body)
-          ON CONFLICT(message, gateway) DO NOTHING
-          """,
         [
-          ("identity", .texts(hearers.map(\.heard.identity))), ("gateway", .texts(hearers.map(\.gateway))),
-          ("at", .integers(hearers.map(\.at))), ("body", .texts(hearers.map(\.heard.report))),
+          "identity": hearers.map(\.heard.identity), "gateway": hearers.map(\.gateway), "at": hearers.map(\.at),
+          "body": hearers.map(\.heard.report),
         ]),
     ]
   }
@@ -133,7 +118,7 @@ extension HubStore {
     return HubCall(
       """
       SELECT c.gateway, c.channel FROM @rows JOIN gateway_channels c ON c.gateway = v.gateway AND c.channel = v.channel
-      """, [("gateway", .texts(rows.map(\.gateway))), ("channel", .texts(rows.map(\.channel)))]
+      """, ["gateway": rows.map(\.gateway), "channel": rows.map(\.channel)]
     ) { row(GatewayChannel(gateway: $0.text(0), channel: $0.text(1))) }
   }
 }

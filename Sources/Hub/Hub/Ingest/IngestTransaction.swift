@@ -59,20 +59,14 @@ extension HubStore {
       """
       SELECT e.gateway, e.epoch, (SELECT g.epoch FROM gateways g WHERE g.id = e.gateway), \(columns)
       FROM @rows JOIN epochs e ON e.gateway = v.gateway AND e.epoch = v.epoch
-      """,
-      one: """
-        SELECT e.gateway, e.epoch, (SELECT g.epoch FROM gateways g WHERE g.id = e.gateway), \(columns)
-        FROM epochs e WHERE e.gateway = v.gateway AND e.epoch = v.epoch
-        """,
-      [("gateway", .texts(epochs.map(\.gateway))), ("epoch", .texts(epochs.map(\.epoch)))]
+      """, ["gateway": epochs.map(\.gateway), "epoch": epochs.map(\.epoch)]
     ) { row in
       known[GatewayEpoch(gateway: row.text(0), epoch: row.text(1))] = Progress(row, from: 3)
       newest[row.text(0)] = row.textIfAny(2)
     }
     var wanted: [String: [String]] = [:]
     let wantedCall = HubCall(
-      "SELECT w.hearer, w.gateway FROM @rows JOIN wanted_hearers w ON w.hearer = v.gateway",
-      one: "SELECT hearer, gateway FROM wanted_hearers WHERE hearer = v.gateway", [("gateway", .texts(gateways))]
+      "SELECT w.hearer, w.gateway FROM @rows JOIN wanted_hearers w ON w.hearer = v.gateway", ["gateway": gateways]
     ) { wanted[$0.text(0), default: []].append($0.text(1)) }
     try database.perform(database.locking(gateways) + [positions, wantedCall], begins: true, ends: false)
     work.named.takers = wanted
@@ -147,7 +141,7 @@ extension HubStore {
         HubCall(
           """
           SELECT c.gateway, c.key, c.body FROM @rows JOIN contacts c ON c.gateway = v.gateway AND c.key = v.key
-          """, [("gateway", .texts(places.map(\.gateway))), ("key", .texts(places.map(\.text)))]
+          """, ["gateway": places.map(\.gateway), "key": places.map(\.text)]
         ) { removed[ContactKey($0.text(0), $0.text(1))] = $0.text(2) })
     }
     try database.perform(calls, begins: false, ends: false)
@@ -162,19 +156,15 @@ extension HubStore {
       batch.events.compactMap { left.isEmpty || !left.contains(batch.key($0)) ? (batch, $0) : nil }
     }
     return HubCall(
-      into: "events", Self.same("gateway", "epoch", "seq", "at", "trusted", "kind", "body"),
-      "ON CONFLICT(gateway, epoch, seq) DO NOTHING", returning: ["gateway", "epoch", "seq"],
+      into: "events",
       [
-        ("gateway", .texts(rows.map(\.0.gateway))), ("epoch", .texts(rows.map(\.0.epoch))),
-        ("seq", .integers(rows.map(\.1.event.seq))), ("at", .integers(rows.map(\.1.event.at))),
-        ("trusted", .integers(rows.map { $0.1.event.trusted ? 1 : 0 })), ("kind", .texts(rows.map(\.1.event.kind))),
-        ("body", .texts(rows.map(\.1.body))),
-      ], row: row)
+        "gateway": rows.map(\.0.gateway), "epoch": rows.map(\.0.epoch), "seq": rows.map(\.1.event.seq),
+        "at": rows.map(\.1.event.at), "trusted": rows.map { $0.1.event.trusted }, "kind": rows.map(\.1.event.kind),
+        "body": rows.map(\.1.body),
+      ], "ON CONFLICT(gateway, epoch, seq) DO NOTHING", returning: ["gateway", "epoch", "seq"], row: row)
   }
 
   /// Columns with the same name in the set and in the table.
-  static func same(_ names: String...) -> [(name: String, value: String)] { names.map { ($0, "v.\($0)") } }
-
   // MARK: Derived data
 
   /// Stores derived data. Also a batch that is not accepted updates its gateway's last contact.
@@ -260,7 +250,7 @@ extension HubStore {
   private static func markedOffRadio(_ body: String?) -> String? {
     // `try?`: stored values were valid JSON when they arrived.
     guard let body, let fields = (try? JSONValue(parsing: body))?.fields else { return nil }
-    return JSONWriterText.text(.object(fields.filter { $0.0 != "on_radio" } + [("on_radio", .bool(false))]))
+    return JSONValue.object(fields.filter { $0.0 != "on_radio" } + [("on_radio", .bool(false))]).text
   }
 
   private func progressCalls(
@@ -272,29 +262,23 @@ extension HubStore {
     let epochs = Array(work.progress)
     return [
       HubCall(
-        into: "gateways", Self.same("id", "epoch", "events", "radio") + [("last_seen", "v.at")],
+        into: "gateways",
+        [
+          "id": gateways, "epoch": gateways.map { newest[$0]?.epoch }, "events": gateways.map { events[$0] ?? 0 },
+          "last_seen": gateways.map { newest[$0]?.at }, "radio": gateways.map { radios[$0] },
+        ],
         """
         ON CONFLICT(id) DO UPDATE SET epoch = excluded.epoch, events = gateways.events + excluded.events,
         last_seen = excluded.last_seen, radio = coalesce(excluded.radio, gateways.radio)
-        """,
-        [
-          ("id", .texts(gateways)), ("epoch", .texts(gateways.map { newest[$0]?.epoch })),
-          ("events", .integers(gateways.map { events[$0] ?? 0 })),
-          ("at", .integers(gateways.map { newest[$0]?.at })), ("radio", .texts(gateways.map { radios[$0] })),
-        ]),
+        """),
       // `messages` was the only position before there were lanes, and is never NULL.
       HubCall(
-        into: "epochs", Self.same("gateway", "epoch", "messages", "nodes", "packets"),
-        """
-        ON CONFLICT(gateway, epoch) DO UPDATE SET messages = excluded.messages, nodes = excluded.nodes,
-        packets = excluded.packets
-        """,
+        into: "epochs",
         [
-          ("gateway", .texts(epochs.map(\.key.gateway))), ("epoch", .texts(epochs.map(\.key.epoch))),
-          ("messages", .integers(epochs.map { $0.value.lanes[.messages] ?? 0 })),
-          ("nodes", .integers(epochs.map { $0.value.lanes[.nodes] })),
-          ("packets", .integers(epochs.map { $0.value.lanes[.packets] })),
-        ]),
+          "gateway": epochs.map(\.key.gateway), "epoch": epochs.map(\.key.epoch),
+          "messages": epochs.map { $0.value.lanes[.messages] ?? 0 }, "nodes": epochs.map { $0.value.lanes[.nodes] },
+          "packets": epochs.map { $0.value.lanes[.packets] },
+        ], "ON CONFLICT(gateway, epoch) DO UPDATE SET \(excluded("messages", "nodes", "packets"))"),
     ]
   }
 
@@ -302,16 +286,13 @@ extension HubStore {
   private func contactsCall(_ contacts: [ContactKey: StoredContact], areOrdered: Bool) -> HubCall {
     let rows = Array(contacts)
     return HubCall(
-      into: "contacts", Self.same("gateway", "key", "body", "at", "trusted"),
-      """
-      ON CONFLICT(gateway, key) DO UPDATE SET body = excluded.body, at = excluded.at, trusted = excluded.trusted
-      \(areOrdered ? "" : "WHERE contacts.at <= excluded.at")
-      """,
+      into: "contacts",
       [
-        ("gateway", .texts(rows.map(\.key.gateway))), ("key", .texts(rows.map(\.key.text))),
-        ("body", .texts(rows.map(\.value.body))), ("at", .integers(rows.map(\.value.at))),
-        ("trusted", .integers(rows.map { $0.value.trusted ? 1 : 0 })),
-      ])
+        "gateway": rows.map(\.key.gateway), "key": rows.map(\.key.text), "body": rows.map(\.value.body),
+        "at": rows.map(\.value.at), "trusted": rows.map { $0.value.trusted },
+      ],
+      "ON CONFLICT(gateway, key) DO UPDATE SET \(excluded("body", "at", "trusted"))"
+        + (areOrdered ? "" : " WHERE contacts.at <= excluded.at"))
   }
 
   // MARK: Channels
@@ -332,9 +313,7 @@ extension HubStore {
       HubCall(
         "INSERT INTO gateway_channels(gateway, channel) SELECT v.gateway, v.channel FROM @rows WHERE \(condition) "
           + "ORDER BY v.gateway, v.channel ON CONFLICT(gateway, channel) DO NOTHING",
-        one: "INSERT INTO gateway_channels(gateway, channel) SELECT v.gateway, v.channel WHERE \(condition) "
-          + "ON CONFLICT(gateway, channel) DO NOTHING",
-        [("gateway", .texts(rows.map(\.gateway))), ("channel", .texts(rows.map(\.channel)))])
+        ["gateway": rows.map(\.gateway), "channel": rows.map(\.channel)])
     ]
   }
 
@@ -353,10 +332,8 @@ extension HubStore {
       at = CASE WHEN buckets.at > excluded.at - excluded.seq THEN buckets.at + excluded.seq ELSE excluded.at END
       RETURNING gateway, name, seq, at
       """,
-      [
-        ("scope", .texts(places.map(\.scope))), ("name", .texts(places.map(\.name))), ("count", .integers(counts)),
-        ("at", .integers(counts.map { now + $0 - 1 })),
-      ], row: row)
+      ["scope": places.map(\.scope), "name": places.map(\.name), "count": counts, "at": counts.map { now + $0 - 1 }],
+      row: row)
   }
 
   /// The lists that may exceed their limit, and that limit. A list is checked once in 256 numbers.
@@ -385,14 +362,11 @@ extension HubStore {
       }
     }
     return HubCall(
-      into: "updates", [("gateway", "v.scope")] + Self.same("bucket", "seq", "id", "at", "body", "source", "beyond"),
-      "",
+      into: "updates",
       [
-        ("scope", .texts(rows.map(\.place.scope))), ("bucket", .texts(rows.map(\.place.name))),
-        ("seq", .integers(rows.map(\.seq))), ("id", .texts(rows.map(\.update.identity))),
-        ("at", .integers(rows.map(\.at))), ("body", .texts(rows.map(\.update.body))),
-        ("source", .texts(rows.map(\.update.source))),
-        ("beyond", .integers(rows.map { $0.update.isBeyond ? 1 : 0 })),
+        "gateway": rows.map(\.place.scope), "bucket": rows.map(\.place.name), "seq": rows.map(\.seq),
+        "id": rows.map(\.update.identity), "at": rows.map(\.at), "body": rows.map(\.update.body),
+        "source": rows.map(\.update.source), "beyond": rows.map { $0.update.isBeyond },
       ])
   }
 }

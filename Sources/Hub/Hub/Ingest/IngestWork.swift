@@ -33,7 +33,6 @@ extension HubStore {
     let isBeyond: Bool
   }
 
-  /// A channel that a gateway knows.
   struct GatewayChannel: Hashable {
     let gateway: String
     let channel: String
@@ -53,12 +52,10 @@ extension HubStore {
     func takers(of gateway: String) -> [String] { takers[gateway] ?? [] }
   }
 
-  /// The state of one transaction.
   struct IngestWork {
     var progress: [GatewayEpoch: Progress] = [:]
     /// For each gateway the epoch that began last.
     var newest: [String: String] = [:]
-    /// Epochs without a row.
     var unknown: Set<GatewayEpoch> = []
     var accepted: [PreparedBatch] = []
     /// The accepted batches as they are stored: conflicting events of senders that do not handle conflicts are under another epoch.
@@ -66,7 +63,6 @@ extension HubStore {
     /// For each accepted batch its index among all batches.
     var indices: [Int] = []
     var answers: [IngestAnswer] = []
-    /// Events that were not stored before.
     var added: Set<EventKey> = []
     /// Identities of messages that are new or have a better time: the gateways on their channels get updates.
     var updated: Set<String> = []

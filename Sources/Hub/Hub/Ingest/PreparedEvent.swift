@@ -35,7 +35,6 @@ struct PreparedEvent: Sendable {
 
   /// It has a body only if the transaction reads the body.
   var event: HubEvent
-  /// The body as JSON text.
   var body: String
   var effect: Effect
   /// The digest of a channel that the gateway knows, as the event shows.
@@ -45,7 +44,7 @@ struct PreparedEvent: Sendable {
     var event = event
     event.body = NumberBounds.bounded(event.body)
     self.event = event
-    body = JSONWriterText.text(event.body)
+    body = event.body.text
     let digest = ["channel", "message"].contains(event.kind) ? event.body["channel"]?.string : nil
     channel = digest.flatMap { HubStore.isBucket("channel/\($0)") ? $0 : nil }
     effect =
@@ -83,16 +82,13 @@ extension PreparedEvent.Heard {
   init(_ event: HubEvent, from gateway: String, epoch: String) {
     identity = Self.identity(event, gateway: gateway, epoch: epoch)
     channel = event.body["channel"]?.string
-    body = JSONWriterText.text(.object((event.body.fields ?? []).filter { !Self.own.contains($0.0) }))
-    report = JSONWriterText.object { json in
-      json.field("gateway", gateway)
-      json.field("at", event.at)
-      json.field("seq", event.seq)
-      // Only numbers and truth values: other values could be long.
-      for name in ["snr", "hops", "direct", "waited", "waited_s", "age_s"] {
-        if let value = event.body[name], value.number != nil || value.bool != nil { json.field(name, value) }
-      }
+    body = JSONValue.object((event.body.fields ?? []).filter { !Self.own.contains($0.0) }).text
+    // Only numbers and truth values: other values could be long.
+    let facts = ["snr", "hops", "direct", "waited", "waited_s", "age_s"].map { name -> (String, (any JSONEncodable)?) in
+      (name, event.body[name].flatMap { $0.number != nil || $0.bool != nil ? $0 : nil })
     }
+    report = JSONWriter.text(
+      JSONObject(joining: ["gateway": gateway, "at": event.at, "seq": event.seq], JSONObject(facts)))
     at = event.trusted ? event.at : nil
     sent = Self.sent(event.body, at: event.at, trusted: event.trusted)
     update = Self.update(event, channel, from: gateway)
@@ -136,20 +132,14 @@ extension PreparedEvent.Heard {
     guard let channel, HubStore.isBucket("channel/\(channel)"), let text = event.body["text"]?.string,
       !RelayMark.isIn(text, from: event.body["sender_name"]?.string ?? ""), text.utf8.count <= HubBounds.textBytes
     else { return nil }
-    return JSONWriterText.object { json in
-      json.field("gateway", gateway)
-      json.field("channel", channel)
-      json.field("channel_name", HubBounds.cut(event.body["channel_name"]?.string, HubBounds.nameBytes))
-      json.field("sender_name", HubBounds.cut(event.body["sender_name"]?.string, HubBounds.nameBytes))
-      json.field("sender_time", event.body["sender_time"]?.integer)
-      json.field("at", event.at)
-      json.field("trusted", event.trusted)
+    func name(_ field: String) -> String? { HubBounds.cut(event.body[field]?.string, HubBounds.nameBytes) }
+    return JSONWriter.text([
+      "gateway": gateway, "channel": channel, "channel_name": name("channel_name"), "sender_name": name("sender_name"),
+      "sender_time": event.body["sender_time"]?.integer, "at": event.at, "trusted": event.trusted,
       // A gateway that forwards the message needs its age.
-      json.field("waited", event.body["waited"]?.bool)
-      json.field("waited_s", event.body["waited_s"]?.integer)
-      json.field("age_s", event.body["age_s"]?.integer)
-      json.field("text", text)
-    }
+      "waited": event.body["waited"]?.bool, "waited_s": event.body["waited_s"]?.integer,
+      "age_s": event.body["age_s"]?.integer, "text": text,
+    ])
   }
 }
 
@@ -194,5 +184,36 @@ struct PreparedBatch: Sendable {
     (self.gateway, self.epoch, self.lane, self.after, at) = (gateway, epoch, lane, after, now)
     self.events = events.map { PreparedEvent($0, from: gateway, epoch: epoch) }
     bytes = self.events.reduce(256) { $0 + $1.body.utf8.count * 2 + 256 }
+  }
+}
+
+/// Bounds of the numbers in gateways' events. It removes a field with an impossible number: no gateway sends one, and a page would show all of its
+/// digits.
+enum NumberBounds {
+  /// The ranges of the radio's frames. Coordinates are checked where they are shown: a node may send any.
+  private static let ranges: [String: ClosedRange<Double>] = [
+    "snr": -32...31.75, "rssi": -128...127, "hops": 0...63, "battery_mv": 0...65_535, "waited_s": 0...longestAge,
+    "age_s": 0...longestAge,
+  ]
+  /// Seconds in about a hundred years.
+  private static let longestAge = 3_200_000_000.0
+  private static let others = Double(JSONValue.wholeNumbers.lowerBound)...Double(JSONValue.wholeNumbers.upperBound)
+
+  static func bounded(_ body: JSONValue) -> JSONValue {
+    guard let fields = body.fields, !fields.allSatisfy(isPossible) else { return body }
+    return .object(fields.filter(isPossible))
+  }
+
+  private static func isPossible(_ name: String, _ value: JSONValue) -> Bool {
+    value.number.map { (ranges[name] ?? others).contains($0) } ?? isPossible(value)
+  }
+
+  private static func isPossible(_ value: JSONValue) -> Bool {
+    switch value {
+    case .number(let number): others.contains(number)
+    case .array(let values): values.allSatisfy(isPossible)
+    case .object(let fields): fields.allSatisfy { isPossible($0.1) }
+    case .null, .bool, .integer, .string: true
+    }
   }
 }

@@ -24,7 +24,6 @@ struct LinkMessageAssembler {
     static let noMemory = Failure(code: .unexpectedServerError)
   }
 
-  /// Most frames of one message.
   private static let maxPieces = 1024
 
   private let most: Int
@@ -35,7 +34,6 @@ struct LinkMessageAssembler {
   private var opcode: WebSocketOpcode?
   private var isCompressed = false
   private var pieces = 0
-  /// The message as received.
   private var message: [UInt8] = []
 
   /// `most`: the largest message in bytes.

@@ -49,7 +49,6 @@ actor LinkRegistry {
 
   /// Pause between two rounds that close silent links.
   private static let round: Duration = .seconds(5)
-  /// Buckets in one query.
   private static let askedAtOnce = 1000
   /// A link that is replaced before this age is contested. After `mostContests` of them in a row, a bad line is no longer the likely cause.
   private static let shortLife: Duration = .seconds(30)
@@ -246,11 +245,7 @@ actor LinkRegistry {
     links[gateway]?.pending = [:]
     Task {
       for (bucket, seq) in link.pending {
-        let message = JSONWriter.object { json in
-          json.field("type", "has_new")
-          json.field("bucket", bucket)
-          json.field("seq", seq)
-        }
+        let message = JSONWriter.object(["type": "has_new", "bucket": bucket, "seq": seq])
         guard await link.send(message) else { break }
       }
       self.notified(gateway, link.id)
@@ -270,12 +265,7 @@ actor LinkRegistry {
     guard let link = links[gateway] else { throw Failure.away }
     let key = Key(gateway: gateway, command: Array(id.utf8))
     guard requests[key] == nil else { throw Failure.away }
-    let message = JSONWriter.object { json in
-      json.field("type", "request")
-      json.field("id", id)
-      json.field("method", "command")
-      json.field("params", command)
-    }
+    let message = JSONWriter.object(["type": "request", "id": id, "method": "command", "params": command])
     let timer = Task { [patience] in
       // `try?`: the answer cancels it.
       try? await Task.sleep(for: patience)

@@ -202,10 +202,7 @@ struct LinkSession: Sendable {
       var pause = firstBusy
       while true {
         try await Task.sleep(for: pause)
-        let words = JSONWriter.object { json in
-          json.field("type", "busy")
-          json.field("error", "the hub waits for its database")
-        }
+        let words = JSONWriter.object(["type": "busy", "error": "the hub waits for its database"])
         try await outbound.write(text(words))
         pause = nextBusy
       }
@@ -237,18 +234,15 @@ struct LinkSession: Sendable {
       liveness.state.withLock { $0.interval = Double(interval) }
     }
     let progress = try await progress(epoch)
-    return JSONWriter.object { json in
-      json.field("type", "welcome")
-      if hello["protocol"]?.count ?? 1 >= Self.version {
-        json.field("protocol", Self.version)
-        (progress ?? HubStore.Progress()).write(to: &json, withDigests: handlesConflicts)
-      } else {
-        json.field("acknowledged", progress?.acknowledged)
-      }
-      json.field("window", Self.window)
-      json.field("max_bytes", maxMessage)
-      json.field("at", HubClock.now)
-    }
+    let isCurrent = hello["protocol"]?.count ?? 1 >= Self.version
+    let known: JSONObject =
+      isCurrent
+      ? JSONObject(
+        joining: ["protocol": Self.version], (progress ?? HubStore.Progress()).json(withDigests: handlesConflicts))
+      : ["acknowledged": progress?.acknowledged]
+    return JSONWriter.object(
+      JSONObject(
+        joining: ["type": "welcome"], known, ["window": Self.window, "max_bytes": maxMessage, "at": HubClock.now]))
   }
 
   // MARK: Events
@@ -283,9 +277,9 @@ struct LinkSession: Sendable {
         case .acknowledged(let through):
           // Most answers are this short.
           if isBrief, through == last { return Array("\(number)".utf8) }
-          return Self.answer("taken", number) { $0.field("acknowledged", through) }
-        case .outOfOrder(let through): return Self.answer("out_of_order", number) { $0.field("acknowledged", through) }
-        case .conflict(let seq): return Self.answer("conflict", number) { $0.field("seq", seq) }
+          return Self.answer("taken", number, ["acknowledged": through])
+        case .outOfOrder(let through): return Self.answer("out_of_order", number, ["acknowledged": through])
+        case .conflict(let seq): return Self.answer("conflict", number, ["seq": seq])
         }
       } catch {
         return Self.failed(number, error, stores.metrics)
@@ -307,27 +301,16 @@ struct LinkSession: Sendable {
     return busy(number, "\(error)", Int.random(in: 5...15))
   }
 
-  private static func answer(_ type: String, _ number: Int64, _ more: (inout JSONWriter) -> Void) -> [UInt8] {
-    JSONWriter.object { json in
-      json.field("type", type)
-      json.field("n", number)
-      more(&json)
-    }
+  private static func answer(_ type: String, _ number: Int64, _ more: JSONObject) -> [UInt8] {
+    JSONWriter.object(JSONObject(joining: ["type": type, "n": number], more))
   }
 
   private static func refusal(_ number: Int64, _ refusal: EventBatch.Refusal) -> [UInt8] {
-    answer("refused", number) { json in
-      json.field("status", refusal.status)
-      json.field("error", refusal.message)
-      if case .badEvent(let seq, _) = refusal { json.field("seq", seq) }
-    }
+    answer("refused", number, ["status": refusal.status, "error": refusal.message, "seq": refusal.seq])
   }
 
   private static func busy(_ number: Int64, _ message: String, _ seconds: Int) -> [UInt8] {
-    answer("busy", number) { json in
-      json.field("error", message)
-      json.field("retry_after_s", seconds)
-    }
+    answer("busy", number, ["error": message, "retry_after_s": seconds])
   }
 
   // MARK: Requests
@@ -349,23 +332,11 @@ struct LinkSession: Sendable {
   }
 
   private static func response(_ id: String, _ result: [UInt8]) -> [UInt8] {
-    response(id, isOK: true) { $0.field("result", json: result) }
+    JSONWriter.object(["type": "response", "id": id, "ok": true, "result": RawJSON(result)])
   }
 
   private static func failure(_ id: String, _ code: String, _ message: String) -> [UInt8] {
-    response(id, isOK: false) { json in
-      json.field("code", code)
-      json.field("error", message)
-    }
-  }
-
-  private static func response(_ id: String, isOK: Bool, _ more: (inout JSONWriter) -> Void) -> [UInt8] {
-    JSONWriter.object { json in
-      json.field("type", "response")
-      json.field("id", id)
-      json.field("ok", isOK)
-      more(&json)
-    }
+    JSONWriter.object(["type": "response", "id": id, "ok": false, "code": code, "error": message])
   }
 
   /// The states of the named buckets; also subscribes the link to their notifications.
@@ -373,7 +344,8 @@ struct LinkSession: Sendable {
     let names = (parameters["buckets"]?.array ?? []).compactMap(\.string)
     await registry.subscribe(gateway, Set(names.prefix(64).filter(HubStore.isBucket)))
     let hearers = parameters["gateways"]?.array?.compactMap(\.string)
-    return HubUpdates.states(try await stores.bucketStates(of: names, for: gateway, hearers: hearers))
+    return JSONWriter.object(
+      HubUpdates.states(try await stores.bucketStates(of: names, for: gateway, hearers: hearers)))
   }
 
   private func updates(_ parameters: JSONValue) async throws -> [UInt8]? {
@@ -381,5 +353,37 @@ struct LinkSession: Sendable {
       return nil
     }
     return try await query.run(stores.lookups, gateway)
+  }
+}
+
+/// A link's unanswered batches. Each is a task, which writes its answer after those of the earlier batches.
+struct PendingBatches {
+  /// The answer to a batch, once the batch is stored or refused.
+  typealias Answer = @Sendable () async -> [UInt8]
+
+  let outbound: NIOAsyncChannelOutboundWriter<WebSocketFrame>
+  private var last: Task<Void, Never>?
+  private let count = Counter()
+
+  private final class Counter: Sendable {
+    let value = Mutex(0)
+  }
+
+  init(_ outbound: NIOAsyncChannelOutboundWriter<WebSocketFrame>) { self.outbound = outbound }
+
+  /// Waits for the batches in flight if the window is full or the hub is crowded.
+  func waitForRoom(_ admission: Admission) async {
+    if count.value.withLock({ $0 }) >= LinkSession.window || admission.isCrowded { await last?.value }
+  }
+
+  mutating func add(_ answer: @escaping Answer) {
+    count.value.withLock { $0 += 1 }
+    last = Task { [last, count, outbound] in
+      let bytes = await answer()
+      await last?.value
+      // `try?`: a closed link takes no answer.
+      try? await outbound.write(LinkSession.text(bytes))
+      count.value.withLock { $0 -= 1 }
+    }
   }
 }

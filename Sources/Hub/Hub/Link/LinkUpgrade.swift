@@ -147,7 +147,6 @@ enum LinkProtocol {
       serverBits: LinkCompressor.windowBits)
   }
 
-  /// A gateway that may open its link.
   struct AuthorizedGateway: Sendable {
     let gateway: String
     let grant: HubAccess.Grant
@@ -172,7 +171,6 @@ enum LinkProtocol {
     }
   }
 
-  /// Whether a request may open a link.
   enum UpgradeDecision: Sendable {
     case open(AuthorizedGateway)
     /// The request opens no link, or may not open it: HTTP answers.

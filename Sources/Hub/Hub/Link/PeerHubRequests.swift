@@ -55,10 +55,7 @@ actor PeerHubRequests {
   func request(_ gateway: String, id: String, command: JSONValue) async throws -> JSONValue {
     guard try await hasOtherHubs(), waiting.count < Self.maxOpen else { throw LinkRegistry.Failure.away }
     let number = UUID().uuidString
-    let body = JSONWriter.object { json in
-      json.field("id", id)
-      json.field("command", command)
-    }
+    let body = JSONWriter.object(["id": id, "command": command])
     guard let notifications = Self.notifications(gateway, "ask", number, body) else { throw LinkRegistry.Failure.away }
     return try await withCheckedThrowingContinuation { answer in
       let timer = Task {
@@ -116,7 +113,7 @@ actor PeerHubRequests {
     try? await notify(Self.notifications(gateway, "taken", number, []) ?? [])
     // `try?`: the gateway's link is gone.
     let answer = try? await registry.request(gateway, id: id, command: command)
-    let body = JSONWriter.object { json in if let answer { json.field("answer", answer) } }
+    let body = JSONWriter.object(["answer": answer])
     // An answer that is too long counts as none.
     let parts = Self.notifications(gateway, "answer", number, body) ?? Self.notifications(gateway, "answer", number, [])
     try? await notify(parts ?? [])  // as above

@@ -15,7 +15,6 @@ actor SharedLinkTable {
   /// A list without a heartbeat for this many milliseconds does not count. The database server's clock sets all times of lists.
   static let validity: Int64 = 30_000
 
-  /// The list of a peer hub.
   private struct PeerLinks {
     let version: Int64
     let links: [String: Int64]

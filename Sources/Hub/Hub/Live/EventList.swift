@@ -9,11 +9,9 @@ struct EventList {
   static let mostBytes = 4 << 20
 
   private var events: [[UInt8]] = []
-  /// The position of the oldest event.
   private var first = 0
   private var bytes = 0
 
-  /// The position of the next event.
   var end: Int { first + events.count }
 
   mutating func append(_ event: [UInt8]) {
@@ -44,7 +42,6 @@ struct EventList {
 
 /// Changes that hubs on this database announced and the feed has not read yet. Pure.
 struct AnnouncedChanges {
-  /// Most changes of each kind.
   private static let most = 200
 
   /// Ended commands, and gateways with new commands.

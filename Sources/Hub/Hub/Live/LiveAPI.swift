@@ -39,7 +39,6 @@ extension HubAPI {
 private actor LiveReader {
   /// Pause before a heartbeat if there is no event.
   private static let heartbeat: Duration = .seconds(20)
-  /// Most bytes of one write.
   private static let piece = 64 * 1024
   private static let pageRows = 100
 
@@ -94,11 +93,7 @@ private actor LiveReader {
     let start = isBehind ? reader.position : known
     stage = .behind(start)
     let arrivedThen = isBehind ? reader.arrived : missed.arrived
-    let hello = JSONWriter.object { json in
-      json.field("position", start)
-      json.field("arrived", arrivedThen)
-      json.field("missed", isBehind ? true : nil)
-    }
+    let hello = JSONWriter.object(["position": start, "arrived": arrivedThen, "missed": isBehind ? true : nil])
     return Array("retry: 2000\n\n".utf8) + LiveFeed.event("hello", id: start, hello)
   }
 

@@ -1,20 +1,17 @@
 // SPDX-License-Identifier: MIT
 
 import JSON
-import UntrustedText
 
 /// Changes for live readers. The feed queries the database once a second while there are readers, and otherwise never.
 ///
 /// All readers share one `EventList`. A reader that falls behind the list is disconnected; it returns with the number of its last message, and gets the
 /// missed messages from the database.
 actor LiveFeed {
-  /// Most readers.
   static let mostReaders = 256
   /// Most readers of one token or person. Each tab of a browser is a reader.
   static let mostOfOne = 32
   /// Most messages for a returning reader. A reader that missed more gets `missed` instead.
   static let mostMissed: Int64 = 5000
-  /// Pause between two queries.
   private static let pause: Duration = .seconds(1)
   /// The pause after a known change.
   private static let shortest: Duration = .milliseconds(100)
@@ -186,7 +183,6 @@ actor LiveFeed {
     Task { await run() }
   }
 
-  /// Ends with the last reader.
   private func run() async {
     while !readers.isEmpty {
       await poll()
@@ -294,10 +290,8 @@ actor LiveFeed {
     let figures = try await figures.now()
     let counts = await alerts(some)
     for row in try await store().fleet(only: some) {
-      let body = JSONWriter.object {
-        row.write(linkedAt: links[row.gateway], figures, alerts: counts[row.gateway] ?? 0, to: &$0)
-      }
-      publish("gateway", body)
+      publish(
+        "gateway", JSONWriter.object(row.json(linkedAt: links[row.gateway], figures, alerts: counts[row.gateway] ?? 0)))
       gateways[row.gateway]?.publishedAt = max(now, row.lastSeen)
     }
   }
@@ -307,7 +301,7 @@ actor LiveFeed {
     var touched: Set<String> = []
     for id in announced.takeAlerts() {
       guard let alert = try await store().alert(id) else { continue }
-      publish("alert", JSONWriter.object { alert.write(to: &$0) })
+      publish("alert", JSONWriter.object(alert.json))
       if !alert.gateway.isEmpty { touched.insert(alert.gateway) }
     }
     guard !touched.isEmpty else { return }
@@ -328,6 +322,6 @@ actor LiveFeed {
         found.append(HubStore.OwnedCommand(gateway: gateway, command: command))
       }
     }
-    for owned in found { publish("command", JSONWriter.object { HubAPI.write(owned, to: &$0) }) }
+    for owned in found { publish("command", JSONWriter.object(owned.json)) }
   }
 }

@@ -8,10 +8,8 @@ import UntrustedText
 
 /// Signing in by OpenID Connect: to the provider, and back. Decision 0025.
 extension HubWeb {
-  /// The longest code that is accepted from a provider.
   private static let mostCodeBytes = 4096
 
-  /// Redirects the browser to the provider.
   func startOpenID(_ request: Request, from address: String) async throws -> Response {
     try check(request, sameOrigin: false)
     // Allowed from the hub's own pages, and from the address bar.

@@ -66,7 +66,6 @@ enum IDToken {
     let now: Int64
   }
 
-  /// The id of the key that a token names.
   static func keyID(_ token: String) -> String? {
     let header = token.utf8.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false).first
     return header.flatMap { object(String(decoding: $0, as: UTF8.self)) }?["kid"]?.string

@@ -49,13 +49,7 @@ struct SignInAttempt: Equatable, Sendable {
 
   func cookie(key: [UInt8]) -> String {
     let words = Base64.encodeForURL(
-      JSONWriter.object { json in
-        json.field("state", state)
-        json.field("nonce", nonce)
-        json.field("verifier", verifier)
-        json.field("back", back)
-        json.field("at", begunAt)
-      })
+      JSONWriter.object(["state": state, "nonce": nonce, "verifier": verifier, "back": back, "at": begunAt]))
     return "\(words).\(Self.signature(words, key))"
   }
 

@@ -15,7 +15,6 @@ struct WebKey: Sendable {
     case edDSA = "EdDSA"
   }
 
-  /// Most keys of a set.
   static let mostKeys = 32
   /// Bytes of an RSA modulus: 2048 to 8192 bits.
   private static let modulusBytes = 256...1024
@@ -31,7 +30,6 @@ struct WebKey: Sendable {
     0x30, 0x0D, 0x06, 0x09, 0x2A, 0x86, 0x48, 0x86, 0xF7, 0x0D, 0x01, 0x01, 0x01, 0x05, 0x00,
   ]
 
-  /// `kid`.
   let id: String?
   let algorithms: [Algorithm]
   /// A SubjectPublicKeyInfo (RFC 5280 § 4.1).
@@ -72,7 +70,6 @@ struct WebKey: Sendable {
     id = key["kid"]?.string
   }
 
-  /// Whether this key has signed `bytes`.
   func hasSigned(_ bytes: [UInt8], _ signature: [UInt8], _ algorithm: Algorithm) -> Bool {
     guard algorithms.contains(algorithm) else { return false }
     var signature = signature

@@ -3,6 +3,7 @@
 import CLinux
 import FoundationEssentials
 import Glibc
+import JSON
 import UntrustedText
 
 /// Checks a hub's configuration, database and machine, also while the hub serves.
@@ -15,7 +16,7 @@ public struct HubDoctor: Sendable {
     var found = files() + address() + [clock()] + disk()
     do {
       let store = try HubStore.existing(configuration, writes: false)
-      found.append(HubFinding("database", .ok, "it answers"))
+      found.add("database", .ok, "it answers")
       found += shared(try await store.tokenBindings())
       let isServer = configuration.isServer
       found += isServer ? try await store.examineServer() : try await store.examineFile(configuration.location)
@@ -26,12 +27,11 @@ public struct HubDoctor: Sendable {
           "Correct it: expected \(KnownKinds.allowed)")
       }
     } catch {
-      found.append(
-        HubFinding(
-          "database", .failed, "\(error)",
-          configuration.isServer
-            ? "See whether the server runs, and whether address, password and pg_hba.conf are right."
-            : "See whether the file is there, and readable for you; the hub makes it at its first start."))
+      found.add(
+        "database", .failed, "\(error)",
+        configuration.isServer
+          ? "See whether the server runs, and whether address, password and pg_hba.conf are right."
+          : "See whether the file is there, and readable for you; the hub makes it at its first start.")
     }
     return found
   }
@@ -48,29 +48,25 @@ public struct HubDoctor: Sendable {
     for location in Set(secrets).sorted() {
       var facts = stat()
       guard stat(location, &facts) == 0 else {
-        found.append(
-          HubFinding("secrets", .failed, "\(location): \(String(cString: strerror(errno)))", "Make the file."))
+        found.add("secrets", .failed, "\(location): \(String(cString: strerror(errno)))", "Make the file.")
         continue
       }
       // The hub reads gateways' tokens as a member of their group.
       guard facts.st_mode & (grouped.contains(location) ? 0o037 : 0o077) != 0 else { continue }
       let isEverybodys = facts.st_mode & 0o007 != 0
-      found.append(
-        HubFinding(
-          "secrets", isEverybodys ? .failed : .warning,
-          "\(location) is open to \(isEverybodys ? "everybody" : "its group")",
-          "`chmod \(grouped.contains(location) ? 640 : 600) \(location)`; replace the secret if others may have read it."
-        ))
+      found.add(
+        "secrets", isEverybodys ? .failed : .warning,
+        "\(location) is open to \(isEverybodys ? "everybody" : "its group")",
+        "`chmod \(grouped.contains(location) ? 640 : 600) \(location)`; replace the secret if others may have read it.")
     }
     if found.isEmpty {
-      found.append(HubFinding("secrets", .ok, "\(Set(secrets).count) files, for those alone who need them"))
+      found.add("secrets", .ok, "\(Set(secrets).count) files, for those alone who need them")
     }
     let all = configuration.tokens.filter { $0.gateway == "*" && $0.access == .all }
     if !all.isEmpty {
-      found.append(
-        HubFinding(
-          "tokens", .warning, "\(all.map(\.name).joined(separator: ", ")) may do everything for every gateway",
-          "Give each gateway a token of its own (`meshpost-hub tokens add`), and operators one with `command`."))
+      found.add(
+        "tokens", .warning, "\(all.map(\.name).joined(separator: ", ")) may do everything for every gateway",
+        "Give each gateway a token of its own (`meshpost-hub tokens add`), and operators one with `command`.")
     }
     return found
   }
@@ -83,7 +79,8 @@ public struct HubDoctor: Sendable {
       HubFinding(
         "tokens", .warning,
         "\(listed.token.name) is the token of \(listed.gateways.count) gateways: whoever has one of them speaks for all",
-        "Give each its own: `meshpost-hub tokens add \(Escaping.argument(listed.gateways.first ?? ""))` and so on; then remove this one.")
+        "Give each its own: `meshpost-hub tokens add \(Escaping.argument(listed.gateways.first ?? ""))` and so on; then remove this one."
+      )
     }
   }
 
@@ -140,10 +137,10 @@ extension HubStore {
     var found: [HubFinding] = []
     let now = HubClock.now
     if let words = Self.clockTrouble(now, surely: try surelyPassed(at: now, keeps: false)) {
-      found.append(HubFinding("clock", .warning, words, "See whether the clock is right: `timedatectl`."))
+      found.add("clock", .warning, words, "See whether the clock is right: `timedatectl`.")
     }
     if let held = try heldRetention() {
-      found.append(HubFinding("retention", .warning, held.message, HeldRetention.remedy))
+      found.add("retention", .warning, held.message, HeldRetention.remedy)
     }
     return found
   }
@@ -157,20 +154,18 @@ extension HubStore {
     var found: [HubFinding] = []
     var facts = stat()
     if stat(location, &facts) == 0, facts.st_mode & 0o007 != 0 {
-      found.append(HubFinding("file", .failed, "\(location) is open to everybody", "`chmod o= \(location)*`"))
+      found.add("file", .failed, "\(location) is open to everybody", "`chmod o= \(location)*`")
     }
     if stat(location + "-wal", &facts) == 0, Int64(facts.st_size) > Self.longLog {
-      found.append(
-        HubFinding(
-          "log", .warning, "\(location)-wal has \(facts.st_size >> 20) MiB: something reads for very long",
-          "End long backups and programs that have the file open: `fuser -v \(location)`."))
+      found.add(
+        "log", .warning, "\(location)-wal has \(facts.st_size >> 20) MiB: something reads for very long",
+        "End long backups and programs that have the file open: `fuser -v \(location)`.")
     }
     let (pages, free) = (try number("PRAGMA page_count"), try number("PRAGMA freelist_count"))
     if pages > 100_000, free > pages / 2 {
-      found.append(
-        HubFinding(
-          "size", .warning, "\(free * 100 / pages) % of the file are free",
-          "New rows use it. To give it back, stop the hub once: `sqlite3 \(location) VACUUM`."))
+      found.add(
+        "size", .warning, "\(free * 100 / pages) % of the file are free",
+        "New rows use it. To give it back, stop the hub once: `sqlite3 \(location) VACUUM`.")
     }
     return found
   }
@@ -178,18 +173,17 @@ extension HubStore {
   // MARK: A PostgreSQL server
 
   private func setting(_ name: String) throws(HubDatabaseError) -> String {
-    try database.first("SELECT current_setting(?1)", .text(name)) { $0.text(0) } ?? ""
+    try database.first("SELECT current_setting(?1)", name) { $0.text(0) } ?? ""
   }
 
   fileprivate func examineServer() throws(HubDatabaseError) -> [HubFinding] {
     var found = [try version()] + (try durability())
     found += [try connections(), try oldestTransaction()] + (try bloat())
     if try setting("idle_in_transaction_session_timeout") == "0" {
-      found.append(
-        HubFinding(
-          "transactions", .warning,
-          "idle_in_transaction_session_timeout is off: one forgotten transaction holds up readers",
-          "`ALTER SYSTEM SET idle_in_transaction_session_timeout = '5min'`, then `SELECT pg_reload_conf()`."))
+      found.add(
+        "transactions", .warning,
+        "idle_in_transaction_session_timeout is off: one forgotten transaction holds up readers",
+        "`ALTER SYSTEM SET idle_in_transaction_session_timeout = '5min'`, then `SELECT pg_reload_conf()`.")
     }
     return found
   }
@@ -218,7 +212,7 @@ extension HubStore {
     ]
     var found: [HubFinding] = []
     for (name, risk, remedy) in risks where try setting(name) == "off" {
-      found.append(HubFinding("durability", .failed, "\(name) is off: \(risk)", remedy))
+      found.add("durability", .failed, "\(name) is off: \(risk)", remedy)
     }
     return found.isEmpty ? [HubFinding("durability", .ok, "what is committed is on disk")] : found
   }
@@ -262,5 +256,39 @@ extension HubStore {
         "bloat", .warning, "\(row.text(0)) has \(row.integer(2)) dead rows beside \(row.integer(1))",
         "`VACUUM (ANALYZE) \(row.text(0))`; see whether autovacuum is on.")
     }
+  }
+}
+
+/// A result of the doctor, and its remedy.
+public struct HubFinding: Sendable, Equatable {
+  public enum State: String, Sendable {
+    case ok
+    case warning
+    case failed
+  }
+
+  public var name: String
+  public var state: State
+  public var message: String
+  public var remedy: String?
+
+  public init(_ name: String, _ state: State, _ message: String, _ remedy: String? = nil) {
+    (self.name, self.state, self.message, self.remedy) = (name, state, message, remedy)
+  }
+
+  /// Findings as `{"ok", "findings": [{"check", "state", "words", "remedy"}]}`.
+  public static func json(_ findings: [HubFinding]) -> [UInt8] {
+    JSONWriter.object([
+      "ok": findings.allSatisfy { $0.state == .ok },
+      "findings": findings.map {
+        ["check": $0.name, "state": $0.state.rawValue, "words": $0.message, "remedy": $0.remedy] as JSONObject
+      },
+    ])
+  }
+}
+
+extension [HubFinding] {
+  fileprivate mutating func add(_ name: String, _ state: HubFinding.State, _ message: String, _ remedy: String? = nil) {
+    append(HubFinding(name, state, message, remedy))
   }
 }

@@ -17,6 +17,7 @@ public struct HubStatistics: Sendable {
     /// Milliseconds since 1970, by the gateway's clock.
     public var at: Int64
     public var isTrusted: Bool
+    var json: JSONObject { ["at": at, "trusted": isTrusted] }
   }
 
   public struct Day: Sendable {
@@ -44,32 +45,12 @@ public struct HubStatistics: Sendable {
   public var top: [HubStore.Gateway]
 
   public var json: [UInt8] {
-    JSONWriter.object { json in
-      json.field("bytes", bytes)
-      json.field("free_bytes", freeBytes)
-      json.field("gateways", gateways)
-      json.field("events_taken", eventsTaken)
-      json.field("commands_waiting", waitingCommands)
-      for (name, moment) in [("oldest_event", oldest), ("newest_event", newest)] {
-        guard let moment else { continue }
-        json.objectField(name) {
-          $0.field("at", moment.at)
-          $0.field("trusted", moment.isTrusted)
-        }
-      }
-      json.objects("tables", tables) { table, json in
-        json.field("table", table.name)
-        json.field("rows", table.rows)
-        json.field("bytes", table.bytes)
-      }
-      if let days {
-        json.objects("days", days) { day, json in
-          json.field("day", day.name)
-          json.field("events", day.events)
-        }
-      }
-      json.objects("top", top) { $0.write(to: &$1) }
-    }
+    JSONWriter.object([
+      "bytes": bytes, "free_bytes": freeBytes, "gateways": gateways, "events_taken": eventsTaken,
+      "commands_waiting": waitingCommands, "oldest_event": oldest?.json, "newest_event": newest?.json,
+      "tables": tables.map { ["table": $0.name, "rows": $0.rows, "bytes": $0.bytes] as JSONObject },
+      "days": days?.map { ["day": $0.name, "events": $0.events] as JSONObject }, "top": top.map(\.json),
+    ])
   }
 }
 
@@ -140,14 +121,13 @@ extension HubStore {
     return try database.rows(
       """
       SELECT at / \(day), count(*) FROM events WHERE trusted = 1 AND at >= ?1 AND at < ?2 GROUP BY 1 ORDER BY 1
-      """, [.integer(start), .integer(now + day)]
+      """, [start, now + day]
     ) { HubStatistics.Day(number: $0.integer(0), events: $0.integer(1)) }
   }
 
   private func busiest(_ count: Int) throws(HubDatabaseError) -> [Gateway] {
     try database.rows(
-      "SELECT id, epoch, events, last_seen, radio FROM gateways ORDER BY events DESC, id LIMIT ?1",
-      [.integer(Int64(count))]
+      "SELECT id, epoch, events, last_seen, radio FROM gateways ORDER BY events DESC, id LIMIT ?1", [count]
     ) { row in
       Gateway(
         id: row.text(0), epoch: row.text(1), progress: Progress(), events: row.integer(2), lastSeen: row.integer(3),

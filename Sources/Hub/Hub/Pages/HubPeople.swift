@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import JSON
 import MeshCrypto
 import PageServer
 import SQLite
@@ -60,9 +61,9 @@ extension HubStore {
   }
 
   public func people() throws(HubDatabaseError) -> [HubPerson] {
-    try database.rows(
-      "SELECT \(Self.columns) FROM people p ORDER BY name LIMIT ?1", [.integer(Self.mostPeople)]
-    ) { Self.person($0) }
+    try database.rows("SELECT \(Self.columns) FROM people p ORDER BY name LIMIT ?1", [Self.mostPeople]) {
+      Self.person($0)
+    }
   }
 
   private static let columns = "p.name, p.role, p.created_at, p.used_at, p.identity"
@@ -75,7 +76,7 @@ extension HubStore {
 
   /// The hash of a person's password; `nil`: there is no such person, or no password.
   func passwordHash(of name: String) throws(HubDatabaseError) -> String? {
-    try database.first("SELECT hash FROM people WHERE name = ?1", .text(name)) { $0.textIfAny(0) } ?? nil
+    try database.first("SELECT hash FROM people WHERE name = ?1", name) { $0.textIfAny(0) } ?? nil
   }
 
   /// Adds a person, or changes the given properties and ends the person's sessions. Returns the reason of a refusal.
@@ -92,14 +93,12 @@ extension HubStore {
         }
         if let role, role != .administer, known.role == .administer, try isLast(name) { return Self.last }
         try database.run(
-          "UPDATE people SET role = ?2, hash = coalesce(CAST(?3 AS TEXT), hash) WHERE name = ?1", .text(name),
-          .text((role ?? known.role).rawValue), .optional(hash))
+          "UPDATE people SET role = ?2, hash = coalesce(CAST(?3 AS TEXT), hash) WHERE name = ?1", name,
+          (role ?? known.role).rawValue, hash)
       } else {
         guard let role, let hash else { return Self.unknownPerson(name, ": a new person needs a role and a password") }
         if let full = try noRoomForPeople() { return full }
-        try database.run(
-          "INSERT INTO people(name, role, hash, created_at) VALUES (?1, ?2, ?3, ?4)", .text(name), .text(role.rawValue),
-          .text(hash), .integer(now))
+        try database.insert(into: "people", ["name": name, "role": role.rawValue, "hash": hash, "created_at": now])
       }
       try forget(name)
       return nil
@@ -116,8 +115,7 @@ extension HubStore {
   func endSessions(of identity: String) throws(HubDatabaseError) {
     try transaction { () throws(HubDatabaseError) in
       guard
-        let name = try database.first(
-          "SELECT name FROM people WHERE identity = ?1", .text(identity), read: { $0.text(0) })
+        let name = try database.first("SELECT name FROM people WHERE identity = ?1", identity, read: { $0.text(0) })
       else { return }
       try forget(name)
     }
@@ -125,8 +123,8 @@ extension HubStore {
 
   /// Ends a person's sessions, and forgets the known browsers.
   private func forget(_ name: String) throws(HubDatabaseError) {
-    try database.run("DELETE FROM web_sessions WHERE person = ?1", .text(name))
-    try database.run("DELETE FROM known_browsers WHERE person = ?1", .text(name))
+    try database.run("DELETE FROM web_sessions WHERE person = ?1", name)
+    try database.run("DELETE FROM known_browsers WHERE person = ?1", name)
   }
 
   /// Removes a person. Returns the reason of a refusal.
@@ -135,7 +133,7 @@ extension HubStore {
       try database.lock("people")
       guard let known = try person(name) else { return Self.unknownPerson(name) }
       if known.role == .administer, try isLast(name) { return Self.last }
-      try database.run("DELETE FROM people WHERE name = ?1", .text(name))
+      try database.run("DELETE FROM people WHERE name = ?1", name)
       try forget(name)
       return nil
     }
@@ -145,11 +143,11 @@ extension HubStore {
 
   /// Whether nobody else may administer: nobody can remove or demote the last such person.
   private func isLast(_ name: String) throws(HubDatabaseError) -> Bool {
-    try database.number("SELECT count(*) FROM people WHERE role = 'administer' AND name <> ?1", .text(name)) == 0
+    try database.number("SELECT count(*) FROM people WHERE role = 'administer' AND name <> ?1", name) == 0
   }
 
   private func person(_ name: String) throws(HubDatabaseError) -> HubPerson? {
-    try database.first("SELECT \(Self.columns) FROM people p WHERE name = ?1", .text(name), read: Self.person)
+    try database.first("SELECT \(Self.columns) FROM people p WHERE name = ?1", name, read: Self.person)
   }
 
   /// Returns the person with this identity at the provider, and gives them this role. It adds a new person under this name, or under a similar one if
@@ -160,10 +158,10 @@ extension HubStore {
     try transaction { () throws(HubDatabaseError) in
       try database.lock("people")
       let known = try database.first(
-        "SELECT \(Self.columns) FROM people p WHERE identity = ?1", .text(identity), read: Self.person)
+        "SELECT \(Self.columns) FROM people p WHERE identity = ?1", identity, read: Self.person)
       if var known {
         guard known.role != role else { return .success(known) }
-        try database.run("UPDATE people SET role = ?2 WHERE name = ?1", .text(known.name), .text(role.rawValue))
+        try database.run("UPDATE people SET role = ?2 WHERE name = ?1", known.name, role.rawValue)
         try forget(known.name)
         known.role = role
         return .success(known)
@@ -175,9 +173,8 @@ extension HubStore {
         let end = "-\(number)"
         name = String(decoding: wanted.utf8.prefix(64 - end.utf8.count), as: UTF8.self) + end
       }
-      try database.run(
-        "INSERT INTO people(name, role, identity, created_at) VALUES (?1, ?2, ?3, ?4)", .text(name),
-        .text(role.rawValue), .text(identity), .integer(now))
+      try database.insert(
+        into: "people", ["name": name, "role": role.rawValue, "identity": identity, "created_at": now])
       return .success(HubPerson(name: name, role: role, createdAt: now, signInMethod: .oidc))
     }
   }
@@ -195,17 +192,15 @@ extension HubStore {
   ) throws(HubDatabaseError) {
     try transaction { () throws(HubDatabaseError) -> Void in
       try database.lock("people")
-      try database.run(
-        "INSERT INTO web_sessions(digest, person, created_at, used_at, ends_at) VALUES (?1, ?2, ?3, ?3, ?4)",
-        .text(Self.digest(token)), .text(name), .integer(now), endsAt.map(SQLiteValue.integer) ?? .null)
-      try database.run("UPDATE people SET used_at = ?2 WHERE name = ?1", .text(name), .integer(now))
+      try database.insert(
+        into: "web_sessions",
+        ["digest": Self.digest(token), "person": name, "created_at": now, "used_at": now, "ends_at": endsAt])
+      try database.run("UPDATE people SET used_at = ?2 WHERE name = ?1", name, now)
       try keepNewest("web_sessions", of: name)
       guard let browser else { return }
-      try database.run(
-        """
-        INSERT INTO known_browsers(digest, person, used_at) VALUES (?1, ?2, ?3)
-        ON CONFLICT(digest) DO UPDATE SET used_at = excluded.used_at, person = excluded.person
-        """, .text(Self.digest(browser)), .text(name), .integer(now))
+      try database.insert(
+        into: "known_browsers", ["digest": Self.digest(browser), "person": name, "used_at": now],
+        "ON CONFLICT(digest) DO UPDATE SET \(excluded("used_at", "person"))")
       try keepNewest("known_browsers", of: name)
     }
   }
@@ -215,14 +210,13 @@ extension HubStore {
       """
       DELETE FROM \(table) WHERE person = ?1 AND digest NOT IN (
       SELECT digest FROM \(table) WHERE person = ?1 ORDER BY used_at DESC, digest LIMIT ?2)
-      """, .text(name), .integer(Self.sessionsOfOne))
+      """, name, Self.sessionsOfOne)
   }
 
   /// Whether the person has signed in before in the browser with this token.
   func isKnown(_ browser: String, to name: String) throws(HubDatabaseError) -> Bool {
     try database.number(
-      "SELECT count(*) FROM known_browsers WHERE digest = ?1 AND person = ?2", .text(Self.digest(browser)), .text(name)
-    ) == 1
+      "SELECT count(*) FROM known_browsers WHERE digest = ?1 AND person = ?2", Self.digest(browser), name) == 1
   }
 
   /// The people of these sessions, by the tokens; `since`: a session without use since then has ended. `isStale`: the caller has to note the use with
@@ -236,7 +230,7 @@ extension HubStore {
       """
       SELECT \(Self.columns), s.used_at, s.digest FROM @rows JOIN web_sessions s ON s.digest = v.digest
       JOIN people p ON p.name = s.person WHERE s.used_at >= @1 AND coalesce(s.ends_at, @2) >= @2
-      """, [("digest", .texts(Array(digests.keys)))], values: [.integer(since), .integer(now)]
+      """, ["digest": Array(digests.keys)], values: [since, now]
     ) { row in
       if let token = digests[row.text(6)] { found[token] = (Self.person(row), now - row.integer(5) > Self.day) }
     }
@@ -253,21 +247,20 @@ extension HubStore {
   /// Notes that a session was used today, and deletes ended sessions.
   func useSession(_ token: String, of name: String, since: Int64, at now: Int64) throws(HubDatabaseError) {
     try transaction { () throws(HubDatabaseError) -> Void in
-      try database.run(
-        "UPDATE web_sessions SET used_at = ?2 WHERE digest = ?1", .text(Self.digest(token)), .integer(now))
-      try database.run("UPDATE people SET used_at = ?2 WHERE name = ?1", .text(name), .integer(now))
-      try database.run("DELETE FROM web_sessions WHERE used_at < ?1 OR ends_at < ?2", .integer(since), .integer(now))
+      try database.run("UPDATE web_sessions SET used_at = ?2 WHERE digest = ?1", Self.digest(token), now)
+      try database.run("UPDATE people SET used_at = ?2 WHERE name = ?1", name, now)
+      try database.run("DELETE FROM web_sessions WHERE used_at < ?1 OR ends_at < ?2", since, now)
     }
   }
 
   /// Whether the database has a session with this token, even an ended one.
   func hasSession(_ token: String) throws(HubDatabaseError) -> Bool {
-    try database.number("SELECT 1 FROM web_sessions WHERE digest = ?1", .text(Self.digest(token))) == 1
+    try database.number("SELECT 1 FROM web_sessions WHERE digest = ?1", Self.digest(token)) == 1
   }
 
   func endSession(_ token: String) throws(HubDatabaseError) {
     try transaction { () throws(HubDatabaseError) -> Void in
-      try database.run("DELETE FROM web_sessions WHERE digest = ?1", .text(Self.digest(token)))
+      try database.run("DELETE FROM web_sessions WHERE digest = ?1", Self.digest(token))
     }
   }
 
@@ -286,13 +279,108 @@ extension HubStore {
   func keepTokenUses(_ uses: [String: Int64], at now: Int64) throws(HubDatabaseError) {
     try transaction { () throws(HubDatabaseError) -> Void in
       for (name, at) in uses.sorted(by: { $0.key < $1.key }) {
-        try database.run(
-          """
-          INSERT INTO token_uses(name, used_at) VALUES (?1, ?2)
-          ON CONFLICT(name) DO UPDATE SET used_at = excluded.used_at WHERE token_uses.used_at < excluded.used_at
-          """, .text(name), .integer(at))
+        try database.insert(
+          into: "token_uses", ["name": name, "used_at": at],
+          "ON CONFLICT(name) DO UPDATE SET used_at = excluded.used_at WHERE token_uses.used_at < excluded.used_at")
       }
-      try database.run("DELETE FROM token_uses WHERE used_at < ?1", .integer(now - Self.tokenMemory))
+      try database.run("DELETE FROM token_uses WHERE used_at < ?1", now - Self.tokenMemory)
     }
+  }
+}
+
+/// Stores the last use of each token, at most once a day, for later starts and for other hubs.
+struct TokenUses: Sendable {
+  private static let interval: Duration = .seconds(60)
+  private static let day: Int64 = 86_400_000
+
+  let stores: HubStores
+  let access: HubAccess
+
+  /// Runs until cancelled, and then stores the latest uses.
+  func run() async {
+    var (kept, goesOn) = ([String: Int64](), true)
+    while goesOn {
+      // `try?`: it is cancelled while it sleeps.
+      goesOn = (try? await Task.sleep(for: Self.interval)) != nil
+      let fresh = Self.fresh(access.list.map { ($0.token.name, $0.usedAt) }, kept)
+      guard !fresh.isEmpty else { continue }
+      do {
+        try await stores.writer.keepTokenUses(fresh, at: HubClock.now)
+        kept.merge(fresh) { $1 }
+      } catch {
+        HubLog.write(.debug, "uses of tokens are not written down yet: \(error.message)")
+      }
+    }
+  }
+
+  /// The uses at least a day after the stored ones. Several tokens may have one name.
+  static func fresh(_ list: [(name: String, usedAt: Int64?)], _ kept: [String: Int64]) -> [String: Int64] {
+    var fresh: [String: Int64] = [:]
+    for (name, usedAt) in list {
+      guard let usedAt, kept[name].map({ usedAt - $0 >= day }) ?? true else { continue }
+      fresh[name] = max(fresh[name] ?? 0, usedAt)
+    }
+    return fresh
+  }
+}
+
+/// A record of an action of a person or a token at the hub.
+public struct AuditRecord: Sendable {
+  public enum SignInMethod: String, Sendable {
+    case password, token, oidc
+    case commandLine = "command_line"
+  }
+
+  public var at: Int64
+  /// The name of a person or a token; empty: unknown.
+  public var who: String
+  public var signInMethod: SignInMethod
+  /// `signed_in`, `sign_in_refused`, `command`, `document`, `person`, `alert`.
+  public var what: String
+  public var gateway: String?
+  /// JSON, without secrets.
+  public var detail = "{}"
+}
+
+extension AuditRecord {
+  /// The account `user` of this machine added, changed or removed a person.
+  public init(person: String, by user: String, _ detail: [String: String], at: Int64) {
+    self.init(
+      at: at, who: user, signInMethod: .commandLine, what: "person",
+      detail: JSONWriter.text(
+        JSONObject(
+          joining: ["name": person], JSONObject(detail.sorted { $0.key < $1.key }.map { ($0.key, $0.value) }))))
+  }
+}
+
+/// The audit: the last ten thousand records.
+extension HubStore {
+  private static let mostRecords: Int64 = 10_000
+
+  public func note(_ record: AuditRecord) throws(HubDatabaseError) {
+    try transaction { () throws(HubDatabaseError) -> Void in
+      try database.insert(
+        into: "audit",
+        [
+          "at": record.at, "who": record.who, "way": record.signInMethod.rawValue, "what": record.what,
+          "gateway": record.gateway, "detail": record.detail,
+        ])
+      try database.run("DELETE FROM audit WHERE id <= (SELECT max(id) FROM audit) - ?1", Self.mostRecords)
+    }
+  }
+
+  /// The newest records first, as many as fit a page. `before`: an `id`.
+  public func auditRecords(before: Int64, limit: Int) throws(HubDatabaseError) -> [UInt8] {
+    let filter = "FROM audit WHERE id < ?1 ORDER BY id DESC"
+    var last: Int64?
+    let page = try page("id, at, who, way, what, gateway, detail", sizes: ["detail"], filter, [before], limit: limit) {
+      row -> JSONObject in
+      last = row.integer(0)
+      return [
+        "id": row.integer(0), "at": row.integer(1), "who": row.text(2), "way": row.text(3), "what": row.text(4),
+        "gateway": row.textIfAny(5), "detail": RawJSON(row.text(6)),
+      ]
+    }
+    return JSONWriter.object(["audit": page.rows, "next": page.hasMore ? last : nil])
   }
 }

@@ -66,15 +66,14 @@ extension HubAPI {
 
   func people(_ call: Call) async throws -> Response {
     let people = try await stores.readers.ask(call.holder) { try $0.people() }
-    return Self.json { json in
-      json.objects("people", people) { person, json in
-        json.field("name", person.name)
-        json.field("role", person.role.rawValue)
-        json.field("way", person.signInMethod.rawValue)
-        json.field("created_at", person.createdAt)
-        json.field("last_used", person.usedAt)
+    return Self.json([
+      "people": people.map { person -> JSONObject in
+        [
+          "name": person.name, "role": person.role.rawValue, "way": person.signInMethod.rawValue,
+          "created_at": person.createdAt, "last_used": person.usedAt,
+        ]
       }
-    }
+    ])
   }
 
   func setPerson(_ call: Call) async throws -> Response {
@@ -104,12 +103,8 @@ extension HubAPI {
     }
     try await note(
       "person", call,
-      JSONWriterText.object { json in
-        json.field("name", name)
-        json.field("role", role?.rawValue)
-        if hash != nil { json.field("password", "changed") }
-      })
-    return Self.json { $0.field("ok", true) }
+      ["name": name, "role": role?.rawValue, "password": hash != nil ? "changed" : nil])
+    return Self.json(["ok": true])
   }
 
   private static func refusal(_ refusal: HubStore.PeopleRefusal) -> Response {
@@ -121,11 +116,8 @@ extension HubAPI {
     if let refusal = try await stores.writer.removePerson(name) { return Self.refusal(refusal) }
     try await note(
       "person", call,
-      JSONWriterText.object { json in
-        json.field("name", name)
-        json.field("removed", true)
-      })
-    return Self.json { $0.field("ok", true) }
+      ["name": name, "removed": true])
+    return Self.json(["ok": true])
   }
 
   /// Most listed gateways of one token.
@@ -134,39 +126,28 @@ extension HubAPI {
   func tokens(_ call: Call) async throws -> Response {
     let listed = access.list
     let uses = try await stores.readers.ask(call.holder) { try $0.tokenUses() }
-    return Self.json { json in
-      json.objects("tokens", listed) { one, json in
-        json.field("name", one.token.name)
-        json.field("gateway", one.token.gateway)
-        json.field("access", one.token.access.rawValue)
-        if !one.gateways.isEmpty {
-          json.arrayField("gateways") {
-            for gateway in one.gateways.prefix(Self.mostListed) { $0.value(gateway) }
-          }
-        }
-        json.field("last_used", [one.usedAt, uses[one.token.name]].compactMap { $0 }.max())
+    return Self.json([
+      "tokens": listed.map { one -> JSONObject in
+        [
+          "name": one.token.name, "gateway": one.token.gateway, "access": one.token.access.rawValue,
+          "gateways": one.gateways.isEmpty ? nil : Array(one.gateways.prefix(Self.mostListed)),
+          "last_used": [one.usedAt, uses[one.token.name]].compactMap { $0 }.max(),
+        ]
       }
-    }
+    ])
   }
 
   // MARK: Audit
 
-  func auditRecords(_ call: Call) async throws -> Response {
-    Self.json(
-      try await stores.readers.ask(call.holder) {
-        try $0.auditRecords(before: call.number("before") ?? .max, limit: call.limit)
-      })
-  }
-
   /// Adds a record to the audit. `detail`: JSON, without secrets.
-  func note(_ what: String, _ call: Call, _ detail: String) async throws {
+  func note(_ what: String, _ call: Call, _ detail: JSONObject) async throws {
     // Only the pages show the audit.
     guard web != nil else { return }
     try await stores.writer.note(
       AuditRecord(
         at: HubClock.now, who: call.author, signInMethod: call.signInMethod, what: what,
         gateway: call.gateway.isEmpty ? nil : call.gateway,
-        detail: detail))
+        detail: JSONWriter.text(detail)))
   }
 }
 

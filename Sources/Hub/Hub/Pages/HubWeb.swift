@@ -134,23 +134,17 @@ final class HubWeb: Sendable {
   }
 
   private func state(_ person: HubPerson?) -> Response {
-    Self.plain(
-      HubAPI.json { json in
-        json.field("host", "hub")
-        json.field("signed_in", person != nil)
-        guard let person else {
-          json.arrayField("ways") { json in
-            json.value(AuditRecord.SignInMethod.password.rawValue)
-            if provider != nil { json.value(AuditRecord.SignInMethod.oidc.rawValue) }
-          }
-          if let provider { json.objectField("oidc") { $0.field("name", provider.settings.name) } }
-          return
-        }
-        json.field("way", person.signInMethod.rawValue)
-        json.field("person", person.name)
-        json.field("role", person.role.rawValue)
-        json.field("can_change", person.role != .view)
-      })
+    let ways = [AuditRecord.SignInMethod.password] + (provider == nil ? [] : [.oidc])
+    let more: JSONObject =
+      if let person {
+        [
+          "way": person.signInMethod.rawValue, "person": person.name, "role": person.role.rawValue,
+          "can_change": person.role != .view,
+        ]
+      } else {
+        ["ways": ways.map(\.rawValue), "oidc": provider.map { ["name": $0.settings.name] as JSONObject }]
+      }
+    return Self.plain(HubAPI.json(JSONObject(joining: ["host": "hub", "signed_in": person != nil], more)))
   }
 
   func signOut(_ request: Request) async throws -> Response {
@@ -225,7 +219,7 @@ final class HubWeb: Sendable {
     try await stores.writer.note(
       AuditRecord(
         at: HubClock.now, who: person.name, signInMethod: person.signInMethod, what: "signed_in",
-        detail: JSONWriterText.object { $0.field("from", address) }))
+        detail: JSONWriter.text(["from": address])))
   }
 
   /// `name`: empty if it is unknown.
@@ -233,10 +227,7 @@ final class HubWeb: Sendable {
     guard let leftOut = refusals.admit(now) else { return }
     let record = AuditRecord(
       at: HubClock.now, who: name, signInMethod: signInMethod, what: "sign_in_refused",
-      detail: JSONWriterText.object { json in
-        json.field("from", address)
-        if leftOut > 0 { json.field("left_out", leftOut) }
-      })
+      detail: JSONWriter.text(["from": address, "left_out": leftOut > 0 ? leftOut : nil]))
     do {
       try await stores.writer.note(record)
     } catch {
@@ -250,10 +241,7 @@ final class HubWeb: Sendable {
   static func tooMany(_ pause: Duration) -> Response {
     let seconds = Int64(clamping: pause.components.seconds + 1)
     return plain(
-      HubAPI.json(status: .tooManyRequests) { json in
-        json.field("error", "too many wrong tries")
-        json.field("retry_after_s", seconds)
-      })
+      HubAPI.json(["error": "too many wrong tries", "retry_after_s": seconds], status: .tooManyRequests))
   }
 
   private var now: MonotonicTime { MonotonicTime(since: started) }
@@ -341,7 +329,6 @@ private final class AuditThrottle: Sendable {
 
 /// Compares passwords with their hashes, one after another on its own thread: each comparison takes 16 MiB and some tenths of a second.
 actor PasswordHasher {
-  /// Most waiting password checks.
   private static let mostWaiting = 8
 
   struct Busy: Error {}

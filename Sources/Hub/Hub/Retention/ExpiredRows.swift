@@ -10,7 +10,6 @@ struct ExpiredRows: Equatable {
     var at: Int64?
   }
 
-  /// The old rows.
   var ids: [Int64] = []
   /// Whether all later rows are younger, or there are none.
   var isLast = false
@@ -60,26 +59,22 @@ extension Int64 {
 /// The queries and deletions of a purge, each of them short.
 extension HubStore {
   func gateway(after id: String, only: String?) throws(HubDatabaseError) -> String? {
-    try database.first(
-      "SELECT min(id) FROM gateways WHERE id > ?1 AND (CAST(?2 AS TEXT) IS NULL OR id = ?2)", .text(id),
-      .optional(only)
-    ) { $0.textIfAny(0) } ?? nil
+    try database.first("SELECT min(id) FROM gateways WHERE id > ?1 AND (CAST(?2 AS TEXT) IS NULL OR id = ?2)", id, only)
+    { $0.textIfAny(0) } ?? nil
   }
 
   /// The next kind with events: the index makes it fast, however many events there are.
   func kind(of gateway: String, after kind: String) throws(HubDatabaseError) -> String? {
-    try database.first(
-      "SELECT min(kind) FROM events WHERE gateway = ?1 AND kind > ?2", .text(gateway), .text(kind)
-    ) { $0.textIfAny(0) } ?? nil
+    try database.first("SELECT min(kind) FROM events WHERE gateway = ?1 AND kind > ?2", gateway, kind) {
+      $0.textIfAny(0)
+    } ?? nil
   }
 
   func oldEvents(
     of gateway: String, _ kind: String, after: Int64, before cutoff: Int64, latest: Int64, limit: Int
   ) throws(HubDatabaseError) -> ExpiredRows {
     let source = "SELECT id, at, trusted FROM events WHERE gateway = ?1 AND kind = ?2 AND id > ?3"
-    let rows = try database.rows(
-      "\(source) ORDER BY id LIMIT ?4", [.text(gateway), .text(kind), .integer(after), .integer(Int64(limit))]
-    ) { row in
+    let rows = try database.rows("\(source) ORDER BY id LIMIT ?4", [gateway, kind, after, limit]) { row in
       let date = ExpiredRows.date(row.integer(1), isTrusted: row.integer(2) != 0, latest: latest)
       return ExpiredRows.Row(id: row.integer(0), at: date)
     }
@@ -96,7 +91,7 @@ extension HubStore {
     try database.each(
       """
       SELECT at FROM events WHERE gateway = ?1 AND kind = ?2 AND id > ?3 AND trusted = 1 ORDER BY id LIMIT 100
-      """, [.text(gateway), .text(kind), .integer(after)]
+      """, [gateway, kind, after]
     ) { (row) throws(HubDatabaseError) in
       found = ExpiredRows.date(row.integer(0), isTrusted: true, latest: latest)
       return found == nil
@@ -108,8 +103,7 @@ extension HubStore {
   func eventRows(of gateway: String?, _ kind: String) throws(HubDatabaseError) -> Int {
     Int(
       try database.number(
-        "SELECT count(*) FROM events WHERE (CAST(?1 AS TEXT) IS NULL OR gateway = ?1) AND kind = ?2",
-        .optional(gateway), .text(kind)))
+        "SELECT count(*) FROM events WHERE (CAST(?1 AS TEXT) IS NULL OR gateway = ?1) AND kind = ?2", gateway, kind))
   }
 
   /// The misspelt kinds: no gateway of this version sends them, and no stored event has them.
@@ -119,7 +113,7 @@ extension HubStore {
       // The index orders kinds by gateway.
       let isThere = try database.number(
         "SELECT 1 FROM gateways g WHERE EXISTS (SELECT 1 FROM events e WHERE e.gateway = g.id AND e.kind = ?1) LIMIT 1",
-        .text(kind))
+        kind)
       if isThere == 0 { unknown.append(kind) }
     }
     return unknown
@@ -136,7 +130,7 @@ extension HubStore {
       ORDER BY position LIMIT ?2
       """
     func rows(_ after: Int64, _ limit: Int) throws(HubDatabaseError) -> [ExpiredRows.Row] {
-      try database.rows(source, [.integer(after), .integer(Int64(limit))]) { row in
+      try database.rows(source, [after, limit]) { row in
         let date = ExpiredRows.date(row.integer(1), isTrusted: true, latest: latest)
         return ExpiredRows.Row(id: row.integer(0), at: date)
       }
@@ -149,7 +143,7 @@ extension HubStore {
 
   func delete(_ table: PurgedTable, _ ids: [Int64]) throws(HubDatabaseError) {
     guard !ids.isEmpty else { return }
-    let rows: [(name: String, column: HubColumn)] = [("id", .integers(ids))]
+    let rows: KeyValuePairs<String, any HubColumn> = ["id": ids]
     let calls =
       table == .messages
       ? [
@@ -165,8 +159,7 @@ extension HubStore {
   ) throws(HubDatabaseError) -> (keys: [String], next: String?) {
     var (keys, count, last) = ([String](), 0, key)
     try database.every(
-      "SELECT key, at FROM contacts WHERE gateway = ?1 AND key > ?2 ORDER BY key LIMIT ?3",
-      [.text(gateway), .text(key), .integer(Int64(limit))]
+      "SELECT key, at FROM contacts WHERE gateway = ?1 AND key > ?2 ORDER BY key LIMIT ?3", [gateway, key, limit]
     ) { row in
       (count, last) = (count + 1, row.text(0))
       if let at = ExpiredRows.date(row.integer(1), isTrusted: true, latest: cutoff), at < cutoff { keys.append(last) }
@@ -180,7 +173,7 @@ extension HubStore {
     try database.write([
       HubCall(
         "DELETE FROM contacts WHERE gateway = @1 AND key IN (SELECT v.key FROM @rows) AND at < CAST(@2 AS BIGINT)",
-        [("key", .texts(keys))], values: [.text(gateway), .integer(cutoff)])
+        ["key": keys], values: [gateway, cutoff])
     ])
   }
 
@@ -188,10 +181,10 @@ extension HubStore {
   func oldCommands(of gateway: String, before cutoff: Int64, deletes: Bool) throws(HubDatabaseError) -> Int {
     let filter = "FROM commands WHERE gateway = ?1 AND state <> 'queued' AND ended_at < ?2"
     guard deletes else {
-      return Int(try database.number("SELECT count(*) \(filter)", .text(gateway), .integer(cutoff)))
+      return Int(try database.number("SELECT count(*) \(filter)", gateway, cutoff))
     }
     return try database.transaction { () throws(HubDatabaseError) in
-      try database.run("DELETE \(filter)", .text(gateway), .integer(cutoff))
+      try database.run("DELETE \(filter)", gateway, cutoff)
     }
   }
 }

@@ -40,7 +40,6 @@ public struct PurgePlan: Sendable {
 /// It goes through the rows in the order of arrival, and stops at the first younger row: so a temporarily wrong clock makes no later row old. It
 /// deletes a row without a date together with the next dated row.
 public struct Purge: Sendable {
-  /// Rows of one transaction.
   static let step = 250
 
   /// Numbers of rows by table, and of events by kind.

@@ -54,8 +54,7 @@ extension HubStore {
       let wall = trusts ? now : max(now, kept?.wall ?? 0)
       try database.transaction { () throws(HubDatabaseError) in
         try database.run("DELETE FROM steady_clock")
-        try database.run(
-          "INSERT INTO steady_clock(elapsed, wall) VALUES (?1, ?2)", .integer(time.elapsed), .integer(wall))
+        try database.insert(into: "steady_clock", ["elapsed": time.elapsed, "wall": wall])
       }
     }
     return min(now, time.elapsed)

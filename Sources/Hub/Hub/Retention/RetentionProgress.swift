@@ -73,14 +73,16 @@ extension HubStore {
   func keep(_ progress: [Purge.Part: RetentionProgress]) throws(HubDatabaseError) {
     try database.transaction { () throws(HubDatabaseError) in
       for (part, own) in progress.sorted(by: { $0.key.name < $1.key.name }) {
-        try database.run(
+        try database.insert(
+          into: "retention",
+          [
+            "name": part.name, "through": own.through, "at": own.at, "held": own.held, "held_since": own.heldSince,
+            "held_through": own.heldThrough,
+          ],
           """
-          INSERT INTO retention(name, through, at, held, held_since, held_through) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
-          ON CONFLICT(name) DO UPDATE SET at = excluded.at, held = excluded.held, held_since = excluded.held_since,
-          held_through = excluded.held_through,
+          ON CONFLICT(name) DO UPDATE SET \(excluded("at", "held", "held_since", "held_through")),
           through = CASE WHEN retention.through > excluded.through THEN retention.through ELSE excluded.through END
-          """, .text(part.name), .integer(own.through), .integer(own.at), .integer(own.held),
-          .integer(own.heldSince), .integer(own.heldThrough))
+          """)
       }
     }
   }

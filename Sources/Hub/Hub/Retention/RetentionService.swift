@@ -51,7 +51,6 @@ struct RetentionService: Sendable {
     }
   }
 
-  /// Stores the time of the commands' queues.
   private func keepMark() async {
     do {
       try await stores.maintenance.keepMark()
@@ -60,7 +59,6 @@ struct RetentionService: Sendable {
     }
   }
 
-  /// Deletes the lists of gateways without tokens.
   func forgetHearers(at clock: Int64) async {
     guard let access else { return }
     do {

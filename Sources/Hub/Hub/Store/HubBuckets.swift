@@ -50,9 +50,8 @@ extension HubStore {
     guard let (seq, at) = try next(bucket, scope, now) else { return 0 }
     // A message has only one update.
     if !scope.isEmpty { try supersede(bucket, of: gateway, id: id) }
-    try database.run(
-      "INSERT INTO updates(gateway, bucket, seq, id, at, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6)", .text(scope),
-      .text(bucket), .integer(seq), .text(id), .integer(at), .text(body))
+    try database.insert(
+      into: "updates", ["gateway": scope, "bucket": bucket, "seq": seq, "id": id, "at": at, "body": body])
     if seq % 256 == 0 { try trim(bucket, scope, upTo: seq - Self.maxShared) }
     announce(HubChange(gateway: scope, bucket: bucket, seq: seq))
     return seq
@@ -65,7 +64,7 @@ extension HubStore {
       INSERT INTO buckets(gateway, name, seq, first, at) VALUES (?1, ?2, 1, 1, ?3)
       ON CONFLICT(gateway, name) DO UPDATE SET seq = buckets.seq + 1,
       at = CASE WHEN buckets.at >= excluded.at THEN buckets.at + 1 ELSE excluded.at END RETURNING seq, at
-      """, .text(scope), .text(bucket), .integer(now)
+      """, scope, bucket, now
     ) { ($0.integer(0), $0.integer(1)) }
   }
 
@@ -73,20 +72,17 @@ extension HubStore {
     try database.run(
       """
       UPDATE updates SET body = '' WHERE gateway = ?1 AND gateway <> '' AND bucket = ?2 AND id = ?3 AND body <> ''
-      """,
-      .text(Self.scope(bucket, gateway)), .text(bucket), .text(id))
+      """, Self.scope(bucket, gateway), bucket, id)
   }
 
   /// Deletes the oldest updates of a shared bucket; of a gateway's own bucket only replaced ones.
   private func trim(_ bucket: String, _ scope: String, upTo seq: Int64) throws(HubDatabaseError) {
     guard seq > 0 else { return }
     try database.run(
-      "DELETE FROM updates WHERE gateway = ?1 AND bucket = ?2 AND seq <= ?3 AND (?1 = '' OR body = '')", .text(scope),
-      .text(bucket), .integer(seq))
+      "DELETE FROM updates WHERE gateway = ?1 AND bucket = ?2 AND seq <= ?3 AND (?1 = '' OR body = '')", scope, bucket,
+      seq)
     if scope.isEmpty {
-      try database.run(
-        "UPDATE buckets SET first = ?3 WHERE gateway = ?1 AND name = ?2", .text(scope), .text(bucket), .integer(seq + 1)
-      )
+      try database.run("UPDATE buckets SET first = ?3 WHERE gateway = ?1 AND name = ?2", scope, bucket, seq + 1)
     }
   }
 
@@ -120,10 +116,9 @@ extension HubStore {
       // In one order, against deadlocks between hubs.
       for change in changes.sorted(by: { $0.gateway < $1.gateway }) {
         try database.lock(change.gateway)
-        try database.run("DELETE FROM wanted_hearers WHERE gateway = ?1", .text(change.gateway))
+        try database.run("DELETE FROM wanted_hearers WHERE gateway = ?1", change.gateway)
         for hearer in change.hearers {
-          try database.run(
-            "INSERT INTO wanted_hearers(hearer, gateway) VALUES (?1, ?2)", .text(hearer), .text(change.gateway))
+          try database.insert(into: "wanted_hearers", ["hearer": hearer, "gateway": change.gateway])
         }
       }
     }
@@ -138,7 +133,7 @@ extension HubStore {
       """
       SELECT DISTINCT w.gateway FROM wanted_hearers w LEFT JOIN gateways g ON g.id = w.gateway
       WHERE coalesce(g.last_seen, 0) < ?1 ORDER BY w.gateway
-      """, [.integer(unseenSince)]
+      """, [unseenSince]
     ) { $0.text(0) }.filter { !holders.own.contains($0) }
     guard !asking.isEmpty else { return [] }
     let bound = Set(try tokenBindings().filter { holders.tokens.contains($0.token) }.map(\.gateway))
@@ -146,14 +141,11 @@ extension HubStore {
     for gateway in gone {
       try transaction { () throws(HubDatabaseError) in
         try database.lock(gateway)
-        try database.run("DELETE FROM wanted_hearers WHERE gateway = ?1", .text(gateway))
+        try database.run("DELETE FROM wanted_hearers WHERE gateway = ?1", gateway)
+        try database.run("DELETE FROM updates WHERE gateway = ?1 AND bucket = ?2", gateway, Self.heardBucket)
+        try database.run("DELETE FROM lost_updates WHERE gateway = ?1 AND bucket = ?2", gateway, Self.heardBucket)
         try database.run(
-          "DELETE FROM updates WHERE gateway = ?1 AND bucket = ?2", .text(gateway), .text(Self.heardBucket))
-        try database.run(
-          "DELETE FROM lost_updates WHERE gateway = ?1 AND bucket = ?2", .text(gateway), .text(Self.heardBucket))
-        try database.run(
-          "UPDATE buckets SET first = seq + 1 WHERE gateway = ?1 AND name = ?2", .text(gateway), .text(Self.heardBucket)
-        )
+          "UPDATE buckets SET first = seq + 1 WHERE gateway = ?1 AND name = ?2", gateway, Self.heardBucket)
       }
     }
     return gone
@@ -167,13 +159,13 @@ extension HubStore {
     var calls = [
       HubCall(
         "SELECT w.gateway, w.hearer FROM @rows JOIN wanted_hearers w ON w.gateway = v.gateway",
-        [("gateway", .texts(Array(Set(questions.map(\.gateway)))))]
+        ["gateway": Array(Set(questions.map(\.gateway)))]
       ) { hearers[$0.text(0), default: []].insert($0.text(1)) }
     ]
     if !places.isEmpty {
       let call = HubCall(
         "SELECT b.gateway, b.name, b.seq, b.at FROM @rows JOIN buckets b ON b.gateway = v.gateway AND b.name = v.name",
-        [("gateway", .texts(places.map(\.scope))), ("name", .texts(places.map(\.name)))]
+        ["gateway": places.map(\.scope), "name": places.map(\.name)]
       ) {
         let place = BucketKey(scope: $0.text(0), name: $0.text(1))
         found[place] = BucketState(bucket: place.name, seq: $0.integer(2), at: $0.integer(3))
@@ -195,7 +187,7 @@ extension HubStore {
     init(_ name: String, of gateway: String) { self.init(scope: HubStore.scope(name, gateway), name: name) }
     init(scope: String, name: String) { (self.scope, self.name) = (scope, name) }
 
-    var values: [SQLiteValue] { [.text(scope), .text(name)] }
+    var values: [any SQLBindable] { [scope, name] }
 
     /// Names are compared byte by byte.
     static func == (left: Self, right: Self) -> Bool {
@@ -215,7 +207,7 @@ extension HubStore {
       """
       SELECT b.gateway, b.name, b.seq FROM @rows JOIN buckets b ON b.gateway = v.gateway AND b.name = v.name
       WHERE b.seq > 0
-      """, [("gateway", .texts(places.map(\.scope))), ("name", .texts(places.map(\.name)))]
+      """, ["gateway": places.map(\.scope), "name": places.map(\.name)]
     ) { found.append(HubChange(gateway: $0.text(0), bucket: $0.text(1), seq: $0.integer(2))) }
     try database.read([call])
     return found
@@ -246,9 +238,9 @@ extension HubStore {
       AND EXISTS (SELECT 1 FROM gateway_channels c WHERE c.gateway = @5 AND c.channel = substr(@2, 9)))
       \(share == nil ? "" : Self.withinShare) ORDER BY seq LIMIT @6
       """
-    func rows(until: Int64, limit: Int) -> [SQLiteValue] {
-      place + [.integer(position.after), .integer(until), .text(gateway), .integer(Int64(limit))]
-        + (share.map { [.integer($0)] } ?? [])
+    func rows(until: Int64, limit: Int) -> [any SQLBindable] {
+      place + [position.after, until, gateway, limit]
+        + (share.map { [$0] } ?? [])
     }
     // Two queries in any case: each is a round trip to the server.
     var (seq, first) = (Int64(0), Int64(1))
@@ -262,7 +254,7 @@ extension HubStore {
         HubCall("SELECT seq, first FROM buckets WHERE gateway = @1 AND name = @2", values: place) {
           (seq, first) = ($0.integer(0), $0.integer(1))
         },
-        HubCall(Self.dateOfUpdate, values: place + [.integer(position.after)]) { known = $0.integer(0) },
+        HubCall(Self.dateOfUpdate, values: place + [position.after]) { known = $0.integer(0) },
         HubCall("SELECT seq, \(bytes("body")) \(filter)", values: rows(until: until ?? .max, limit: limit)) {
           // A newer update than the bucket's number is on the next page.
           if $0.integer(0) <= seq { fit.add($0.integer(1)) }
@@ -274,24 +266,20 @@ extension HubStore {
       return try diverged(bucket, scope, since: position.since ?? 0)
     }
     let end = max(min(until ?? seq, seq), position.after)
-    var updates: [[UInt8]] = []
+    var updates: [JSONObject] = []
     var reached: (seq: Int64, at: Int64?) = (position.after, known)
     var endDate = known
     if end > position.after {
       let time = isOfCommands ? Self.mark(clocks, after: marks)?.elapsed ?? 0 : nil
-      var calls = [HubCall(Self.dateOfUpdate, values: place + [.integer(end)]) { endDate = $0.integer(0) }]
+      var calls = [HubCall(Self.dateOfUpdate, values: place + [end]) { endDate = $0.integer(0) }]
       if fit.rows > 0 {
         calls.append(
           HubCall("SELECT seq, at, id, body \(filter)", values: rows(until: end, limit: fit.rows)) { row in
             reached = (row.integer(0), row.integer(1))
-            updates.append(
-              JSONWriter.object { json in
-                json.field("seq", row.integer(0))
-                json.field("at", row.integer(1))
-                json.field("id", row.text(2))
-                if let time { json.field("age_ms", max(0, time - row.integer(1))) }
-                json.field("body", json: Array(row.text(3).utf8))
-              })
+            updates.append([
+              "seq": row.integer(0), "at": row.integer(1), "id": row.text(2),
+              "age_ms": time.map { max(0, $0 - row.integer(1)) }, "body": RawJSON(row.text(3)),
+            ])
           })
       }
       try database.read(calls)
@@ -300,38 +288,26 @@ extension HubStore {
     let last: (seq: Int64, at: Int64?) = fit.rows >= limit || fit.isCut ? reached : (end, endDate)
     let leftOut = try self.leftOut(
       of: list, after: position.after, first: first, last: last.seq, end: end, share: share, lost: lost)
-    return JSONWriter.object { json in
-      json.field("bucket", bucket)
-      json.field("first", first)
-      json.field("last", last.seq)
-      json.field("last_at", last.at)
-      json.field("more", last.seq < end)
-      if !isJoined { json.field("joined", false) }
-      if leftOut.count > 0 || (isOfMessages && most != nil) { leftOut.write(to: &json) }
-      json.arrayField("updates") { json in for update in updates { json.raw(update) } }
-    }
+    let tellsLeftOut = leftOut.count > 0 || (isOfMessages && most != nil)
+    return JSONWriter.object([
+      "bucket": bucket, "first": first, "last": last.seq, "last_at": last.at, "more": last.seq < end,
+      "joined": isJoined ? nil : false, "left_out": tellsLeftOut ? leftOut.json : nil, "updates": updates,
+    ])
   }
 
   /// Whether the gateway has reported the channel. A new or a restored hub may not know that.
   private func joinedCall(_ bucket: String, _ gateway: String, _ row: @escaping () -> Void) -> HubCall {
-    HubCall(
-      "SELECT 1 FROM gateway_channels WHERE gateway = @1 AND channel = substr(@2, 9)",
-      values: [.text(gateway), .text(bucket)]
-    ) { _ in row() }
+    HubCall("SELECT 1 FROM gateway_channels WHERE gateway = @1 AND channel = substr(@2, 9)", values: [gateway, bucket])
+    { _ in row() }
   }
 
   private static let dateOfUpdate = "SELECT at FROM updates WHERE gateway = @1 AND bucket = @2 AND seq = @3"
 
   private func diverged(_ bucket: String, _ scope: String, since: Int64) throws(HubDatabaseError) -> [UInt8] {
     let resume = try database.first(
-      "SELECT seq, at FROM updates WHERE gateway = ?1 AND bucket = ?2 AND at <= ?3 ORDER BY seq DESC LIMIT 1",
-      .text(scope), .text(bucket), .integer(since)
+      "SELECT seq, at FROM updates WHERE gateway = ?1 AND bucket = ?2 AND at <= ?3 ORDER BY seq DESC LIMIT 1", scope,
+      bucket, since
     ) { ($0.integer(0), $0.integer(1)) }
-    return JSONWriter.object { json in
-      json.field("bucket", bucket)
-      json.field("diverged", true)
-      json.field("resume", resume?.0 ?? 0)
-      json.field("resume_at", resume?.1)
-    }
+    return JSONWriter.object(["bucket": bucket, "diverged": true, "resume": resume?.0 ?? 0, "resume_at": resume?.1])
   }
 }

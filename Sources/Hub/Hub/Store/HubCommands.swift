@@ -5,9 +5,7 @@ import SQLite
 
 /// Commands for gateways, queued on disk until the gateway's journal has their result.
 extension HubStore {
-  /// Most commands that wait for one gateway.
   static let maxWaiting: Int64 = 1000
-  /// Default lifetime of a command.
   private static let lifetime: Int64 = 7 * 86_400
 
   public enum CommandState: String, Sendable { case queued, done, refused, expired }
@@ -42,13 +40,12 @@ extension HubStore {
       try expire(gateway, time, now)
       if let known = try command(id, of: gateway) { return .taken(known) }
       let waiting = try database.number(
-        "SELECT count(*) FROM commands WHERE gateway = ?1 AND state = 'queued'", .text(gateway))
+        "SELECT count(*) FROM commands WHERE gateway = ?1 AND state = 'queued'", gateway)
       guard waiting < Self.maxWaiting else { return .full }
-      let text = JSONWriterText.text(body)
-      try database.run(
-        """
-        INSERT INTO commands(gateway, id, body, state, author, created_at) VALUES (?1, ?2, ?3, 'queued', ?4, ?5)
-        """, .text(gateway), .text(id), .text(text), .text(author), .integer(now))
+      let text = body.text
+      try database.insert(
+        into: "commands",
+        ["gateway": gateway, "id": id, "body": text, "state": "queued", "author": author, "created_at": now])
       try push("commands", of: gateway, id: id, body: text, now: time)
       return .taken(Command(id: id, state: .queued, body: text, author: author, createdAt: now))
     }
@@ -56,19 +53,18 @@ extension HubStore {
 
   public func command(_ id: String, of gateway: String) throws(HubDatabaseError) -> Command? {
     try database.first(
-      "SELECT id, state, body, answer, author, created_at, ended_at FROM commands WHERE gateway = ?1 AND id = ?2",
-      .text(gateway), .text(id), read: Self.command)
+      "SELECT \(Self.commandColumns) FROM commands WHERE gateway = ?1 AND id = ?2", gateway, id, read: Self.command)
   }
 
   /// The newest commands first, as many as fit a page.
   public func commands(of gateway: String, limit: Int) throws(HubDatabaseError) -> [Command] {
-    let filter = "FROM commands WHERE gateway = ?1 ORDER BY created_at DESC, id LIMIT ?2"
-    let fit = try fitting(
-      "SELECT \(bytes("body")) + \(bytes("answer")) \(filter)", [.text(gateway), .integer(Int64(limit))])
-    return try database.rows(
-      "SELECT id, state, body, answer, author, created_at, ended_at \(filter)",
-      [.text(gateway), .integer(Int64(fit.rows))], read: Self.command)
+    let filter = "FROM commands WHERE gateway = ?1 ORDER BY created_at DESC, id"
+    return try page(
+      Self.commandColumns, sizes: ["body", "answer"], filter, [gateway], limit: limit, read: Self.command
+    ).rows
   }
+
+  static let commandColumns = "id, state, body, answer, author, created_at, ended_at"
 
   static func command(_ row: any HubRow) -> Command {
     let ended = row.textIfAny(6).flatMap { Int64($0) }
@@ -83,12 +79,12 @@ extension HubStore {
   ) throws(HubDatabaseError) {
     try transaction { () throws(HubDatabaseError) -> Void in
       let state: CommandState = answer["ok"]?.bool == true ? .done : .refused
-      try database.run(
-        """
-        INSERT INTO commands(gateway, id, body, state, answer, author, created_at, ended_at)
-        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7) ON CONFLICT(gateway, id) DO NOTHING
-        """, .text(gateway), .text(id), .text(JSONWriterText.text(body)), .text(state.rawValue),
-        .text(Self.kept(answer)), .text(author), .integer(now))
+      try database.insert(
+        into: "commands",
+        [
+          "gateway": gateway, "id": id, "body": body.text, "state": state.rawValue, "answer": Self.kept(answer),
+          "author": author, "created_at": now, "ended_at": now,
+        ], "ON CONFLICT(gateway, id) DO NOTHING")
       announce(HubChange(gateway: gateway, bucket: "result/\(id)", seq: 0))
       try forget(gateway)
     }
@@ -101,7 +97,7 @@ extension HubStore {
     let ended = try database.run(
       """
       UPDATE commands SET state = ?3, answer = ?4, ended_at = ?5 WHERE gateway = ?1 AND id = ?2 AND state = 'queued'
-      """, .text(gateway), .text(id), .text(state.rawValue), .text(Self.kept(event.body)), .integer(now))
+      """, gateway, id, state.rawValue, Self.kept(event.body), now)
     guard ended > 0 else { return }
     try forget(gateway)
     try supersede("commands", of: gateway, id: id)
@@ -110,13 +106,11 @@ extension HubStore {
 
   /// The answer, or a note that it was too large to be stored.
   private static func kept(_ answer: JSONValue) -> String {
-    let text = JSONWriterText.text(answer)
+    let text = answer.text
     guard text.utf8.count > HubBounds.answerBytes else { return text }
-    return JSONWriterText.object { json in
-      json.field("ok", answer["ok"]?.bool)
-      json.field("code", "too_large")
-      json.field("error", "the answer was not stored: \(text.utf8.count) bytes")
-    }
+    return JSONWriter.text([
+      "ok": answer["ok"]?.bool, "code": "too_large", "error": "the answer was not stored: \(text.utf8.count) bytes",
+    ])
   }
 
   /// Within a transaction, now and then: deletes the oldest ended commands.
@@ -126,7 +120,7 @@ extension HubStore {
       """
       DELETE FROM commands WHERE gateway = ?1 AND state <> 'queued' AND id NOT IN (
       SELECT id FROM commands WHERE gateway = ?1 AND state <> 'queued' ORDER BY ended_at DESC, id LIMIT ?2)
-      """, .text(gateway), .integer(HubBounds.endedCommands))
+      """, gateway, HubBounds.endedCommands)
   }
 
   /// `time` is by the queues' clock: a wall clock that is ahead, or was not set, makes no command old.
@@ -136,7 +130,7 @@ extension HubStore {
       """
       SELECT c.id, c.body, u.at FROM updates u JOIN commands c ON c.gateway = u.gateway AND c.id = u.id
       WHERE u.gateway = ?1 AND u.bucket = 'commands' AND u.body <> '' AND c.state = 'queued' ORDER BY u.seq LIMIT 100
-      """, [.text(gateway)]
+      """, [gateway]
     ) { row in
       // `try?`: stored values were valid JSON when they arrived.
       let wanted = (try? JSONValue(parsing: row.text(1)))?["expires_s"]?.integer ?? Self.lifetime
@@ -145,8 +139,7 @@ extension HubStore {
     }
     for id in old {
       try database.run(
-        "UPDATE commands SET state = 'expired', ended_at = ?3 WHERE gateway = ?1 AND id = ?2", .text(gateway),
-        .text(id), .integer(now))
+        "UPDATE commands SET state = 'expired', ended_at = ?3 WHERE gateway = ?1 AND id = ?2", gateway, id, now)
       try supersede("commands", of: gateway, id: id)
       announce(HubChange(gateway: gateway, bucket: "result/\(id)", seq: 0))
       try forget(gateway)

@@ -28,7 +28,7 @@ extension HubStore {
     guard let key = event.body["key"]?.string, (1...200).contains(key.utf8.count),
       let updatedAt = event.body["updated_at"]?.integer
     else { return }
-    let value = event.body["value"].flatMap { $0 == .null ? nil : JSONWriterText.text($0) }
+    let value = event.body["value"].flatMap { $0 == .null ? nil : $0.text }
     // Larger than any valid document.
     guard value?.utf8.count ?? 0 <= HubBounds.documentBytes else { return }
     let edit = Document(
@@ -47,7 +47,7 @@ extension HubStore {
   private func makesRoomForDocument(_ gateway: String) throws(HubDatabaseError) -> Bool {
     var count = documents[gateway] ?? 0
     if documents[gateway] == nil {
-      count = try database.number("SELECT count(*) FROM documents WHERE gateway = ?1", .text(gateway))
+      count = try database.number("SELECT count(*) FROM documents WHERE gateway = ?1", gateway)
     }
     let fits = count < HubBounds.documents
     documents[gateway] = fits ? count + 1 : count
@@ -55,32 +55,23 @@ extension HubStore {
   }
 
   private func keep(_ document: Document, of gateway: String, _ now: Int64) throws(HubDatabaseError) {
-    try database.run(
-      """
-      INSERT INTO documents(gateway, key, value, updated_at, by_hub) VALUES (?1, ?2, ?3, ?4, ?5)
-      ON CONFLICT(gateway, key) DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at,
-      by_hub = excluded.by_hub
-      """, .text(gateway), .text(document.key), .optional(document.value), .integer(document.updatedAt),
-      .integer(document.byHub ? 1 : 0))
+    try database.insert(
+      into: "documents",
+      [
+        "gateway": gateway, "key": document.key, "value": document.value, "updated_at": document.updatedAt,
+        "by_hub": document.byHub,
+      ], "ON CONFLICT(gateway, key) DO UPDATE SET \(excluded("value", "updated_at", "by_hub"))")
     try announceDocument(document, of: gateway, now)
   }
 
   private func announceDocument(_ document: Document, of gateway: String, _ now: Int64) throws(HubDatabaseError) {
-    let body = JSONWriterText.object { Self.write(document, to: &$0) }
+    let body = JSONWriter.text(document.json)
     try push("documents", of: gateway, id: document.key, body: body, now: now)
-  }
-
-  static func write(_ document: Document, to json: inout JSONWriter) {
-    json.field("key", document.key)
-    json.field("value", json: Array((document.value ?? "null").utf8))
-    json.field("updated_at", document.updatedAt)
-    json.field("by_hub", document.byHub)
   }
 
   public func document(_ key: String, of gateway: String) throws(HubDatabaseError) -> Document? {
     try database.first(
-      "SELECT key, value, updated_at, by_hub FROM documents WHERE gateway = ?1 AND key = ?2", .text(gateway),
-      .text(key),
+      "SELECT key, value, updated_at, by_hub FROM documents WHERE gateway = ?1 AND key = ?2", gateway, key,
       read: Self.document)
   }
 
@@ -88,16 +79,20 @@ extension HubStore {
   public func documents(
     of gateway: String, after: String, limit: Int
   ) throws(HubDatabaseError) -> (found: [Document], hasMore: Bool) {
-    let filter = "FROM documents WHERE gateway = ?1 AND key > ?2 ORDER BY key LIMIT ?3"
-    let values: [SQLiteValue] = [.text(gateway), .text(after)]
-    let fit = try fitting("SELECT \(bytes("value")) \(filter)", values + [.integer(Int64(limit))])
-    let found = try database.rows(
-      "SELECT key, value, updated_at, by_hub \(filter)", values + [.integer(Int64(fit.rows))], read: Self.document)
-    return (found, fit.isCut || fit.rows == limit)
+    let filter = "FROM documents WHERE gateway = ?1 AND key > ?2 ORDER BY key"
+    let page = try page(
+      "key, value, updated_at, by_hub", sizes: ["value"], filter, [gateway, after], limit: limit, read: Self.document)
+    return (page.rows, page.hasMore)
   }
 
   private static func document(_ row: any HubRow) -> Document {
     Document(
       key: row.text(0), value: row.textIfAny(1), updatedAt: row.integer(2), byHub: row.integer(3) != 0)
+  }
+}
+
+extension Document {
+  var json: JSONObject {
+    ["key": key, "value": RawJSON(value ?? "null"), "updated_at": updatedAt, "by_hub": byHub]
   }
 }

@@ -8,7 +8,6 @@ struct FleetRow: Sendable {
   var gateway: String
   var lastSeen: Int64
   var events: Int64
-  /// The name of its radio.
   var radio: String?
   var radioKey: String?
   var model: String?
@@ -32,50 +31,22 @@ struct FleetRow: Sendable {
   var tags: [String] = []
   var lastMessage: (at: Int64, text: String?, sender: String?, channel: String?)?
 
-  /// The name to show.
   var name: String { alias ?? radio ?? gateway }
 
   /// `linkedAt`: the opening of its link; `nil`: it has none.
-  func write(linkedAt: Int64?, _ figures: FleetFigures.Figures, alerts: Int64, to json: inout JSONWriter) {
-    json.field("gateway", gateway)
-    json.field("radio", radio)
-    json.field("name", name)
-    json.field("linked", linkedAt != nil)
-    json.field("link_since", linkedAt)
-    json.field("last_seen", lastSeen)
-    json.field("events", events)
-    json.field("version", version)
-    json.field("link", link)
-    json.field("model", model)
-    json.field("radio_key", radioKey)
-    json.field("radio_state", radioState)
-    json.field("sync", sync)
-    json.field("clock_trusted", clockTrusted)
-    json.field("battery_mv", batteryMillivolts)
-    json.field("power", power)
-    json.field("pending", pending)
-    json.field("error", error)
-    json.field("store_error", storeError)
-    if let position {
-      json.objectField("position") { json in
-        json.field("lat", position.lat)
-        json.field("lon", position.lon)
-      }
-    }
-    json.field("note", note)
-    if !tags.isEmpty { json.arrayField("tags") { json in for tag in tags { json.value(tag) } } }
-    json.field("messages_today", figures.messages[gateway] ?? 0)
-    json.field("nodes", figures.nodes[gateway] ?? 0)
-    if let last = lastMessage {
-      json.objectField("last_message") { json in
-        json.field("at", last.at)
-        json.field("text", last.text)
-        json.field("sender_name", last.sender)
-        json.field("channel_name", last.channel)
-      }
-    }
-    json.field("alerts", alerts)
-    json.field("state_at", stateAt)
+  func json(linkedAt: Int64?, _ figures: FleetFigures.Figures, alerts: Int64) -> JSONObject {
+    [
+      "gateway": gateway, "radio": radio, "name": name, "linked": linkedAt != nil, "link_since": linkedAt,
+      "last_seen": lastSeen, "events": events, "version": version, "link": link, "model": model, "radio_key": radioKey,
+      "radio_state": radioState, "sync": sync, "clock_trusted": clockTrusted, "battery_mv": batteryMillivolts,
+      "power": power, "pending": pending, "error": error, "store_error": storeError,
+      "position": position.map { ["lat": $0.lat, "lon": $0.lon] as JSONObject }, "note": note,
+      "tags": tags.isEmpty ? nil : tags, "messages_today": figures.messages[gateway] ?? 0,
+      "nodes": figures.nodes[gateway] ?? 0,
+      "last_message": lastMessage.map {
+        ["at": $0.at, "text": $0.text, "sender_name": $0.sender, "channel_name": $0.channel] as JSONObject
+      }, "alerts": alerts, "state_at": stateAt,
+    ]
   }
 }
 
@@ -96,19 +67,17 @@ extension HubStore {
     }
     if let only {
       try database.read([
-        HubCall("SELECT \(columns) FROM @rows JOIN gateways g ON g.id = v.id", [("id", .texts(only))]) { take($0) }
+        HubCall("SELECT \(columns) FROM @rows JOIN gateways g ON g.id = v.id", ["id": only]) { take($0) }
       ])
     } else {
-      try database.every(
-        "SELECT \(columns) FROM gateways g WHERE g.id > ?1 ORDER BY g.id LIMIT ?2",
-        [.text(after), .integer(Int64(limit))]
-      ) { row in
+      try database.every("SELECT \(columns) FROM gateways g WHERE g.id > ?1 ORDER BY g.id LIMIT ?2", [after, limit]) {
+        row in
         take(row)
       }
     }
     guard !rows.isEmpty else { return [] }
     let places = Dictionary(rows.enumerated().map { ($0.element.gateway, $0.offset) }) { first, _ in first }
-    let ids: [(name: String, column: HubColumn)] = [("id", .texts(rows.map(\.gateway)))]
+    let ids: KeyValuePairs<String, any HubColumn> = ["id": rows.map(\.gateway)]
     let small = "CASE WHEN \(bytes("e.body")) <= \(Self.fleetBody) THEN e.body ELSE '{}' END"
     // The index of kinds has the newest event of each kind at its end.
     func newest(_ kind: String, _ use: @escaping (inout FleetRow, Int64, JSONValue) -> Void) -> HubCall {
@@ -152,8 +121,7 @@ extension HubStore {
         """
         SELECT d.gateway, d.key, d.value FROM @rows JOIN documents d ON d.gateway = v.id AND d.key = v.key
         WHERE d.value IS NOT NULL
-        """,
-        [("id", .texts(noted.map(\.0))), ("key", .texts(noted.map(\.1)))]
+        """, ["id": noted.map(\.0), "key": noted.map(\.1)]
       ) { row in
         // `try?`: as above.
         guard let place = places[row.text(0)], let value = try? JSONValue(parsing: row.text(2)) else { return }
@@ -166,11 +134,11 @@ extension HubStore {
   /// The number of gateways, and of those without a link that were not heard since.
   func fleetCounts(heardSince: Int64, linked: [String]) throws(HubDatabaseError) -> (gateways: Int64, silent: Int64) {
     let all = try number("SELECT count(*) FROM gateways")
-    var silent = try database.number("SELECT count(*) FROM gateways WHERE last_seen < ?1", .integer(heardSince))
+    var silent = try database.number("SELECT count(*) FROM gateways WHERE last_seen < ?1", heardSince)
     try database.read([
       HubCall(
-        "SELECT 1 FROM @rows JOIN gateways g ON g.id = v.id WHERE g.last_seen < @1", [("id", .texts(linked))],
-        values: [.integer(heardSince)]
+        "SELECT 1 FROM @rows JOIN gateways g ON g.id = v.id WHERE g.last_seen < @1", ["id": linked],
+        values: [heardSince]
       ) { _ in silent -= 1 }
     ])
     return (all, max(0, silent))
@@ -179,14 +147,11 @@ extension HubStore {
   /// The last events and the last state of each gateway that sent any since this time. 0: none since then.
   func seen(since: Int64) throws(HubDatabaseError) -> [String: (seen: Int64, state: Int64)] {
     var found: [String: (seen: Int64, state: Int64)] = [:]
-    try database.every(
-      "SELECT id, last_seen FROM gateways WHERE last_seen >= ?1 LIMIT 10000", [.integer(since)]
-    ) { row in
+    try database.every("SELECT id, last_seen FROM gateways WHERE last_seen >= ?1 LIMIT 10000", [since]) { row in
       found[row.text(0)] = (row.integer(1), 0)
     }
-    try database.every(
-      "SELECT gateway, at FROM states WHERE name = 'gateway' AND at >= ?1 LIMIT 10000", [.integer(since)]
-    ) { row in
+    try database.every("SELECT gateway, at FROM states WHERE name = 'gateway' AND at >= ?1 LIMIT 10000", [since]) {
+      row in
       found[row.text(0), default: (0, 0)].state = row.integer(1)
     }
     return found
@@ -231,5 +196,86 @@ extension FleetRow {
     case "tags": tags = (value.array ?? []).prefix(16).compactMap { HubBounds.cut($0.string, HubBounds.nameBytes) }
     default: break
     }
+  }
+}
+
+/// Counts over the fleet. Each count reads a day's messages, so all readers share one count a minute.
+actor FleetFigures {
+  struct Figures: Sendable, Equatable {
+    /// Messages of the last 24 hours, by gateway.
+    var messages: [String: Int64] = [:]
+    var nodes: [String: Int64] = [:]
+    /// Messages of the last 24 hours, each counted once: all, and by the start of the hour.
+    var total: Int64 = 0
+    var hours: [Int64: Int64] = [:]
+  }
+
+  private static let keeps: Int64 = 60_000
+  private let count: @Sendable (Int64) async throws -> Figures
+  private var known: (at: Int64, figures: Figures)?
+  private var asking: Task<Figures, any Error>?
+
+  /// `count`: the figures of the day before that time.
+  init(_ count: @escaping @Sendable (Int64) async throws -> Figures) { self.count = count }
+
+  func now(_ now: Int64 = HubClock.now) async throws -> Figures {
+    if let known, (0..<Self.keeps).contains(now - known.at) { return known.figures }
+    if let asking { return try await asking.value }
+    let task = Task { [count] in try await count(now) }
+    asking = task
+    defer { asking = nil }
+    let figures = try await task.value
+    known = (now, figures)
+    return figures
+  }
+}
+
+extension HubStore {
+  private static let hour: Int64 = 3_600_000
+  /// Messages in one step, and most steps: a day with more messages has only the newest in its counts.
+  private static let counted: Int64 = 20_000
+  private static let mostSteps = 50
+
+  func figures(now: Int64) throws(HubDatabaseError) -> FleetFigures.Figures {
+    var figures = FleetFigures.Figures()
+    // Whole hours, so that the oldest hour is complete, too.
+    let since = (now / Self.hour - 23) * Self.hour
+    var top = Int64.max
+    for _ in 0..<Self.mostSteps {
+      var (lowest, count, newest) = (Int64(0), Int64(0), Int64(0))
+      try database.each(
+        """
+        SELECT min(m.position), count(*), max(m.came) FROM
+        (SELECT position, CASE WHEN arrived = 0 THEN at ELSE arrived END AS came FROM messages WHERE position < ?1 ORDER BY position DESC LIMIT ?2) m
+        """, [top, Self.counted]
+      ) { (row) throws(HubDatabaseError) in
+        (lowest, count, newest) = (row.integer(0), row.integer(1), row.integer(2))
+        return false
+      }
+      guard count > 0, newest >= since else { break }
+      let values = [lowest, top, since, now + Self.hour]
+      try database.every(
+        """
+        SELECT gateway, count(*) FROM heard WHERE message >= ?1 AND message < ?2 AND at >= ?3 AND at <= ?4 GROUP BY gateway
+        """, values
+      ) { row in
+        figures.messages[row.text(0), default: 0] += row.integer(1)
+      }
+      try database.every(
+        """
+        SELECT at / \(Self.hour), count(*) FROM messages WHERE position >= ?1 AND position < ?2 AND at >= ?3 AND at <= ?4
+        GROUP BY at / \(Self.hour)
+        """, values
+      ) { row in
+        figures.hours[row.integer(0) * Self.hour, default: 0] += row.integer(1)
+        figures.total += row.integer(1)
+      }
+      guard count == Self.counted else { break }
+      top = lowest
+    }
+    figures.nodes = try database.dictionary("SELECT gateway, count(*) FROM contacts GROUP BY gateway") {
+      ($0.text(0), $0.integer(1))
+    }
+    return figures
   }
 }

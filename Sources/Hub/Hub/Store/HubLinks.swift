@@ -16,19 +16,17 @@ extension HubStore {
   /// Milliseconds since 1970 by the server's clock, because hubs' clocks differ.
   private static let serverClock = "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)"
 
-  /// Replaces the list of this hub.
   func keepLinks(_ links: [String: Int64], version: Int64, of hub: String) throws(HubDatabaseError) {
-    let list = JSONWriter.object { json in for (gateway, since) in links { json.field(gateway, since) } }
+    let list = JSONWriter.text(JSONObject(links.map { ($0, $1) }))
     try database.write([
       HubCall(
         """
         INSERT INTO hub_links(hub, told_at, version, links)
         VALUES (@1, \(Self.serverClock), CAST(@2 AS BIGINT), @3) ON CONFLICT(hub) DO UPDATE
         SET told_at = excluded.told_at, version = excluded.version, links = excluded.links
-        """, values: [.text(hub), .integer(version), .text(String(decoding: list, as: UTF8.self))]),
+        """, values: [hub, version, list]),
       HubCall(
-        "DELETE FROM hub_links WHERE told_at < \(Self.serverClock) - CAST(@1 AS BIGINT)",
-        values: [.integer(Self.linkMemory)]),
+        "DELETE FROM hub_links WHERE told_at < \(Self.serverClock) - CAST(@1 AS BIGINT)", values: [Self.linkMemory]),
     ])
   }
 
@@ -38,21 +36,21 @@ extension HubStore {
     try database.write([
       HubCall(
         "UPDATE hub_links SET told_at = \(Self.serverClock) WHERE hub = @1 AND version = CAST(@2 AS BIGINT) RETURNING 1",
-        values: [.text(hub), .integer(version)]
+        values: [hub, version]
       ) { _ in isThere = true }
     ])
     return isThere
   }
 
   func forgetLinks(of hub: String) throws(HubDatabaseError) {
-    try database.write([HubCall("DELETE FROM hub_links WHERE hub = @1", values: [.text(hub)])])
+    try database.write([HubCall("DELETE FROM hub_links WHERE hub = @1", values: [hub])])
   }
 
   /// The other hubs with a heartbeat within `validity` milliseconds, and the version of each list.
   func linkLists(besides hub: String, validity: Int64) throws(HubDatabaseError) -> [String: Int64] {
     try database.dictionary(
       "SELECT hub, version FROM hub_links WHERE hub <> ?1 AND told_at >= \(Self.serverClock) - CAST(?2 AS BIGINT)",
-      [.text(hub), .integer(validity)]
+      [hub, validity]
     ) { ($0.text(0), $0.integer(1)) }
   }
 
@@ -60,9 +58,7 @@ extension HubStore {
     guard !hubs.isEmpty else { return [] }
     var lists: [LinkList] = []
     try database.read([
-      HubCall(
-        "SELECT l.hub, l.version, l.links FROM @rows JOIN hub_links l ON l.hub = v.hub", [("hub", .texts(hubs))]
-      ) { row in
+      HubCall("SELECT l.hub, l.version, l.links FROM @rows JOIN hub_links l ON l.hub = v.hub", ["hub": hubs]) { row in
         // `try?`: only hubs write it.
         let fields = (try? JSONValue(parsing: row.text(2)))?.fields ?? []
         let links = fields.compactMap { name, since in since.integer.map { (name, $0) } }

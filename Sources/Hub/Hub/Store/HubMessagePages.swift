@@ -15,7 +15,6 @@ struct ListQuery: Sendable {
   var words: SearchTerms?
   var channel: String?
   var gateway: String?
-  /// Only events of this kind.
   var kind: String?
 
   var isNewestFirst: Bool { after == nil }
@@ -66,15 +65,10 @@ extension HubStore {
     let found = try find(
       query, from: "messages", key: "position",
       scan: "SELECT position, \(at), channel, \(came) FROM messages WHERE position \(query.comparison) ?1 \(settled)",
-      came: "came",
-      filter: "(CAST(?5 AS TEXT) IS NULL OR m.channel = ?5) AND \(gateway)",
-      values: [.optional(query.channel), .optional(query.gateway)],
-      size: "\(bytes("b.body")) + coalesce(\(heard), 0)")
+      came: "came", filter: "(CAST(?5 AS TEXT) IS NULL OR m.channel = ?5) AND \(gateway)",
+      values: [query.channel, query.gateway], size: "\(bytes("b.body")) + coalesce(\(heard), 0)")
     let list = try joined(found.rows)
-    return JSONWriter.object { json in
-      json.arrayField("messages") { json in for message in list { json.raw(message.json) } }
-      json.field("next", found.next)
-    }
+    return JSONWriter.object(["messages": list.map { RawJSON($0.json) }, "next": found.next])
   }
 
   /// A gateway's events: `{"events" or "messages": [{"id", "epoch", "seq", "at", "trusted", "kind", "body"}], "next"}`.
@@ -83,25 +77,22 @@ extension HubStore {
       query, from: "events", key: "id",
       scan: query.kind == nil
         ? eventsOfAllKinds(query)
-        : "SELECT id, at FROM events WHERE gateway = ?5 AND kind = ?6 AND id \(query.comparison) ?1",
-      filter: "TRUE", values: [.text(gateway), .optional(query.kind)], size: bytes("b.body"))
-    var bodies: [Int64: [UInt8]] = [:]
+        : "SELECT id, at FROM events WHERE gateway = ?5 AND kind = ?6 AND id \(query.comparison) ?1", filter: "TRUE",
+      values: [gateway, query.kind], size: bytes("b.body"))
+    var bodies: [Int64: JSONObject] = [:]
     try database.read([
       HubCall(
         "SELECT e.id, e.epoch, e.seq, e.at, e.trusted, e.kind, e.body FROM @rows JOIN events e ON e.id = v.id",
-        [("id", .integers(found.rows))]
+        ["id": found.rows]
       ) { row in
-        var json = JSONWriter()
-        Self.write(row, to: &json)
-        bodies[row.integer(0)] = json.bytes
+        bodies[row.integer(0)] = [
+          "id": row.integer(0), "epoch": row.text(1), "seq": row.integer(2), "at": row.integer(3),
+          "trusted": row.integer(4) != 0, "kind": row.text(5), "body": RawJSON(row.text(6)),
+        ]
       }
     ])
-    return JSONWriter.object { json in
-      json.arrayField(query.kind == "message" ? "messages" : "events") { json in
-        for id in found.rows { if let body = bodies[id] { json.raw(body) } }
-      }
-      json.field("next", found.next)
-    }
+    let list = query.kind == "message" ? "messages" : "events"
+    return JSONWriter.object([list: found.rows.compactMap { bodies[$0] }, "next": found.next])
   }
 
   /// Takes the rows from each kind in turn, as the index orders a gateway's events by kind.
@@ -126,13 +117,13 @@ extension HubStore {
   /// at, `?3` and `?4` the times; `values` begin at `?5`. `came`: the column with a row's arrival.
   private func find(
     _ query: ListQuery, from table: String, key: String, scan rows: String, came: String = "at", filter: String,
-    values: [SQLiteValue], size: String
+    values: [any SQLBindable], size: String
   ) throws(HubDatabaseError) -> Found {
     let order = query.order
     let searchesBodies = query.words != nil || (table == "events" && query.channel != nil)
     let window = query.isFiltered ? Self.maxScanned : Int64(query.limit)
-    let all: [SQLiteValue] =
-      [.integer(query.start), .integer(window), .optional(query.since), .optional(query.until)] + values
+    let all: [any SQLBindable] =
+      [query.start, window, query.since, query.until] + values
     // Without bodies, which a database might write to a temporary file.
     let scan = "(\(rows) ORDER BY \(key) \(order) LIMIT ?2) m"
     // Each statement names each parameter: a server needs the type of all.
@@ -199,7 +190,7 @@ extension HubStore {
           """
           SELECT m.\(key), CASE WHEN \(size) <= \(Self.maxSearchedBytes) THEN m.body ELSE '' END, \(size)
           FROM @rows JOIN \(table) m ON m.\(key) = v.key
-          """, [("key", .integers(piece))]
+          """, ["key": piece]
         ) { if query.isIn($0.text(1), ofEvent: table == "events") { sizes[$0.integer(0)] = $0.integer(2) } }
       ])
       for key in piece {
@@ -232,20 +223,17 @@ extension HubStore {
     try database.read([
       HubCall(
         "SELECT m.position, m.body, m.at, m.arrived FROM @rows JOIN messages m ON m.position = v.position",
-        [("position", .integers(positions))]
+        ["position": positions]
       ) { bodies[$0.integer(0)] = ($0.text(1), $0.integer(2), $0.integer(3)) }
     ])
     let hearers = try hearers(of: positions)
     return positions.compactMap { position in
       guard let body = bodies[position] else { return nil }
       let heard = hearers[position] ?? []
-      let json = JSONWriter.object { json in
-        json.field("position", position)
-        json.field("at", body.at)
-        json.field("arrived", body.arrived > 0 ? body.arrived : nil)
-        json.field("body", json: Array(body.text.utf8))
-        json.arrayField("heard") { json in for report in heard { json.raw(Array(report.utf8)) } }
-      }
+      let json = JSONWriter.object([
+        "position": position, "at": body.at, "arrived": body.arrived > 0 ? body.arrived : nil,
+        "body": RawJSON(body.text), "heard": heard.map { RawJSON($0) },
+      ])
       return JoinedMessage(position: position, arrived: body.arrived, hearers: heard.count, json: json)
     }
   }
@@ -260,7 +248,7 @@ extension HubStore {
 
   /// The arrival of the message with this position; `nil`: there is no message, or its arrival is unknown.
   func arrived(_ position: Int64) throws(HubDatabaseError) -> Int64? {
-    let found = try database.number("SELECT arrived FROM messages WHERE position = ?1", .integer(position))
+    let found = try database.number("SELECT arrived FROM messages WHERE position = ?1", position)
     return found > 0 ? found : nil
   }
 
@@ -270,7 +258,7 @@ extension HubStore {
     var (found, bytes) = ([Int64](), Int64(0))
     try database.each(
       "SELECT position, \(self.bytes("body")) FROM messages WHERE position > ?1 \(settled) ORDER BY position LIMIT ?2",
-      [.integer(after), .integer(Int64(limit))]
+      [after, limit]
     ) { (row) throws(HubDatabaseError) in
       bytes += row.integer(1)
       guard found.isEmpty || bytes <= Self.pageBytes else { return false }
@@ -290,15 +278,15 @@ extension HubStore {
   /// Counts the messages behind a position, up to `most`.
   func missed(after: Int64, upTo most: Int64) throws(HubDatabaseError) -> Missed {
     let count = try database.number(
-      "SELECT count(*) FROM (SELECT position FROM messages WHERE position > ?1 ORDER BY position LIMIT ?2) m",
-      .integer(after), .integer(most))
+      "SELECT count(*) FROM (SELECT position FROM messages WHERE position > ?1 ORDER BY position LIMIT ?2) m", after,
+      most)
     return Missed(count: count, arrived: try arrived(after))
   }
 
   /// The number of hearers of each message from this one on.
   func hearerCounts(from position: Int64) throws(HubDatabaseError) -> [Int64: Int] {
     try database.dictionary(
-      "SELECT message, count(*) FROM heard WHERE message >= ?1 GROUP BY message LIMIT 20000", [.integer(position)]
+      "SELECT message, count(*) FROM heard WHERE message >= ?1 GROUP BY message LIMIT 20000", [position]
     ) { ($0.integer(0), Int($0.integer(1))) }
   }
 }

@@ -55,10 +55,7 @@ extension HubStore {
         }
       }
     }
-    return JSONWriter.object { json in
-      json.field("nodes", json: list.bytes)
-      if !isAtEnd { json.field("next", last) }
-    }
+    return JSONWriter.object(["nodes": RawJSON(list.bytes), "next": !isAtEnd ? last : nil])
   }
 
   private func nodeKeys(after: String, _ limit: Int) throws(HubDatabaseError) -> [String] {
@@ -68,7 +65,7 @@ extension HubStore {
       WITH RECURSIVE k(key) AS (SELECT min(key) FROM contacts WHERE key > ?1 UNION ALL
       SELECT (SELECT min(c.key) FROM contacts c WHERE c.key > k.key) FROM k WHERE k.key IS NOT NULL)
       SELECT key FROM k WHERE key IS NOT NULL LIMIT ?2
-      """, [.text(after), .integer(Int64(limit))]
+      """, [after, limit]
     ) { $0.text(0) }
   }
 
@@ -81,12 +78,7 @@ extension HubStore {
         SELECT key, gateway, at, body FROM (SELECT c.key, c.gateway, c.at, \(body),
         row_number() OVER (PARTITION BY c.key ORDER BY c.trusted DESC, c.at DESC, c.gateway) AS number
         FROM @rows JOIN contacts c ON c.key = v.key) r WHERE number <= \(Self.maxHearers) ORDER BY key, number
-        """,
-        one: """
-          SELECT c.key, c.gateway, c.at, \(body) FROM contacts c WHERE c.key = v.key
-          ORDER BY c.trusted DESC, c.at DESC, c.gateway LIMIT \(Self.maxHearers)
-          """,
-        [("key", .texts(keys))]
+        """, ["key": keys]
       ) { row in
         // `try?`: stored values were valid JSON when they arrived.
         guard let body = try? JSONValue(parsing: row.text(3)) else { return }
@@ -103,19 +95,17 @@ extension HubStore {
   private static func node(_ key: String, _ heard: [Hearing]) -> [UInt8] {
     let newest = heard.first?.body ?? .null
     let position = heard.lazy.compactMap { FleetRow.position(in: $0.body) }.first
-    return JSONWriter.object { json in
-      json.field("key", key)
-      json.field("name", HubBounds.cut(newest["name"]?.string, HubBounds.nameBytes) ?? "")
-      json.field("kind", HubBounds.cut(newest["type"]?.string, HubBounds.nameBytes) ?? "none")
-      json.field("lat", position?.lat)
-      json.field("lon", position?.lon)
-      json.objects("heard", heard) { hearing, json in
-        json.field("gateway", hearing.gateway)
-        json.field("at", Self.heardAt(hearing.body, hearing.at))
-        json.field("snr", hearing.body["snr"]?.number)
-        json.field("hops", hearing.body["hops"]?.count)
-      }
-    }
+    return JSONWriter.object([
+      "key": key, "name": HubBounds.cut(newest["name"]?.string, HubBounds.nameBytes) ?? "",
+      "kind": HubBounds.cut(newest["type"]?.string, HubBounds.nameBytes) ?? "none", "lat": position?.lat,
+      "lon": position?.lon,
+      "heard": heard.map { hearing -> JSONObject in
+        [
+          "gateway": hearing.gateway, "at": Self.heardAt(hearing.body, hearing.at), "snr": hearing.body["snr"]?.number,
+          "hops": hearing.body["hops"]?.count,
+        ]
+      },
+    ])
   }
 
   /// The channels of all gateways: `{"channels": [{"channel", "name", "gateways", "newest_at"}], "more"}`, by the newest message. A full list has the
@@ -132,8 +122,7 @@ extension HubStore {
     try database.read([
       HubCall(
         "SELECT v.channel, b.at FROM @rows JOIN buckets b ON b.gateway = '' AND b.name = 'channel/' || v.channel",
-        one: "SELECT v.channel, b.at FROM buckets b WHERE b.gateway = '' AND b.name = 'channel/' || v.channel",
-        [("channel", .texts(Array(found.keys)))]
+        ["channel": Array(found.keys)]
       ) { found[$0.text(0)]?.newest = $0.integer(1) }
     ])
     let shown = Self.shown(found)
@@ -144,23 +133,21 @@ extension HubStore {
     for (digest, channel) in found where channel.name == nil {
       found[digest]?.name =
         try database.first(
-          "SELECT body FROM updates WHERE gateway = '' AND bucket = ?1 ORDER BY seq DESC LIMIT 1",
-          .text("channel/\(digest)")
+          "SELECT body FROM updates WHERE gateway = '' AND bucket = ?1 ORDER BY seq DESC LIMIT 1", "channel/\(digest)"
         ) { row in
           // `try?`: as above.
           (try? JSONValue(parsing: row.text(0)))?["channel_name"]?.string
         } ?? nil
     }
     let sorted = found.sorted { ($0.value.newest ?? 0, $1.key) > ($1.value.newest ?? 0, $0.key) }
-    return JSONWriter.object { json in
-      json.objects("channels", sorted) { found, json in
-        json.field("channel", found.key)
-        json.field("name", found.value.name)
-        json.field("gateways", found.value.gateways)
-        json.field("newest_at", found.value.newest)
-      }
-      if isCut { json.field("more", true) }
-    }
+    return JSONWriter.object([
+      "channels": sorted.map { found -> JSONObject in
+        [
+          "channel": found.key, "name": found.value.name, "gateways": found.value.gateways,
+          "newest_at": found.value.newest,
+        ]
+      }, "more": isCut ? true : nil,
+    ])
   }
 
   private struct FoundChannel {
@@ -213,18 +200,12 @@ extension HubStore {
     before: (at: Int64, gateway: String, id: String)?, limit: Int
   ) throws(HubDatabaseError) -> (rows: [OwnedCommand], hasMore: Bool) {
     let filter = """
-      FROM commands WHERE (created_at, gateway, id) < (?1, ?2, ?3)
-      ORDER BY created_at DESC, gateway DESC, id DESC LIMIT ?4
+      FROM commands WHERE (created_at, gateway, id) < (?1, ?2, ?3) ORDER BY created_at DESC, gateway DESC, id DESC
       """
-    let values: [SQLiteValue] = [
-      .integer(before?.at ?? .max), .text(before?.gateway ?? ""), .text(before?.id ?? ""),
-    ]
-    let fit = try fitting("SELECT \(bytes("body")) + \(bytes("answer")) \(filter)", values + [.integer(Int64(limit))])
-    let found = try database.rows(
-      "SELECT id, state, body, answer, author, created_at, ended_at, gateway \(filter)",
-      values + [.integer(Int64(fit.rows))]
-    ) { OwnedCommand(gateway: $0.text(7), command: Self.command($0)) }
-    return (found, fit.isCut || fit.rows == limit)
+    let values: [any SQLBindable] = [before?.at ?? Int64.max, before?.gateway ?? "", before?.id ?? ""]
+    return try page("\(Self.commandColumns), gateway", sizes: ["body", "answer"], filter, values, limit: limit) {
+      OwnedCommand(gateway: $0.text(7), command: Self.command($0))
+    }
   }
 
   /// Recent commands of a gateway.
@@ -242,7 +223,7 @@ extension HubStore {
   /// Which gateway heard which node, by gateway and node: `{"gateways": […], "links": [{"gateway", "node", "name", "kind", "lat", "lon", "at", "snr",
   /// "hops"}], "next"}`. `since`: only nodes that were heard at this time or later, milliseconds since 1970.
   func coverage(
-    after place: (gateway: String, node: String), since: Int64, limit: Int, gateways: [UInt8]
+    after place: (gateway: String, node: String), since: Int64, limit: Int, gateways: [JSONObject]
   ) throws(HubDatabaseError) -> [UInt8] {
     let body = "CASE WHEN \(bytes("body")) <= \(Self.recordBytes) THEN body ELSE '{}' END"
     var (rows, lookedAt, last, isAtEnd) = (0, 0, place, false)
@@ -254,7 +235,7 @@ extension HubStore {
           """
           SELECT gateway, key, at, \(body) FROM contacts WHERE (gateway, key) > (?1, ?2)
           ORDER BY gateway, key LIMIT \(Self.nodesAtOnce)
-          """, [.text(last.gateway), .text(last.node)]
+          """, [last.gateway, last.node]
         ) { (row) throws(HubDatabaseError) in
           count += 1
           last = (row.text(0), row.text(1))
@@ -262,7 +243,7 @@ extension HubStore {
           guard let record = try? JSONValue(parsing: row.text(3)) else { return true }
           let at = Self.heardAt(record, row.integer(2))
           guard at >= since else { return true }
-          Self.write(link: last, at, record, to: &json)
+          Self.link(last, at, record).write(to: &json)
           rows += 1
           return rows < limit
         }
@@ -270,11 +251,9 @@ extension HubStore {
         isAtEnd = count < Self.nodesAtOnce && rows < limit
       }
     }
-    return JSONWriter.object { json in
-      json.field("gateways", json: gateways)
-      json.field("links", json: list.bytes)
-      if !isAtEnd { json.field("next", "\(last.gateway)/\(last.node)") }
-    }
+    return JSONWriter.object([
+      "gateways": gateways, "links": RawJSON(list.bytes), "next": !isAtEnd ? "\(last.gateway)/\(last.node)" : nil,
+    ])
   }
 
   /// When the node was heard: never later than the record's arrival, whatever the gateway's clock says.
@@ -282,20 +261,12 @@ extension HubStore {
     min(record["last_heard"]?.count ?? at, at)
   }
 
-  private static func write(
-    link: (gateway: String, node: String), _ at: Int64, _ record: JSONValue, to json: inout JSONWriter
-  ) {
-    json.object { json in
-      json.field("gateway", link.gateway)
-      json.field("node", link.node)
-      json.field("name", HubBounds.cut(record["name"]?.string, HubBounds.nameBytes))
-      json.field("kind", HubBounds.cut(record["type"]?.string, HubBounds.nameBytes))
-      let position = FleetRow.position(in: record)
-      json.field("lat", position?.lat)
-      json.field("lon", position?.lon)
-      json.field("at", at)
-      json.field("snr", record["snr"]?.number)
-      json.field("hops", record["hops"]?.count)
-    }
+  private static func link(_ place: (gateway: String, node: String), _ at: Int64, _ record: JSONValue) -> JSONObject {
+    let position = FleetRow.position(in: record)
+    return [
+      "gateway": place.gateway, "node": place.node, "name": HubBounds.cut(record["name"]?.string, HubBounds.nameBytes),
+      "kind": HubBounds.cut(record["type"]?.string, HubBounds.nameBytes), "lat": position?.lat, "lon": position?.lon,
+      "at": at, "snr": record["snr"]?.number, "hops": record["hops"]?.count,
+    ]
   }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import JSON
 import SQLite
 
 /// The size of one page of a list.
@@ -10,12 +11,17 @@ extension HubStore {
 
   /// The number of rows that fit a page, and whether more rows exist that do not fit. `sizes` selects the bytes of each row, in the order of the
   /// page, so that neither database reads or sends unused rows.
-  func fitting(
-    _ sizes: String, _ values: [SQLiteValue], most: Int64 = pageBytes
-  ) throws(HubDatabaseError) -> (rows: Int, isCut: Bool) {
-    var fit = PageFit(most: most)
-    try database.each(sizes, values) { (row) throws(HubDatabaseError) in fit.add(row.integer(0)) }
-    return (fit.rows, fit.isCut)
+  func page<Row>(
+    _ columns: String, sizes: [String], _ filter: String, _ values: [any SQLBindable], limit: Int,
+    read: (any HubRow) -> Row
+  ) throws(HubDatabaseError) -> (rows: [Row], hasMore: Bool) {
+    var fit = PageFit(most: Self.pageBytes)
+    let (size, end) = (sizes.map(bytes).joined(separator: " + "), "\(filter) LIMIT ?\(values.count + 1)")
+    try database.each("SELECT \(size) \(end)", values + [limit]) { (row) throws(HubDatabaseError) in
+      fit.add(row.integer(0))
+    }
+    let rows = try database.rows("SELECT \(columns) \(end)", values + [fit.rows], read: read)
+    return (rows, fit.isCut || fit.rows == limit)
   }
 
   /// SQL for the bytes of a column; 0 for NULL.
@@ -70,5 +76,56 @@ enum HubBounds {
   static func cut(_ text: String?, _ most: Int) -> String? {
     guard let text, text.utf8.count > most else { return text }
     return String(decoding: text.utf8.prefix(most), as: UTF8.self)
+  }
+}
+
+/// Pages of rows as JSON objects: `{"NAME": […], "next": …}`; `next` is the `after` of the next page, absent at the end. A page ends early when it
+/// has `pageBytes`.
+extension HubStore {
+  /// Gateways that are named as hearers of one message: the first ones.
+  private static let maxHeard = 100
+
+  public func contacts(gateway: String, after: String, limit: Int) throws(HubDatabaseError) -> [UInt8] {
+    let filter = "FROM contacts WHERE gateway = ?1 AND key > ?2 ORDER BY key"
+    let page = try page("key, body", sizes: ["body"], filter, [gateway, after], limit: limit) {
+      (key: $0.text(0), body: RawJSON($0.text(1)))
+    }
+    return JSONWriter.object([
+      "contacts": page.rows.map(\.body), "next": page.hasMore ? page.rows.last?.key ?? after : nil,
+    ])
+  }
+
+  /// The reports of each message, the earliest first.
+  func hearers(of positions: [Int64]) throws(HubDatabaseError) -> [Int64: [String]] {
+    var found: [Int64: [String]] = [:]
+    try database.read([
+      HubCall(
+        """
+        SELECT position, body FROM (SELECT v.position, h.body,
+        row_number() OVER (PARTITION BY v.position ORDER BY h.at, h.gateway) AS number
+        FROM @rows JOIN heard h ON h.message = v.position) r
+        WHERE number <= \(Self.maxHeard) ORDER BY position, number
+        """, ["position": positions]
+      ) { found[$0.integer(0), default: []].append($0.text(1)) }
+    ])
+    return found
+  }
+
+  /// All gateways, or the one asked for.
+  public func gateways(
+    _ only: String? = nil, after: String = "", limit: Int = 1000
+  ) throws(HubDatabaseError) -> [Gateway] {
+    let lanes = Progress.columns.map { "e.\($0)" }.joined(separator: ", ")
+    return try database.rows(
+      """
+      SELECT g.id, g.epoch, g.events, g.last_seen, g.radio, \(lanes) FROM gateways g
+      LEFT JOIN epochs e ON e.gateway = g.id AND e.epoch = g.epoch
+      WHERE g.id \(only == nil ? ">" : "=") ?1 ORDER BY g.id LIMIT ?2
+      """, [only ?? after, limit]
+    ) { row in
+      Gateway(
+        id: row.text(0), epoch: row.text(1), progress: Progress(row, from: 5), events: row.integer(2),
+        lastSeen: row.integer(3), radio: row.textIfAny(4))
+    }
   }
 }

@@ -50,14 +50,12 @@ extension HubStore {
       for lane in batch.lane.map({ [$0] }) ?? EventBatch.Lane.allCases { lanes[lane] = max(lanes[lane] ?? 0, last) }
     }
 
-    func write(to json: inout JSONWriter, withDigests: Bool = true) {
-      json.objectField("lanes") { json in
-        for lane in EventBatch.Lane.allCases { json.field(lane.rawValue, lanes[lane]) }
-      }
-      guard withDigests, !digests.isEmpty else { return }
-      json.objectField("digests") { json in
-        for lane in EventBatch.Lane.allCases { json.field(lane.rawValue, digests[lane]) }
-      }
+    func json(withDigests: Bool = true) -> JSONObject {
+      let shown = withDigests && !digests.isEmpty
+      return [
+        "lanes": JSONObject(EventBatch.Lane.allCases.map { ($0.rawValue, lanes[$0]) }),
+        "digests": shown ? JSONObject(EventBatch.Lane.allCases.map { ($0.rawValue, digests[$0]) }) : nil,
+      ]
     }
   }
 
@@ -89,7 +87,7 @@ extension HubStore {
     try database.read([
       HubCall(
         "SELECT e.gateway, e.epoch, \(columns) FROM @rows JOIN epochs e ON e.gateway = v.gateway AND e.epoch = v.epoch",
-        [("gateway", .texts(epochs.map(\.gateway))), ("epoch", .texts(epochs.map(\.epoch)))]
+        ["gateway": epochs.map(\.gateway), "epoch": epochs.map(\.epoch)]
       ) {
         var progress = Progress($0, from: 2)
         progress.expectDigests()
@@ -100,7 +98,7 @@ extension HubStore {
         SELECT e.gateway, e.epoch, x.seq, x.at, x.kind, x.body FROM @rows
         JOIN epochs e ON e.gateway = v.gateway AND e.epoch = v.epoch
         JOIN events x ON x.gateway = e.gateway AND x.epoch = e.epoch AND x.seq IN (e.messages, e.nodes, e.packets)
-        """, [("gateway", .texts(epochs.map(\.gateway))), ("epoch", .texts(epochs.map(\.epoch)))]
+        """, ["gateway": epochs.map(\.gateway), "epoch": epochs.map(\.epoch)]
       ) { row in
         let place = GatewayEpoch(gateway: row.text(0), epoch: row.text(1))
         let digest = StoredEvent(at: row.integer(3), kind: row.text(4), body: row.text(5)).digest

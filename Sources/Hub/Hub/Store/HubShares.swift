@@ -52,7 +52,7 @@ extension HubStore {
         INSERT INTO lost_updates(gateway, bucket, source, through)
         SELECT @1, @2, source, max(seq) FROM \(Self.ranked()) WHERE nth > @3 GROUP BY source
         ON CONFLICT(gateway, bucket, source) DO UPDATE SET through = excluded.through
-        """, values: list + [.integer(share)]),
+        """, values: list + [share]),
       // By the stored numbers: without statistics of the table, a server would compare each number with all others.
       HubCall(
         """
@@ -80,12 +80,7 @@ extension HubStore {
     var count: Int64 = 0
     var gateways: [String] = []
 
-    func write(to json: inout JSONWriter) {
-      json.objectField("left_out") { json in
-        json.field("count", count)
-        json.arrayField("gateways") { json in for gateway in gateways { json.value(gateway) } }
-      }
-    }
+    var json: JSONObject { ["count": count, "gateways": gateways] }
   }
 
   /// The share of each other gateway if a reader gets `most` updates of a list behind `after`.
@@ -97,7 +92,7 @@ extension HubStore {
       """
       SELECT count(*) FROM updates
       WHERE gateway = @1 AND bucket = @2 AND source <> '' AND seq > @3 AND seq <= @4 AND source <> @5 GROUP BY source
-      """, values: place.values + [.integer(after), .integer(until), .text(gateway)]
+      """, values: place.values + [after, until, gateway]
     ) { counts.append($0.integer(0)) }
     try database.read([call])
     return Self.share(of: most, counts)
@@ -112,7 +107,7 @@ extension HubStore {
       """
       SELECT source FROM lost_updates WHERE gateway = @1 AND bucket = @2 AND through > @3
       ORDER BY through DESC, source LIMIT \(Self.mostNamed)
-      """, values: place.values + [.integer(after)]
+      """, values: place.values + [after]
     ) { row($0.text(0)) }
   }
 
@@ -127,7 +122,7 @@ extension HubStore {
     var calls = [
       HubCall(
         "SELECT count(*) FROM updates WHERE gateway = @1 AND bucket = @2 AND seq > @3 AND seq <= @4",
-        values: place.values + [.integer(begin), .integer(last)]
+        values: place.values + [begin, last]
       ) { leftOut.count -= $0.integer(0) }
     ]
     if let share {
@@ -135,7 +130,7 @@ extension HubStore {
         """
         SELECT source, count(*) FROM \(Self.ranked(" AND seq > @3 AND seq <= @4"))
         WHERE nth > @5 AND seq <= @6 GROUP BY source ORDER BY count(*) DESC, source
-        """, values: place.values + [.integer(after), .integer(end), .integer(share), .integer(last)]
+        """, values: place.values + [after, end, share, last]
       ) {
         leftOut.count += $0.integer(1)
         leftOut.gateways.append($0.text(0))

@@ -20,8 +20,7 @@ extension HubStore {
       let gateways = Set(states.map(\.gateway)).sorted()
       var names: [String: Set<String>] = [:]
       let known = HubCall(
-        "SELECT s.gateway, s.name FROM @rows JOIN states s ON s.gateway = v.gateway",
-        [("gateway", .texts(gateways))]
+        "SELECT s.gateway, s.name FROM @rows JOIN states s ON s.gateway = v.gateway", ["gateway": gateways]
       ) { names[$0.text(0), default: []].insert($0.text(1)) }
       try database.perform(database.locking(gateways) + [known], begins: true, ends: false)
       var kept: [Bool] = []
@@ -36,14 +35,11 @@ extension HubStore {
       }
       let newest = Array(rows.values)
       let upsert = HubCall(
-        """
-        INSERT INTO states(gateway, name, at, body) SELECT v.gateway, v.name, v.at, v.body FROM @rows WHERE true
-        ON CONFLICT(gateway, name) DO UPDATE SET at = excluded.at, body = excluded.body
-        """,
+        into: "states",
         [
-          ("gateway", .texts(newest.map(\.gateway))), ("name", .texts(newest.map(\.name))),
-          ("at", .integers(newest.map(\.at))), ("body", .texts(newest.map(\.body))),
-        ])
+          "gateway": newest.map(\.gateway), "name": newest.map(\.name), "at": newest.map(\.at),
+          "body": newest.map(\.body),
+        ], "ON CONFLICT(gateway, name) DO UPDATE SET \(excluded("at", "body"))")
       try database.perform([upsert], begins: false, ends: true)
       return kept
     }
@@ -51,18 +47,10 @@ extension HubStore {
 
   /// All states of a gateway: `{"NAME": {"at": …, "body": {…}}, …}`
   public func states(of gateway: String) throws(HubDatabaseError) -> [UInt8] {
-    let filter = "FROM states WHERE gateway = ?1 ORDER BY name LIMIT ?2"
-    let fit = try fitting("SELECT \(bytes("body")) \(filter)", [.text(gateway), .integer(HubBounds.states)])
-    let found: [(String, Int64, String)] = try database.rows(
-      "SELECT name, at, body \(filter)", [.text(gateway), .integer(Int64(fit.rows))]
-    ) { ($0.text(0), $0.integer(1), $0.text(2)) }
-    return JSONWriter.object { json in
-      for (name, at, body) in found {
-        json.objectField(name) { json in
-          json.field("at", at)
-          json.field("body", json: Array(body.utf8))
-        }
-      }
+    let filter = "FROM states WHERE gateway = ?1 ORDER BY name"
+    let page = try page("name, at, body", sizes: ["body"], filter, [gateway], limit: Int(HubBounds.states)) {
+      ($0.text(0), ["at": $0.integer(1), "body": RawJSON($0.text(2))] as JSONObject)
     }
+    return JSONWriter.object(JSONObject(page.rows))
   }
 }

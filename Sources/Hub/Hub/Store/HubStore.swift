@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 
+import Dispatch
+import Glibc
 import JSON
 
 /// A change, of which hubs notify each other for gateways, waiting requests and live readers.
@@ -26,12 +28,7 @@ public actor HubStore {
     public var lastSeen: Int64
     public var radio: String?
 
-    func write(to json: inout JSONWriter) {
-      json.field("gateway", id)
-      json.field("radio", radio)
-      json.field("events", events)
-      json.field("last_seen", lastSeen)
-    }
+    var json: JSONObject { ["gateway": id, "radio": radio, "events": events, "last_seen": lastSeen] }
   }
 
   /// The answer to a batch, with the highest stored seq of its lane.
@@ -99,7 +96,7 @@ public actor HubStore {
 
   /// Copies an SQLite file's write-ahead log into it.
   func copyLog(whole: Bool) throws(HubDatabaseError) {
-    try database.execute("PRAGMA wal_checkpoint(\(whole ? "TRUNCATE" : "PASSIVE"))")
+    _ = try number("PRAGMA wal_checkpoint(\(whole ? "TRUNCATE" : "PASSIVE"))")
   }
 
   /// Notifies all hubs on this database, without calling this store's listener.
@@ -121,14 +118,70 @@ public actor HubStore {
   func announce(_ item: HubChange) { changes.append(item) }
 }
 
-enum JSONWriterText {
-  static func text(_ value: JSONValue) -> String {
-    var writer = JSONWriter()
-    writer.value(value)
-    return writer.string
+/// Runs an actor's work in order on a queue of its own, so that waiting for a disk or a server delays no other work.
+final class DatabaseExecutor: SerialExecutor {
+  private let queue = DispatchQueue(label: "meshpost.hub.database")
+
+  func enqueue(_ job: consuming ExecutorJob) {
+    let job = UnownedJob(job)
+    queue.async { job.runSynchronously(on: self.asUnownedSerialExecutor()) }
   }
 
-  static func object(_ body: (inout JSONWriter) -> Void) -> String {
-    String(decoding: JSONWriter.object(body), as: UTF8.self)
+  func asUnownedSerialExecutor() -> UnownedSerialExecutor { UnownedSerialExecutor(ordinary: self) }
+}
+
+/// Triggers work for a gateway once in a number of its rows. It counts the rows itself: row numbers have gaps.
+struct RowInterval {
+  /// Most gateways with counts. At this limit all counts begin again.
+  private static let mostGateways = 10_000
+
+  private let rows: Int
+  private var counts: [String: Int] = [:]
+
+  init(_ rows: Int) { self.rows = rows }
+
+  /// Counts a row; true once in `rows` calls.
+  mutating func isDue(_ gateway: String) -> Bool {
+    let count = counts[gateway, default: 0] + 1
+    if count >= rows {
+      counts[gateway] = nil
+      return true
+    }
+    if counts.count >= Self.mostGateways { counts = [:] }
+    counts[gateway] = count
+    return false
+  }
+}
+
+extension HubStore {
+  /// Opens a hub's database for a command, also while the hub serves. It neither creates nor upgrades tables.
+  public static func existing(_ configuration: HubConfiguration, writes: Bool) throws -> HubStore {
+    if isServer(configuration.location) {
+      let database = try PostgresHubDatabase(
+        address: configuration.location, password: configuration.password, migrates: false)
+      try database.requireVersion()
+      return HubStore(database)
+    }
+    return HubStore(try SQLiteHubDatabase(existing: configuration.location, writes: writes))
+  }
+}
+
+extension PostgresHubDatabase {
+  fileprivate func requireVersion() throws(HubDatabaseError) {
+    let exists = try first("SELECT to_regclass('schema_version')::text") { $0.textIfAny(0) } ?? nil
+    try HubSchema.require(exists == nil ? 0 : try number("SELECT coalesce(max(version), 0) FROM schema_version"))
+  }
+}
+
+extension HubSchema {
+  /// Throws unless the tables have this program's version.
+  static func require(_ version: Int64) throws(HubDatabaseError) {
+    let own = Int64(newest)
+    guard version != own else { return }
+    let message =
+      version == 0
+      ? "it has no tables of a hub yet: start the hub once"
+      : "its tables have version \(version), this program's \(own): use the program of the hub that serves, or restart it"
+    throw HubDatabaseError(kind: .other, message: message)
   }
 }

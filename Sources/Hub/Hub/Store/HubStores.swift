@@ -120,7 +120,7 @@ final class HubStores: Sendable {
   /// Stores the gateway's latest state of a name. `false`: it is too large, or there are too many names.
   @discardableResult
   func setState(_ name: String, _ body: JSONValue, of gateway: String, at now: Int64) async throws -> Bool {
-    let text = JSONWriterText.text(body)
+    let text = body.text
     guard text.utf8.count <= HubBounds.stateBytes else { return false }
     return try await stateWrites.submit(GatewayState(gateway: gateway, name: name, at: now, body: text))
   }

@@ -83,14 +83,11 @@ extension HubStore {
         boot: clocks.boot, elapsed: begin, uptime: clocks.uptime, wall: clocks.isSynchronised ? clocks.wall : nil)
     }
     guard let mark else { return 0 }
-    try database.run(
-      """
-      INSERT INTO queue_clock(boot, elapsed, uptime, wall) VALUES (?1, ?2, ?3, ?4)
-      ON CONFLICT(boot) DO UPDATE SET elapsed = excluded.elapsed, uptime = excluded.uptime, wall = excluded.wall
-      """, .text(mark.boot), .integer(mark.elapsed), .integer(mark.uptime), .optional(mark.wall))
+    try database.insert(
+      into: "queue_clock", ["boot": mark.boot, "elapsed": mark.elapsed, "uptime": mark.uptime, "wall": mark.wall],
+      "ON CONFLICT(boot) DO UPDATE SET \(excluded("elapsed", "uptime", "wall"))")
     if marks.count > 1 {
-      try database.run(
-        "DELETE FROM queue_clock WHERE elapsed < ?1", .integer(mark.elapsed - Self.oldestMark))
+      try database.run("DELETE FROM queue_clock WHERE elapsed < ?1", mark.elapsed - Self.oldestMark)
     }
     return mark.elapsed
   }

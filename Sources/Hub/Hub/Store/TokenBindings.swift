@@ -14,7 +14,7 @@ extension HubStore {
   private static let anyToken = ""
 
   func tokenBindings() throws(HubDatabaseError) -> [TokenBinding] {
-    try database.rows("SELECT token, gateway FROM token_gateways WHERE token <> ?1", [.text(Self.anyToken)]) {
+    try database.rows("SELECT token, gateway FROM token_gateways WHERE token <> ?1", [Self.anyToken]) {
       TokenBinding(token: $0.text(0), gateway: $0.text(1))
     }
   }
@@ -31,15 +31,15 @@ extension HubStore {
   ) throws(HubDatabaseError) -> TokenEligibility {
     let gateway = wanted.gateway
     let holders = Set(
-      try database.rows("SELECT token FROM token_gateways WHERE gateway = ?1", [.text(gateway)]) { $0.text(0) })
+      try database.rows("SELECT token FROM token_gateways WHERE gateway = ?1", [gateway]) { $0.text(0) })
     if holders.contains(wanted.token) { return .bound }
     if hasOwn || !holders.isDisjoint(with: tokens) { return .refused("\(gateway) has another token") }
     if holders.contains(Self.anyToken) { return .free }
-    if try database.number("SELECT 1 FROM token_gateways WHERE token = ?1", .text(wanted.token)) == 1 {
+    if try database.number("SELECT 1 FROM token_gateways WHERE token = ?1", wanted.token) == 1 {
       return .refused("it belongs to another gateway: \(gateway) needs a token of its own")
     }
     // Its events came through a broker, or it has lost its own token: no other token may act for it.
-    if holders.isEmpty, try database.number("SELECT 1 FROM gateways WHERE id = ?1", .text(gateway)) == 1 {
+    if holders.isEmpty, try database.number("SELECT 1 FROM gateways WHERE id = ?1", gateway) == 1 {
       return .refused("\(gateway) is known here, and needs a token of its own")
     }
     return .free
@@ -55,10 +55,8 @@ extension HubStore {
       let eligibility = try eligibility(of: wanted, hasOwn: hasOwn, tokens: tokens)
       guard eligibility == .free else { return eligibility }
       // The gateway's earlier tokens are invalid.
-      try database.run("DELETE FROM token_gateways WHERE gateway = ?1", [.text(wanted.gateway)])
-      try database.run(
-        "INSERT INTO token_gateways(token, gateway, bound_at) VALUES (?1, ?2, ?3)",
-        [.text(wanted.token), .text(wanted.gateway), .integer(now)])
+      try database.run("DELETE FROM token_gateways WHERE gateway = ?1", [wanted.gateway])
+      try database.insert(into: "token_gateways", ["token": wanted.token, "gateway": wanted.gateway, "bound_at": now])
       return .bound
     }
   }
