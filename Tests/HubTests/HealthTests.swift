@@ -161,6 +161,23 @@ import Testing
     #expect(try await store.take([batch]) == [.acknowledged(1)])
   }
 
+  @Test func `a server that was started again, or another one in its place, is told once`() async throws {
+    let location = scratch.location("hub.db")
+    let store = try HubStore(location: location)
+    let probe = DatabaseProbe(
+      store, readOnlyQuery: "SELECT 0", versionQuery: "PRAGMA user_version",
+      serverStartQuery: "SELECT count(*) FROM gateways")
+    var told: [Bool] = []
+    for seq: Int64 in 1...2 {
+      for _ in 0..<2 { told.append(await probe.probe()) }
+      let event = HubEvent(seq: 1, at: 1, trusted: true, kind: "advert", body: .object([("key", .string("k"))]))
+      let batch = PreparedBatch([event], of: "e", in: .nodes, from: "g\(seq)", after: nil, at: 1)
+      _ = try await store.take([batch])
+    }
+    told.append(await probe.probe())
+    #expect(told == [false, false, true, false, true])
+  }
+
   @Test func `a histogram counts each value once, at its bound or above all`() {
     var histogram = HubMetrics.Histogram([1, 10])
     for value in [0.5, 1, 1.5, 10, 11, 1e9] { histogram.add(value) }

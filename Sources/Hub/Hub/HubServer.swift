@@ -116,9 +116,17 @@ public struct HubServer: Sendable {
     }
     let listener = listenToOtherHubs()
     defer { withExtendedLifetime(listener) {} }
-    let probe = Task { [stores = api.stores] in
+    let probe = Task { [api] in
+      let isOutdated = await api.stores.probe.run {
+        HubLog.write(
+          .warning,
+          "the database's server was started again, or another one has its place: gateways and readers connect again and compare what it has"
+        )
+        await api.registry.closeAll()
+        await api.live.startOver()
+      }
       // Stops as on SIGTERM: gateways look for a newer hub.
-      if await stores.probe.run() { kill(getpid(), SIGTERM) }
+      if isOutdated { kill(getpid(), SIGTERM) }
     }
     let maintenance = RetentionService(stores: api.stores, retention: configuration.retention, access: access)
     // Uses of tokens are shown only in the pages, so without pages nothing records them.

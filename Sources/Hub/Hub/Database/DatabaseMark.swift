@@ -17,7 +17,13 @@ struct DatabaseMark: Sendable {
       location = database + ".mark"
       return
     }
-    guard let folder = folder?.split(separator: ":").first else { return nil }
+    guard let folder = folder?.split(separator: ":").first else {
+      HubLog.write(
+        .notice,
+        "STATE_DIRECTORY is not set: the hub cannot tell at its next start whether the database was emptied or replaced"
+      )
+      return nil
+    }
     location = "\(folder)/\(Self.digest(database)).mark"
   }
 

@@ -37,17 +37,25 @@ final class DatabaseProbe: Sendable {
     var failure: Problem?
     var took: Duration?
     var census: Census?
+    /// When the database's server was started; `nil`: unknown, or there is no server.
+    var serverStart: Int64?
   }
 
   private let store: HubStore
   private let readOnlyQuery: String
   private let versionQuery: String
+  private let serverStartQuery: String?
   private let file: OpenedFile?
   private let state = Mutex(State())
 
-  /// `readOnlyQuery`: SQL for 1 if nothing can be written, otherwise 0. `versionQuery`: SQL for the version of the tables. `file`: of an SQLite database.
-  init(_ store: HubStore, readOnlyQuery: String, versionQuery: String, file: OpenedFile? = nil) {
-    (self.store, self.readOnlyQuery, self.versionQuery, self.file) = (store, readOnlyQuery, versionQuery, file)
+  /// `readOnlyQuery`: SQL for 1 if nothing can be written, otherwise 0. `versionQuery`: SQL for the version of the tables.
+  /// `serverStartQuery`: SQL for when the server was started. `file`: of an SQLite database.
+  init(
+    _ store: HubStore, readOnlyQuery: String, versionQuery: String, serverStartQuery: String? = nil,
+    file: OpenedFile? = nil
+  ) {
+    (self.store, self.readOnlyQuery, self.versionQuery) = (store, readOnlyQuery, versionQuery)
+    (self.serverStartQuery, self.file) = (serverStartQuery, file)
   }
 
   static let lostFile =
@@ -66,11 +74,12 @@ final class DatabaseProbe: Sendable {
     return now - answered > Self.patience ? .silent : nil
   }
 
-  /// Probes until it is cancelled. `true`: it stopped because a newer hub has upgraded the tables.
-  func run() async -> Bool {
+  /// Probes until it is cancelled. `true`: it stopped because a newer hub has upgraded the tables. `isAnother`: called when the server was started
+  /// again, or another one has its place: it may lack what this hub has acknowledged.
+  func run(isAnother: () async -> Void = {}) async -> Bool {
     var counted: (at: ContinuousClock.Instant, pause: Duration)?
     while !Task.isCancelled {
-      await probe()
+      if await probe() { await isAnother() }
       if now.failure == .outdated { return true }
       if now.failure == nil, counted.map({ .now - $0.at > $0.pause }) ?? true {
         let begun = ContinuousClock.now
@@ -84,13 +93,16 @@ final class DatabaseProbe: Sendable {
     return false
   }
 
-  func probe() async {
+  /// Returns whether another server answers than before.
+  @discardableResult func probe() async -> Bool {
     let begun = ContinuousClock.now
     do {
       let isReadOnly = try await store.number(readOnlyQuery) == 1
       guard try await store.number(versionQuery) <= Int64(HubSchema.newest) else {
-        return state.withLock { $0.failure = .outdated }
+        state.withLock { $0.failure = .outdated }
+        return false
       }
+      let start: Int64? = if let serverStartQuery { try await store.number(serverStartQuery) } else { nil }
       let isLost = isLost
       let before = state.withLock { state in
         (state.answered, state.took) = (.now, .now - begun)
@@ -99,10 +111,17 @@ final class DatabaseProbe: Sendable {
       }
       if isLost {
         if before != .lost { HubLog.write(.error, Self.lostFile) }
-        return
+        return false
       }
       if before != nil, !isReadOnly { HubLog.write(.notice, "the database answers again") }
       if before != .readOnly, isReadOnly { HubLog.write(.error, "the database takes no writes: it is a standby") }
+      // A standby is asked again once it takes writes.
+      guard !isReadOnly else { return false }
+      let known = state.withLock { state in
+        defer { state.serverStart = start }
+        return state.serverStart
+      }
+      return known != nil && known != start
     } catch {
       // A database without an answer for the whole time is silent, not down.
       let before = state.withLock { state in
@@ -110,6 +129,7 @@ final class DatabaseProbe: Sendable {
         return state.failure
       }
       if before == nil { HubLog.write(.error, "the database does not answer: \(error)") }
+      return false
     }
   }
 

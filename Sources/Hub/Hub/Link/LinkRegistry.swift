@@ -174,6 +174,9 @@ actor LinkRegistry {
     isWatching = false
   }
 
+  /// Each gateway greets again: its answer says what the database has.
+  func closeAll() { for link in links.values { link.close() } }
+
   func ended(_ gateway: String, _ id: Int) {
     guard links[gateway]?.id == id else { return }
     listen(gateway, to: [])

@@ -119,6 +119,16 @@ actor LiveFeed {
     if readers.isEmpty { sleeper?.cancel() }
   }
 
+  /// The database may not have what readers were shown: they come again, and are told.
+  func startOver() async {
+    readers = [:]
+    events.clear()
+    wakeReaders()
+    // `try?`: a database without an answer is asked again with the next reader.
+    guard let newest = try? await store().newestPosition() else { return }
+    if isRunning { (position, arrived) = (newest, try? await store().arrived(newest)) }
+  }
+
   /// Wakes a reader without an event, for a heartbeat.
   func nudge(_ id: Int) { waiting.removeValue(forKey: id)?.resume() }
 

@@ -66,7 +66,8 @@ final class HubStores: Sendable {
       readers = ReaderPool(try (0..<Self.readerCount).map { _ in try reader() })
       probe = DatabaseProbe(
         try connect(false), readOnlyQuery: "SELECT CASE WHEN pg_is_in_recovery() THEN 1 ELSE 0 END",
-        versionQuery: "SELECT coalesce(max(version), 0) FROM schema_version")
+        versionQuery: "SELECT coalesce(max(version), 0) FROM schema_version",
+        serverStartQuery: "SELECT (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint")
       maintenance = keeps.isEmpty ? writer : try connect(false)
     } else {
       file = location
