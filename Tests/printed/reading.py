@@ -21,7 +21,7 @@ def documents():
     found = ["README.md"]
     for folder, pattern in (("docs", "*.md"), ("deploy", "*.md"), ("deploy", "*.toml"), ("udev", "*.md"), ("hardware", "**/*.md")):
         found += [str(path.relative_to(CHECKOUT)) for path in sorted((CHECKOUT / folder).glob(pattern))]
-    return [name for name in found if name != "docs/json.md"]
+    return [name for name in found if name not in ("docs/json.md", "docs/requests.md")]
 
 
 class Printed:
