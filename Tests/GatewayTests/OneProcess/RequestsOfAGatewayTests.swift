@@ -31,11 +31,11 @@ import Testing
     "to": #""r1""#, "text": #""hello""#, "contact": #""r1""#, "node": #""r1""#, "name": #""r1""#,
     "channel": ##""#test""##, "emoji": #""👍""#, "message": "1", "key": #""settings/log_level""#, "value": #""info""#,
     "limit": "5", "muted": "true", "cursor": #""1""#, "link": #""meshcore://channel/add?name=x""#,
-    "upstream": #""hub""#,
-    "command": #""ver""#, "direction": #""both""#, "slot": "7", "name_hex": #""7272""#, "address": #""no""#,
+    "upstream": #""hub""#, "command": #""ver""#, "direction": #""both""#, "slot": "7", "name_hex": #""7272""#,
+    "address": #""no""#,
     "secret": #""00112233445566778899aabbccddeeff""#, "flood": "false", "state": #""open""#, "export": "true",
     "/v1/contacts/add key": key, "/v1/contacts/put key": key, "/v1/channels/add channel": #""other""#,
-    "/v1/node/tags value": #"["a"]"#,
+    "/v1/contacts/add name": #""added""#, "/v1/node/tags value": #"["a"]"#, "/v1/channels/relay value": "true",
   ]
   /// Answers that do not end, and what asks Bluetooth of this machine.
   private static let notAsked = ["/v1/live", "/v1/packets", "/v1/frames", "/v1/radio/scan", "/v1/doctor/bluetooth"]
@@ -43,7 +43,7 @@ import Testing
   private static let mayRefuse: Set = [
     "/v1/outgoing/retry", "/v1/outgoing/cancel", "/v1/outgoing/adopt", "/v1/contacts/export", "/v1/contacts/import",
     "/v1/contacts/share", "/v1/node/login", "/v1/node/status", "/v1/node/telemetry", "/v1/node/neighbours",
-    "/v1/node/trace", "/v1/node/cli", "/v1/radio/set", "/v1/radio/pair", "/v1/radio/forget", "/v1/channels/relay",
+    "/v1/node/trace", "/v1/node/cli", "/v1/radio/set", "/v1/radio/pair", "/v1/radio/forget",
     "/v1/upstreams/test", "/v1/upstreams/add", "/v1/upstreams/remove", "/v1/upstreams/forget", "/v1/alerts/acknowledge",
   ]
 
