@@ -11,25 +11,24 @@ struct AlertsCommand: ParsableCommand {
     commandName: "alerts", abstract: "List alerts, acknowledge them, and show the rules.",
     subcommands: [List.self, Acknowledge.self, Rules.self], defaultSubcommand: List.self)
 
-  struct List: ParsableCommand {
+  struct List: ExchangeCommand {
     static let configuration = CommandConfiguration(abstract: "List alerts, the newest first.")
     @OptionGroup var connection: Connection
     @Flag(help: "Only those that are open.") var open = false
     @Option(help: "Maximum number of alerts, 1 to 1000.") var limit = 20
     @Option(help: "Only alerts before this id.") var before: Int64?
 
-    func run() throws {
-      var target = "/v1/alerts?state=\(open ? "open" : "all")&limit=\(limit)"
-      if let before { target += "&before=\(before)" }
-      let answer = try ControlClient(connection).get(target)
-      if connection.json { return print(answer.text) }
-      let alerts = answer.value[Shape.Alerts().alerts]
-      if alerts.isEmpty { print(open ? "no alert is open" : "there has been no alert") }
-      for alert in alerts { print(styled: Show.alert(alert)) }
+    var exchange: Exchange {
+      let target = "/v1/alerts?state=\(open ? "open" : "all")&limit=\(limit)"
+      return .get(target.with(["before": before.map { "\($0)" }])) { answer in
+        let alerts = answer[Shape.Alerts().alerts]
+        if alerts.isEmpty { print(open ? "no alert is open" : "there has been no alert") }
+        for alert in alerts { print(styled: Show.alert(alert)) }
+      }
     }
   }
 
-  struct Acknowledge: ParsableCommand {
+  struct Acknowledge: ExchangeCommand {
     static let configuration = CommandConfiguration(
       abstract: "Say that somebody has seen an alert. It ends when its reason does.")
     @OptionGroup var connection: Connection
@@ -37,26 +36,27 @@ struct AlertsCommand: ParsableCommand {
     @Option(help: "A note, at most 500 bytes.") var note: String?
     @Option(help: "Who has seen it. Default: you.") var by: String?
 
-    func run() throws {
+    var exchange: Exchange {
       let user = getpwuid(getuid()).map { String(cString: $0.pointee.pw_name) }
       let body = JSONWriter.object { json in
         json.field("id", id)
         json.field("by", by ?? user)
         json.field("note", note)
       }
-      try ControlClient(connection).carryOut("/v1/alerts/acknowledge", body: body) { print(styled: Show.alert($0)) }
+      return .post("/v1/alerts/acknowledge", body: body) { print(styled: Show.alert($0)) }
     }
   }
 
-  struct Rules: ParsableCommand {
+  struct Rules: ExchangeCommand {
     static let configuration = CommandConfiguration(abstract: "Show the rules that are on, with their times.")
     @OptionGroup var connection: Connection
 
-    func run() throws {
-      let answer = try ControlClient(connection).get("/v1/alerts/rules")
-      if connection.json { return print(answer.text) }
-      for rule in answer.value[Shape.AlertRules().rules] {
-        print("\(Show.clean(rule[Shape.AlertRule().rule]).padding(16))\(Show.clean(rule[Shape.AlertRule().sentence]))")
+    var exchange: Exchange {
+      .get("/v1/alerts/rules") { answer in
+        for rule in answer[Shape.AlertRules().rules] {
+          print(
+            "\(Show.clean(rule[Shape.AlertRule().rule]).padding(16))\(Show.clean(rule[Shape.AlertRule().sentence]))")
+        }
       }
     }
   }

@@ -134,13 +134,11 @@ struct ReportCommand: ParsableCommand {
       before you send it. With --output, only the file's owner can read it.
       """)
   @OptionGroup var connection: Connection
-  @Option(help: ArgumentHelp("Write to this file instead of standard output.", valueName: "file")) var output: String?
+  @OptionGroup var output: OutputOption
 
   func run() throws {
     let text = try ControlClient(connection).text("/v1/report") + "\nmeshpost \(Release.version)\n"
     if connection.json { return print(json: .object([("report", .string(text))])) }
-    let file = try OutputFile(output, isSecret: true)
-    try file.write(text)
-    try file.close()
+    try OutputFile.write(text, to: output.file, isSecret: true)
   }
 }

@@ -112,13 +112,10 @@ extension Connection {
   }
 }
 
-struct StatusCommand: ParsableCommand {
+struct StatusCommand: ExchangeCommand {
   static let configuration = CommandConfiguration(commandName: "status", abstract: "Show the gateway's status.")
   @OptionGroup var connection: Connection
-
-  func run() throws {
-    try ControlClient(connection).show("/v1/status") { Show.status($0) }
-  }
+  var exchange: Exchange { .get("/v1/status", Show.status) }
 }
 
 struct ContactsCommand: ParsableCommand {
@@ -128,7 +125,7 @@ struct ContactsCommand: ParsableCommand {
   @OptionGroup var radio: RadioChoice
 
   func run() throws {
-    let target = "/v1/contacts?on_radio=\(onRadio ? 1 : 0)\(radio.query)"
+    let target = radio.target("/v1/contacts?on_radio=\(onRadio ? 1 : 0)")
     try ControlClient(connection).lines(target, Show.contact).tell("nodes", radio, connection)
   }
 }
@@ -149,10 +146,8 @@ struct JournalCommand: ParsableCommand {
   @Flag(help: "Keep printing new events.") var follow = false
 
   func run() throws {
-    var target = "/v1/journal?limit=\(limit)"
-    if let after { target += "&after=\(after)" }
-    if follow { target += "&follow=1" }
-    try ControlClient(connection).lines(target, Show.event)
+    let parameters: KeyValuePairs = ["after": after.map { "\($0)" }, "follow": follow ? "1" : nil]
+    try ControlClient(connection).lines("/v1/journal?limit=\(limit)".with(parameters), Show.event)
   }
 }
 
@@ -169,10 +164,8 @@ struct SyncCommand: ParsableCommand {
     if now || full { _ = try client.post("/v1/sync\(full ? "?full=1" : "")") }
     if follow {
       try client.lines("/v1/sync?follow=1", Show.syncLine)
-      return
+    } else {
+      try client.carryOut(.get("/v1/sync", Show.sync))
     }
-    let state = try client.get("/v1/sync")
-    if connection.json { return print(state.text) }
-    Show.sync(state.value)
   }
 }

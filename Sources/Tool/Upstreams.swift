@@ -16,40 +16,33 @@ struct UpstreamCommand: ParsableCommand {
     ],
     defaultSubcommand: List.self)
 
-  struct List: ParsableCommand {
+  struct List: ExchangeCommand {
     static let configuration = CommandConfiguration(abstract: "List upstreams with their state and progress.")
     @OptionGroup var connection: Connection
 
-    func run() throws {
-      let answer = try ControlClient(connection).get("/v1/outbox")
-      if connection.json { return print(answer.text) }
-      for upstream in answer.value[Shape.Outbox().upstreams] { Show.upstream(upstream) }
+    var exchange: Exchange {
+      .get("/v1/outbox") { for upstream in $0[Shape.Outbox().upstreams] { Show.upstream(upstream) } }
     }
   }
 
-  struct Pending: ParsableCommand {
+  struct Pending: ExchangeCommand {
     static let configuration = CommandConfiguration(
       abstract: "Show what waits in each lane of each upstream, how long that takes, and dead letters.")
     @OptionGroup var connection: Connection
-
-    func run() throws {
-      try ControlClient(connection).show("/v1/outbox") { Show.outbox($0) }
-    }
+    var exchange: Exchange { .get("/v1/outbox", Show.outbox) }
   }
 
-  struct Dead: ParsableCommand {
+  struct Dead: ExchangeCommand {
     static let configuration = CommandConfiguration(
       abstract: "List dead letters: events that an upstream refused, with its reason.")
     @OptionGroup var connection: Connection
 
-    func run() throws {
-      let outbox = try ControlClient(connection).get("/v1/outbox")
-      if connection.json { return print(outbox.text) }
-      for letter in outbox.value[Shape.Outbox().deadLetters] { Show.deadLetter(letter) }
+    var exchange: Exchange {
+      .get("/v1/outbox") { for letter in $0[Shape.Outbox().deadLetters] { Show.deadLetter(letter) } }
     }
   }
 
-  struct Retry: ParsableCommand {
+  struct Retry: ExchangeCommand {
     static let configuration = CommandConfiguration(
       abstract: "Resend dead letters: all, those of an upstream, or one of these.")
     @OptionGroup var connection: Connection
@@ -60,24 +53,21 @@ struct UpstreamCommand: ParsableCommand {
       if let seq, seq <= 0 { throw ValidationError("SEQ: the number of a dead letter is 1 or more") }
     }
 
-    func run() throws {
-      var query = upstream.map { "?upstream=\(ControlClient.escape($0))" } ?? ""
-      if let seq { query += "&seq=\(seq)" }
-      let answer = try ControlClient(connection).post("/v1/outbox/retry\(query)")
-      if connection.json { return print(answer.text) }
-      let count = answer.value[Shape.Retried().retried] ?? 0
-      print(count == 1 ? "1 dead letter queued again" : "\(count) dead letters queued again")
+    var exchange: Exchange {
+      .post("/v1/outbox/retry".with(["upstream": upstream, "seq": seq.map { "\($0)" }])) { answer in
+        let count = answer[Shape.Retried().retried] ?? 0
+        print(count == 1 ? "1 dead letter queued again" : "\(count) dead letters queued again")
+      }
     }
   }
 
-  struct Drop: ParsableCommand {
+  struct Drop: ExchangeCommand {
     static let configuration = CommandConfiguration(abstract: "Delete an upstream's dead letters.")
     @OptionGroup var connection: Connection
     @Argument(help: "The upstream.", completion: Completing.upstreams) var upstream: String
 
-    func run() throws {
-      let target = "/v1/outbox/drop?upstream=\(ControlClient.escape(upstream))"
-      try ControlClient(connection).carryOut(target) {
+    var exchange: Exchange {
+      .post("/v1/outbox/drop".with(["upstream": upstream])) {
         print("\($0[Shape.Dropped().dropped] ?? 0) dead letters deleted")
       }
     }
@@ -127,9 +117,7 @@ struct UpstreamCommand: ParsableCommand {
       }
       let files = try files(tokenKey: fields[1].1 == .string("mqtt") ? "password_file" : "token_file")
       if !files.isEmpty { fields.append(("files", .object(files))) }
-      var body = JSONWriter()
-      body.value(.object(fields))
-      let answer = try ControlClient(connection).post("/v1/upstreams/add", body: body.bytes)
+      let answer = try ControlClient(connection).post("/v1/upstreams/add", body: JSONValue.object(fields).bytes)
       for warning in answer.value[Shape.Added().warnings] {
         Console.error("warning: \(warning)")
       }
@@ -183,40 +171,31 @@ struct UpstreamCommand: ParsableCommand {
     }
   }
 
-  struct Remove: ParsableCommand {
+  struct Remove: ExchangeCommand {
     static let configuration = CommandConfiguration(
       abstract: "Remove an upstream that was added with `upstream add`. It keeps its place in the journal.")
     @OptionGroup var connection: Connection
     @Argument(help: "The upstream's name.", completion: Completing.upstreams) var upstream: String
-
-    func run() throws {
-      let target = "/v1/upstreams/remove?upstream=\(ControlClient.escape(upstream))"
-      try Asking.done(target, [], "removed \(upstream)", connection)
-    }
+    var exchange: Exchange { .post("/v1/upstreams/remove".with(["upstream": upstream]), done: "removed \(upstream)") }
   }
 
-  struct Forget: ParsableCommand {
+  struct Forget: ExchangeCommand {
     static let configuration = CommandConfiguration(
       abstract: "Give up the place of an upstream that was removed: one of its name begins as a new one.")
     @OptionGroup var connection: Connection
     @Argument(help: "Its name, as `meshpost status` and `meshpost doctor` show it.") var upstream: String
-
-    func run() throws {
-      let target = "/v1/upstreams/forget?upstream=\(ControlClient.escape(upstream))"
-      try Asking.done(target, [], "forgot \(upstream)", connection)
-    }
+    var exchange: Exchange { .post("/v1/upstreams/forget".with(["upstream": upstream]), done: "forgot \(upstream)") }
   }
 
-  struct Pause: ParsableCommand {
+  struct Pause: ExchangeCommand {
     static let configuration = CommandConfiguration(
       abstract: "Pause an upstream until it is resumed, also across restarts. No event is lost.")
     @OptionGroup var connection: Connection
     @Argument(help: "The upstream's name.", completion: Completing.upstreams) var upstream: String
-
-    func run() throws { try UpstreamCommand.act("pause", upstream, connection) }
+    var exchange: Exchange { .post("/v1/upstreams/pause".with(["upstream": upstream])) { Show.upstream($0) } }
   }
 
-  struct Resume: ParsableCommand {
+  struct Resume: ExchangeCommand {
     static let configuration = CommandConfiguration(
       abstract: "Resume an upstream and retry now; without a name, retry all waiting and stopped upstreams.",
       discussion: """
@@ -225,31 +204,24 @@ struct UpstreamCommand: ParsableCommand {
     @OptionGroup var connection: Connection
     @Argument(help: "The upstream's name.", completion: Completing.upstreams) var upstream: String?
 
-    func run() throws {
-      if let upstream { return try UpstreamCommand.act("resume", upstream, connection) }
-      try ControlClient(connection).carryOut("/v1/outbox/resume") { _ in
-        print("retrying upstreams; see `meshpost status`")
+    var exchange: Exchange {
+      guard let upstream else {
+        return .post("/v1/outbox/resume", done: "retrying upstreams; see `meshpost status`")
       }
+      return .post("/v1/upstreams/resume".with(["upstream": upstream])) { Show.upstream($0) }
     }
   }
 
-  struct Test: ParsableCommand {
+  struct Test: ExchangeCommand {
     static let configuration = CommandConfiguration(
       abstract: "Check that an upstream answers and accepts this gateway. A webhook gets an event of kind `test`.")
     @OptionGroup var connection: Connection
     @Argument(help: "The upstream's name.", completion: Completing.upstreams) var upstream: String
 
-    func run() throws {
-      let target = "/v1/upstreams/test?upstream=\(ControlClient.escape(upstream))"
-      try ControlClient(connection).carryOut(target, limit: 660) { _ in
-        print("\(upstream) answers and accepts this gateway")
-      }
+    var exchange: Exchange {
+      let target = "/v1/upstreams/test".with(["upstream": upstream])
+      return .post(target, limit: 660, done: "\(upstream) answers and accepts this gateway")
     }
-  }
-
-  fileprivate static func act(_ verb: String, _ upstream: String, _ connection: Connection) throws {
-    let target = "/v1/upstreams/\(verb)?upstream=\(ControlClient.escape(upstream))"
-    try ControlClient(connection).carryOut(target) { Show.upstream($0) }
   }
 }
 

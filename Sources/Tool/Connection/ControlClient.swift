@@ -23,24 +23,18 @@ struct ControlClient {
 
   init(_ connection: Connection) { self.connection = connection }
 
-  static func escape(_ text: String) -> String { PercentCoding.encode(text) }
-
   /// `limit`: seconds to wait for the answer.
   func get(_ target: String, limit: Int = 30) throws -> Answer { try ask(HTTPRequest("GET", target), limit) }
   func post(_ target: String, body: [UInt8] = [], limit: Int = 30) throws -> Answer {
     try ask(HTTPRequest("POST", target, body: body), limit)
   }
 
-  /// Prints the answer: unchanged with `--json`, otherwise by `show`.
-  func show(_ target: String, limit: Int = 30, _ show: (JSONValue) -> Void) throws {
-    let answer = try get(target, limit: limit)
-    if connection.json { print(answer.text) } else { show(answer.value) }
-  }
-
-  /// Sends a request that changes something, and prints the answer in the same way.
-  func carryOut(_ target: String, body: [UInt8] = [], limit: Int = 30, _ show: (JSONValue) -> Void) throws {
-    let answer = try post(target, body: body, limit: limit)
-    if connection.json { print(answer.text) } else { show(answer.value) }
+  /// Sends the request, and prints the answer.
+  @discardableResult
+  func carryOut(_ exchange: Exchange) throws -> JSONValue {
+    let answer = try ask(exchange.request, exchange.limit)
+    if connection.json { print(answer.text) } else { try exchange.show(answer.value) }
+    return answer.value
   }
 
   /// Prints rows while they arrive: unchanged with `--json`, otherwise by `show`. Returns the other radios.
@@ -59,13 +53,7 @@ struct ControlClient {
   }
 
   /// An answer within a moment, otherwise nothing, without a message: for completions.
-  func quietly(_ target: String) -> JSONValue? {
-    // `try?`: completions have no error messages.
-    guard let answer = try? send(HTTPRequest("GET", target), limit: 2, isQuiet: true, nil), answer.status == 200 else {
-      return nil
-    }
-    return try? JSONValue(parsing: answer.body)  // as above
-  }
+  func quietly(_ target: String) -> JSONValue? { quietRows(target).first }
 
   func quietRows(_ target: String) -> [JSONValue] {
     // `try?`: there is nobody to tell.

@@ -15,16 +15,12 @@ struct ExportCommand: ParsableCommand {
 
   enum Format: String, ExpressibleByArgument, CaseIterable { case jsonl, csv, geojson, gpx }
 
-  struct Target: ParsableArguments {
-    @Option(help: ArgumentHelp("Write to this file instead of standard output.", valueName: "file")) var output: String?
-  }
-
   struct Messages: ParsableCommand {
     static let configuration = CommandConfiguration(
       abstract: "Export received and sent messages, oldest first, as jsonl or csv.")
     @OptionGroup var connection: Connection
     @OptionGroup var filter: MessageFilter
-    @OptionGroup var target: Target
+    @OptionGroup var output: OutputOption
     @Option(help: "jsonl or csv.") var format = Format.jsonl
     @Option(help: "Maximum number of messages; the newest are kept.") var limit = 1_000_000
 
@@ -35,8 +31,8 @@ struct ExportCommand: ParsableCommand {
         "recipient_name", "outgoing", "state", "reason", "origin", "radio",
       ]
       let writer = try ExportCommand.writer(format, columns: columns, allowed: [.jsonl, .csv])
-      let query = "/v1/messages?limit=\(limit)\(filter.query)"
-      try ExportCommand.write(query, writer, target, connection).tell("messages", filter.radio, connection)
+      let target = filter.target("/v1/messages?limit=\(limit)")
+      try ExportCommand.write(target, writer, output, connection).tell("messages", filter.radio, connection)
     }
   }
 
@@ -44,7 +40,7 @@ struct ExportCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
       abstract: "Export known nodes as jsonl or csv, or their positions as geojson or gpx.")
     @OptionGroup var connection: Connection
-    @OptionGroup var target: Target
+    @OptionGroup var output: OutputOption
     @Option(help: "jsonl, csv, geojson or gpx.") var format = Format.jsonl
     @Flag(help: "Only nodes in the radio's contact table.") var onRadio = false
     @OptionGroup var radio: RadioChoice
@@ -55,8 +51,8 @@ struct ExportCommand: ParsableCommand {
         "first_seen", "on_radio",
       ]
       let writer = try ExportCommand.writer(format, columns: columns, allowed: Format.allCases)
-      let query = "/v1/contacts?on_radio=\(onRadio ? 1 : 0)\(radio.query)"
-      try ExportCommand.write(query, writer, target, connection).tell("nodes", radio, connection)
+      let target = radio.target("/v1/contacts?on_radio=\(onRadio ? 1 : 0)")
+      try ExportCommand.write(target, writer, output, connection).tell("nodes", radio, connection)
     }
   }
 
@@ -65,14 +61,13 @@ struct ExportCommand: ParsableCommand {
       abstract: "Export readings of nodes, oldest first, as jsonl or csv, or their positions as a gpx track or geojson."
     )
     @OptionGroup var connection: Connection
-    @OptionGroup var target: Target
+    @OptionGroup var output: OutputOption
     @Argument(help: "Only this node's readings.") var node: String?
     @Option(help: "jsonl, csv, geojson or gpx.") var format = Format.jsonl
     @Option(help: "Maximum number of readings; the newest are kept.") var limit = 10_000
     @OptionGroup var radio: RadioChoice
 
     func run() throws {
-      let query = node.map { "&node=\(ControlClient.escape($0))" } ?? ""
       let writer: any ExportWriter =
         switch format {
         case .jsonl: JSONLinesWriter()
@@ -80,7 +75,8 @@ struct ExportCommand: ParsableCommand {
         case .geojson: TrackWriter(GeoJSONWriter())
         case .gpx: TrackWriter(GPXWriter())
         }
-      try ExportCommand.write("/v1/readings?limit=\(limit)\(query)\(radio.query)", writer, target, connection)
+      let target = radio.target("/v1/readings?limit=\(limit)".with(["node": node]))
+      try ExportCommand.write(target, writer, output, connection)
     }
   }
 
@@ -100,12 +96,12 @@ struct ExportCommand: ParsableCommand {
 
   @discardableResult
   fileprivate static func write(
-    _ query: String, _ writer: any ExportWriter, _ target: Target, _ connection: Connection
+    _ target: String, _ writer: any ExportWriter, _ output: OutputOption, _ connection: Connection
   ) throws -> OtherRadios {
     var writer = writer
-    let file = try OutputFile(target.output)
+    let file = try OutputFile(output.file)
     try file.write(writer.head)
-    let others = try ControlClient(connection).rows(query) { row in try file.write(writer.row(row)) }
+    let others = try ControlClient(connection).rows(target) { row in try file.write(writer.row(row)) }
     try file.write(writer.tail)
     try file.close()
     return others

@@ -19,15 +19,12 @@ struct MessageFilter: ParsableArguments {
   var since: TimeArgument?
   @Option(help: ArgumentHelp("Only messages until this time.", valueName: "time")) var until: TimeArgument?
 
-  /// The query for the control socket, each part preceded by `&`.
-  var query: String {
-    var query = "&direction=\(received == sent ? "both" : sent ? "sent" : "received")\(radio.query)"
-    if let with { query += "&with=\(ControlClient.escape(with))" }
-    if let from { query += "&from=\(ControlClient.escape(from))" }
-    if let channel { query += "&channel=\(ControlClient.escape(channel))" }
-    if let since { query += "&since=\(since.milliseconds)" }
-    if let until { query += "&until=\(until.milliseconds)" }
-    return query
+  /// The target of the request with these parameters.
+  func target(_ target: String) -> String {
+    radio.target(target).with([
+      "direction": received == sent ? "both" : sent ? "sent" : "received", "with": with, "from": from,
+      "channel": channel, "since": since.map { "\($0.milliseconds)" }, "until": until.map { "\($0.milliseconds)" },
+    ])
   }
 }
 
@@ -42,10 +39,8 @@ struct MessagesCommand: ParsableCommand {
 
   func run() throws {
     // Only programs need the state of upstreams.
-    var target = "/v1/messages?limit=\(limit)\(filter.query)"
-    if connection.json { target += "&upstreams=1" }
-    if let after { target += "&after=\(ControlClient.escape(after))" }
-    if follow { target += "&follow=1" }
+    let target = filter.target("/v1/messages?limit=\(limit)")
+      .with(["upstreams": connection.json ? "1" : nil, "after": after, "follow": follow ? "1" : nil])
     try ControlClient(connection).lines(target, Show.message).tell("messages", filter.radio, connection)
   }
 }
@@ -66,8 +61,8 @@ struct SearchCommand: ParsableCommand {
   func run() throws {
     // Searches for an argument with spaces as a phrase: the user has quoted it.
     let text = words.map { $0.contains(" ") && !$0.contains("\"") ? "\"\($0)\"" : $0 }.joined(separator: " ")
-    var target = "/v1/messages?limit=\(limit)&q=\(ControlClient.escape(text))\(filter.query)"
-    if connection.json { target += "&upstreams=1" }
+    let target = filter.target("/v1/messages?limit=\(limit)")
+      .with(["q": text, "upstreams": connection.json ? "1" : nil])
     try ControlClient(connection).lines(target, Show.message).tell("messages", filter.radio, connection)
   }
 }

@@ -91,7 +91,7 @@ struct SentCommand: ParsableCommand {
     func run() throws {
       var held = 0
       var reasons: [String] = []
-      try ControlClient(connection).lines("/v1/outgoing?limit=\(limit)&upstreams=1\(radio.query)") { message in
+      try ControlClient(connection).lines(radio.target("/v1/outgoing?limit=\(limit)&upstreams=1")) { message in
         let row = Shape.Outgoing()
         if message[row.heldFor] != nil { held += 1 }
         if message[row.state] == "failed", let reason = message[row.reason], !reasons.contains(reason) {
@@ -167,7 +167,7 @@ struct RoomCommand: ParsableCommand {
     @Option(help: "Maximum number of posts.") var limit = 20
 
     func run() throws {
-      let target = "/v1/messages?limit=\(limit)&direction=both&with=\(ControlClient.escape(room))"
+      let target = "/v1/messages?limit=\(limit)&direction=both".with(["with": room])
       try ControlClient(connection).lines(target, Show.message)
     }
   }
@@ -190,7 +190,7 @@ enum Sending {
 
   static func act(_ verb: String, _ id: String, _ connection: Connection, wait: Bool) throws {
     let client = ControlClient(connection)
-    let answer = try client.post("/v1/outgoing/\(verb)?id=\(ControlClient.escape(id))")
+    let answer = try client.post("/v1/outgoing/\(verb)".with(["id": id]))
     guard wait else { return connection.json ? print(answer.text) : print(styled: Show.outgoing(answer.value)) }
     let ended = try follow(id, connection)
     if connection.json { print(json: ended) }
@@ -200,7 +200,7 @@ enum Sending {
   /// Follows a message until it has ended; without `--json` prints each state.
   private static func follow(_ id: String, _ connection: Connection) throws -> JSONValue {
     var last = JSONValue.null
-    try ControlClient(connection).rows("/v1/outgoing?follow=1&id=\(ControlClient.escape(id))") { message in
+    try ControlClient(connection).rows("/v1/outgoing?follow=1".with(["id": id])) { message in
       last = message
       if !connection.json { print(styled: Show.outgoing(message)) }
     }

@@ -13,7 +13,7 @@ struct ContactCommand: ParsableCommand {
     commandName: "contact", abstract: "Manage the radio's contacts: add, remove, exchange cards, set paths.",
     subcommands: [Add.self, Remove.self, Export.self, Import.self, Share.self, PathCommand.self])
 
-  struct Add: ParsableCommand {
+  struct Add: ExchangeCommand {
     static let configuration = CommandConfiguration(
       abstract: "Add a node to the radio's contacts, by name if it was heard, or by key.")
     @OptionGroup var connection: Connection
@@ -21,65 +21,59 @@ struct ContactCommand: ParsableCommand {
     @Option(help: "The name, with a key.") var name: String?
     @Option(help: "The type, with a key: chat, repeater, room or sensor.") var type = "chat"
 
-    func run() throws {
+    var exchange: Exchange {
       let body = JSONWriter.object { json in
         guard let name else { return json.field("contact", node) }
         json.field("key", node)
         json.field("name", name)
         json.field("type", type)
       }
-      try Asking.done("/v1/contacts/add", body, "added \(node) to the radio's contacts", connection)
+      return .post("/v1/contacts/add", body: body, done: "added \(node) to the radio's contacts")
     }
   }
 
-  struct Remove: ParsableCommand {
+  struct Remove: ExchangeCommand {
     static let configuration = CommandConfiguration(abstract: "Remove a node from the radio's contacts.")
     @OptionGroup var connection: Connection
     @Argument(help: "The node.", completion: Completing.nodes) var node: String
 
-    func run() throws {
-      let target = "/v1/contacts/remove?contact=\(ControlClient.escape(node))"
-      try Asking.done(target, [], "removed \(node) from the radio", connection)
+    var exchange: Exchange {
+      .post("/v1/contacts/remove".with(["contact": node]), done: "removed \(node) from the radio")
     }
   }
 
-  struct Export: ParsableCommand {
+  struct Export: ExchangeCommand {
     static let configuration = CommandConfiguration(
       abstract: "Print a node's card as a link; without a node, the radio's own.")
     @OptionGroup var connection: Connection
     @Argument(help: "The node.", completion: Completing.nodes) var node: String?
 
-    func run() throws {
-      let query = node.map { "?contact=\(ControlClient.escape($0))" } ?? ""
-      try ControlClient(connection).show("/v1/contacts/export\(query)") { print($0[Shape.Link().link] ?? "") }
+    var exchange: Exchange {
+      .get("/v1/contacts/export".with(["contact": node])) { print($0[Shape.Link().link] ?? "") }
     }
   }
 
-  struct Import: ParsableCommand {
+  struct Import: ExchangeCommand {
     static let configuration = CommandConfiguration(abstract: "Import a node from a meshcore:// link.")
     @OptionGroup var connection: Connection
     @Argument(help: "The link.") var link: String
 
-    func run() throws {
-      let body = JSONWriter.object { $0.field("link", link) }
-      try ControlClient(connection).carryOut("/v1/contacts/import", body: body) {
+    var exchange: Exchange {
+      .post("/v1/contacts/import", body: JSONWriter.object { $0.field("link", link) }) {
         print("added \($0[Shape.Key().key] ?? "?") to the radio's contacts")
       }
     }
   }
 
-  struct Share: ParsableCommand {
+  struct Share: ExchangeCommand {
     static let configuration = CommandConfiguration(abstract: "Share a node's advert with direct neighbours.")
     @OptionGroup var connection: Connection
     @Argument(help: "The node.", completion: Completing.nodes) var node: String
 
-    func run() throws {
-      let target = "/v1/contacts/share?contact=\(ControlClient.escape(node))"
-      try Asking.done(target, [], "sent the advert of \(node)", connection)
-    }
+    var exchange: Exchange { .post("/v1/contacts/share".with(["contact": node]), done: "sent the advert of \(node)") }
   }
 
-  struct PathCommand: ParsableCommand {
+  struct PathCommand: ExchangeCommand {
     static let configuration = CommandConfiguration(
       commandName: "path", abstract: "Show, set, reset or discover the path to a node.")
     @OptionGroup var connection: Connection
@@ -89,7 +83,7 @@ struct ContactCommand: ParsableCommand {
     @Flag(help: "Forget the path: the next message is flooded.") var reset = false
     @Flag(help: "Ask the node for a path.") var discover = false
 
-    func run() throws {
+    var exchange: Exchange {
       let body = JSONWriter.object { json in
         json.field("contact", node)
         json.field("path", set)
@@ -97,7 +91,7 @@ struct ContactCommand: ParsableCommand {
         json.field("reset", reset)
         json.field("discover", discover)
       }
-      try ControlClient(connection).carryOut("/v1/contacts/path", body: body, limit: 90) { print(Show.path($0)) }
+      return .post("/v1/contacts/path", body: body, limit: 90) { print(Show.path($0)) }
     }
   }
 }
@@ -129,8 +123,7 @@ struct ChannelCommand: ParsableCommand {
       let answer = try ControlClient(connection).post("/v1/channels/add", body: body)
       let scope = answer.value[Shape.Channel().region]
       let link = fresh.map {
-        "meshcore://channel/add?name=\(ControlClient.escape(channel))&secret=\(Hex.string($0))"
-          + (scope.map { "&region_scope=\(ControlClient.escape($0))" } ?? "")
+        "meshcore://channel/add".with(["name": channel, "secret": Hex.string($0), "region_scope": scope])
       }
       guard !connection.json else {
         let fields = (answer.value.fields ?? []) + (link.map { [("link", .string($0))] } ?? [])
@@ -142,7 +135,7 @@ struct ChannelCommand: ParsableCommand {
     }
   }
 
-  struct RegionCommand: ParsableCommand {
+  struct RegionCommand: ExchangeCommand {
     static let configuration = CommandConfiguration(
       commandName: "region", abstract: "Set the region for messages to a channel.",
       discussion: """
@@ -153,27 +146,24 @@ struct ChannelCommand: ParsableCommand {
     @Argument(help: "The channel.", completion: Completing.channels) var channel: String
     @Argument(help: "A region's name; `*` for none; `default` for the radio's default.") var region: String
 
-    func run() throws {
+    var exchange: Exchange {
       let body = JSONWriter.object { json in
         json.field("channel", channel)
         json.field("region", region == "default" ? nil : region)
       }
-      let answer = try ControlClient(connection).post("/v1/channels/region", body: body)
-      guard !connection.json else { return print(answer.text) }
-      let place = answer.value[Shape.Channel().region].map(Show.region) ?? "the radio's default region"
-      print("messages to \(channel) go to \(place)")
+      return .post("/v1/channels/region", body: body) { answer in
+        let place = answer[Shape.Channel().region].map(Show.region) ?? "the radio's default region"
+        print("messages to \(channel) go to \(place)")
+      }
     }
   }
 
-  struct Remove: ParsableCommand {
+  struct Remove: ExchangeCommand {
     static let configuration = CommandConfiguration(abstract: "Leave a channel and free its slot.")
     @OptionGroup var connection: Connection
     @Argument(help: "The channel's name.", completion: Completing.channels) var channel: String
 
-    func run() throws {
-      let target = "/v1/channels/remove?channel=\(ControlClient.escape(channel))"
-      try Asking.done(target, [], "removed \(channel)", connection)
-    }
+    var exchange: Exchange { .post("/v1/channels/remove".with(["channel": channel]), done: "removed \(channel)") }
   }
 }
 
@@ -196,41 +186,37 @@ struct NodeCommand: ParsableCommand {
     func run() throws { try NodeAsking.logIn(node, stored: stored, isReadOnly: readOnly, connection) }
   }
 
-  struct Logout: ParsableCommand {
+  struct Logout: ExchangeCommand {
     static let configuration = CommandConfiguration(abstract: "Forget a node's stored password.")
     @OptionGroup var connection: Connection
     @Argument(help: "The node.", completion: Completing.nodes) var node: String
-
-    func run() throws { try NodeAsking.ask("logout", node, connection, show: { _ in ["password removed"] }) }
+    var exchange: Exchange { .asking("logout", node) { _ in ["password removed"] } }
   }
 
-  struct Status: ParsableCommand {
+  struct Status: ExchangeCommand {
     static let configuration = CommandConfiguration(abstract: "Show the status of a repeater or room.")
     @OptionGroup var connection: Connection
     @Argument(help: "The node.", completion: Completing.nodes) var node: String
-
-    func run() throws { try NodeAsking.ask("status", node, connection, show: Show.fields) }
+    var exchange: Exchange { .asking("status", node, Show.fields) }
   }
 
-  struct TelemetryCommand: ParsableCommand {
+  struct TelemetryCommand: ExchangeCommand {
     static let configuration = CommandConfiguration(
       commandName: "telemetry", abstract: "Show a node's telemetry; `self` is the attached radio.")
     @OptionGroup var connection: Connection
     @Argument(help: "The node.", completion: Completing.nodes) var node: String
-
-    func run() throws { try NodeAsking.ask("telemetry", node, connection, show: Show.telemetry) }
+    var exchange: Exchange { .asking("telemetry", node, Show.telemetry) }
   }
 
-  struct NeighboursCommand: ParsableCommand {
+  struct NeighboursCommand: ExchangeCommand {
     static let configuration = CommandConfiguration(
       commandName: "neighbours", abstract: "List the repeaters that a repeater hears.", aliases: ["neighbors"])
     @OptionGroup var connection: Connection
     @Argument(help: "The repeater.", completion: Completing.nodes) var node: String
-
-    func run() throws { try NodeAsking.ask("neighbours", node, connection, show: Show.neighbours) }
+    var exchange: Exchange { .asking("neighbours", node, Show.neighbours) }
   }
 
-  struct Trace: ParsableCommand {
+  struct Trace: ExchangeCommand {
     static let configuration = CommandConfiguration(
       abstract: "Measure the signal of each hop to a node and back.")
     @OptionGroup var connection: Connection
@@ -238,13 +224,10 @@ struct NodeCommand: ParsableCommand {
     @Option(
       help: "A different round trip: hex, a prefix of each repeater's key, ending with one that this radio hears.")
     var path: String?
-
-    func run() throws {
-      try NodeAsking.ask("trace", node, connection, more: { $0.field("path", path) }, show: Show.trace)
-    }
+    var exchange: Exchange { .asking("trace", node, more: { $0.field("path", path) }, Show.trace) }
   }
 
-  struct CLI: ParsableCommand {
+  struct CLI: ExchangeCommand {
     static let configuration = CommandConfiguration(
       commandName: "cli", abstract: "Run a command on the command line of a repeater, room or sensor, as admin.",
       discussion: "Some commands send no reply (reboot, poweroff): the exit code is then 69.")
@@ -252,9 +235,8 @@ struct NodeCommand: ParsableCommand {
     @Argument(help: "The node.", completion: Completing.nodes) var node: String
     @Argument(help: "The command; after `--`, words may begin with a dash.") var command: [String]
 
-    func run() throws {
-      let text = command.joined(separator: " ")
-      try NodeAsking.ask("cli", node, connection, more: { $0.field("command", text) }) {
+    var exchange: Exchange {
+      .asking("cli", node, more: { $0.field("command", command.joined(separator: " ")) }) {
         [Styled(($0[Shape.Reply().reply] ?? "").lines.joined(separator: " | "))]
       }
     }
@@ -268,35 +250,32 @@ struct NodeCommand: ParsableCommand {
     @OptionGroup var radio: RadioChoice
 
     func run() throws {
-      let query = node.map { "&node=\(ControlClient.escape($0))" } ?? ""
-      try ControlClient(connection).lines("/v1/readings?limit=\(limit)\(query)\(radio.query)", Show.reading)
+      let target = radio.target("/v1/readings?limit=\(limit)".with(["node": node]))
+      try ControlClient(connection).lines(target, Show.reading)
     }
   }
 }
 
-enum NodeAsking {
-  /// In seconds. Answers come over the air, sometimes after a login of a few minutes.
-  static let patience = 260
-
-  @discardableResult
-  static func ask(
-    _ verb: String, _ node: String, _ connection: Connection, more: (inout JSONWriter) -> Void = { _ in },
-    show: (JSONValue) -> [Styled]
-  ) throws -> JSONValue {
+extension Exchange {
+  /// A question to a node. Answers come over the air, sometimes after a login of a few minutes.
+  static func asking(
+    _ verb: String, _ node: String, more: (inout JSONWriter) -> Void = { _ in },
+    _ show: @escaping (JSONValue) -> [Styled]
+  ) -> Exchange {
     let body = JSONWriter.object { json in
       json.field("node", node)
       more(&json)
     }
-    let answer = try ControlClient(connection).post("/v1/node/\(verb)", body: body, limit: patience)
-    if connection.json { print(answer.text) } else { print(lines: show(answer.value)) }
-    return answer.value
+    return .post("/v1/node/\(verb)", body: body, limit: 260) { print(lines: show($0)) }
   }
+}
 
+enum NodeAsking {
   /// `isReadOnly`: accepts a room that does not allow posts.
   static func logIn(_ node: String, stored: Bool, isReadOnly: Bool, _ connection: Connection) throws {
     let password = stored ? nil : HiddenPrompt.line("password of \(node): ") ?? ""
-    let answer = try ask(
-      "login", node, connection,
+    let login = Exchange.asking(
+      "login", node,
       more: { json in
         json.field("password", password)
         if isReadOnly { json.field("read_only", true) }
@@ -309,12 +288,7 @@ enum NodeAsking {
       let meaning = "posts will be ignored. A room answers the same to a wrong password"
       return ["\(node) allows only reading: \(meaning)\(kept)"]
     }
+    let answer = try ControlClient(connection).carryOut(login)
     if answer[Shape.Login().readOnly] == true, !isReadOnly, password != "" { throw ExitCode(EX_NOPERM) }
-  }
-}
-
-enum Asking {
-  static func done(_ target: String, _ body: [UInt8], _ message: String, _ connection: Connection) throws {
-    try ControlClient(connection).carryOut(target, body: body) { _ in print(message) }
   }
 }

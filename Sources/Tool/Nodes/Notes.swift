@@ -6,46 +6,38 @@ import JSON
 
 /// Aliases, notes and tags of nodes. The gateway and the hub share them, and both may edit.
 extension NodeCommand {
-  struct Alias: ParsableCommand {
+  struct Alias: ExchangeCommand {
     static let configuration = CommandConfiguration(
       abstract: "Set a node's alias; without ALIAS, remove it.")
     @OptionGroup var connection: Connection
     @Argument(help: "The node.", completion: Completing.nodes) var node: String
     @Argument(help: "1 to 64 bytes.") var alias: String?
-
-    func run() throws { try NodeCommand.note("alias", node, alias.map { .string($0) }, connection) }
+    var exchange: Exchange { .noting("alias", node, alias.map { .string($0) }) }
   }
 
-  struct Note: ParsableCommand {
+  struct Note: ExchangeCommand {
     static let configuration = CommandConfiguration(abstract: "Set a node's note; without TEXT, remove it.")
     @OptionGroup var connection: Connection
     @Argument(help: "The node.", completion: Completing.nodes) var node: String
     @Argument(help: "1 to 1000 bytes.") var text: String?
-
-    func run() throws { try NodeCommand.note("note", node, text.map { .string($0) }, connection) }
+    var exchange: Exchange { .noting("note", node, text.map { .string($0) }) }
   }
 
-  struct Tag: ParsableCommand {
+  struct Tag: ExchangeCommand {
     static let configuration = CommandConfiguration(
       abstract: "Replace a node's tags; without TAGS, remove them.")
     @OptionGroup var connection: Connection
     @Argument(help: "The node.", completion: Completing.nodes) var node: String
     @Argument(help: "At most 16, of 1 to 32 bytes each.") var tags: [String] = []
-
-    func run() throws {
-      try NodeCommand.note("tags", node, tags.isEmpty ? nil : .array(tags.map { .string($0) }), connection)
-    }
+    var exchange: Exchange { .noting("tags", node, tags.isEmpty ? nil : .array(tags.map { .string($0) })) }
   }
+}
 
-  fileprivate static func note(
-    _ field: String, _ node: String, _ value: JSONValue?, _ connection: Connection
-  ) throws {
-    let body = JSONWriter.object { json in
-      json.field("node", node)
-      if let value { json.field("value", value) }
-    }
-    let done = value == nil ? "removed" : "set"
-    try Asking.done("/v1/node/\(field)", body, "\(field) of \(node): \(done)", connection)
+extension Exchange {
+  fileprivate static func noting(_ field: String, _ node: String, _ value: JSONValue?) -> Exchange {
+    let body = JSONValue.object([("node", .string(node))] + (value.map { [("value", $0)] } ?? []))
+    let done = "\(field) of \(node): \(value == nil ? "removed" : "set")"
+    return .post("/v1/node/\(field)", body: body.bytes, done: done)
   }
 }
 
@@ -62,51 +54,47 @@ struct DocumentsCommand: ParsableCommand {
 
     func run() throws {
       let client = ControlClient(connection)
-      let target = "/v1/documents?prefix=\(ControlClient.escape(prefix))"
       var page: String? = ""
       while let after = page {
-        let answer = try client.get(target + (after.isEmpty ? "" : "&after=\(ControlClient.escape(after))"))
+        let parameters: KeyValuePairs = ["prefix": prefix, "after": after.isEmpty ? nil : after]
+        let answer = try client.get("/v1/documents".with(parameters))
         if connection.json { return print(answer.text) }
         for document in answer.value[Shape.Documents().documents] {
-          var value = JSONWriter()
-          value.value(document[Shape.Document().value] ?? .null)
-          print(Show.clean("\(document[Shape.Document().key] ?? "?")  \(value.string)"))
+          let value = document[Shape.Document().value] ?? .null
+          print(Show.clean("\(document[Shape.Document().key] ?? "?")  \(value.text)"))
         }
         page = answer.value[Shape.Documents().next]
       }
     }
   }
 
-  struct Set: ParsableCommand {
+  struct Set: ExchangeCommand {
     static let configuration = CommandConfiguration(abstract: "Write a document.")
     @OptionGroup var connection: Connection
     @Argument(help: "The document's key.") var key: String
     @Argument(help: "A JSON value; anything else is stored as a string.") var value: String
 
-    func run() throws {
+    var exchange: Exchange {
       // `try?`: anything that is not JSON is a string.
       let given = (try? JSONValue(parsing: value)) ?? .string(value)
-      let body = JSONWriter.object { json in
-        json.field("key", key)
-        json.field("value", given)
-      }
-      try Asking.done("/v1/documents", body, "stored \(key)", connection)
+      let body = JSONValue.object([("key", .string(key)), ("value", given)])
+      return .post("/v1/documents", body: body.bytes, done: "stored \(key)")
     }
   }
 
-  struct Delete: ParsableCommand {
+  struct Delete: ExchangeCommand {
     static let configuration = CommandConfiguration(abstract: "Delete a document.")
     @OptionGroup var connection: Connection
     @Argument(help: "The document's key.") var key: String
 
-    func run() throws {
-      try Asking.done("/v1/documents", JSONWriter.object { $0.field("key", key) }, "deleted \(key)", connection)
+    var exchange: Exchange {
+      .post("/v1/documents", body: JSONWriter.object { $0.field("key", key) }, done: "deleted \(key)")
     }
   }
 }
 
 extension ChannelCommand {
-  struct Relay: ParsableCommand {
+  struct Relay: ExchangeCommand {
     static let configuration = CommandConfiguration(
       abstract: "Exchange a channel's messages with other gateways through the hub: on, off, or as configured.",
       discussion: "Needs relay.messages_from_hub in the configuration.")
@@ -117,12 +105,12 @@ extension ChannelCommand {
     @Argument(help: "The channel.") var channel: String
     @Argument(help: "on, off or configured.") var choice: Choice
 
-    func run() throws {
+    var exchange: Exchange {
       let body = JSONWriter.object { json in
         json.field("channel", channel)
         if choice != .configured { json.field("value", choice == .on) }
       }
-      try Asking.done("/v1/channels/relay", body, "\(channel): \(choice.rawValue)", connection)
+      return .post("/v1/channels/relay", body: body, done: "\(channel): \(choice.rawValue)")
     }
   }
 }

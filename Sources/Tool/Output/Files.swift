@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import ArgumentParser
 import Console
 import EventLoop
 import Glibc
@@ -103,9 +104,16 @@ final class OutputFile {
   }
 }
 
+/// The option `--output`; without it, a command writes to standard output.
+struct OutputOption: ParsableArguments {
+  @Option(
+    name: .customLong("output"),
+    help: ArgumentHelp("Write to this file instead of standard output.", valueName: "file")) var file: String?
+}
+
 extension OutputFile {
   /// Writes the whole file or nothing, also in a power failure.
-  static func write(_ text: String, to location: String, isSecret: Bool = false) throws {
+  static func write(_ text: String, to location: String?, isSecret: Bool = false) throws {
     let file = try OutputFile(location, isSecret: isSecret)
     try file.write(text)
     try file.close()

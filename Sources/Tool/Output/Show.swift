@@ -297,10 +297,9 @@ enum Show {
 
   static func event(_ event: JSONValue) -> Styled {
     let row = Shape.Event()
-    var body = JSONWriter()
-    body.value(event[row.body] ?? .null)
+    let body = event[row.body] ?? .null
     let seq = String(event[row.seq] ?? 0).padding(8)
-    return "\(seq)\(time(event[row.at])) \((event[row.kind] ?? "?").padding(16))\(clean(body.string))"
+    return "\(seq)\(time(event[row.at])) \((event[row.kind] ?? "?").padding(16))\(clean(body.text))"
   }
 
   static func deadLetter(_ letter: JSONValue) {

@@ -139,11 +139,7 @@ extension Show {
 
   /// Formats an answer with one field a line.
   static func fields(_ answer: JSONValue) -> [Styled] {
-    (answer.fields ?? []).map { name, value in
-      var writer = JSONWriter()
-      writer.value(value)
-      return "\(name.padding(20))\(clean(writer.string))"
-    }
+    (answer.fields ?? []).map { name, value in "\(name.padding(20))\(clean(value.text))" }
   }
 
   static func telemetry(_ answer: JSONValue) -> [Styled] {
@@ -174,10 +170,9 @@ extension Show {
   }
 
   static func reading(_ reading: JSONValue) -> Styled {
-    var body = JSONWriter()
-    body.value(reading[Shape.Reading().body] ?? .null)
+    let body = reading[Shape.Reading().body] ?? .null
     return
-      "\(time(reading[Shape.Reading().at])) \((reading[Shape.Reading().kind] ?? "?").padding(12))\(clean(body.string))"
+      "\(time(reading[Shape.Reading().at])) \((reading[Shape.Reading().kind] ?? "?").padding(12))\(clean(body.text))"
   }
 
   static func messaging(_ messaging: JSONValue) {

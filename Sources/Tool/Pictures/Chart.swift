@@ -12,7 +12,7 @@ struct ChartCommand: ParsableCommand {
     subcommands: [Signal.self, Battery.self, Traffic.self])
 
   struct Options: ParsableArguments {
-    @Option(help: ArgumentHelp("Write to this file instead of standard output.", valueName: "file")) var output: String?
+    @OptionGroup var output: OutputOption
     @OptionGroup var radio: RadioChoice
     @Option(
       help: ArgumentHelp("Only data since this time: \(TimeArgument.forms). Default: a week ago.", valueName: "time"))
@@ -30,9 +30,8 @@ struct ChartCommand: ParsableCommand {
     @Argument(help: "Only messages from this node.", completion: Completing.nodes) var node: String?
 
     func run() throws {
-      let query = node.map { "&from=\(ControlClient.escape($0))" } ?? ""
       var points: [Chart.Point] = []
-      let target = "/v1/messages?limit=100000&since=\(options.beginning)\(query)\(options.radio.query)"
+      let target = options.radio.target("/v1/messages?limit=100000&since=\(options.beginning)".with(["from": node]))
       let others = try ControlClient(connection).rows(target) { row in
         if let at = row[Shape.Message().receivedAt], let snr = row[Shape.Message().snr] {
           points.append(.init(at: at, value: snr))
@@ -54,9 +53,9 @@ struct ChartCommand: ParsableCommand {
     @Argument(help: "Only this node. Default: all nodes with readings.", completion: Completing.nodes) var node: String?
 
     func run() throws {
-      let query = node.map { "&node=\(ControlClient.escape($0))" } ?? ""
       var series: [(String, [Chart.Point])] = []
-      try ControlClient(connection).rows("/v1/readings?limit=1000\(query)\(options.radio.query)") { row in
+      let target = options.radio.target("/v1/readings?limit=1000".with(["node": node]))
+      try ControlClient(connection).rows(target) { row in
         guard let at = row[Shape.Reading().at], at >= options.beginning,
           let volts = Self.volts(row[Shape.Reading().body])
         else { return }
@@ -87,11 +86,11 @@ struct ChartCommand: ParsableCommand {
       let now = Int64(time(nil)) * 1000
       let step: Int64 = now - options.beginning > 10 * 86_400_000 ? 86_400_000 : 3_600_000
       var (received, sent): ([Int64: Double], [Int64: Double]) = ([:], [:])
-      let target = "/v1/messages?limit=1000000&since=\(options.beginning)\(options.radio.query)"
+      let target = options.radio.target("/v1/messages?limit=1000000&since=\(options.beginning)")
       let others = try client.rows(target) { row in
         if let at = row[Shape.Message().receivedAt] { received[at / step, default: 0] += 1 }
       }
-      try client.rows("/v1/outgoing?limit=10000\(options.radio.query)") { row in
+      try client.rows(options.radio.target("/v1/outgoing?limit=10000")) { row in
         if let at = row[Shape.Outgoing().createdAt], at >= options.beginning { sent[at / step, default: 0] += 1 }
       }
       func points(_ counts: [Int64: Double]) -> [Chart.Point] {
@@ -108,10 +107,8 @@ struct ChartCommand: ParsableCommand {
 
   fileprivate static func write(_ chart: Chart, _ options: Options, _ connection: Connection) throws {
     let count = chart.series.reduce(0) { $0 + $1.1.count }
-    if connection.json, options.output == nil { return print(json: chart.json) }
-    let file = try OutputFile(options.output)
-    try file.write(chart.svg(to: Int64(time(nil)) * 1000))
-    try file.close()
+    if connection.json, options.output.file == nil { return print(json: chart.json) }
+    try OutputFile.write(chart.svg(to: Int64(time(nil)) * 1000), to: options.output.file)
     if connection.json { print(json: .object([("points", .integer(Int64(count)))])) }
   }
 }

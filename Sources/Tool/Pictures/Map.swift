@@ -18,24 +18,22 @@ struct MapCommand: ParsableCommand {
       """)
   @OptionGroup var connection: Connection
   @OptionGroup var radio: RadioChoice
-  @Option(help: ArgumentHelp("Write to this file instead of standard output.", valueName: "file")) var output: String?
+  @OptionGroup var output: OutputOption
   @Option(help: ArgumentHelp("GeoJSON to draw as the background.", valueName: "file")) var background: String?
 
   func run() throws {
     let client = ControlClient(connection)
     let status = try client.get("/v1/status").value
     var nodes: [JSONValue] = []
-    let others = try client.rows("/v1/contacts?on_radio=0\(radio.query)") { nodes.append($0) }
+    let others = try client.rows(radio.target("/v1/contacts?on_radio=0")) { nodes.append($0) }
     let own = status[Shape.Status().radio]?[Shape.LinkState().identity]
     let fields: [(String, JSONValue?)] = [
       ("at", .string(Show.iso(Int64(time(nil)) * 1000))), ("own", own), ("nodes", .array(nodes)),
       ("background", try background.map { try Self.geoJSON($0) }),
     ]
     let data = JSONValue.object(fields.compactMap { name, value in value.map { (name, $0) } })
-    if connection.json, output == nil { return print(json: data) }
-    let file = try OutputFile(output)
-    try file.write(MapPage.html(data))
-    try file.close()
+    if connection.json, output.file == nil { return print(json: data) }
+    try OutputFile.write(MapPage.html(data), to: output.file)
     others.tell("nodes", radio, connection)
     if connection.json { print(json: .object([("nodes", .integer(Int64(nodes.count)))])) }
   }

@@ -15,7 +15,7 @@ struct RadioCommand: ParsableCommand {
       Forget.self,
     ])
 
-  struct Scan: ParsableCommand {
+  struct Scan: ExchangeCommand {
     static let configuration = CommandConfiguration(
       abstract: "List MeshCore radios in Bluetooth range, strongest first.")
     @OptionGroup var connection: Connection
@@ -25,16 +25,16 @@ struct RadioCommand: ParsableCommand {
       guard (1...60).contains(seconds) else { throw ValidationError("--seconds: 1 to 60") }
     }
 
-    func run() throws {
-      let answer = try ControlClient(connection).get("/v1/radio/scan?seconds=\(seconds)", limit: seconds + 30)
-      if connection.json { return print(answer.text) }
-      let radios = answer.value[Shape.Scan().radios]
-      if radios.isEmpty { print("no MeshCore radio in range") }
-      for radio in radios { Show.radio(radio) }
+    var exchange: Exchange {
+      .get("/v1/radio/scan?seconds=\(seconds)", limit: seconds + 30) { answer in
+        let radios = answer[Shape.Scan().radios]
+        if radios.isEmpty { print("no MeshCore radio in range") }
+        for radio in radios { Show.radio(radio) }
+      }
     }
   }
 
-  struct Pair: ParsableCommand {
+  struct Pair: ExchangeCommand {
     static let configuration = CommandConfiguration(
       abstract: "Pair with a Bluetooth radio, using the PIN from its display or settings.",
       discussion:
@@ -50,11 +50,13 @@ struct RadioCommand: ParsableCommand {
       if pin != nil, pinFile != nil { throw ValidationError("--pin and --pin-file cannot be combined") }
     }
 
-    func run() throws {
-      let given = try pin ?? fromFile() ?? asked()
-      let body = given.map { pin in JSONWriter.object { $0.field("pin", pin) } } ?? []
-      let target = "/v1/radio/pair?address=\(ControlClient.escape(address))"
-      try ControlClient(connection).carryOut(target, body: body, limit: 180) { _ in print("paired with \(address)") }
+    var exchange: Exchange {
+      get throws {
+        let given = try pin ?? fromFile() ?? asked()
+        let body = given.map { pin in JSONWriter.object { $0.field("pin", pin) } } ?? []
+        let target = "/v1/radio/pair".with(["address": address])
+        return .post(target, body: body, limit: 180, done: "paired with \(address)")
+      }
     }
 
     private func fromFile() throws -> String? {
@@ -72,16 +74,15 @@ struct RadioCommand: ParsableCommand {
     }
   }
 
-  struct Forget: ParsableCommand {
+  struct Forget: ExchangeCommand {
     static let configuration = CommandConfiguration(abstract: "Remove a radio and its bond from this machine.")
     @OptionGroup var connection: Connection
     @Argument(help: "The radio's address.") var address: String
 
-    func run() throws {
-      let target = "/v1/radio/forget?address=\(ControlClient.escape(address))"
-      try ControlClient(connection).carryOut(target) { _ in
-        print("removed \(address); the radio may still have a bond with this machine")
-      }
+    var exchange: Exchange {
+      .post(
+        "/v1/radio/forget".with(["address": address]),
+        done: "removed \(address); the radio may still have a bond with this machine")
     }
   }
 }

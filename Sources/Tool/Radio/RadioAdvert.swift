@@ -5,7 +5,7 @@ import ControlShapes
 import JSON
 
 extension RadioCommand {
-  struct Advert: ParsableCommand {
+  struct Advert: ExchangeCommand {
     static let configuration = CommandConfiguration(
       abstract: "Send the radio's signed advert.",
       discussion: """
@@ -21,11 +21,10 @@ extension RadioCommand {
     static let offer =
       "Other nodes learn this from an advert: meshpost radio advert (neighbours), meshpost radio advert --flood (the mesh)"
 
-    func run() throws {
-      let body = JSONValue.object([("flood", .bool(flood))]).bytes
-      let answer = try ControlClient(connection).post("/v1/radio/advert", body: body)
-      guard !connection.json else { return print(answer.text) }
-      print(flood ? "sent an advert to the mesh" : "sent an advert to direct neighbours")
+    var exchange: Exchange {
+      .post(
+        "/v1/radio/advert", body: JSONValue.object([("flood", .bool(flood))]).bytes,
+        done: flood ? "sent an advert to the mesh" : "sent an advert to direct neighbours")
     }
   }
 }

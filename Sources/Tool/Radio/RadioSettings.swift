@@ -7,16 +7,13 @@ import JSON
 import UntrustedText
 
 extension RadioCommand {
-  struct Info: ParsableCommand {
+  struct Info: ExchangeCommand {
     static let configuration = CommandConfiguration(abstract: "Show identity, settings and statistics.")
     @OptionGroup var connection: Connection
-
-    func run() throws {
-      try ControlClient(connection).show("/v1/radio") { print(lines: Show.radioInfo($0)) }
-    }
+    var exchange: Exchange { .get("/v1/radio") { print(lines: Show.radioInfo($0)) } }
   }
 
-  struct Set: ParsableCommand {
+  struct Set: ExchangeCommand {
     static let configuration = CommandConfiguration(
       abstract: "Change radio settings, given as KEY=VALUE.",
       discussion: """
@@ -28,45 +25,46 @@ extension RadioCommand {
     @OptionGroup var connection: Connection
     @Argument(help: "A setting as KEY=VALUE.") var settings: [String] = []
 
-    func run() throws {
-      var fields: [(String, JSONValue)] = []
-      for setting in settings {
-        let parts = setting.pieces(at: "=", most: 2)
-        guard parts.count == 2 else { throw ValidationError("\(setting): expected KEY=VALUE") }
-        fields.append((parts[0], .string(parts[1])))
+    var exchange: Exchange {
+      get throws {
+        let fields = try settings.map { setting -> (String, JSONValue) in
+          let parts = setting.pieces(at: "=", most: 2)
+          guard parts.count == 2 else { throw ValidationError("\(setting): expected KEY=VALUE") }
+          return (parts[0], .string(parts[1]))
+        }
+        guard !fields.isEmpty else { return keys }
+        return .post("/v1/radio/set", body: JSONValue.object(fields).bytes) { answer in
+          print(lines: Show.radioInfo(answer))
+          if fields.contains(where: { Self.advertised.contains($0.0) }) { print(Advert.offer) }
+        }
       }
-      guard !fields.isEmpty else { return try printKeys() }
-      let answer = try ControlClient(connection).post("/v1/radio/set", body: JSONValue.object(fields).bytes)
-      if connection.json { return print(answer.text) }
-      print(lines: Show.radioInfo(answer.value))
-      if fields.contains(where: { Self.advertised.contains($0.0) }) { print(Advert.offer) }
     }
 
     /// Settings that other nodes learn only from adverts.
     private static let advertised = ["name", "position", "location-policy"]
 
-    private func printKeys() throws {
-      let answer = try ControlClient(connection).get("/v1/radio/presets")
-      if connection.json { return print(answer.text) }
-      for setting in answer.value[Shape.Presets().settings] {
-        print("\((setting[Shape.Setting().name] ?? "").padding(23))\(setting[Shape.Setting().allowed] ?? "")")
+    private var keys: Exchange {
+      .get("/v1/radio/presets") { answer in
+        for setting in answer[Shape.Presets().settings] {
+          print("\((setting[Shape.Setting().name] ?? "").padding(23))\(setting[Shape.Setting().allowed] ?? "")")
+        }
       }
     }
   }
 
-  struct Presets: ParsableCommand {
+  struct Presets: ExchangeCommand {
     static let configuration = CommandConfiguration(abstract: "List presets of radio parameters by region.")
     @OptionGroup var connection: Connection
 
-    func run() throws {
-      let answer = try ControlClient(connection).get("/v1/radio/presets")
-      if connection.json { return print(answer.text) }
-      let row = Shape.Preset()
-      for preset in answer.value[Shape.Presets().presets] {
-        let name = (preset[row.name] ?? "").padding(26)
-        print(
-          "\(name)\(preset[row.frequency] ?? 0) MHz, \(preset[row.bandwidth] ?? 0) kHz, "
-            + "SF \(preset[row.sf] ?? 0), CR \(preset[row.cr] ?? 0)")
+    var exchange: Exchange {
+      .get("/v1/radio/presets") { answer in
+        let row = Shape.Preset()
+        for preset in answer[Shape.Presets().presets] {
+          let name = (preset[row.name] ?? "").padding(26)
+          print(
+            "\(name)\(preset[row.frequency] ?? 0) MHz, \(preset[row.bandwidth] ?? 0) kHz, "
+              + "SF \(preset[row.sf] ?? 0), CR \(preset[row.cr] ?? 0)")
+        }
       }
     }
   }

@@ -13,11 +13,8 @@ struct RadioChoice: ParsableArguments {
   var radio: String?
   @Flag(help: "Data of all radios that were ever attached.") var allRadios = false
 
-  /// The query for the control socket, preceded by `&`.
-  var query: String {
-    if let radio { return "&radio=\(ControlClient.escape(radio))" }
-    return allRadios ? "&radio=all" : ""
-  }
+  /// The target of the request with this choice.
+  func target(_ target: String) -> String { target.with(["radio": radio ?? (allRadios ? "all" : nil)]) }
 }
 
 /// Radios other than the attached one, and their row counts.
@@ -90,7 +87,7 @@ extension SentCommand {
   fileprivate static func act(_ verb: String, _ id: String?, _ connection: Connection) throws {
     let client = ControlClient(connection)
     if let id {
-      let answer = try client.post("/v1/outgoing/\(verb)?id=\(ControlClient.escape(id))")
+      let answer = try client.post("/v1/outgoing/\(verb)".with(["id": id]))
       let whole = JSONValue.object([("messages", .array([answer.value])), ("refused", .array([]))])
       return print(connection.json ? whole.text : Show.outgoing(answer.value))
     }

@@ -22,7 +22,7 @@ struct ChatCommand: ParsableCommand {
 
   func run() throws {
     let loop = EventLoop()
-    let target = try ControlClient(connection).get("/v1/resolve?name=\(ControlClient.escape(to))").value
+    let target = try ControlClient(connection).get("/v1/resolve".with(["name": to])).value
     guard let terminal = Terminal(on: loop) else {
       throw Failure.say("not a terminal; use `meshpost send` and `meshpost messages --follow`", EX_USAGE)
     }
@@ -99,9 +99,8 @@ private final class ChatScreen {
 
   private func lookOnce() async throws {
     let target = view.target
-    let name = ControlClient.escape(view.address)
-    let conversation = "\(view.isChannel ? "channel" : "with")=\(name)"
-    let rows = try await rows("/v1/messages?direction=both&limit=\(Self.history)&\(conversation)")
+    let conversation: KeyValuePairs = [view.isChannel ? "channel" : "with": Optional(view.address)]
+    let rows = try await rows("/v1/messages?direction=both&limit=\(Self.history)".with(conversation))
     // The user may have changed the conversation meanwhile.
     if let rows, view.target == target { view.messages = rows }
   }
@@ -154,7 +153,7 @@ private final class ChatScreen {
         if (200..<300).contains(response.status) { view.said() } else { refused(response) }
         lookSoon()
       case .change(let name):
-        let request = HTTPRequest("GET", "/v1/resolve?name=\(ControlClient.escape(name))")
+        let request = HTTPRequest("GET", "/v1/resolve".with(["name": name]))
         guard let response = try await ask(request) else { continue }
         // `try?`: an unreadable answer counts as a refusal.
         guard response.status == 200, let target = try? JSONValue(parsing: response.body) else {
@@ -206,6 +205,6 @@ private final class ChatScreen {
     guard let id = view.ours.last(where: fits)?[Shape.Message().outgoing] else {
       return view.notice = "no message to \(verb)"
     }
-    post("/v1/outgoing/\(verb)?id=\(ControlClient.escape(id))", .object([]))
+    post("/v1/outgoing/\(verb)".with(["id": id]), .object([]))
   }
 }

@@ -69,7 +69,7 @@ extension Setup {
     }
     // `try?`: the error is already printed.
     guard let client = client(),
-      (try? client.post("/v1/upstreams/test?upstream=\(ControlClient.escape(upstream.name))", limit: 90)) != nil
+      (try? client.post("/v1/upstreams/test".with(["upstream": upstream.name]), limit: 90)) != nil
     else {
       print("\(upstream.name) does not answer correctly; the gateway keeps all events and continues trying")
       return false

@@ -7,7 +7,7 @@ import JSON
 import PageServer
 
 extension WebCommand {
-  struct Password: ParsableCommand {
+  struct Password: ExchangeCommand {
     static let configuration = CommandConfiguration(
       abstract: "Set the password of the pages that the gateway serves on its network.",
       discussion: """
@@ -21,18 +21,16 @@ extension WebCommand {
     @OptionGroup var connection: Connection
     @Flag(help: "Remove the password: nobody can sign in.") var remove = false
 
-    func run() throws {
-      let hash = remove ? nil : try Self.hash(try Self.ask())
-      let body = JSONWriter.object { json in
-        if let hash { json.field("hash", hash) } else { json.null("hash") }
-      }
-      let answer = try ControlClient(connection).post("/v1/web/password", body: body)
-      guard !connection.json else { return print(answer.text) }
-      print(remove ? "password removed: nobody can sign in" : "password set; browsers have to sign in again")
-      if answer.value["serves"]?.bool == false {
-        print(
-          "The gateway serves no pages: set `listen` in [web] of meshpostd.toml, then `sudo systemctl reload meshpost`."
-        )
+    var exchange: Exchange {
+      get throws {
+        let hash: JSONValue = remove ? .null : .string(try Self.hash(try Self.ask()))
+        return .post("/v1/web/password", body: JSONValue.object([("hash", hash)]).bytes) { answer in
+          print(remove ? "password removed: nobody can sign in" : "password set; browsers have to sign in again")
+          guard answer["serves"]?.bool == false else { return }
+          print(
+            "The gateway serves no pages: set `listen` in [web] of meshpostd.toml, then `sudo systemctl reload meshpost`."
+          )
+        }
       }
     }
 
