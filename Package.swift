@@ -26,8 +26,12 @@ func module(_ room: String, _ name: String, _ needs: [Target.Dependency] = []) -
 }
 
 /// A program: wiring, arguments, exit codes.
-func program(_ folder: String, _ name: String, _ needs: [Target.Dependency]) -> Target {
-  .executableTarget(name: name, dependencies: needs, path: "Sources/\(folder)", swiftSettings: strict)
+func program(
+  _ folder: String, _ name: String, _ needs: [Target.Dependency], embedded: [String] = []
+) -> Target {
+  .executableTarget(
+    name: name, dependencies: needs, path: "Sources/\(folder)", resources: embedded.map { .embedInCode($0) },
+    swiftSettings: strict)
 }
 
 func tests(_ name: String, _ needs: [Target.Dependency]) -> Target {
@@ -142,7 +146,7 @@ let tool: [Target] = [
     [
       "CLinux", "Companion", "Console", "ControlShapes", "COpenSSL", "UntrustedText", "EventLoop", "HTTP", "JSON",
       "MeshCrypto", "OpenAPI", "Release", "Timing", "TOML", "Transport", "PageServer", .arguments,
-    ])
+    ], embedded: ["Pictures/map.css", "Pictures/map.js"])
 ]
 
 /// The other end of the link, and what measures. Knows all; nothing knows it.
