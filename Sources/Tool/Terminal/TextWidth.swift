@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import PageServer
 import UntrustedText
 
 /// The number of columns of a text on a terminal: two for East Asian wide characters and emoji, none for combining marks.
@@ -91,5 +92,20 @@ enum TextWidth {
       used += of(rest)
     }
     return lines + [line]
+  }
+}
+
+extension WidthTable {
+  /// The ends of ranges from the packed distances between them.
+  static func ends(_ packed: String) -> [UInt32] {
+    var (ends, distance, shift): ([UInt32], UInt32, UInt32) = ([], 0, 0)
+    for byte in Base64.decodeFromURL(packed) ?? [] {
+      distance |= UInt32(byte & 0x7F) << shift
+      shift += 7
+      guard byte < 0x80 else { continue }
+      ends.append((ends.last ?? 0) + distance)
+      (distance, shift) = (0, 0)
+    }
+    return ends
   }
 }
