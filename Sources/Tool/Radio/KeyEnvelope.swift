@@ -27,11 +27,11 @@ enum KeyEnvelope {
 
   static func seal(_ secret: [UInt8], passphrase: String) throws -> [(String, JSONValue)] {
     let salt = random(16), nonce = random(12)
-    let sealed = try encrypt(secret, try key(passphrase, salt), nonce)
+    let sealed = try crypt(secret, try key(passphrase, salt), nonce)
     return [
       ("kdf", .string("scrypt")), ("n", .integer(Int64(cost))), ("r", .integer(Int64(block))),
       ("p", .integer(Int64(parallel))), ("salt", .string(Hex.string(salt))), ("cipher", .string("aes-256-gcm")),
-      ("nonce", .string(Hex.string(nonce))), ("text", .string(Hex.string(sealed))),
+      ("nonce", .string(Hex.string(nonce))), ("text", .string(Hex.string(sealed.text + sealed.tag))),
     ]
   }
 
@@ -42,7 +42,9 @@ enum KeyEnvelope {
       let nonce = envelope["nonce"]?.string.flatMap({ Hex.bytes($0) }), nonce.count == 12,
       let text = envelope["text"]?.string.flatMap({ Hex.bytes($0) }), text.count > tagSize
     else { throw Failure.unknownForm }
-    return try decrypt(text, try key(passphrase, salt), nonce)
+    return try crypt(
+      Array(text.dropLast(tagSize)), try key(passphrase, salt), nonce, tag: Array(text.suffix(tagSize))
+    ).text
   }
 
   private static func random(_ count: Int) -> [UInt8] { (0..<count).map { _ in UInt8.random(in: .min ... .max) } }
@@ -55,31 +57,24 @@ enum KeyEnvelope {
     return key
   }
 
-  private static func encrypt(_ secret: [UInt8], _ key: [UInt8], _ nonce: [UInt8]) throws -> [UInt8] {
+  /// Encrypts a text, or with its `tag` decrypts it. Returns the other text, and the tag.
+  private static func crypt(
+    _ text: [UInt8], _ key: [UInt8], _ nonce: [UInt8], tag given: [UInt8]? = nil
+  ) throws -> (text: [UInt8], tag: [UInt8]) {
     let context = EVP_CIPHER_CTX_new()
     defer { EVP_CIPHER_CTX_free(context) }
-    var text = [UInt8](repeating: 0, count: secret.count), tag = [UInt8](repeating: 0, count: tagSize)
-    var (count, rest): (Int32, Int32) = (0, 0)
-    guard EVP_EncryptInit_ex(context, EVP_aes_256_gcm(), nil, key, nonce) == 1,
-      EVP_EncryptUpdate(context, &text, &count, secret, Int32(secret.count)) == 1,
-      EVP_EncryptFinal_ex(context, &tag, &rest) == 1,
-      EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_AEAD_GET_TAG, Int32(tagSize), &tag) == 1
+    var result = [UInt8](repeating: 0, count: text.count), tag = given ?? [UInt8](repeating: 0, count: tagSize)
+    var (count, rest, end): (Int32, Int32, [UInt8]) = (0, 0, [UInt8](repeating: 0, count: 16))
+    guard EVP_CipherInit_ex(context, EVP_aes_256_gcm(), nil, key, nonce, given == nil ? 1 : 0) == 1,
+      EVP_CipherUpdate(context, &result, &count, text, Int32(text.count)) == 1,
+      given == nil || EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_AEAD_SET_TAG, Int32(tagSize), &tag) == 1
     else { throw Failure.openSSL }
-    return text + tag
-  }
-
-  private static func decrypt(_ sealed: [UInt8], _ key: [UInt8], _ nonce: [UInt8]) throws -> [UInt8] {
-    let context = EVP_CIPHER_CTX_new()
-    defer { EVP_CIPHER_CTX_free(context) }
-    let text = Array(sealed.dropLast(tagSize))
-    var tag = Array(sealed.suffix(tagSize)), secret = [UInt8](repeating: 0, count: text.count)
-    var (count, rest): (Int32, Int32) = (0, 0)
-    guard EVP_DecryptInit_ex(context, EVP_aes_256_gcm(), nil, key, nonce) == 1,
-      EVP_DecryptUpdate(context, &secret, &count, text, Int32(text.count)) == 1,
-      EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_AEAD_SET_TAG, Int32(tagSize), &tag) == 1
-    else { throw Failure.openSSL }
-    var end = [UInt8](repeating: 0, count: 16)
-    guard EVP_DecryptFinal_ex(context, &end, &rest) == 1 else { throw Failure.wrongPassphrase }
-    return secret
+    guard EVP_CipherFinal_ex(context, &end, &rest) == 1 else {
+      throw given == nil ? Failure.openSSL : Failure.wrongPassphrase
+    }
+    guard given != nil || EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_AEAD_GET_TAG, Int32(tagSize), &tag) == 1 else {
+      throw Failure.openSSL
+    }
+    return (result, tag)
   }
 }
