@@ -76,26 +76,15 @@ public enum PasswordHash {
 /// Base64 (RFC 4648) without `=`.
 public enum Base64 {
   private static let digits = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/".utf8)
+  private static let digitsForURL: [UInt8] = digits.dropLast(2) + Array("-_".utf8)
 
   /// The alphabet for URLs, § 5.
-  public static func encodeForURL(_ bytes: [UInt8]) -> String {
-    let text = encode(bytes).utf8.map { byte in
-      byte == UInt8(ascii: "+") ? UInt8(ascii: "-") : byte == UInt8(ascii: "/") ? UInt8(ascii: "_") : byte
-    }
-    return String(decoding: text, as: UTF8.self)
-  }
+  public static func encodeForURL(_ bytes: [UInt8]) -> String { encode(bytes, digitsForURL) }
 
-  /// Decodes the alphabet for URLs, § 5; `nil`: invalid.
-  public static func decodeFromURL(_ text: some StringProtocol) -> [UInt8]? {
-    guard !text.utf8.contains(where: { $0 == UInt8(ascii: "+") || $0 == UInt8(ascii: "/") }) else { return nil }
-    let usual = text.utf8.map { byte in
-      byte == UInt8(ascii: "-") ? UInt8(ascii: "+") : byte == UInt8(ascii: "_") ? UInt8(ascii: "/") : byte
-    }
-    return decode(String(decoding: usual, as: UTF8.self))
-  }
+  /// `nil`: invalid.
+  public static func decodeFromURL(_ text: some StringProtocol) -> [UInt8]? { decode(text, digitsForURL) }
 
-  /// The standard alphabet, § 4.
-  static func encode(_ bytes: [UInt8]) -> String {
+  static func encode(_ bytes: [UInt8], _ digits: [UInt8] = digits) -> String {
     var text: [UInt8] = []
     var (buffer, bits) = (0, 0)
     for byte in bytes {
@@ -111,7 +100,7 @@ public enum Base64 {
   }
 
   /// `nil`: invalid.
-  static func decode(_ text: String) -> [UInt8]? {
+  static func decode(_ text: some StringProtocol, _ digits: [UInt8] = digits) -> [UInt8]? {
     var bytes: [UInt8] = []
     var (buffer, bits) = (0, 0)
     for digit in text.utf8 {
