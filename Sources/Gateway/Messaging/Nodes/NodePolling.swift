@@ -120,22 +120,20 @@ public final class NodePolling {
     try await sleep(for: part(of: poll.every, 0...1))
     while true {
       let next = messenger.loop.now + part(of: poll.every, 0.9...1.1)
-      let refusal = await ask(poll)
+      let refusal = await refusal { () async throws(Refusal) in
+        let contact = try Addressing(messenger.store).contact(poll.node)
+        return try await service.ask(poll.kind == .status ? .status : .telemetry, of: contact, .bulk)
+      }
       guard !Task.isCancelled else { throw CancellationError() }
       note(refusal, place)
       try await messenger.loop.sleep(until: next)
     }
   }
 
-  /// Asks the node; `nil`: it has answered.
-  private func ask(_ poll: Poll) async -> Refusal? {
-    do throws(Refusal) {
-      let contact = try Addressing(messenger.store).contact(poll.node)
-      _ = try await service.ask(poll.kind == .status ? .status : .telemetry, of: contact, .bulk)
-      return nil
-    } catch {
-      return error
-    }
+  /// `nil`: the node has answered.
+  private func refusal(_ ask: () async throws(Refusal) -> NodeAnswer) async -> Refusal? {
+    do throws(Refusal) { _ = try await ask() } catch { return error }
+    return nil
   }
 
   private func note(_ refusal: Refusal?, _ place: Int) {
@@ -195,7 +193,9 @@ public final class NodePolling {
     }
     while true {
       try await sleep(for: wait)
-      let refusal = await isLoggedIn ? tellAlive(room) : logIn(room)
+      let refusal = await refusal { [isLoggedIn] () async throws(Refusal) in
+        try await isLoggedIn ? service.ask(.keepAlive, of: room, .bulk) : service.logIn(room, password: nil)
+      }
       guard !Task.isCancelled else { throw CancellationError() }
       if let refusal {
         log.info("room \(room.contact.name.string): \(refusal)")
@@ -207,15 +207,5 @@ public final class NodePolling {
       guard !isLoggedIn || settings.roomInterval > .zero else { return }
       wait = part(of: settings.roomInterval > .zero ? settings.roomInterval : .seconds(3600), 0.9...1.1)
     }
-  }
-
-  private func logIn(_ room: StoredContact) async -> Refusal? {
-    do throws(Refusal) { _ = try await service.logIn(room, password: nil) } catch { return error }
-    return nil
-  }
-
-  private func tellAlive(_ room: StoredContact) async -> Refusal? {
-    do throws(Refusal) { _ = try await service.ask(.keepAlive, of: room, .bulk) } catch { return error }
-    return nil
   }
 }

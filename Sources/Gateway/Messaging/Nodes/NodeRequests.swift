@@ -149,7 +149,8 @@ public final class NodeRequests {
   private func answer(
     to asked: Asked, _ priority: DeliveryPriority
   ) async throws(CancellationError) -> Result<NodeAnswer, Refusal> {
-    let airtime = airtime(of: asked)
+    let bytes = asked.question.length(path: asked.contact.outPath?.bytes.count ?? 0)
+    let airtime = messenger.airtime(of: bytes) ?? 0
     guard messenger.spend(airtime, priority) else {
       return .failure(.full("the hour's air time for \(priority.name) traffic is used up; try later"))
     }
@@ -182,12 +183,6 @@ public final class NodeRequests {
     if case .cli = asked.question { limit += Self.cliExtra }
     let answer = try await asked.answer.value(within: limit, on: messenger.loop)
     return answer ?? .failure(.silence(Self.silence(asked.question, asked.contact)))
-  }
-
-  /// Milliseconds.
-  private func airtime(of asked: Asked) -> Int64 {
-    let bytes = asked.question.length(path: asked.contact.outPath?.bytes.count ?? 0)
-    return connection.identity.map { Int64(Airtime.milliseconds(bytes: bytes, $0.info.radio).rounded(.up)) } ?? 0
   }
 
   /// How long an answer may take: a little longer than the radio suggests.

@@ -82,7 +82,7 @@ public final class SelfAdvert {
     let connection = messenger.synchronizer.connection
     guard connection.state == .up, let info else { throw .linkDown }
     let bytes = PacketLength.advert(name: info.name.bytes.count, hasPosition: info.locationPolicy != 0)
-    let airtime = Int64(Airtime.milliseconds(bytes: bytes, info.radio).rounded(.up))
+    let airtime = messenger.airtime(of: bytes) ?? 0
     guard messenger.spend(airtime, priority) else {
       throw .full("the hour's air time for \(priority.name) traffic is used up; try later")
     }

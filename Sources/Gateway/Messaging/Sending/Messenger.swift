@@ -243,7 +243,8 @@ extension Messenger {
     if bytes > 0, let airtime = airtime(of: bytes) { giveBack(airtime) }
   }
 
-  private func airtime(of bytes: Int) -> Int64? {
+  /// Milliseconds; `nil`: the radio's parameters are unknown.
+  func airtime(of bytes: Int) -> Int64? {
     guard let radio = synchronizer.connection.identity?.info.radio else { return nil }
     return Int64(Airtime.milliseconds(bytes: bytes, radio).rounded(.up))
   }
