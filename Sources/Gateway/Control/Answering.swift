@@ -5,6 +5,7 @@ import ControlShapes
 import HTTP
 import JSON
 import Messaging
+import Store
 
 /// The answer to a request at the control socket.
 enum Answer {
@@ -33,6 +34,9 @@ extension Answer {
   static func refusing(_ error: any Error) -> Answer {
     switch error {
     case let refusal as Refusal: refusing(refusal)
+    case let error as StoreError: refusing(.store(error))
+    case SearchError.store(let error): refusing(.store(error))
+    case SearchError.words(let words): refusing(.invalid("\(words)"))
     case let rejection as Rejection:
       json(status: rejection.status) { $0.field(Shape.Refusal().error, rejection.message) }
     case let trouble as BluetoothTrouble:

@@ -43,7 +43,7 @@ struct ConversationsAPI {
     let radio = try RadiosAPI.wanted(request, store) ?? store.radio
     try await prepare()
     defer { dependencies.operations.memoryWasUsed() }
-    var left = try Refusal.translating { () throws(StoreError) in try all(ofRadio: radio)[...] }
+    var left = try all(ofRadio: radio)[...]
     return try await reply.rows {
       var lines: [UInt8] = []
       for conversation in left.prefix(ControlAPI.pageRows) { lines += try line(of: conversation) }
@@ -162,15 +162,10 @@ struct ConversationsAPI {
     try await messages.prepare()
     let radio = store.radio
     var isMoved = false
-    try await Refusal.translating { () async throws(StoreError) in
-      try await store.save { store throws(SQLiteError) in
-        isMoved = try store.markRead(name, upTo: place, ofRadio: radio)
-      }
+    try await store.save { store throws(SQLiteError) in
+      isMoved = try store.markRead(name, upTo: place, ofRadio: radio)
     }
-    if isMoved {
-      reads.add(name, ofRadio: radio)
-      news.tell()
-    }
+    if isMoved { tell(name, ofRadio: radio, news) }
     return .done
   }
 
@@ -180,26 +175,24 @@ struct ConversationsAPI {
     guard let isMuted = body.whole["muted"]?.bool else { throw Refusal.invalid("muted: true or false is wanted") }
     try await prepare()
     let radio = store.radio
-    var isKnown = false
-    try await Refusal.translating { () async throws(StoreError) in
-      // Only conversations in the list can be muted, so that the table cannot grow beyond it.
-      isKnown = try all(ofRadio: radio).contains { $0.name == name }
-      if isKnown {
-        try await store.save { store throws(SQLiteError) in try store.setMuted(name, isMuted, ofRadio: radio) }
-      }
+    // Only conversations in the list can be muted, so that the table cannot grow beyond it.
+    guard try all(ofRadio: radio).contains(where: { $0.name == name }) else {
+      throw Refusal.notFound(.conversation(try body.string("conversation")))
     }
-    guard isKnown else { throw Refusal.notFound(.conversation(try body.string("conversation"))) }
-    reads.add(name, ofRadio: radio)
-    news.tell()
+    try await store.save { store throws(SQLiteError) in try store.setMuted(name, isMuted, ofRadio: radio) }
+    tell(name, ofRadio: radio, news)
     return .done
   }
 
+  private func tell(_ name: ConversationName, ofRadio radio: Int64, _ news: News) {
+    reads.add(name, ofRadio: radio)
+    news.tell()
+  }
+
   /// Adds messages to the list that arrived since the last request.
-  private func prepare() async throws(Refusal) {
-    try await Refusal.translating { () async throws(StoreError) in
-      while try !store.isListUpToDate() {
-        try await store.save { store throws(SQLiteError) in _ = try store.listConversations() }
-      }
+  private func prepare() async throws(StoreError) {
+    while try !store.isListUpToDate() {
+      try await store.save { store throws(SQLiteError) in _ = try store.listConversations() }
     }
   }
 }

@@ -14,39 +14,30 @@ import UntrustedText
 struct DocumentAPI {
   let dependencies: ControlAPI.Dependencies
 
-  func edit(_ body: RequestBody) async throws(Refusal) -> Answer { try await edit(try body.string("key"), body) }
+  func edit(_ body: RequestBody) async throws -> Answer { try await edit(try body.string("key"), body) }
 
-  func editNode(_ field: DocumentKey.NodeField, _ body: RequestBody) async throws(Refusal) -> Answer {
+  func editNode(_ field: DocumentKey.NodeField, _ body: RequestBody) async throws -> Answer {
     let node = try Addressing(dependencies.store).contact(try body.string("node"))
     return try await edit(DocumentKey.node(key: node.contact.key.hex, field).text, body)
   }
 
-  func editRelay(_ body: RequestBody) async throws(Refusal) -> Answer {
+  func editRelay(_ body: RequestBody) async throws -> Answer {
     let channel = try Addressing(dependencies.store).channel(try body.string("channel"))
     return try await edit(DocumentKey.relay(digest: channel.secret.digest).text, body)
   }
 
   /// Sets `value`; without it, or with null, deletes the document.
-  private func edit(_ text: String, _ body: RequestBody) async throws(Refusal) -> Answer {
-    guard let key = DocumentKey(text) else { throw .invalid(DocumentKey.allowed) }
-    let given = body.any("value")
-    if let given, !key.allows(given) { throw .invalid("\"value\" is \(key.wanted)") }
-    var value: String?
-    if let given {
-      var writer = JSONWriter()
-      writer.value(given)
-      value = writer.string
-    }
-    let hasRoom = try Refusal.translating { () throws(StoreError) in try dependencies.store.hasRoomForDocument(text) }
-    guard hasRoom else {
-      throw .full("the limit of \(Store.maxDocuments) documents is reached; deleted documents count")
+  private func edit(_ text: String, _ body: RequestBody) async throws -> Answer {
+    guard let key = DocumentKey(text) else { throw Refusal.invalid(DocumentKey.allowed) }
+    let value = body.any("value")
+    if let value, !key.allows(value) { throw Refusal.invalid("\"value\" is \(key.wanted)") }
+    guard try dependencies.store.hasRoomForDocument(text) else {
+      throw Refusal.full("the limit of \(Store.maxDocuments) documents is reached; deleted documents count")
     }
     let moment = dependencies.synchronizer.now
     var edited: Document?
-    try await Refusal.translating { () async throws(StoreError) in
-      try await dependencies.store.save { store throws(SQLiteError) in
-        edited = try store.editDocument(text, value, at: moment)
-      }
+    try await dependencies.store.save { store throws(SQLiteError) in
+      edited = try store.editDocument(text, value?.text, at: moment)
     }
     if edited != nil { dependencies.operations.documentsChanged() }
     return .json { json in if let edited { Self.write(edited, to: &json) } }
@@ -61,14 +52,12 @@ struct DocumentAPI {
   }
 
   /// Lists documents, at most 1000; with `after` the next ones.
-  func list(_ request: HTTPRequest) throws(Refusal) -> Answer {
+  func list(_ request: HTTPRequest) throws -> Answer {
     let after = request.query["after"] ?? ""
     var found: [Document] = []
-    try Refusal.translating { () throws(StoreError) in
-      try dependencies.store.eachDocument(request.query["prefix"] ?? "") { document in
-        if document.key > after, document.value != nil { found.append(document) }
-        return found.count < 1000
-      }
+    try dependencies.store.eachDocument(request.query["prefix"] ?? "") { document in
+      if document.key > after, document.value != nil { found.append(document) }
+      return found.count < 1000
     }
     return .json { json in
       json.objects(Shape.Documents().documents, found) { Self.write($0, to: &$1) }

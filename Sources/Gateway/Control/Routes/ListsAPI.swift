@@ -15,19 +15,15 @@ struct ListsAPI {
 
   /// Readings of nodes, the newest `limit`.
   func readings(_ request: HTTPRequest, _ reply: Reply) async throws -> Answer {
-    let node = try request.query["node"].map { name throws(Refusal) in
-      try Addressing(store).contact(name).contact.key
-    }
+    let node = try request.query["node"].map { try Addressing(store).contact($0).contact.key }
     let limit = Int(clamping: min(max(ControlAPI.number(request, "limit") ?? 100, 1), 1000))
     let radio = try RadiosAPI.wanted(request, store)
     var lines: [UInt8] = []
-    try Refusal.translating { () throws(StoreError) in
-      try store.eachReading(of: node, byRadio: radio, limit: limit) { at, kind, body in
-        lines += ControlAPI.line { json in
-          json.field(Shape.Reading().at, at)
-          json.field(Shape.Reading().kind, kind)
-          json.field(Shape.Reading().body, json: body)
-        }
+    try store.eachReading(of: node, byRadio: radio, limit: limit) { at, kind, body in
+      lines += ControlAPI.line { json in
+        json.field(Shape.Reading().at, at)
+        json.field(Shape.Reading().kind, kind)
+        json.field(Shape.Reading().body, json: body)
       }
     }
     return try await reply.rows(lines)

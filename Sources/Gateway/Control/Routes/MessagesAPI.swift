@@ -66,19 +66,16 @@ struct MessagesAPI {
   }
 
   /// Adds the latest messages to the indexes.
-  func prepare() async throws(Refusal) {
+  func prepare() async throws {
     let store = dependencies.store
-    var waiting = try Refusal.translating { () throws(StoreError) in try store.unindexedMessages() }
+    var (waiting, steps): (Int64, Int64) = (try store.unindexedMessages(), 0)
     guard waiting <= Self.maxSteps * Store.indexStep else {
-      throw .full("the search index is being built, \(waiting) messages left: try again in a minute")
+      throw Refusal.full("the search index is being built, \(waiting) messages left: try again in a minute")
     }
-    try await Refusal.translating { () async throws(StoreError) in
-      var steps = 0
-      while waiting > 0, steps < Self.maxSteps {
-        try await store.save { store throws(SQLiteError) in _ = try store.indexMessages() }
-        waiting = try store.unindexedMessages()
-        steps += 1
-      }
+    while waiting > 0, steps < Self.maxSteps {
+      try await store.save { store throws(SQLiteError) in _ = try store.indexMessages() }
+      waiting = try store.unindexedMessages()
+      steps += 1
     }
   }
 
@@ -114,38 +111,23 @@ struct MessagesAPI {
   }
 
   /// The position before the newest `limit` messages, so that they can be sent oldest first.
-  private func beginning(ofNewest limit: Int, _ query: MessageQuery) throws(Refusal) -> MessagePlace {
+  private func beginning(ofNewest limit: Int, _ query: MessageQuery) throws(SearchError) -> MessagePlace {
     var oldest = MessagePlace.last
-    do throws(SearchError) {
-      try dependencies.store.eachRow(query, limit: limit) { row in
-        oldest = row.place
-        return true
-      }
-    } catch {
-      throw Self.refusal(error)
+    try dependencies.store.eachRow(query, limit: limit) { row in
+      oldest = row.place
+      return true
     }
     return oldest == .last ? .last : Self.place(before: oldest)
   }
 
   /// Reads one page backwards, so that the index is used once.
-  private func newest(_ query: MessageQuery, _ limit: Int, _ rows: MessageRow) throws(Refusal) -> [UInt8] {
+  private func newest(_ query: MessageQuery, _ limit: Int, _ rows: MessageRow) throws(SearchError) -> [UInt8] {
     var found: [ConversationRow] = []
-    do throws(SearchError) {
-      try dependencies.store.eachRow(query, limit: limit) { row in
-        found.append(row)
-        return true
-      }
-    } catch {
-      throw Self.refusal(error)
+    try dependencies.store.eachRow(query, limit: limit) { row in
+      found.append(row)
+      return true
     }
     return found.reversed().flatMap { row in ControlAPI.line { rows.write(row, to: &$0) } }
-  }
-
-  private static func refusal(_ error: SearchError) -> Refusal {
-    switch error {
-    case .words(let words): .invalid("\(words)")
-    case .store(let failure): .store(failure)
-    }
   }
 
   // MARK: Following
@@ -230,20 +212,16 @@ struct MessagesAPI {
   /// Messages that are searched for those shown before following.
   private static let maxLookedBack = 10_000
 
-  private func beginning(ofFollowed limit: Int, _ query: MessageQuery) throws(Refusal) -> MessagePlace {
+  private func beginning(ofFollowed limit: Int, _ query: MessageQuery) throws -> MessagePlace {
     var count = 0
     var all = MessageQuery(radio: query.radio)
     all.directions = query.directions
-    var place = try Refusal.translating { () throws(StoreError) in try dependencies.store.endOfMessages() }
-    do throws(SearchError) {
-      try dependencies.store.eachRow(all, limit: Self.maxLookedBack) { row in
-        guard Self.fits(row, query) else { return true }
-        place = row.place
-        count += 1
-        return count < limit
-      }
-    } catch {
-      throw Self.refusal(error)
+    var place = try dependencies.store.endOfMessages()
+    try dependencies.store.eachRow(all, limit: Self.maxLookedBack) { row in
+      guard Self.fits(row, query) else { return true }
+      place = row.place
+      count += 1
+      return count < limit
     }
     return count > 0 ? Self.place(before: place) : place
   }

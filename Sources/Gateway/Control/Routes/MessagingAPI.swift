@@ -56,30 +56,27 @@ struct MessagingAPI {
   }
 
   /// A reaction to a received message (`message`) or a sent one (`outgoing`, or a negative number).
-  func react(_ body: RequestBody) async throws(Refusal) -> Answer {
+  func react(_ body: RequestBody) async throws -> Answer {
     let emoji = try body.string("emoji")
-    guard ReactionText.isEmoji(emoji) else { throw .invalid("a reaction must be a single emoji") }
+    guard ReactionText.isEmoji(emoji) else { throw Refusal.invalid("a reaction must be a single emoji") }
     var number = try body.integer("message", in: -Int64.max...Int64.max)
     let key: String
     let wanted = number
     if let given = number, given < 0 {
       number = nil
-      key = try Refusal.translating { () throws(StoreError) in try dependencies.store.outgoing(id: -given)?.key ?? "" }
+      key = try store.outgoing(id: -given)?.key ?? ""
     } else {
       key = number == nil ? try body.string("outgoing") : ""
     }
-    var request = try Refusal.translating { () throws(StoreError) in
-      if let number { return try reaction(emoji, toMessage: number) }
-      return try reaction(emoji, toOutgoing: key)
-    }
-    guard !request.to.isEmpty else { throw .notFound(wanted.map { .message($0) } ?? .outgoing(key)) }
+    var request = try number.map { try reaction(emoji, toMessage: $0) } ?? reaction(emoji, toOutgoing: key)
+    guard !request.to.isEmpty else { throw Refusal.notFound(wanted.map { .message($0) } ?? .outgoing(key)) }
     request.key = try body.optional("id")
     return try await accept(request)
   }
 
   private func reaction(_ emoji: String, toMessage number: Int64) throws(StoreError) -> SendRequest {
     var request = SendRequest(to: "", text: "")
-    try dependencies.store.eachMessage(after: number - 1, before: number + 1, limit: 1) { message in
+    try store.eachMessage(after: number - 1, before: number + 1, limit: 1) { message in
       guard let time = message.senderTime else { return false }
       let hash = TextDigest.reactionHash(message.text, senderTime: time)
       let sender = message.kind == .channel ? message.senderName?.string ?? "" : nil
@@ -93,7 +90,7 @@ struct MessagingAPI {
 
   private func reaction(_ emoji: String, toOutgoing key: String) throws(StoreError) -> SendRequest {
     var request = SendRequest(to: "", text: "")
-    guard let message = try dependencies.store.outgoing(key: key), let time = message.senderTime else { return request }
+    guard let message = try store.outgoing(key: key), let time = message.senderTime else { return request }
     let hash = TextDigest.reactionHash(message.text, senderTime: time)
     let own = message.kind == .channel ? dependencies.connection.identity?.info.name.string ?? "" : nil
     request.text = ReactionText(emoji: emoji, targetSender: own, hash: hash).text
@@ -104,8 +101,8 @@ struct MessagingAPI {
   private func channelName(_ digest: String?) -> String {
     var name = ""
     // If the store cannot be read, no channel is found and the request is refused.
-    dependencies.store.ifReadable {
-      try dependencies.store.eachChannel { if $0.secret.digest == digest { name = $0.name.string } }
+    store.ifReadable {
+      try store.eachChannel { if $0.secret.digest == digest { name = $0.name.string } }
     }
     return name
   }
@@ -125,13 +122,11 @@ struct MessagingAPI {
   private func key(_ request: HTTPRequest) -> String { request.query["id"] ?? "" }
 
   /// The attempts to send a message, oldest first.
-  func attempts(_ request: HTTPRequest) throws(Refusal) -> Answer {
-    var (found, attempts) = (OutgoingMessage?.none, [OutgoingAttempt]())
-    try Refusal.translating { () throws(StoreError) in
-      found = try store.outgoing(key: key(request))
-      if let found { attempts = try store.attempts(toSend: found) }
+  func attempts(_ request: HTTPRequest) throws -> Answer {
+    guard let message = try store.outgoing(key: key(request)) else {
+      throw Refusal.notFound(.outgoing(key(request)))
     }
-    guard let message = found else { throw .notFound(.outgoing(key(request))) }
+    let attempts = try store.attempts(toSend: message)
     return .json { json in
       json.field(Shape.Attempts().id, message.key)
       json.objects(Shape.Attempts().attempts, attempts) { attempt, json in
@@ -199,8 +194,7 @@ struct MessagingAPI {
   }
 
   private func follow(_ key: String, _ follows: Bool, _ reply: Reply) async throws -> Answer {
-    let isKnown = try Refusal.translating { () throws(StoreError) in try store.outgoing(key: key) != nil }
-    guard isKnown else { throw Refusal.notFound(.outgoing(key)) }
+    guard try store.outgoing(key: key) != nil else { throw Refusal.notFound(.outgoing(key)) }
     var last: OutgoingMessage?
     return try await reply.rows(follow: follows) {
       guard let message = try store.outgoing(key: key) else { return ([], true) }

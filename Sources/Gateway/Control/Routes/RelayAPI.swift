@@ -32,16 +32,16 @@ struct RelayAPI {
   }
 
   /// Deletes the position of an upstream that is no longer configured. An upstream with this name is then a new one.
-  func forget(_ request: HTTPRequest) throws(Refusal) -> Answer {
+  func forget(_ request: HTTPRequest) throws -> Answer {
     let name = request.query["upstream"] ?? ""
     guard !relay.upstreams.contains(where: { $0.name.isExactly(name) }) else {
-      throw .invalid("\"\(name)\" is configured: remove it first")
+      throw Refusal.invalid("\"\(name)\" is configured: remove it first")
     }
-    let removed = try Refusal.translating { () throws(StoreError) in try store.removedUpstreams().map(\.name) }
+    let removed = try store.removedUpstreams().map(\.name)
     guard removed.contains(where: { $0.isExactly(name) }) else {
-      throw .notFound(.removedUpstream(name, known: removed))
+      throw Refusal.notFound(.removedUpstream(name, known: removed))
     }
-    try Refusal.translating { () throws(StoreError) in try store.forgetUpstream(name) }
+    try store.forgetUpstream(name)
     return .done
   }
 
