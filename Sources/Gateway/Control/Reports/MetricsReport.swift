@@ -125,51 +125,32 @@ struct MetricsReport {
 
   private func upstreams(_ text: inout PrometheusText) {
     let all = dependencies.relay.upstreams.map(\.status)
-    func each(_ samples: inout PrometheusText.Samples, _ value: (UpstreamStatus) -> Double?) {
-      for status in all { samples.add(value(status), ("upstream", status.name), ("kind", status.kind)) }
-    }
-    text.metric("meshpost_upstream_up", .gauge, "1: the upstream accepts events, or has all of them.") {
-      each(&$0) { $0.state == .idle || $0.state == .sending ? 1 : 0 }
-    }
-    text.metric("meshpost_upstream_pending_events", .gauge, "Events that the upstream has not acknowledged.") {
-      each(&$0) { Double($0.pending) }
-    }
-    text.metric("meshpost_upstream_oldest_pending_seconds", .gauge, "Age of the oldest pending event.") {
-      each(&$0) { Double($0.age ?? 0) }
-    }
-    text.metric("meshpost_upstream_dead_letters", .gauge, "Events that the upstream refused.") {
-      each(&$0) { Double($0.deadLetters) }
-    }
-    text.metric("meshpost_upstream_lost_events", .gauge, "Events deleted before the upstream had them.") {
-      each(&$0) { Double($0.losses.ahead) }
-    }
-    text.metric(
-      "meshpost_upstream_given_up_events_total", .counter,
-      "Events deleted before the upstream had them, since it was added."
+    func each(
+      _ name: String, _ kind: PrometheusText.Kind, _ help: String, _ value: (UpstreamStatus) -> Double?
     ) {
-      each(&$0) { Double($0.losses.givenUp) }
+      text.metric("meshpost_upstream_\(name)", kind, help) { samples in
+        for status in all { samples.add(value(status), ("upstream", status.name), ("kind", status.kind)) }
+      }
     }
-    text.metric(
-      "meshpost_upstream_too_old_events_total", .counter, "Events left out because of max_age_s, since it was added."
-    ) {
-      each(&$0) { Double($0.losses.tooOld) }
+    each("up", .gauge, "1: the upstream accepts events, or has all of them.") {
+      $0.state == .idle || $0.state == .sending ? 1 : 0
     }
-    text.metric("meshpost_upstream_sent_bytes_total", .counter, "Bytes sent to the upstream.") {
-      each(&$0) { Double($0.bytesSent) }
+    each("pending_events", .gauge, "Events that the upstream has not acknowledged.") { Double($0.pending) }
+    each("oldest_pending_seconds", .gauge, "Age of the oldest pending event.") { Double($0.age ?? 0) }
+    each("dead_letters", .gauge, "Events that the upstream refused.") { Double($0.deadLetters) }
+    each("lost_events", .gauge, "Events deleted before the upstream had them.") { Double($0.losses.ahead) }
+    each("given_up_events_total", .counter, "Events deleted before the upstream had them, since it was added.") {
+      Double($0.losses.givenUp)
     }
+    each("too_old_events_total", .counter, "Events left out because of max_age_s, since it was added.") {
+      Double($0.losses.tooOld)
+    }
+    each("sent_bytes_total", .counter, "Bytes sent to the upstream.") { Double($0.bytesSent) }
     allowances(all, &text)
-    text.metric("meshpost_upstream_batches_total", .counter, "Batches acknowledged by the upstream.") {
-      each(&$0) { Double($0.batches) }
-    }
-    text.metric(
-      "meshpost_upstream_refused_commands_total", .counter, "Commands refused without an event."
-    ) {
-      each(&$0) { Double($0.refusedCommands) }
-    }
-    text.metric(
-      "meshpost_upstream_last_success_timestamp_seconds", .gauge, "Time of the upstream's last acknowledgement."
-    ) {
-      each(&$0) { $0.lastSuccess.map { Double($0 / 1000) } }
+    each("batches_total", .counter, "Batches acknowledged by the upstream.") { Double($0.batches) }
+    each("refused_commands_total", .counter, "Commands refused without an event.") { Double($0.refusedCommands) }
+    each("last_success_timestamp_seconds", .gauge, "Time of the upstream's last acknowledgement.") {
+      $0.lastSuccess.map { Double($0 / 1000) }
     }
   }
 
