@@ -22,63 +22,49 @@ enum ShownConfiguration {
     case count
   }
 
-  private static let alerts: [String: Disclosure] = {
-    let rules = AlertRule.ofGateways.map(\.rawValue)
-    let keys = rules.flatMap { [$0, "\($0)_after_s", "\($0)_ends_after_s", "\($0)_over_s"] }.map {
-      ($0, Disclosure.whole)
-    }
-    return ["nodes": .count, "tag": .whole, "disk_free": .whole].merging(keys) { own, _ in own }
-  }()
+  /// How values are shown, by key; keys are separated by spaces.
+  private static func keys(
+    _ whole: String, hosts: String = "", locations: String = "", programs: String = "", counts: String = ""
+  ) -> [String: Disclosure] {
+    var ways: [String: Disclosure] = [:]
+    let all: [(String, Disclosure)] = [
+      (whole, .whole), (hosts, .host), (locations, .location), (programs, .program), (counts, .count),
+    ]
+    for (keys, way) in all { for key in keys.split(separator: " ") { ways[String(key)] = way } }
+    return ways
+  }
+
+  private static let alerts = keys(
+    AlertRule.ofGateways.map(\.rawValue).map { "\($0) \($0)_after_s \($0)_ends_after_s \($0)_over_s " }.joined()
+      + "tag disk_free", counts: "nodes")
 
   private static let ways: [String: [String: Disclosure]] = [
-    "gateway": ["id": .whole],
-    "radio": [
-      "link": .whole, "key": .whole, "set_time": .whole, "adapter": .whole, "power_on": .whole, "unblock": .whole,
-      "power_cycle": .whole, "pin_file": .location, "advert_when_new": .whole, "advert_every_h": .whole,
-    ],
-    "store": [
-      "location": .location, "profile": .whole, "max_size": .whole, "messages_max": .whole, "nodes_max": .whole,
-      "journal_max_size": .whole,
-      "journal_max_age_days": .whole,
-    ],
-    "messaging": [
-      "attempts": .whole, "flood_after": .whole, "floods": .whole, "timeout_percent": .whole, "in_flight": .whole,
-      "path_discovery": .whole, "airtime_per_hour_s": .whole, "messages_per_hour": .whole,
-      "channel_airtime_per_hour_s": .whole, "channel_messages_per_hour": .whole, "queue": .whole,
-      "room_interval_min": .whole, "credentials_file": .location,
-    ],
-    "poll": ["node": .whole, "kind": .whole, "every_min": .whole],
-    "relay": [
-      "messages_from_hub": .whole, "channels": .count, "max_age_min": .whole, "gateways": .count,
-      "messages_per_minute": .whole, "hold_s": .whole,
-    ],
-    "control": ["socket": .location, "group": .whole, "metrics_port": .whole], "power": ["low_battery_mv": .whole],
-    "alerts": alerts,
-    "log": ["level": .whole],
-    "contacts": ["evict": .whole, "keep_free": .whole, "min_age_days": .whole, "types": .whole],
-    "hook": [
-      "name": .whole, "kinds": .whole, "run": .program, "user": .whole, "channels": .count, "contacts": .count,
-      "rooms": .count, "timeout_s": .whole, "memory": .whole, "max_age_s": .whole, "waited": .whole, "reply": .whole,
-      "replies_per_minute": .whole, "replies_per_hour": .whole, "from": .whole,
-    ],
-    "proxy": [
-      "name": .whole, "listen": .whole, "allow_from": .count, "allow": .whole, "max_clients": .whole, "history": .whole,
-    ],
-    "web": [
-      "listen": .whole, "allow_from": .count, "names": .count, "pages": .location, "tiles": .host,
-      "tiles_credit": .whole,
-    ],
-    "upstream": [
-      "name": .whole, "kind": .whole, "url": .host, "proxy": .host, "token_file": .location, "ca_file": .location,
-      "secret_file": .location, "password_file": .location, "cert_file": .location, "key_file": .location,
-      "batch_events": .whole, "batch_bytes": .whole, "from": .whole, "timeout_s": .whole, "link": .whole,
-      "keep_alive_s": .whole, "allow": .whole, "commands_per_minute": .whole, "kinds": .whole, "channels": .count,
-      "contacts": .count, "rooms": .count, "max_age_s": .whole, "waited": .whole, "content_type": .whole,
-      "batch": .whole, "format": .whole, "home_assistant": .whole, "home_assistant_notify": .count, "observer": .whole,
-      "iata": .whole,
-      "observer_raw": .whole, "radio_token": .whole, "stats_interval_s": .whole, "version": .whole,
-      "fold": .whole, "outgoing": .whole, "daily_bytes": .whole, "monthly_bytes": .whole, "bulk_hours": .whole,
-    ],
+    "gateway": keys("id"),
+    "radio": keys(
+      "link key set_time adapter power_on unblock power_cycle advert_when_new advert_every_h", locations: "pin_file"),
+    "store": keys(
+      "profile max_size messages_max nodes_max journal_max_size journal_max_age_days", locations: "location"),
+    "messaging": keys(
+      """
+      attempts flood_after floods timeout_percent in_flight path_discovery airtime_per_hour_s messages_per_hour \
+      channel_airtime_per_hour_s channel_messages_per_hour queue room_interval_min
+      """, locations: "credentials_file"),
+    "poll": keys("node kind every_min"),
+    "relay": keys("messages_from_hub max_age_min messages_per_minute hold_s", counts: "channels gateways"),
+    "control": keys("group metrics_port", locations: "socket"), "power": keys("low_battery_mv"), "alerts": alerts,
+    "log": keys("level"), "contacts": keys("evict keep_free min_age_days types"),
+    "hook": keys(
+      "name kinds user timeout_s memory max_age_s waited reply replies_per_minute replies_per_hour from",
+      programs: "run", counts: "channels contacts rooms"),
+    "proxy": keys("name listen allow max_clients history", counts: "allow_from"),
+    "web": keys("listen tiles_credit", hosts: "tiles", locations: "pages", counts: "allow_from names"),
+    "upstream": keys(
+      """
+      name kind batch_events batch_bytes from timeout_s link keep_alive_s allow commands_per_minute kinds max_age_s \
+      waited content_type batch format home_assistant observer iata observer_raw radio_token stats_interval_s version \
+      fold outgoing daily_bytes monthly_bytes bulk_hours
+      """, hosts: "url proxy", locations: "token_file ca_file secret_file password_file cert_file key_file",
+      counts: "channels contacts rooms home_assistant_notify"),
   ]
 
   /// `bytes`: the file. If it cannot be parsed, the result has the line of the mistake and nothing of its content.
@@ -145,9 +131,5 @@ enum ShownConfiguration {
     }
   }
 
-  private static func quoted(_ text: String) -> String {
-    var json = JSONWriter()
-    json.value(text)
-    return json.string
-  }
+  private static func quoted(_ text: String) -> String { JSONValue.string(text).text }
 }
