@@ -26,25 +26,20 @@ struct GatewayDoctor {
     let now = dependencies.loop.wallClock.seconds
     var findings = configuration()
     findings += radio()
-    findings += held()
-    findings += clock()
-    findings += store()
+    findings += [held(), clock()].compactMap { $0 } + store()
     findings += MachineDoctor(folder: folder).examine()
     for upstream in dependencies.relay.upstreams {
       findings += Self.upstream(upstream.status, now: now)
       if let words = upstream.updates?.trouble {
-        findings.append(
-          Finding("upstream \(upstream.status.name)", .warning, words, "`meshpost sync` shows what is behind."))
+        findings.add("upstream \(upstream.status.name)", .warning, words, "`meshpost sync` shows what is behind.")
       }
     }
     for removed in dependencies.store.ifReadable({ try dependencies.store.removedUpstreams() }) ?? []
     where removed.pending > 0 || removed.givenUp > 0 {
       let deleted = removed.givenUp > 0 ? "; \(removed.givenUp) were deleted before it had them" : ""
-      findings.append(
-        Finding(
-          "upstream \(removed.name)", .ok,
-          "removed; \(removed.pending) events wait for it, and are sent when an upstream of this name is back\(deleted)"
-        ))
+      findings.add(
+        "upstream \(removed.name)", .ok,
+        "removed; \(removed.pending) events wait for it, and are sent when an upstream of this name is back\(deleted)")
     }
     for report in dependencies.proxy.reports { findings.append(Self.proxy(report)) }
     if let finding = dependencies.operations.webReport?.finding { findings.append(finding) }
@@ -60,7 +55,7 @@ struct GatewayDoctor {
         "Correct it, or let `sudo meshpost setup` ask again; then `sudo systemctl reload meshpost`.")
     }
     if findings.isEmpty {
-      findings.append(Finding("configuration", .ok, "\(dependencies.configurationFile) is valid"))
+      findings.add("configuration", .ok, "\(dependencies.configurationFile) is valid")
     }
     findings += operations.overrides.map {
       Finding(
@@ -86,22 +81,21 @@ struct GatewayDoctor {
       guard case .waiting(let error) = connection.state else {
         return [Finding("radio", .warning, "\(connection.link.name): opening", "Try again in a few seconds.")]
       }
-      return [Finding("radio", .failed, "\(connection.link.name): \(error)", error.remedy)]
-        + serial(connection.link.name)
+      return [
+        Finding("radio", .failed, "\(connection.link.name): \(error)", error.remedy), serial(connection.link.name),
+      ].compactMap { $0 }
     }
     var findings = [Finding("radio", .ok, "\(connection.link.name) is up")]
     if connection.unreadableFrames > 0 {
-      findings.append(
-        Finding(
-          "radio", .warning, "\(connection.unreadableFrames) frames could not be read",
-          "Check the cable, and with `fuser -v` whether another program uses the port."))
+      findings.add(
+        "radio", .warning, "\(connection.unreadableFrames) frames could not be read",
+        "Check the cable, and with `fuser -v` whether another program uses the port.")
     }
     if connection.isScopeStuck {
-      findings.append(
-        Finding(
-          "radio", .failed,
-          "the radio does not go back to its default region: nothing is sent that would go to another",
-          "Power-cycle the radio; if that does not help, update its firmware."))
+      findings.add(
+        "radio", .failed,
+        "the radio does not go back to its default region: nothing is sent that would go to another",
+        "Power-cycle the radio; if that does not help, update its firmware.")
     }
     findings += [sync(), firmware(), table(), radioClock(), advert()]
       .compactMap { $0 }
@@ -125,26 +119,22 @@ struct GatewayDoctor {
   }
 
   /// Messages held for another radio.
-  private func held() -> [Finding] {
+  private func held() -> Finding? {
     guard let count = dependencies.store.ifReadable({ try dependencies.store.heldCount() }), count > 0 else {
-      return []
+      return nil
     }
-    return [
-      Finding(
-        "outgoing", .warning, "\(count) messages are held for a radio that is not attached",
-        "`meshpost sent` lists them; `meshpost sent adopt --all` sends them with this radio, `meshpost sent cancel --all` "
-          + "cancels them.")
-    ]
+    return Finding(
+      "outgoing", .warning, "\(count) messages are held for a radio that is not attached",
+      "`meshpost sent` lists them; `meshpost sent adopt --all` sends them with this radio, `meshpost sent cancel --all` "
+        + "cancels them.")
   }
 
-  private func serial(_ link: String) -> [Finding] {
-    guard link.hasPrefix("serial:/") else { return [] }
+  private func serial(_ link: String) -> Finding? {
+    guard link.hasPrefix("serial:/") else { return nil }
     let location = String(link.dropFirst(7).prefix { $0 != "?" })
-    guard access(location, F_OK) == 0, access(location, R_OK | W_OK) != 0 else { return [] }
-    return [
-      Finding(
-        "permission", .failed, "permission denied: \(location)", "Add this user to the port's group, usually dialout.")
-    ]
+    guard access(location, F_OK) == 0, access(location, R_OK | W_OK) != 0 else { return nil }
+    return Finding(
+      "permission", .failed, "permission denied: \(location)", "Add this user to the port's group, usually dialout.")
   }
 
   private func firmware() -> Finding? {
@@ -215,40 +205,35 @@ struct GatewayDoctor {
 
   // MARK: The gateway
 
-  private func clock() -> [Finding] {
-    guard dependencies.loop.wallClock.isSynchronised else {
-      return [
-        Finding(
-          "clock", .warning,
-          "the machine's clock is not synchronised: times are marked as untrusted, and the radio's clock is not set",
-          "See `timedatectl`; a Pi without a network needs a clock chip or a GPS receiver.")
-      ]
-    }
-    return [Finding("clock", .ok, "synchronised")]
+  private func clock() -> Finding {
+    guard !dependencies.loop.wallClock.isSynchronised else { return Finding("clock", .ok, "synchronised") }
+    return Finding(
+      "clock", .warning,
+      "the machine's clock is not synchronised: times are marked as untrusted, and the radio's clock is not set",
+      "See `timedatectl`; a Pi without a network needs a clock chip or a GPS receiver.")
   }
 
   private func store() -> [Finding] {
     let store = dependencies.store
     var findings: [Finding] = []
     if let failure = store.transactions.failure {
-      findings.append(Finding("store", .failed, "\(failure)", failure.remedy))
+      findings.add("store", .failed, "\(failure)", failure.remedy)
     }
     if store.isElsewhere {
-      findings.append(Finding("store", .failed, Store.elsewhere.words, Store.elsewhere.remedy))
+      findings.add("store", .failed, Store.elsewhere.words, Store.elsewhere.remedy)
     }
     if let loss = store.provenance.loss {
-      findings.append(
-        Finding(
-          "store", .warning, "\(loss)",
-          "Check the disk; `meshpostd --restore` restores a backup, or a copy beside the database."))
+      findings.add(
+        "store", .warning, "\(loss)",
+        "Check the disk; `meshpostd --restore` restores a backup, or a copy beside the database.")
     }
     // A store that cannot be read has its own finding.
     let (size, most) = (store.ifReadable({ try store.size() }) ?? 0, store.maxBytes)
     let words = "\(size >> 20) of \(most >> 20) MiB"
     if size * 10 >= most * 9 {
-      findings.append(Finding("store", .warning, words, "Raise store.max_size, or lower store.messages_max."))
+      findings.add("store", .warning, words, "Raise store.max_size, or lower store.messages_max.")
     } else if findings.isEmpty {
-      findings.append(Finding("store", .ok, words))
+      findings.add("store", .ok, words)
     }
     return findings
   }
@@ -262,42 +247,37 @@ struct GatewayDoctor {
     let reason = status.reason ?? ""
     switch status.state {
     case .stopped:
-      findings.append(Finding(subject, .failed, "stopped: \(reason)", "Fix it, then run `meshpost upstream resume`."))
-    case .waiting: findings.append(Finding(subject, .warning, "waits: \(reason)", remedy(reason)))
+      findings.add(subject, .failed, "stopped: \(reason)", "Fix it, then run `meshpost upstream resume`.")
+    case .waiting: findings.add(subject, .warning, "waits: \(reason)", remedy(reason))
     case .paused:
-      findings.append(Finding(subject, .warning, "paused by an operator", "`meshpost upstream resume \(status.name)`"))
-    case .idle, .sending: findings.append(Finding(subject, .ok, "\(status.pending) events pending"))
+      findings.add(subject, .warning, "paused by an operator", "`meshpost upstream resume \(status.name)`")
+    case .idle, .sending: findings.add(subject, .ok, "\(status.pending) events pending")
     }
     if status.deadLetters > 0 {
-      findings.append(
-        Finding(
-          subject, .warning, "\(status.deadLetters) events were refused",
-          "`meshpost upstream dead` lists the reasons; `meshpost upstream retry \(status.name)` resends them."))
+      findings.add(
+        subject, .warning, "\(status.deadLetters) events were refused",
+        "`meshpost upstream dead` lists the reasons; `meshpost upstream retry \(status.name)` resends them.")
     }
     if status.losses.givenUp > 0 {
-      findings.append(
-        Finding(
-          subject, status.losses.ahead > 0 ? .warning : .ok,
-          "\(status.losses.givenUp) events were deleted before it had them",
-          status.losses.ahead > 0 ? "If the disk has room, raise store.journal_max_size." : nil))
+      findings.add(
+        subject, status.losses.ahead > 0 ? .warning : .ok,
+        "\(status.losses.givenUp) events were deleted before it had them",
+        status.losses.ahead > 0 ? "If the disk has room, raise store.journal_max_size." : nil)
     }
     if status.losses.tooOld > 0 {
-      findings.append(
-        Finding(
-          subject, .ok,
-          "\(status.losses.tooOld) events were too old when their turn came (max_age_s), and were left out"))
+      findings.add(
+        subject, .ok,
+        "\(status.losses.tooOld) events were too old when their turn came (max_age_s), and were left out")
     }
     if UpstreamSettings.isOpen(status.url) {
-      findings.append(
-        Finding(
-          subject, .warning, "\(status.url) is not encrypted: others can read messages, tokens and passwords",
-          "Use https:// or mqtts://; in front of a hub put a TLS proxy."))
+      findings.add(
+        subject, .warning, "\(status.url) is not encrypted: others can read messages, tokens and passwords",
+        "Use https:// or mqtts://; in front of a hub put a TLS proxy.")
     }
     if let expiry = status.certificateExpiry, expiry - now < fewDays * 86400 {
-      findings.append(
-        Finding(
-          subject, .warning, "its certificate expires in \(max(0, (expiry - now) / 86400)) days",
-          "The server's operator has to renew it."))
+      findings.add(
+        subject, .warning, "its certificate expires in \(max(0, (expiry - now) / 86400)) days",
+        "The server's operator has to renew it.")
     }
     return findings
   }
@@ -320,5 +300,11 @@ struct GatewayDoctor {
     return Finding(
       subject, .failed, trouble,
       "Another program uses the port (`ss -ltnp`), or this machine does not have the address.")
+  }
+}
+
+extension [Finding] {
+  mutating func add(_ subject: String, _ state: Finding.State, _ words: String, _ remedy: String? = nil) {
+    append(Finding(subject, state, words, remedy))
   }
 }

@@ -12,29 +12,27 @@ struct MachineDoctor {
   /// The folder of the database.
   var folder: String
 
-  func examine() -> [Finding] { disk() + wear() + power() + [heat(), memory(), modemManager()].compactMap { $0 } }
+  func examine() -> [Finding] { [disk()] + wear() + power() + [heat(), memory(), modemManager()].compactMap { $0 } }
 
   private static let fewBytes: UInt64 = 100 << 20
   private static let hottest = 80
 
-  private func disk() -> [Finding] {
+  private func disk() -> Finding {
     var space = statvfs()
     guard statvfs(folder, &space) == 0 else {
-      return [Finding("disk", .failed, "\(folder): \(String(cString: strerror(errno)))", "Check that it exists.")]
+      return Finding("disk", .failed, "\(folder): \(String(cString: strerror(errno)))", "Check that it exists.")
     }
     let free = UInt64(space.f_bavail) &* UInt64(space.f_frsize)
     let words = "\(free >> 20) MiB free on the database's file system"
     if space.f_flag & UInt(ST_RDONLY) != 0 {
-      return [
-        Finding(
-          "disk", .failed, "\(folder) is read-only",
-          "Linux remounts a worn-out card or a damaged file system so: see `dmesg`, save the data, replace the card.")
-      ]
+      return Finding(
+        "disk", .failed, "\(folder) is read-only",
+        "Linux remounts a worn-out card or a damaged file system so: see `dmesg`, save the data, replace the card.")
     }
     guard free > Self.fewBytes else {
-      return [Finding("disk", .warning, words, "Free disk space: at 0 the gateway leaves messages in the radio.")]
+      return Finding("disk", .warning, words, "Free disk space: at 0 the gateway leaves messages in the radio.")
     }
-    return [Finding("disk", .ok, words)]
+    return Finding("disk", .ok, words)
   }
 
   /// The wear reported by eMMC and newer SD cards: tenths of their life, and whether the reserve is low.
@@ -70,10 +68,9 @@ struct MachineDoctor {
       if flags & 0x1 != 0 { findings.append(Self.weak("the voltage is too low now")) }
       if flags & 0x1_0000 != 0 { findings.append(Self.weak("the voltage has been too low since boot")) }
       if flags & 0x4 != 0 {
-        findings.append(
-          Finding("power", .warning, "the processor is throttled now", "Improve the cooling or the power supply."))
+        findings.add("power", .warning, "the processor is throttled now", "Improve the cooling or the power supply.")
       }
-      if flags == 0 { findings.append(Finding("power", .ok, "no undervoltage or throttling since boot")) }
+      if flags == 0 { findings.add("power", .ok, "no undervoltage or throttling since boot") }
     }
     return findings
   }
