@@ -13,22 +13,8 @@ import UntrustedText
 public final class ControlAPI {
   private let dependencies: Dependencies
   private let news = News()
-  private let status: StatusAPI
-  private let lists: ListsAPI
-  private let messages: MessagesAPI
-  private let conversations: ConversationsAPI
-  private let live: LiveAPI
-  private let messaging: MessagingAPI
-  private let table: RadioTableAPI
-  private let node: NodeAPI
-  private let radio: RadioAPI
-  private let configuration: RadioConfigurationAPI
-  private let documents: DocumentAPI
-  private let relay: RelayAPI
-  private let doctor: DoctorAPI
+  private let reads = ReadMarks()
   private let backup: BackupAPI
-  private let web: WebAPI
-  private let alerts: AlertsAPI
   /// On the socket, and, if there is a port for them, on the loopback address for metrics.
   private var servers: [HTTPServer] = []
   var followers: Int { news.count }
@@ -36,23 +22,7 @@ public final class ControlAPI {
   /// `metricsPort`: a port on 127.0.0.1 that also serves `/metrics`; 0: none.
   public init(_ dependencies: Dependencies, location: String, group: String?, metricsPort: UInt16 = 0) throws {
     self.dependencies = dependencies
-    let reads = ReadMarks()
-    status = StatusAPI(dependencies: dependencies)
-    lists = ListsAPI(dependencies)
-    messages = MessagesAPI(dependencies: dependencies)
-    conversations = ConversationsAPI(dependencies: dependencies, messages: messages, reads: reads)
-    live = LiveAPI(dependencies: dependencies, status: status, reads: reads)
-    messaging = MessagingAPI(dependencies: dependencies)
-    table = RadioTableAPI(dependencies)
-    node = NodeAPI(dependencies: dependencies)
-    radio = RadioAPI(dependencies)
-    configuration = RadioConfigurationAPI(dependencies)
-    documents = DocumentAPI(dependencies: dependencies)
-    relay = RelayAPI(dependencies)
-    doctor = DoctorAPI(dependencies: dependencies)
     backup = BackupAPI(dependencies)
-    web = WebAPI(dependencies)
-    alerts = AlertsAPI(dependencies: dependencies)
     try listen(location, group, metricsPort)
   }
 
@@ -121,6 +91,24 @@ public final class ControlAPI {
     if String(name)?.lowercased() == "localhost" { return true }
     return name.allSatisfy { $0 == UInt8(ascii: ".") || (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }
   }
+
+  private var status: StatusAPI { StatusAPI(dependencies: dependencies) }
+  private var lists: ListsAPI { ListsAPI(dependencies) }
+  private var messages: MessagesAPI { MessagesAPI(dependencies: dependencies) }
+  private var conversations: ConversationsAPI {
+    ConversationsAPI(dependencies: dependencies, messages: messages, reads: reads)
+  }
+  private var live: LiveAPI { LiveAPI(dependencies: dependencies, status: status, reads: reads) }
+  private var messaging: MessagingAPI { MessagingAPI(dependencies: dependencies) }
+  private var table: RadioTableAPI { RadioTableAPI(dependencies) }
+  private var node: NodeAPI { NodeAPI(dependencies: dependencies) }
+  private var radio: RadioAPI { RadioAPI(dependencies) }
+  private var configuration: RadioConfigurationAPI { RadioConfigurationAPI(dependencies) }
+  private var documents: DocumentAPI { DocumentAPI(dependencies: dependencies) }
+  private var relay: RelayAPI { RelayAPI(dependencies) }
+  private var doctor: DoctorAPI { DoctorAPI(dependencies: dependencies) }
+  private var web: WebAPI { WebAPI(dependencies) }
+  private var alerts: AlertsAPI { AlertsAPI(dependencies: dependencies) }
 
   private func answer(_ request: HTTPRequest, _ reply: Reply) async throws -> Answer {
     switch try Route(request) {
