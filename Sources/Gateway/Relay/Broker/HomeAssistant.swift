@@ -181,7 +181,8 @@ struct HomeAssistant {
       json.field("command_topic", commandTopic)
       json.field(
         "command_template",
-        #"{"id":"{{ now().timestamp() }}","command":"send","to":\#(quoted.string),"text":{{ value | tojson }}}"#)
+        #"{"id":"{{ now().timestamp() }}","command":"send","to":\#(JSONValue.string(target).text),"text":{{ value | tojson }}}"#
+      )
       json.field("qos", 1)
       writeAvailability(to: &json)
       writeOwnDevice(to: &json)
@@ -221,8 +222,8 @@ struct HomeAssistant {
       return settings.showsAlerts ? [alerts(store)] : []
     }
     guard event.kind == EventKind.telemetry.rawValue || event.kind == EventKind.status.rawValue,
-      let body = try? JSONValue(parsing: event.body), let key = body["node"]?.string, key.utf8.count == 64
-    else { return [] }  // `try?`: a damaged body has no readings
+      let body = event.json, let key = body["node"]?.string, key.utf8.count == 64
+    else { return [] }
     let values = event.kind == EventKind.telemetry.rawValue ? Self.readings(body) : Self.status(body)
     guard !values.isEmpty else { return [] }
     let device = "meshcore_\(Self.id(String(key.prefix(12))))"

@@ -115,10 +115,8 @@ extension MQTTCarrier {
   }
 
   private func message(_ event: JournalEvent) -> MQTTMessage {
-    // `try?`: a damaged body has no fields for the topic.
-    let body = (try? JSONValue(parsing: event.body)) ?? .null
     let kind = TopicTemplate.word(of: event.kind)
-    let topic = apart(settings.topic.render(kind: kind, gateway: store.gatewayID, body: body))
+    let topic = apart(settings.topic.render(kind: kind, gateway: store.gatewayID, body: event.json ?? .null))
     let payload =
       settings.template?.render(event, gateway: store.gatewayID)
       ?? EventEnvelope.encode(event, of: store)

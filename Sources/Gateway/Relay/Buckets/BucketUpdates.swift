@@ -167,10 +167,8 @@ extension BucketSync {
     else { return .skipped }
     let given = body["value"] ?? .null
     guard given == .null || key.allows(given) else { return .skipped }
-    var value = JSONWriter()
-    value.value(given)
     let document = Document(
-      key: text, value: given == .null ? nil : value.string, updatedAt: updatedAt,
+      key: text, value: given == .null ? nil : given.text, updatedAt: updatedAt,
       byHub: body["by_hub"]?.bool ?? false)
     var isNew = false
     let through = acknowledged()

@@ -79,10 +79,8 @@ extension CatchUp.Page {
       guard let seq = value["seq"]?.integer, let at = value["at"]?.count, let id = value["id"]?.string,
         let body = value["body"], (1...CatchUp.maxSeq).contains(seq)
       else { return nil }
-      var writer = JSONWriter()
-      writer.value(body)
       updates.append(
-        CatchUp.Update(seq: seq, at: at, id: id, body: writer.bytes, age: value["age_ms"]?.count ?? 0))
+        CatchUp.Update(seq: seq, at: at, id: id, body: body.bytes, age: value["age_ms"]?.count ?? 0))
     }
     self = .updates(
       updates, first: first, last: last, lastAt: json["last_at"]?.count, more: json["more"]?.bool ?? false,

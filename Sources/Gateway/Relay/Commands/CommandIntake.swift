@@ -274,14 +274,11 @@ final class CommandIntake: CommandTaker {
     }
     let moment = Moment(clock)
     let bytes = Self.answer(command, answer)
-    var request = JSONWriter()
-    request.value(command.body)
     do throws(StoreError) {
       try await store.save { [upstream] store throws(SQLiteError) in
         try store.append(.command, at: moment, body: Self.event(command, answer))
         guard !command.id.isEmpty else { return }
-        try store.answerCommand(
-          command.id, of: upstream, body: request.bytes, answer: bytes)
+        try store.answerCommand(command.id, of: upstream, body: command.body.bytes, answer: bytes)
       }
       return bytes
     } catch {

@@ -34,8 +34,7 @@ public struct AgeLimit: Equatable, Sendable {
     let since = present.times.age(of: event, wall: present.wall, now: present.now)
     if oldest != nil, isStrict, since == nil { return false }
     if isOver(since ?? 0) { return false }
-    // `try?`: a body that is no JSON has no known age.
-    guard event.kind == EventKind.message.rawValue, let body = try? JSONValue(parsing: event.body) else { return true }
+    guard event.kind == EventKind.message.rawValue, let body = event.json else { return true }
     let age = Self.plus(Self.seconds(body["age_s"]), since)
     if isOver(age ?? 0) { return false }
     guard body["waited"]?.bool == true else { return true }

@@ -74,8 +74,7 @@ public struct EventFilter: Equatable, Sendable {
     if passesAll || event.kind == EventKind.gap.rawValue { return true }
     guard kinds.isEmpty || takes(event.kind) else { return false }
     guard isSelective else { return true }
-    // `try?`: a body that is no JSON is damaged, and belongs to no known channel or node.
-    guard let body = try? JSONValue(parsing: event.body) else { return false }
+    guard let body = event.json else { return false }
     return try selects(event.kind, body, store)
   }
 
@@ -88,9 +87,8 @@ public struct EventFilter: Equatable, Sendable {
 
   /// `nil`: the event is like any other.
   private func passesAsOwn(_ event: JournalEvent, _ own: String) -> Bool? {
-    guard event.kind == EventKind.command.rawValue || event.kind == EventKind.document.rawValue else { return nil }
-    // `try?`: a body that is no JSON is damaged, and a gap reports it.
-    guard let body = try? JSONValue(parsing: event.body) else { return nil }
+    guard event.kind == EventKind.command.rawValue || event.kind == EventKind.document.rawValue, let body = event.json
+    else { return nil }
     if event.kind == EventKind.document.rawValue {
       if body["via"]?.string?.isExactly(own) == true { return false }
       return exchangesDocuments ? true : nil
@@ -101,8 +99,7 @@ public struct EventFilter: Equatable, Sendable {
   /// Up to `wholeEndsFrom`, a last event has no text: all events pass.
   private func isEnd(_ event: JournalEvent, _ store: Store) -> Bool {
     guard event.kind == EventKind.outgoing.rawValue, event.seq > store.wholeEndsFrom,
-      // `try?`: a body that is no JSON is damaged, and a gap reports it.
-      let body = try? JSONValue(parsing: event.body)
+      let body = event.json
     else { return true }
     return body["ended_at"] != nil && (body["text"] != nil || body["heard"] == nil)
   }
@@ -110,8 +107,7 @@ public struct EventFilter: Equatable, Sendable {
   /// Messages of hooks are no events for hooks, which would otherwise answer themselves, or each other, for ever.
   private func isCausedByHook(_ event: JournalEvent, _ store: Store) throws(StoreError) -> Bool {
     guard event.kind == EventKind.outgoing.rawValue || event.kind == EventKind.command.rawValue,
-      // `try?`: a body that is no JSON is damaged, and a gap reports it.
-      let body = try? JSONValue(parsing: event.body)
+      let body = event.json
     else { return false }
     if let upstream = body["upstream"]?.string ?? body["origin"]?.string { return UpstreamSettings.isHook(upstream) }
     guard let id = body["id"]?.string, let message = try store.outgoing(key: id) else { return false }

@@ -56,9 +56,7 @@ final class HookCarrier: Carrier {
     guard let event = batch.events.first else { return .acknowledged(through: batch.last) }
     let through = batch.events.count > 1 ? event.seq : batch.last
     guard takesGaps || event.kind != EventKind.gap.rawValue else {
-      // `try?`: the gateway has written the gap itself, and only people read the count.
-      let body = try? JSONValue(parsing: event.body)
-      let count = (body?["count"] ?? body?["at_most"])?.integer.map { "\($0)" } ?? "nobody knows how many"
+      let count = (event.json?["count"] ?? event.json?["at_most"])?.integer.map { "\($0)" } ?? "nobody knows how many"
       log.warning(
         "\(name): \(count) events are missing, deleted before it had them, damaged or lost with a database. Its `kinds` do not name gap: its program is not told"
       )
@@ -138,9 +136,7 @@ final class HookCarrier: Carrier {
   /// The reply's id is the event's identity: a repeated event makes one reply.
   private func reply(to event: JournalEvent, _ output: [UInt8]) async {
     let text = String(decoding: output, as: UTF8.self).trimmed
-    // `try?`: a body that is no JSON has no sender.
-    guard !text.isEmpty, event.kind == EventKind.message.rawValue, let body = try? JSONValue(parsing: event.body)
-    else { return }
+    guard !text.isEmpty, event.kind == EventKind.message.rawValue, let body = event.json else { return }
     guard let to = addressee(body) else { return isUnsent("the message's sender is not certain") }
     let command = JSONWriter.object { json in
       json.field("id", "\(store.epoch).\(event.seq)")

@@ -85,7 +85,7 @@ final class HubOverHTTP {
       let epoch = store.epoch
       let result = try await server.send(HTTPRequest("GET", "\(path)?epoch=\(epoch)&short=1"))
       packing = Self.packing(result)
-      short = Self.short(result).map { ($0, epoch, []) }
+      short = result.json?["short"]?.string.flatMap { Hex.bytes($0) }.map { ($0, epoch, []) }
       let (greeting, before) = (greeting(result), has)
       // What the hub had is still to be compared when it answers again.
       guard case .has = greeting else { return greeting }
@@ -111,17 +111,10 @@ final class HubOverHTTP {
   }
 
   private func greeting(_ result: Result<HTTPResponse, HTTPFailure>) -> Greeting {
-    if case .success(let response) = result, response.status == 404 {
-      // `try?`: an answer that is not JSON has no lanes.
-      return .has(
-        (try? JSONValue(parsing: response.body)).flatMap(Self.acknowledged) ?? .whole(nil), ByLane(all: nil))
-    }
+    if result.status == 404 { return .has(result.json.flatMap(Self.acknowledged) ?? .whole(nil), ByLane(all: nil)) }
     var (acknowledged, digests) = (Acknowledged.whole(nil), ByLane<String?>(all: nil))
-    let verdict = RetryPolicy.verdict(result, now: clock.seconds) { body in
-      // `try?`: an answer that is not JSON is invalid.
-      guard let json = try? JSONValue(parsing: body), json.fields != nil,
-        let has = Self.acknowledged(json)
-      else { return nil }
+    let verdict = RetryPolicy.verdict(result, now: clock.seconds) { _ in
+      guard let json = result.json, json.fields != nil, let has = Self.acknowledged(json) else { return nil }
       (acknowledged, digests) = (has, Self.digests(json))
       return 0
     }
@@ -153,17 +146,9 @@ final class HubOverHTTP {
   }
 
   private static func packing(_ greeting: Result<HTTPResponse, HTTPFailure>) -> Packing? {
-    guard case .success(let response) = greeting, response.status == 200 || response.status == 404 else { return nil }
-    // `try?`: an answer that is not JSON names no compression.
-    guard let json = try? JSONValue(parsing: response.body) else { return nil }
+    guard greeting.status == 200 || greeting.status == 404, let json = greeting.json else { return nil }
     if json["deflate"]?.string == LinkDictionary.name { return .dictionary }
     return json["gzip"]?.bool == true ? .gzip : nil
-  }
-
-  private static func short(_ greeting: Result<HTTPResponse, HTTPFailure>) -> [UInt8]? {
-    // `try?`: an answer that is not JSON has no key.
-    guard case .success(let response) = greeting, let json = try? JSONValue(parsing: response.body) else { return nil }
-    return json["short"]?.string.flatMap { Hex.bytes($0) }
   }
 
   /// `nil`: the batch has to be sent in the long form: it is too large, or the hub gave no key or has forgotten it.
@@ -178,9 +163,7 @@ final class HubOverHTTP {
     // Without an answer, the hub's last batch is unknown.
     self.short = nil
     let result = await server.sendBare(HTTPRequest("POST", "\(server.path)/v1/e", body: short.key + check + packed))
-    if case .success(let response) = result, (400..<500).contains(response.status),
-      ![422, 429].contains(response.status)
-    {
+    if let status = result.status, (400..<500).contains(status), ![422, 429].contains(status) {
       unknownKeys += 1
       return nil
     }
@@ -224,14 +207,11 @@ final class HubOverHTTP {
     do throws(Verdict) {
       // With this compression, the content type is implied.
       let result = try await server.send(request, contentType: packing == .dictionary ? nil : "application/json")
-      if packing != nil, case .success(let response) = result, response.status == 415 {
-        return .refused(status: 415, reason: "HTTP 415")
-      }
+      if packing != nil, result.status == 415 { return .refused(status: 415, reason: "HTTP 415") }
       if case .success(let response) = result, response.status == 409 {
         return .diverged(reason: RetryPolicy.words(response))
       }
-      // `try?`: an answer that is not JSON is invalid.
-      return verdict(result) { (try? JSONValue(parsing: $0))?["acknowledged"]?.count }
+      return verdict(result) { _ in result.json?["acknowledged"]?.count }
     } catch {
       return error
     }
@@ -239,15 +219,11 @@ final class HubOverHTTP {
 
   private func verdict(_ result: Result<HTTPResponse, HTTPFailure>, _ acknowledged: ([UInt8]) -> Int64?) -> Verdict {
     let verdict = RetryPolicy.verdict(result, now: clock.seconds, parse: acknowledged)
-    guard case .retry(let reason, let after?) = verdict, Self.isBusy(result) else { return verdict }
+    // With JSON in the answer the hub itself is busy, not a server before it: its positions are still known.
+    guard case .retry(let reason, let after?) = verdict, result.status == 429 || result.status == 503,
+      result.json?["error"]?.string != nil
+    else { return verdict }
     return .busy(reason: reason, after: after)
-  }
-
-  /// The hub itself is busy, not a server before it: its positions are still known.
-  private static func isBusy(_ result: Result<HTTPResponse, HTTPFailure>) -> Bool {
-    guard case .success(let response) = result, response.status == 429 || response.status == 503 else { return false }
-    // `try?`: only a hub answers with JSON.
-    return (try? JSONValue(parsing: response.body))?["error"]?.string != nil
   }
 
   // MARK: Questions and states
@@ -296,5 +272,16 @@ final class HubOverHTTP {
   func close() {
     server.close()
     queryConnection.close()
+  }
+}
+
+extension Result<HTTPResponse, HTTPFailure> {
+  /// `nil`: there is no answer.
+  fileprivate var status: Int? { if case .success(let response) = self { response.status } else { nil } }
+
+  /// `nil`: there is no answer, or it is not JSON.
+  fileprivate var json: JSONValue? {
+    // `try?`: as above.
+    if case .success(let response) = self { try? JSONValue(parsing: response.body) } else { nil }
   }
 }

@@ -25,15 +25,14 @@ final class HubRequests {
     guard message["method"]?.string == "command" else {
       return link.respond(Self.response(id, [], code: "unknown_method"))
     }
-    var request = JSONWriter()
-    request.value(message["params"] ?? .null)
+    let request = (message["params"] ?? .null).bytes
     underWay += 1
     tasks.begin { [weak self, weak link] in
       defer {
         self?.underWay -= 1
         self?.ended.resume()
       }
-      let answer = await self?.commands?.take(request.bytes)
+      let answer = await self?.commands?.take(request)
       link?.respond(Self.response(id, answer ?? [], code: answer == nil ? "store" : "invalid"))
     }
   }
@@ -42,9 +41,7 @@ final class HubRequests {
   private static func response(_ id: String, _ answer: [UInt8], code: String) -> [UInt8] {
     // `try?`: the answer is our own JSON, or empty.
     let fields = (try? JSONValue(parsing: answer))?.fields ?? [("ok", .bool(false)), ("code", .string(code))]
-    var json = JSONWriter()
-    json.value(.object([("type", .string("response")), ("id", .string(id))] + fields.filter { $0.0 != "id" }))
-    return json.bytes
+    return JSONValue.object([("type", .string("response")), ("id", .string(id))] + fields.filter { $0.0 != "id" }).bytes
   }
 
   func cancel() { tasks.cancel() }

@@ -39,8 +39,8 @@ struct ObserverFeed {
 
   /// Empty for other events, and for packets of another radio if the token permits only this one's.
   func messages(for event: JournalEvent, _ store: Store) -> [MQTTMessage] {
-    // `try?`: a damaged body has no packet.
-    guard event.kind == EventKind.packet.rawValue, let body = try? JSONValue(parsing: event.body),
+    // `try?`: damaged bytes are no packet.
+    guard event.kind == EventKind.packet.rawValue, let body = event.json,
       let raw = body["raw"]?.string, let bytes = Hex.bytes(raw), let packet = try? Packet(decoding: bytes),
       let origin = origin(of: body, store)
     else { return [] }

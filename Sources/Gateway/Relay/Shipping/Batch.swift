@@ -110,15 +110,7 @@ struct Batch {
       json.field(
         "before", events.first.flatMap { store.identity.epochBefore(of: $0.seq) ?? (isAgain ? store.epoch : nil) })
       json.arrayField("events") { json in
-        for event in events {
-          json.object { json in
-            json.field("seq", event.seq)
-            json.field("at", event.at)
-            json.field("trusted", event.trusted)
-            json.field("kind", event.kind)
-            json.field("body", json: event.body)
-          }
-        }
+        for event in events { json.object { event.write(to: &$0) } }
       }
     }
     return json.bytes

@@ -9,10 +9,7 @@ extension JournalReader {
   func noteSent(_ batch: Batch, _ lane: Lane) {
     lanes[lane].sent = max(lanes[lane].sent, batch.last)
     for event in batch.events where event.kind == EventKind.gap.rawValue {
-      // `try?`: the gateway has written this body itself.
-      guard let body = try? JSONValue(parsing: event.body), ["quota", "age"].contains(body["reason"]?.string) else {
-        continue
-      }
+      guard let body = event.json, ["quota", "age"].contains(body["reason"]?.string) else { continue }
       lanes[lane].gapsSent[event.seq] = body["count"]?.count ?? 0
     }
   }
@@ -47,10 +44,7 @@ extension JournalReader {
   /// The server has acknowledged a gap. Events that it once had and has no more are lost, because they are not here either; other servers get the
   /// gap, too, but lose nothing. `had`: the last event that this server had acknowledged before. Returns the number of lost events.
   func lost(in gap: JournalEvent, _ lane: Lane, had: Int64) -> Int64 {
-    // `try?`: the gateway has written this body itself.
-    guard let body = try? JSONValue(parsing: gap.body), let first = body["first"]?.count,
-      let count = body["count"]?.count
-    else { return 0 }
+    guard let body = gap.json, let first = body["first"]?.count, let count = body["count"]?.count else { return 0 }
     // The server had only a part of a trimmed range; the rest was counted as lost when it was deleted.
     let isDeleted = body["reason"]?.string == "missing"
     guard first <= (isDeleted ? lanes[lane].wasTaken : had) else { return 0 }

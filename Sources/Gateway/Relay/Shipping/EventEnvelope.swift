@@ -10,11 +10,23 @@ enum EventEnvelope {
       json.field("gateway", store.gatewayID)
       json.field("epoch", store.epoch)
       json.field("before", store.identity.epochBefore(of: event.seq))
-      json.field("seq", event.seq)
-      json.field("at", event.at)
-      json.field("trusted", event.trusted)
-      json.field("kind", event.kind)
-      json.field("body", json: event.body)
+      event.write(to: &json)
     }
+  }
+}
+
+extension JournalEvent {
+  /// The body's content; `nil`: it is damaged, which a gap reports.
+  var json: JSONValue? {
+    // `try?`: as above.
+    try? JSONValue(parsing: body)
+  }
+
+  func write(to json: inout JSONWriter) {
+    json.field("seq", seq)
+    json.field("at", at)
+    json.field("trusted", trusted)
+    json.field("kind", kind)
+    json.field("body", json: body)
   }
 }

@@ -165,8 +165,7 @@ extension JournalReader {
     // An unreadable store fails the next reading of events, too.
     _ = store.ifReadable {
       try store.readJournal(after: seq - 1, limit: 1) { event, isSound in
-        // `try?`: a damaged body has no digest.
-        guard event.seq == seq, isSound, let body = try? JSONValue(parsing: event.body) else { return false }
+        guard event.seq == seq, isSound, let body = event.json else { return false }
         digest = EventContent.digest(at: event.at, kind: event.kind, body: body)
         return false
       }

@@ -61,8 +61,7 @@ public struct BodyTemplate: Equatable, Sendable {
   }
 
   func render(_ event: JournalEvent, gateway: String) -> [UInt8] {
-    // `try?`: a damaged body has no fields.
-    let body = (try? JSONValue(parsing: event.body)) ?? .null
+    let body = event.json ?? .null
     return render { name in
       switch name {
       case "kind" where body["kind"] == nil || event.kind != "message": event.kind
@@ -88,10 +87,7 @@ public struct BodyTemplate: Equatable, Sendable {
     switch value {
     case nil, .null: return ""
     case .string(let text): return text
-    case .some(let other):
-      var json = JSONWriter()
-      json.value(other)
-      return json.string
+    case .some(let other): return other.text
     }
   }
 
@@ -124,9 +120,5 @@ public struct BodyTemplate: Equatable, Sendable {
   }
 
   /// Escapes a text for the inside of a JSON string.
-  private static func escaped(_ text: String) -> [UInt8] {
-    var json = JSONWriter()
-    json.value(text)
-    return Array(json.bytes.dropFirst().dropLast())
-  }
+  private static func escaped(_ text: String) -> [UInt8] { Array(JSONValue.string(text).bytes.dropFirst().dropLast()) }
 }

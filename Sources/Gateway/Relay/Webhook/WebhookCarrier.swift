@@ -72,8 +72,7 @@ final class WebhookCarrier: MeteredCarrier {
   /// A restored database uses a number again, and no webhook could notice it: so the content is a part of the key.
   static func content(_ batch: Batch, _ isWhole: Bool) -> String {
     let digests = (isWhole ? batch.events : Array(batch.events.prefix(1))).map { event in
-      // `try?`: an unreadable body counts as empty.
-      EventContent.digest(at: event.at, kind: event.kind, body: (try? JSONValue(parsing: event.body)) ?? .null)
+      EventContent.digest(at: event.at, kind: event.kind, body: event.json ?? .null)
     }
     guard digests.count > 1 else { return digests.first ?? "" }
     return EventContent.digest(at: 0, kind: "", body: .object([("digests", .string(digests.joined()))]))
