@@ -129,7 +129,7 @@ import Timing
         case 2: upstream.setPaused(Bool.random(using: &random))
         case 3: _ = loop.begin { _ = await upstream.test() }
         case 4: _ = loop.begin { _ = await upstream.test() }
-        case 5: upstream.refresh()
+        case 5: upstream.bucketSync?.refresh()
         default: upstream.wake()
         }
         let timer = loop.schedule(after: .microseconds(Int64.random(in: 0..<2000, using: &random))) {}

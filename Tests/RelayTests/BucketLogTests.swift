@@ -12,7 +12,7 @@ import Timing
 /// A hub that has a document and a command, and answers at once.
 private final class ReadySource: UpdatesSource {
   static let at: Int64 = 1_795_000_000_000
-  weak var updates: (any UpdatesListener)?
+  weak var updates: BucketSync?
   let key = "node/" + String(repeating: "ab", count: 32) + "/note"
 
   func ask(_ question: UpdatesQuestion) async throws(BucketSync.Trouble) -> JSONValue? {
@@ -45,7 +45,7 @@ private final class ReadySource: UpdatesSource {
 private final class EndlessSource: UpdatesSource {
   enum Lie: String, CaseIterable { case nothing, gaps, nonsense, restored, documents }
 
-  weak var updates: (any UpdatesListener)?
+  weak var updates: BucketSync?
   private(set) var questions = 0
   private let lie: Lie
 

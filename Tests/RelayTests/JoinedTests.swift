@@ -14,7 +14,7 @@ import Timing
 
 /// A restored hub: it has three messages of a channel, and sends them to gateways that have reported the channel since.
 private final class ForgetfulSource: UpdatesSource {
-  weak var updates: (any UpdatesListener)?
+  weak var updates: BucketSync?
   var isJoined = false
   /// It knows the gateway's channel and forgets it in turns, from one question to the next.
   var alternates = false

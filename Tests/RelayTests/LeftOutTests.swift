@@ -11,7 +11,7 @@ import Timing
 
 /// A hub with three updates of one channel in each list: of the same message, or of three.
 private final class MessagesSource: UpdatesSource {
-  weak var updates: (any UpdatesListener)?
+  weak var updates: BucketSync?
   private let lists: [String]
   private let ids: [String]
   /// The first update that the hub still has.
@@ -38,7 +38,7 @@ private final class MessagesSource: UpdatesSource {
 
 /// A hub with documents and a channel with a message every second, none of which is new here.
 private final class ChattySource: UpdatesSource {
-  weak var updates: (any UpdatesListener)?
+  weak var updates: BucketSync?
   var said: Int64 = 1
   var documents: Int64 = 0
   private(set) var pages: [String: Int] = [:]

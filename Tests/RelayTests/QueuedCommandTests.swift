@@ -26,7 +26,7 @@ private final class Host: RelayHost {
 
 /// A hub with a waiting command.
 private final class WaitingSource: UpdatesSource {
-  weak var updates: (any UpdatesListener)?
+  weak var updates: BucketSync?
   private(set) var questions = 0
 
   func ask(_ question: UpdatesQuestion) async throws(BucketSync.Trouble) -> JSONValue? {

@@ -33,7 +33,7 @@ import Testing
   }
 
   private func states(_ rows: [ConversationRow], _ upstream: Upstream) throws -> [MessageStanding.State] {
-    try rows.map { try upstream.standing(of: $0).state }
+    try rows.map { try upstream.journal.standing(of: $0).state }
   }
 
   @Test func `a message waits, is acknowledged, or is a dead letter, until that is dropped`() throws {
@@ -44,9 +44,9 @@ import Testing
     bench.run(until: { bench.upstream.status.pending == 0 }, "delivered")
     #expect(try states(rows, bench.upstream) == [.acknowledged, .deadLetter, .acknowledged])
     #expect(
-      try bench.upstream.standing(of: rows[1])
+      try bench.upstream.journal.standing(of: rows[1])
         == MessageStanding(upstream: "hub", state: .deadLetter, isCurrent: nil, deadLetter: 2))
-    #expect(try bench.upstream.standing(of: rows[0]).isCurrent == nil)
+    #expect(try bench.upstream.journal.standing(of: rows[0]).isCurrent == nil)
     _ = try bench.store.dropDeadLetters(of: "hub")
     #expect(try states(rows, bench.upstream) == [.acknowledged, .dropped, .acknowledged])
   }
@@ -59,7 +59,7 @@ import Testing
       text: "hello", created: Self.moment, lifetime: 1000)
     bench.store.write { store throws(SQLiteError) in message = try store.insertOutgoing(message) ?? message }
     try bench.store.commitNow()
-    var standing: MessageStanding { get throws { try bench.upstream.standing(of: .sent(message, .last)) } }
+    var standing: MessageStanding { get throws { try bench.upstream.journal.standing(of: .sent(message, .last)) } }
     #expect(try standing == MessageStanding(upstream: "hub", state: .waiting))
     bench.run(until: { bench.upstream.status.pending == 0 }, "delivered")
     #expect(try standing == MessageStanding(upstream: "hub", state: .acknowledged, isCurrent: true))

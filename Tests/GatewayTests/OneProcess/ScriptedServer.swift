@@ -170,8 +170,8 @@ private final class ServerLine: Carrier, UpdatesSource {
   private var isUp = false
   private var underWay = 0
   var isDead = false
-  weak var commands: (any CommandTaker)?
-  weak var updates: (any UpdatesListener)?
+  weak var commands: CommandIntake?
+  weak var updates: BucketSync?
   private(set) var bytesSent: UInt64 = 0
 
   init(_ server: ScriptedServer, _ store: Store, on loop: EventLoop) {

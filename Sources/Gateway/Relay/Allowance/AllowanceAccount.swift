@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import EventLoop
+import Glibc
 import SQLite
 import Store
 import Timing
@@ -18,7 +19,7 @@ final class AllowanceAccount {
   private(set) var told = ByLane(all: false)
   private var isToldLow = false
   /// Seconds by which local time is ahead of UTC.
-  var zone: (Int64) -> Int64 = LocalTime.offset
+  var zone: (Int64) -> Int64 = AllowanceAccount.localOffset
   private let name: String
   private let store: Store
   private let loop: EventLoop
@@ -47,6 +48,12 @@ final class AllowanceAccount {
     guard words.count == 2 else { return }
     for lane in Lane.allCases { told[lane] = words[0].utf8.contains(Self.letter(lane)) }
     isToldLow = words[0].utf8.contains(Self.low)
+  }
+
+  /// Seconds by which the machine's local time is ahead of UTC at that time.
+  private static func localOffset(at seconds: Int64) -> Int64 {
+    var (moment, parts) = (time_t(seconds), tm())
+    return localtime_r(&moment, &parts) == nil ? 0 : Int64(parts.tm_gmtoff)
   }
 
   private static func letter(_ lane: Lane) -> UInt8 {

@@ -65,14 +65,20 @@ final class MQTTCarrier: MeteredCarrier {
   /// Tasks that wait for the answers to the broker's commands, until `close`; the broker then resends those commands.
   private let commandTasks: LoopTasks
   weak var radio: (any RadioAccess)?
-  weak var commands: (any CommandTaker)?
+  weak var commands: CommandIntake?
 
-  init(_ settings: Settings, tls: TLSContext?, store: Store, on loop: EventLoop) {
-    self.settings = settings
-    self.tls = tls
-    self.store = store
-    self.loop = loop
-    clock = loop.wallClock
+  init(
+    _ upstream: UpstreamSettings, _ settings: UpstreamSettings.MQTTSettings, proxy: TunnelSettings?, store: Store,
+    on loop: EventLoop
+  ) throws {
+    guard let broker = UpstreamSettings.broker(upstream.url) else {
+      throw Upstream.SetupError(description: "\(upstream.place) is not an mqtt://, mqtts://, ws:// or wss:// URL")
+    }
+    if broker.tls {
+      tls = try TLSContext(authorities: upstream.authorities, certificate: settings.certificate, key: settings.key)
+    }
+    (self.upstream, self.settings, commandsTemplate) = (upstream, settings, upstream.commandTopic)
+    (self.store, self.loop, clock) = (store, loop, loop.wallClock)
     commandTasks = LoopTasks(on: loop)
     client = MQTTClient(
       host: settings.host, port: settings.port, path: settings.path, tls: tls, proxy: settings.proxy,

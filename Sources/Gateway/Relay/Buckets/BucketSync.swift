@@ -51,7 +51,7 @@ public enum ChannelUpdateFate: Equatable, Sendable {
 }
 
 /// Fetches and applies the updates of one upstream's buckets; `CatchUp` decides on the fetches.
-final class BucketSync: UpdatesListener {
+final class BucketSync {
   /// The longest pause after a failure, and the interval for servers that do not announce updates.
   static let pollInterval: Duration = .seconds(300)
   /// The interval if this gateway only refuses commands. The hub's answer also has its position in the journal, so it
@@ -142,6 +142,7 @@ final class BucketSync: UpdatesListener {
     return positions
   }
 
+  /// The server became reachable, or unreachable.
   func reachable(_ isReachable: Bool) {
     task?.cancel()
     task = nil

@@ -8,14 +8,8 @@ import UntrustedText
 protocol UpdatesSource: AnyObject {
   /// `nil`: the answer is missing or invalid. Throws problems that an operator can solve.
   func ask(_ question: UpdatesQuestion) async throws(BucketSync.Trouble) -> JSONValue?
-  var updates: (any UpdatesListener)? { get set }
-}
-
-/// Gets a server's announcements about its buckets.
-protocol UpdatesListener: AnyObject {
-  /// The server became reachable, or unreachable.
-  func reachable(_ isReachable: Bool)
-  func hasNew(_ bucket: String, _ seq: Int64)
+  /// Gets the server's announcements about its buckets.
+  var updates: BucketSync? { get set }
 }
 
 /// Source: docs/hub-protocol.md.

@@ -31,7 +31,7 @@ public enum CommandAnswer: Equatable, Sendable {
 
 /// Accepts commands of one upstream: only allowed ones, a limited number a minute, each once, and journals them. They
 /// come live, or from the queue on disk, where a hub's bucket put them. Source: docs/hub-protocol.md.
-final class CommandIntake: CommandTaker {
+final class CommandIntake {
   struct Settings: Equatable, Sendable {
     var allowed: Set<String> = ["send"]
     var perMinute = 10
@@ -85,7 +85,8 @@ final class CommandIntake: CommandTaker {
     self.log = log
   }
 
-  /// Carries out a live command, and returns its answer; `nil`: the disk refused it.
+  /// Carries out a live command. Returns its answer as JSON, once the command is on disk; empty: there is no answer; `nil`: the disk refuses it, and
+  /// the server must ask again.
   func take(_ payload: [UInt8]) async -> [UInt8]? {
     switch read(payload) {
     case .failure(let refusal): return refuseUnread(refusal)
@@ -101,6 +102,8 @@ final class CommandIntake: CommandTaker {
     }
   }
 
+  /// Whether a broker may get one more answer. Its other clients may send any number of commands, so answers are limited to twice the permitted rate
+  /// of commands, and at least to `least` a minute.
   func mayAnswer(atLeast least: Int) -> Bool {
     answers.removeAll { loop.now - $0 >= .seconds(60) }
     let most = max(least, 2 * settings.perMinute)

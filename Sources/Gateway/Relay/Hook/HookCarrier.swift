@@ -15,7 +15,7 @@ import Timing
 final class HookCarrier: Carrier {
   let kind = "hook"
   let serverKeepsCount = false
-  weak var commands: (any CommandTaker)?
+  weak var commands: CommandIntake?
   private let settings: UpstreamSettings.HookSettings
   private let name: String
   /// False: `kinds` do not name `gap`, so the program might take a gap for something else.

@@ -47,7 +47,7 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
   private let newState = Waiter()
   /// Ends the wait for the next attempt at a live link.
   private let stirred = Waiter()
-  weak var updates: (any UpdatesListener)?
+  weak var updates: BucketSync?
 
   init(_ settings: Settings, store: Store, on loop: EventLoop, log: Log) throws {
     (self.settings, self.store, self.loop, self.log) = (settings, store, loop, log)
@@ -61,7 +61,7 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
   var keepsConnection: Bool { true }
   var serverKeepsCount: Bool { true }
   var updatesSource: (any UpdatesSource)? { self }
-  var commands: (any CommandTaker)? {
+  var commands: CommandIntake? {
     get { requests.commands }
     set { requests.commands = newValue }
   }
@@ -116,9 +116,10 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
       return .outdated
     } catch {
       if let cancelled = error as? CancellationError { throw cancelled }
-      let nonsense = (error as? HubLink.Nonsense).map { WebSocketFailure.closed($0.message) }
-      if let nonsense { link.socket.close(nonsense) }
-      let reason = (nonsense ?? error as? WebSocketFailure ?? .cancelled).description
+      let failure = error as? WebSocketFailure ?? .cancelled
+      // The hub may have sent nonsense over a link that still works.
+      link.socket.close(failure)
+      let reason = failure.description
       // The verdict on the first batch in flight reports the end.
       let isReported = link.hasBatches
       closeLink(reason)

@@ -70,8 +70,6 @@ extension HubConnection {
   private static func verdict(of error: any Error) -> Verdict {
     switch error {
     case let failure as WebSocketFailure: .retry(reason: failure.description, after: nil)
-    case let nonsense as HubLink.Nonsense:
-      .retry(reason: WebSocketFailure.closed(nonsense.message).description, after: nil)
     case is TimedOut: .retry(reason: WebSocketFailure.closed("no welcome in time").description, after: nil)
     default: .retry(reason: WebSocketFailure.cancelled.description, after: nil)
     }
@@ -86,11 +84,11 @@ extension HubConnection {
       guard message["type"]?.string == "welcome" else { continue }
       // Without a valid position the gateway sends nothing, not even from the beginning.
       guard let acknowledged = HubOverHTTP.acknowledged(message) else {
-        throw HubLink.Nonsense(message: "an invalid welcome")
+        throw WebSocketFailure.closed("an invalid welcome")
       }
       return (acknowledged, HubOverHTTP.digests(message), Int(min(max(message["window"]?.integer ?? 1, 1), 16)))
     }
-    throw HubLink.Nonsense(message: "no welcome, but much else")
+    throw WebSocketFailure.closed("no welcome, but much else")
   }
 
   private func notOpened(_ failure: WebSocketFailure, takesBack: Bool) async -> Greeting {

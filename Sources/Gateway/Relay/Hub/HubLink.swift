@@ -19,10 +19,6 @@ struct LinkMemory {
 
 /// An open live link: sends batches, questions and answers, and receives until it is lost.
 final class HubLink {
-  struct Nonsense: Error {
-    let message: String
-  }
-
   /// The hub's announcement of a new update.
   typealias Announcement = (_ bucket: String, _ seq: Int64) -> Void
 
@@ -110,7 +106,7 @@ final class HubLink {
   }
 
   /// Returns whether this gateway has asked for the message.
-  private func take(_ message: JSONValue, _ announce: Announcement) throws(Nonsense) -> Bool {
+  private func take(_ message: JSONValue, _ announce: Announcement) throws(WebSocketFailure) -> Bool {
     // A number alone acknowledges the whole batch.
     if let number = message.count { return try answered(number) { .acknowledged(through: $0) } }
     let type = message["type"]?.string ?? ""
@@ -133,10 +129,10 @@ final class HubLink {
     return false
   }
 
-  static func message(_ bytes: [UInt8]) throws(Nonsense) -> JSONValue {
+  static func message(_ bytes: [UInt8]) throws(WebSocketFailure) -> JSONValue {
     // `try?`: a message that is not JSON ends the link, whatever is wrong with it.
     guard let message = try? JSONValue(parsing: bytes), message["type"]?.string != nil || message.count != nil else {
-      throw Nonsense(message: "the hub sent an invalid message")
+      throw .closed("the hub sent an invalid message")
     }
     return message
   }
@@ -164,9 +160,9 @@ final class HubLink {
   }
 
   /// Returns false if no batch has this number.
-  private func answered(_ number: Int64?, _ verdict: (_ last: Int64) -> Verdict?) throws(Nonsense) -> Bool {
+  private func answered(_ number: Int64?, _ verdict: (_ last: Int64) -> Verdict?) throws(WebSocketFailure) -> Bool {
     guard let first = batches.first, number == Int64(first.number) else { return false }
-    guard let verdict = verdict(first.last) else { throw Nonsense(message: "an invalid answer") }
+    guard let verdict = verdict(first.last) else { throw .closed("an invalid answer") }
     batches.answered(verdict)
     verdicts[first.number]?.keep(verdict)
     return true

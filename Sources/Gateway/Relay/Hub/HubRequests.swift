@@ -8,7 +8,7 @@ final class HubRequests {
   /// The maximum size of a request's id, in bytes. Each answer has it.
   private static let maxID = 64
 
-  weak var commands: (any CommandTaker)?
+  weak var commands: CommandIntake?
   /// Each task waits for the answer to a command, which `CommandIntake` finishes in any case. They outlive links, and
   /// end with the connection (`cancel`).
   private let tasks: LoopTasks

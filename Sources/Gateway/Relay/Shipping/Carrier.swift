@@ -32,7 +32,7 @@ protocol Carrier: AnyObject {
   /// A problem that does not hold up events; `nil`: none.
   var minorTrouble: String? { get }
   /// Receives the server's commands.
-  var commands: (any CommandTaker)? { get set }
+  var commands: CommandIntake? { get set }
   /// The other end's kernel has received all sent bytes. False also if this is unknown.
   var hasArrived: Bool { get }
   /// Bytes handed to the network so far.
@@ -70,15 +70,6 @@ enum ConnectionEnd: Equatable {
   case outdated
 }
 
-/// Receives a server's commands.
-protocol CommandTaker: AnyObject {
-  /// The answer as JSON, once the command is on disk; empty: there is no answer; `nil`: the disk refuses it, and the server must ask again.
-  func take(_ request: [UInt8]) async -> [UInt8]?
-  /// Whether a broker may get one more answer. Its other clients may send any number of commands, so answers are limited to twice the permitted rate
-  /// of commands, and at least to `least` a minute.
-  func mayAnswer(atLeast least: Int) -> Bool
-}
-
 extension Carrier {
   var keepsConnection: Bool { false }
   var updatesSource: (any UpdatesSource)? { nil }
@@ -94,7 +85,7 @@ extension Carrier {
   var certificateExpiry: Int64? { nil }
   var window: Int { 1 }
   var mayTakeInPart: Bool { false }
-  var commands: (any CommandTaker)? {
+  var commands: CommandIntake? {
     get { nil }
     // These servers send no commands.
     set {}

@@ -35,20 +35,14 @@ extension Relay {
   /// Whether each upstream has a message.
   public func standings(of message: ConversationRow) throws(StoreError) -> [MessageStanding] {
     var standings: [MessageStanding] = []
-    for upstream in upstreams { standings.append(try upstream.standing(of: message)) }
+    for upstream in upstreams { standings.append(try upstream.journal.standing(of: message)) }
     return standings
   }
 }
 
-extension Upstream {
-  /// Whether this upstream has a message.
-  public func standing(of message: ConversationRow) throws(StoreError) -> MessageStanding {
-    try journal.standing(of: message)
-  }
-}
-
 extension JournalReader {
-  fileprivate func standing(of message: ConversationRow) throws(StoreError) -> MessageStanding {
+  /// Whether this upstream has a message.
+  func standing(of message: ConversationRow) throws(StoreError) -> MessageStanding {
     let events =
       switch message {
       case .received(let stored): try store.events(ofMessage: stored.id)

@@ -66,7 +66,7 @@ public final class Relay {
       )
     }
     upstream.host = host
-    upstream.radio = radio
+    upstream.carrier.radio = radio
     upstream.health.observer = self
     // Another database does not know that the upstream is paused.
     if upstreams.contains(where: { $0.name == upstream.name && $0.isPaused }) { upstream.setPaused(true) }
@@ -78,7 +78,7 @@ public final class Relay {
 
   /// The radio, for upstreams that report on it or let it sign.
   public weak var radio: (any RadioAccess)? {
-    didSet { for upstream in upstreams { upstream.radio = radio } }
+    didSet { for upstream in upstreams { upstream.carrier.radio = radio } }
   }
 
   /// An upstream's trouble has begun, changed or ended.
@@ -114,13 +114,15 @@ public final class Relay {
   public func radioIsUp() { for upstream in upstreams { upstream.radioIsUp() } }
 
   /// The radio has no more stored messages: upstreams now fetch the messages of other gateways.
-  public func radioWasRead() { for upstream in upstreams { upstream.radioWasRead() } }
+  public func radioWasRead() { for upstream in upstreams { upstream.bucketSync?.radioWasRead() } }
 
   /// Whether an upstream wants every packet that the radio receives.
-  public var wantsPackets: Bool { upstreams.contains(where: \.wantsPackets) }
+  public var wantsPackets: Bool {
+    upstreams.contains { $0.settings.filter.kinds.contains(EventKind.packet.rawValue) }
+  }
 
-  public func channelsChanged() { for upstream in upstreams { upstream.channelsChanged() } }
-  public func refresh() { for upstream in upstreams { upstream.refresh() } }
+  public func channelsChanged() { for upstream in upstreams { upstream.bucketSync?.wantsChanged() } }
+  public func refresh() { for upstream in upstreams { upstream.bucketSync?.refresh() } }
   public func setState(_ name: String, _ body: [UInt8]) { for upstream in upstreams { upstream.setState(name, body) } }
   public func networkChanged() { for upstream in upstreams { upstream.networkChanged() } }
 

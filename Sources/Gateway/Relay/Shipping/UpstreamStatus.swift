@@ -63,24 +63,11 @@ public struct LaneStatus: Equatable, Sendable {
 extension Upstream {
   /// The state of the server's buckets; `nil`: it has none.
   public var updates: UpdatesReport? { bucketSync?.report }
-  /// Channels were joined or left, or may now be exchanged.
-  public func channelsChanged() { bucketSync?.wantsChanged() }
-  /// The radio has no more stored messages.
-  public func radioWasRead() { bucketSync?.radioWasRead() }
-  /// Asks the server for updates at once.
-  public func refresh() { bucketSync?.refresh() }
   /// Keeps the newest state under its name, for servers that show it.
   public func setState(_ name: String, _ body: [UInt8]) { carrier.setState(name, body) }
 
   /// A greeting or a batch is under way.
   var isBusy: Bool { !isClosed && (shipment.state == .asking || !shipment.flights.isEmpty) }
-
-  var wantsPackets: Bool { settings.filter.kinds.contains(EventKind.packet.rawValue) }
-
-  var radio: (any RadioAccess)? {
-    get { carrier.radio }
-    set { carrier.radio = newValue }
-  }
 
   func radioIsUp() {
     if carrier.needsRadio { retryNow() }
