@@ -31,7 +31,7 @@ import Testing
       key: String(repeating: "02", count: 32), name: "Birch", model: "", version: "", frequency: 869_525,
       bandwidth: 250_000, spreadingFactor: 11, codingRate: 5)
     let feed = ObserverFeed(
-      settings: .init(iata: "ZRH", sendsRaw: true, isSigned: isSigned, client: "meshpost/1"), facts: facts)
+      settings: .init(iata: "ZRH", sendsRaw: true), isSigned: isSigned, client: "meshpost/1", facts: facts)
     var told: [String] = []
     try store.readJournal(after: 0) { event, _ in
       for message in feed.messages(for: event, store) {

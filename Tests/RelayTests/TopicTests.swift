@@ -52,11 +52,7 @@ import Testing
     UpstreamSettings.separate(&all)
     guard case .mqtt(let settings) = all[0].kind else { return }
     #expect(settings.foreignCommandTopics.count == 2)
-    let carrier = MQTTCarrier(
-      MQTTCarrier.Settings(
-        url: "mqtt://host", host: "host", port: 1883, clientID: "c", keepAlive: 0, topic: settings.topic,
-        statusTopic: settings.statusTopic, foreignCommandTopics: settings.foreignCommandTopics),
-      tls: nil, store: store, on: EventLoop())
+    let carrier = try MQTTCarrier(all[0], settings, proxy: nil, store: store, on: EventLoop())
     #expect(carrier.apart("m/command") == "m/command__" && carrier.apart("m/other") == "m/other")
   }
 

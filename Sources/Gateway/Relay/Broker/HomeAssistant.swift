@@ -7,18 +7,9 @@ import Store
 /// Describes nodes and the gateway to Home Assistant: retained descriptions of entities, and retained states of nodes.
 /// Source: Home Assistant's MQTT discovery.
 struct HomeAssistant {
-  struct Settings: Equatable, Sendable {
-    /// Home Assistant's `discovery_prefix`.
-    var prefix: String
-    /// Nodes and channels that get an entity for sending.
-    var notify: [String]
-    /// The upstream's filter includes alerts.
-    var showsAlerts = true
-  }
-
   /// Describes a number: its displayed name, unit, and Home Assistant's classes.
   private struct Measure {
-    let name: String
+    var name: String
     var unit: String?
     var deviceClass: String?
     var stateClass = "measurement"
@@ -27,18 +18,16 @@ struct HomeAssistant {
   /// The most entities to remember as described; beyond it they are described again, which is harmless.
   private static let maxDescribed = 4096
 
-  private let settings: Settings
-  private let gateway: String
-  private let statusTopic: String
-  private let commandTopic: String?
-  private var described: Set<String> = []
-
-  init(_ settings: Settings, gateway: String, statusTopic: String, commandTopic: String?) {
-    self.settings = settings
-    self.gateway = gateway
-    self.statusTopic = statusTopic
-    self.commandTopic = commandTopic
-  }
+  /// Home Assistant's `discovery_prefix`.
+  let prefix: String
+  /// Nodes and channels that get an entity for sending.
+  let notify: [String]
+  /// The upstream's filter includes alerts.
+  let showsAlerts: Bool
+  let gateway: String
+  let statusTopic: String
+  let commandTopic: String?
+  var described: Set<String> = []
 
   /// Ids of devices and entities have letters, digits, `-` and `_`.
   private static func id(_ text: String) -> String {
@@ -56,36 +45,21 @@ struct HomeAssistant {
   /// Sent at each connection: the entities of the gateway, its radio and its alerts, and the entities for sending.
   mutating func greeting(_ store: Store) -> [MQTTMessage] {
     described = []
-    let isThere = describe("binary_sensor", ownDevice, "online") { json in
-      json.field("name", "Connected")
-      json.field("device_class", "connectivity")
-      json.field("entity_category", "diagnostic")
-      json.field("state_topic", statusTopic)
-      json.field("value_template", "{{ value_json.status }}")
-      json.field("payload_on", "online")
-      json.field("payload_off", "offline")
-      writeOwnDevice(to: &json)
-    }
-    let alerts = settings.showsAlerts ? [problem, alerts(store)] : noAlerts
-    return [isThere] + radioEntities() + alerts + settings.notify.compactMap(notify)
+    let isThere = describe(
+      state: "online", "Connected", "connectivity", at: statusTopic, "value_json.status", "online", "offline")
+    let alerts = showsAlerts ? [problem, alerts(store)] : noAlerts
+    return [isThere] + radioEntities() + alerts + notify.compactMap(describe(recipient:))
   }
 
   // MARK: Alerts
 
-  private var alertTopic: String { "\(settings.prefix)/meshpost/\(ownDevice)/alerts" }
+  private var alertTopic: String { "\(prefix)/meshpost/\(ownDevice)/alerts" }
 
   /// Whether an alert is open; the open alerts are its attributes.
   private var problem: MQTTMessage {
-    describe("binary_sensor", ownDevice, "alerts") { json in
-      json.field("name", "Alerts")
-      json.field("device_class", "problem")
-      json.field("entity_category", "diagnostic")
-      json.field("state_topic", alertTopic)
-      json.field("value_template", "{{ 'ON' if value_json.open > 0 else 'OFF' }}")
-      json.field("json_attributes_topic", alertTopic)
-      writeAvailability(to: &json)
-      writeOwnDevice(to: &json)
-    }
+    describe(
+      state: "alerts", "Alerts", "problem", at: alertTopic, "'ON' if value_json.open > 0 else 'OFF'",
+      hasAttributes: true)
   }
 
   /// An empty description removes an entity: an earlier configuration may have described it.
@@ -124,32 +98,13 @@ struct HomeAssistant {
     return MQTTMessage(topic: alertTopic, payload: payload, retain: true)
   }
 
-  private var radioTopic: String { "\(settings.prefix)/meshpost/\(ownDevice)/radio" }
+  private var radioTopic: String { "\(prefix)/meshpost/\(ownDevice)/radio" }
 
   private func radioEntities() -> [MQTTMessage] {
-    let link = describe("binary_sensor", ownDevice, "radio_link") { json in
-      json.field("name", "Radio link")
-      json.field("device_class", "connectivity")
-      json.field("entity_category", "diagnostic")
-      json.field("state_topic", radioTopic)
-      json.field("value_template", "{{ value_json.link }}")
-      json.field("payload_on", "up")
-      json.field("payload_off", "down")
-      writeAvailability(to: &json)
-      writeOwnDevice(to: &json)
-    }
-    return [link]
+    [describe(state: "radio_link", "Radio link", "connectivity", at: radioTopic, "value_json.link", "up", "down")]
       + Self.radioMeasures.map { field, measure in
-        describe("sensor", ownDevice, field) { json in
-          json.field("name", measure.name)
-          json.field("unit_of_measurement", measure.unit)
-          json.field("device_class", measure.deviceClass)
-          json.field("state_class", measure.stateClass)
-          json.field("state_topic", radioTopic)
-          json.field("value_template", "{{ value_json.\(field) | default(None) }}")
-          writeAvailability(to: &json)
-          writeOwnDevice(to: &json)
-        }
+        describe(
+          measure, ownDevice, field, at: radioTopic, "value_json.\(field) | default(None)", writeOwnDevice)
       }
   }
 
@@ -172,10 +127,8 @@ struct HomeAssistant {
     return [MQTTMessage(topic: radioTopic, payload: payload, retain: true)]
   }
 
-  private func notify(_ target: String) -> MQTTMessage? {
+  private func describe(recipient target: String) -> MQTTMessage? {
     guard let commandTopic else { return nil }
-    var quoted = JSONWriter()
-    quoted.value(target)
     return describe("notify", ownDevice, "send_\(Self.id(target))") { json in
       json.field("name", "Send to \(target)")
       json.field("command_topic", commandTopic)
@@ -211,7 +164,42 @@ struct HomeAssistant {
       fields(&json)
     }
     return MQTTMessage(
-      topic: "\(settings.prefix)/\(component)/\(device)/\(object)/config", payload: payload, retain: true)
+      topic: "\(prefix)/\(component)/\(device)/\(object)/config", payload: payload, retain: true)
+  }
+
+  /// One of two states of the gateway. The gateway's own presence cannot depend on it.
+  private func describe(
+    state object: String, _ name: String, _ deviceClass: String, at topic: String, _ value: String, _ on: String? = nil,
+    _ off: String? = nil, hasAttributes: Bool = false
+  ) -> MQTTMessage {
+    describe("binary_sensor", ownDevice, object) { json in
+      json.field("name", name)
+      json.field("device_class", deviceClass)
+      json.field("entity_category", "diagnostic")
+      json.field("state_topic", topic)
+      json.field("value_template", "{{ \(value) }}")
+      json.field("payload_on", on)
+      json.field("payload_off", off)
+      json.field("json_attributes_topic", hasAttributes ? topic : nil)
+      if topic != statusTopic { writeAvailability(to: &json) }
+      writeOwnDevice(to: &json)
+    }
+  }
+
+  private func describe(
+    _ measure: Measure, _ device: String, _ object: String, at topic: String, _ value: String,
+    _ writeDevice: (inout JSONWriter) -> Void
+  ) -> MQTTMessage {
+    describe("sensor", device, object) { json in
+      json.field("name", measure.name)
+      json.field("unit_of_measurement", measure.unit)
+      json.field("device_class", measure.deviceClass)
+      json.field("state_class", measure.stateClass)
+      json.field("state_topic", topic)
+      json.field("value_template", "{{ \(value) }}")
+      writeAvailability(to: &json)
+      writeDevice(&json)
+    }
   }
 
   // MARK: Nodes
@@ -219,7 +207,7 @@ struct HomeAssistant {
   /// The messages for an event: new descriptions and the node's state, or the gateway's alerts.
   mutating func messages(for event: JournalEvent, _ store: Store) -> [MQTTMessage] {
     if event.kind == EventKind.alert.rawValue || event.kind == EventKind.power.rawValue {
-      return settings.showsAlerts ? [alerts(store)] : []
+      return showsAlerts ? [alerts(store)] : []
     }
     guard event.kind == EventKind.telemetry.rawValue || event.kind == EventKind.status.rawValue,
       let body = event.json, let key = body["node"]?.string, key.utf8.count == 64
@@ -227,18 +215,11 @@ struct HomeAssistant {
     let values = event.kind == EventKind.telemetry.rawValue ? Self.readings(body) : Self.status(body)
     guard !values.isEmpty else { return [] }
     let device = "meshcore_\(Self.id(String(key.prefix(12))))"
-    let stateTopic = "\(settings.prefix)/meshpost/\(device)/\(event.kind)"
+    let stateTopic = "\(prefix)/meshpost/\(device)/\(event.kind)"
     var messages: [MQTTMessage] = []
     for (object, measure, _) in values where described.insert("\(device)/\(object)").inserted {
       messages.append(
-        describe("sensor", device, object) { json in
-          json.field("name", measure.name)
-          json.field("unit_of_measurement", measure.unit)
-          json.field("device_class", measure.deviceClass)
-          json.field("state_class", measure.stateClass)
-          json.field("state_topic", stateTopic)
-          json.field("value_template", "{{ value_json.\(object) }}")
-          writeAvailability(to: &json)
+        describe(measure, device, object, at: stateTopic, "value_json.\(object)") { json in
           json.objectField("device") { json in
             json.arrayField("identifiers") { $0.value("meshcore_\(key)") }
             json.field("name", body["name"]?.string ?? String(key.prefix(12)))
@@ -268,16 +249,10 @@ struct HomeAssistant {
       let count = values.count { $0.object == object || $0.object.hasPrefix("\(object)_n") }
       if count > 0 { object += "_n\(count + 1)" }
       var measure = measures[type] ?? Measure(name: type)
-      if channel != 1 || count > 0 {
-        measure = named(measure, "\(measure.name) \(channel)\(count > 0 ? ".\(count + 1)" : "")")
-      }
+      if channel != 1 || count > 0 { measure.name += " \(channel)\(count > 0 ? ".\(count + 1)" : "")" }
       values.append((object, measure, value))
     }
     return values
-  }
-
-  private static func named(_ measure: Measure, _ name: String) -> Measure {
-    Measure(name: name, unit: measure.unit, deviceClass: measure.deviceClass, stateClass: measure.stateClass)
   }
 
   private static func status(_ body: JSONValue) -> [Value] {

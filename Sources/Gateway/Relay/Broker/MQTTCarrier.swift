@@ -12,42 +12,16 @@ import UntrustedText
 /// Publishes events to an MQTT broker with QoS 1. An event is delivered when its PUBACK has come; the cursor moves only
 /// past events whose predecessors are all delivered. Source: docs/mqtt.md.
 final class MQTTCarrier: MeteredCarrier {
-  struct Settings: Sendable {
-    var url: String
-    var host: String
-    var port: UInt16
-    var clientID: String
-    var user: String?
-    var passwordFile: String?
-    var keepAlive: UInt16
-    /// `nil`: 5, or 3.1.1 if the broker does not speak 5.
-    var version: MQTTVersion?
-    var topic: TopicTemplate
-    var statusTopic: TopicTemplate
-    var template: BodyTemplate?
-    /// Publishes compressed batches instead of single events.
-    var isCompact = false
-    /// The topic for commands; `nil`: the upstream receives none.
-    var commandTopic: TopicTemplate?
-    /// Topics at which other upstreams of this gateway receive commands.
-    var foreignCommandTopics: [TopicTemplate] = []
-    var homeAssistant: HomeAssistant.Settings?
-    /// The path of a WebSocket.
-    var path: String?
-    var proxy: TunnelSettings?
-    var observer: ObserverFeed.Settings?
-    var token: ObserverToken.Claims?
-    /// Pause between readings of the radio's counters.
-    var statsInterval: Duration = .seconds(300)
-  }
-
   /// The most bytes of an answer's topic and correlation data, which the requester chooses.
   private static let maxLabel = 1024
 
   let kind = "mqtt"
   let serverKeepsCount = false
   let keepsConnection = true
-  let settings: Settings
+  private let upstream: UpstreamSettings
+  let settings: UpstreamSettings.MQTTSettings
+  /// The topic for commands; `nil`: the upstream receives none.
+  private let commandsTemplate: TopicTemplate?
   let client: MQTTClient
   let meter = TrafficMeter()
   let store: Store
@@ -61,7 +35,7 @@ final class MQTTCarrier: MeteredCarrier {
   /// The number of batches without a verdict, and the last batch's turn.
   var carrying = 0
   var lastTurn: Turn?
-  private let tls: TLSContext?
+  private var tls: TLSContext?
   /// Tasks that wait for the answers to the broker's commands, until `close`; the broker then resends those commands.
   private let commandTasks: LoopTasks
   weak var radio: (any RadioAccess)?
@@ -81,12 +55,12 @@ final class MQTTCarrier: MeteredCarrier {
     (self.store, self.loop, clock) = (store, loop, loop.wallClock)
     commandTasks = LoopTasks(on: loop)
     client = MQTTClient(
-      host: settings.host, port: settings.port, path: settings.path, tls: tls, proxy: settings.proxy,
-      version: settings.version, meter: meter, on: loop)
+      host: broker.host, port: broker.port, path: broker.path, tls: tls, proxy: proxy, version: settings.version,
+      meter: meter, on: loop)
     client.onMessage = { [weak self] message, acknowledge in self?.commanded(message, acknowledge) }
   }
 
-  var place: String { ServerAddress.shown(settings.url) }
+  var place: String { upstream.place }
   var certificateExpiry: Int64? { tls?.peerExpiry }
   var bytesSent: UInt64 { client.bytesSent }
 
@@ -102,11 +76,11 @@ final class MQTTCarrier: MeteredCarrier {
     return MQTTMessage(topic: statusTopic, payload: payload, retain: true)
   }
 
-  private var commandTopic: String? { settings.commandTopic?.renderForCommands(gateway: store.gatewayID) }
+  private var commandTopic: String? { commandsTemplate?.renderForCommands(gateway: store.gatewayID) }
 
   /// Changes a topic at which this gateway receives commands: values from the air could make one.
   func apart(_ topic: String) -> String {
-    let own = settings.commandTopic.map { [$0] } ?? []
+    let own = commandsTemplate.map { [$0] } ?? []
     let isRead = (own + settings.foreignCommandTopics).contains {
       $0.renderForCommands(gateway: store.gatewayID).isExactly(topic)
     }
@@ -158,9 +132,15 @@ final class MQTTCarrier: MeteredCarrier {
       }
       password = Array(secret.utf8)
     }
-    if let facts = radio?.facts { observer = settings.observer.map { ObserverFeed(settings: $0, facts: facts) } }
+    if let facts = radio?.facts {
+      observer = settings.observer.map {
+        ObserverFeed(
+          settings: $0, isSigned: settings.token != nil, client: "meshpost/\(upstream.version)", facts: facts)
+      }
+    }
     let options = MQTTOptions(
-      clientID: settings.clientID, user: user, password: password, keepAlive: settings.keepAlive,
+      clientID: settings.clientID ?? "meshpost-\(store.gatewayID)-\(upstream.name)", user: user, password: password,
+      keepAlive: settings.keepAlive,
       will: observer?.status("offline", nil, at: clock.milliseconds) ?? status("offline"))
     do throws(MQTTFailure) {
       try await client.connect(options)
@@ -182,8 +162,10 @@ final class MQTTCarrier: MeteredCarrier {
   /// Publishes the first messages and waits for their acknowledgements, whatever they are: then events may follow.
   private func introduce() async throws(Verdict) {
     if let topic = commandTopic { client.subscribe(topic, isOthers: true) }
-    homeAssistant = settings.homeAssistant.map {
-      HomeAssistant($0, gateway: store.gatewayID, statusTopic: statusTopic, commandTopic: commandTopic)
+    homeAssistant = settings.homeAssistantPrefix.map {
+      HomeAssistant(
+        prefix: $0, notify: settings.homeAssistantNotify, showsAlerts: upstream.journal.filter.takesAlerts,
+        gateway: store.gatewayID, statusTopic: statusTopic, commandTopic: commandTopic)
     }
     let online = observer?.status("online", nil, at: clock.milliseconds) ?? status("online")
     let messages = [online] + (homeAssistant?.greeting(store) ?? [])
@@ -252,7 +234,7 @@ final class MQTTCarrier: MeteredCarrier {
       if let observer, let stats { messages.append(observer.status("online", stats, at: clock.milliseconds)) }
       messages += homeAssistant?.state(stats, radio.facts, store, at: clock.milliseconds) ?? []
       for message in messages { _ = client.publish(message) }
-      try await loop.sleep(for: settings.statsInterval)
+      try await loop.sleep(for: .seconds(settings.statsInterval))
     }
     try await Waiter().wait()
   }

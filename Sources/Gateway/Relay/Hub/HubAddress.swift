@@ -19,8 +19,8 @@ struct HubAddress {
   private let endpoint: (host: String, port: UInt16)
   private let path: String
 
-  init(_ settings: AuthorizedHTTP.Settings, gateway: String) throws {
-    place = ServerAddress.shown(settings.url)
+  init(_ settings: UpstreamSettings, gateway: String) throws {
+    place = settings.place
     guard let (endpoint, base) = HTTPEndpoint.parse(settings.url),
       case .tcp(let host, let port, let isSecure) = endpoint
     else { throw Upstream.SetupError(description: "\(place) is not an http:// or https:// URL") }

@@ -3,6 +3,7 @@
 import EventLoop
 import HTTP
 import JSON
+import ProxyTunnel
 import Sockets
 import Store
 import Timing
@@ -11,17 +12,6 @@ import Timing
 /// announcements in both directions. If WebSockets are blocked, `HubOverHTTP` does the same, and `LinkRetry` decides
 /// when to try the link again. Source: docs/hub-protocol.md.
 final class HubConnection: MeteredCarrier, UpdatesSource {
-  struct Settings: Sendable {
-    var server: AuthorizedHTTP.Settings
-    /// The longest interval between pings on an idle link, in seconds: a half-open link is noticed a few seconds later.
-    var keepAlive: Int64
-    /// `false`: HTTP only.
-    var isLive: Bool
-    var version: String
-    /// The upstream's name: several upstreams can use the same hub.
-    var name: String
-  }
-
   /// How the gateway reaches the hub.
   enum Route {
     case none
@@ -30,7 +20,12 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
   }
 
   let kind = "hub"
-  let settings: Settings
+  let settings: UpstreamSettings
+  /// `false`: HTTP only.
+  let isLive: Bool
+  /// The longest interval between pings on an idle link, in seconds: a half-open link is noticed a few seconds later.
+  let keepAlive: Int64
+  let proxy: TunnelSettings?
   let address: HubAddress
   let store: Store
   let loop: EventLoop
@@ -49,12 +44,16 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
   private let stirred = Waiter()
   weak var updates: BucketSync?
 
-  init(_ settings: Settings, store: Store, on loop: EventLoop, log: Log) throws {
-    (self.settings, self.store, self.loop, self.log) = (settings, store, loop, log)
-    address = try HubAddress(settings.server, gateway: store.gatewayID)
-    memory = LinkMemory(silences: KeepAlive(longest: .seconds(settings.keepAlive)))
+  init(
+    _ settings: UpstreamSettings, isLive: Bool, keepAlive: Int64, proxy: TunnelSettings?, store: Store,
+    on loop: EventLoop, log: Log
+  ) throws {
+    (self.settings, self.isLive, self.keepAlive, self.proxy) = (settings, isLive, keepAlive, proxy)
+    (self.store, self.loop, self.log) = (store, loop, log)
+    address = try HubAddress(settings, gateway: store.gatewayID)
+    memory = LinkMemory(silences: KeepAlive(longest: .seconds(keepAlive)))
     requests = HubRequests(on: loop)
-    http = try HubOverHTTP(settings.server, meter: meter, store: store, on: loop)
+    http = try HubOverHTTP(settings, proxy: proxy, meter: meter, store: store, on: loop)
   }
 
   var place: String { address.place }
@@ -74,7 +73,7 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
 
   /// With a proxy, the kernel's acknowledgements only say that the proxy has the bytes.
   var hasArrived: Bool {
-    guard settings.server.proxy == nil, let socket else { return false }
+    guard proxy == nil, let socket else { return false }
     return socket.acknowledgedBytes == socket.bytesSent
   }
 
@@ -97,7 +96,7 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
     case .none: return .lost(.retry(reason: "the link is down", after: nil))
     case .live(let link): return try await hold(link)
     case .http:
-      guard let liveAgainAt = retry.at, settings.isLive else {
+      guard let liveAgainAt = retry.at, isLive else {
         while !http.isPutBack, loop.now < http.compareAgainAt {
           try await stirred.wait(until: http.compareAgainAt, on: loop)
         }
@@ -138,7 +137,7 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
     case .none: .retry(reason: "the link is down", after: nil)
     case .http: await http.carry(batch)
     case .live(let link):
-      await link.carry(batch, within: settings.server.timeout) { [store] in batch.encode(of: store, number: $0) }
+      await link.carry(batch, within: settings.timeout) { [store] in batch.encode(of: store, number: $0) }
     }
   }
 

@@ -15,17 +15,11 @@ extension HubConnection {
   /// `takesBack`: the hub replaces its existing link of this gateway.
   private func greet(takesBack: Bool) async -> Greeting {
     closeLink()
-    guard settings.isLive, retry.isDue(at: loop.now) else { return await greetByHTTP() }
+    guard isLive, retry.isDue(at: loop.now) else { return await greetByHTTP() }
     var headers = HTTPHeaders()
-    headers.add("User-Agent", "meshpostd")
-    if let file = settings.server.tokenFile {
-      guard let token = SecretFile.read(file) else {
-        return .failed(.stopped(reason: "the token file \(file) cannot be read"))
-      }
-      headers.add("Authorization", "Bearer \(token)")
-    }
+    do throws(Verdict) { try settings.authorize(&headers) } catch { return .failed(error) }
     if !takesBack { headers.add(Self.upstreamField, "\(store.epoch)/\(PercentCoding.encode(settings.name))") }
-    let socket = address.socket(headers, proxy: settings.server.proxy, meter: meter, on: loop)
+    let socket = address.socket(headers, proxy: proxy, meter: meter, on: loop)
     defer { if case .live = route {} else { memory.bytesSent &+= socket.bytesSent } }
     do throws(WebSocketFailure) {
       try await socket.open()
@@ -61,7 +55,7 @@ extension HubConnection {
       json.field("gateway", store.gatewayID)
       json.field("epoch", store.epoch)
       json.field("version", settings.version)
-      json.field("keep_alive_s", settings.keepAlive)
+      json.field("keep_alive_s", keepAlive)
       json.field("brief", true)
       json.field("conflicts", true)
     }

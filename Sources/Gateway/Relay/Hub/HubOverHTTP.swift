@@ -6,6 +6,7 @@ import EventLoop
 import HTTP
 import JSON
 import MeshCrypto
+import ProxyTunnel
 import Sockets
 import Store
 import Timing
@@ -68,10 +69,10 @@ final class HubOverHTTP {
   private(set) var trouble: String?
 
   init(
-    _ settings: AuthorizedHTTP.Settings, meter: TrafficMeter, store: Store, on loop: EventLoop
+    _ settings: UpstreamSettings, proxy: TunnelSettings?, meter: TrafficMeter, store: Store, on loop: EventLoop
   ) throws {
-    server = try AuthorizedHTTP(settings, meter: meter, on: loop)
-    queryConnection = try AuthorizedHTTP(settings, meter: meter, on: loop)
+    server = try AuthorizedHTTP(settings, proxy: proxy, meter: meter, on: loop)
+    queryConnection = try AuthorizedHTTP(settings, proxy: proxy, meter: meter, on: loop)
     path = "\(server.path)/v1/gateways/\(PercentCoding.encode(store.gatewayID))"
     self.store = store
     self.loop = loop

@@ -10,17 +10,10 @@ import Store
 /// Encodes every packet that the radio heard for analyzers and maps of the mesh. Values are texts, and keys have the spelling that they expect.
 /// Source: docs/mqtt.md, "Observer feed".
 struct ObserverFeed {
-  struct Settings: Equatable, Sendable {
-    /// The airport code of the region, by which the analyzers sort.
-    var iata: String
-    /// Also sends the raw bytes, on a separate topic.
-    var sendsRaw: Bool
-    /// The attached radio's token permits only packets of this radio.
-    var isSigned: Bool
-    var client: String
-  }
-
-  let settings: Settings
+  let settings: UpstreamSettings.MQTTSettings.Observer
+  /// The attached radio's token permits only packets of this radio.
+  let isSigned: Bool
+  let client: String
   let facts: RadioFacts
 
   /// The radio that a message is about.
@@ -63,7 +56,7 @@ struct ObserverFeed {
     guard let radio = store.radio(inEvent: body["radio"]?.string) else { return nil }
     let key = Hex.string(radio.key.bytes)
     if key == facts.key { return present }
-    return settings.isSigned ? nil : Origin(key: key.uppercased(), name: "\(radio.name)")
+    return isSigned ? nil : Origin(key: key.uppercased(), name: "\(radio.name)")
   }
 
   private func payload(
@@ -125,7 +118,7 @@ struct ObserverFeed {
       json.field("model", facts.model)
       json.field("firmware_version", facts.version)
       json.field("radio", radio)
-      json.field("client_version", settings.client)
+      json.field("client_version", client)
       if let stats { json.objectField("stats") { Self.write(stats, to: &$0) } }
     }
     return MQTTMessage(topic: topic("status", of: present), payload: payload, retain: true)

@@ -6,13 +6,6 @@ import JSON
 /// The password of an observer at public analyzers: a token like a JWT, but with its signature in hex. The radio itself signs it. Source:
 /// docs/mqtt.md, "Observer feed".
 struct ObserverToken: Equatable {
-  struct Claims: Equatable, Sendable {
-    /// The broker's host.
-    var audience: String
-    var owner: String?
-    var email: String?
-  }
-
   /// Seconds for which a token is valid, and seconds before its end when it is renewed.
   static let lifetime: Int64 = 3600
   static let margin: Int64 = 300
@@ -23,7 +16,7 @@ struct ObserverToken: Equatable {
   let expires: Int64
 
   /// The text that the radio signs.
-  static func unsigned(_ claims: Claims, key: String, now: Int64) -> String {
+  static func unsigned(_ claims: UpstreamSettings.MQTTSettings.RadioToken, key: String, now: Int64) -> String {
     let header = #"{"alg":"Ed25519","typ":"JWT"}"#
     let body = JSONWriter.object { json in
       json.field("publicKey", key.uppercased())

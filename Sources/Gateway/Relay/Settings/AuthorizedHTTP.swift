@@ -7,27 +7,19 @@ import Sockets
 
 /// The common part of carriers over HTTP(S): one connection, verified TLS, and a token that is reread.
 final class AuthorizedHTTP {
-  struct Settings: Sendable {
-    var url: String
-    /// The URL may have a query, as addresses of webhooks do.
-    var allowsQuery = false
-    /// The bearer token's file, which each request rereads: a changed token needs no restart.
-    var tokenFile: String?
-    /// A PEM file to trust in place of the system's authorities.
-    var authorities: String?
-    var timeout: Duration
-    var proxy: TunnelSettings?
-  }
-
   let path: String
-  private let settings: Settings
+  private let settings: UpstreamSettings
   private let client: HTTPClient
   private let tls: TLSContext?
   var certificateExpiry: Int64? { tls?.peerExpiry }
   private(set) var bytesSent: UInt64 = 0
 
-  init(_ settings: Settings, meter: TrafficMeter, on loop: EventLoop) throws {
-    guard let (endpoint, path) = HTTPEndpoint.parse(settings.url, allowsQuery: settings.allowsQuery) else {
+  /// `allowsQuery`: the URL may have a query, as addresses of webhooks do.
+  init(
+    _ settings: UpstreamSettings, allowsQuery: Bool = false, proxy: TunnelSettings?, meter: TrafficMeter,
+    on loop: EventLoop
+  ) throws {
+    guard let (endpoint, path) = HTTPEndpoint.parse(settings.url, allowsQuery: allowsQuery) else {
       throw Upstream.SetupError(
         description: "\(ServerAddress.shown(settings.url)) is not an http:// or https:// URL")
     }
@@ -36,7 +28,7 @@ final class AuthorizedHTTP {
     self.settings = settings
     self.path = path
     self.tls = tls
-    client = HTTPClient(endpoint, tls: tls, proxy: settings.proxy, meter: meter, on: loop)
+    client = HTTPClient(endpoint, tls: tls, proxy: proxy, meter: meter, on: loop)
   }
 
   /// Sends a request with the token. `contentType`: of the body, if the request does not name it.
@@ -47,14 +39,8 @@ final class AuthorizedHTTP {
     if let contentType, !request.body.isEmpty, request.headers["Content-Type"] == nil {
       request.headers.add("Content-Type", contentType)
     }
-    // The header costs 23 bytes, and shows the server's operator which program asks.
-    request.headers.add("User-Agent", "meshpostd")
-    if let tokenFile = settings.tokenFile {
-      guard let token = SecretFile.read(tokenFile) else {
-        throw .stopped(reason: "the token file \(tokenFile) cannot be read")
-      }
-      request.headers.add("Authorization", "Bearer \(token)")
-    }
+    // Each request rereads the token's file: a changed token needs no restart.
+    try settings.authorize(&request.headers)
     return await sendBare(request)
   }
 
@@ -69,9 +55,4 @@ final class AuthorizedHTTP {
   }
 
   func close() { client.close() }
-
-  /// Whether a text is a URL for these carriers.
-  static func isURL(_ text: String, allowsQuery: Bool) -> Bool {
-    HTTPEndpoint.parse(text, allowsQuery: allowsQuery) != nil
-  }
 }

@@ -59,7 +59,7 @@ public struct UpstreamSettings: Equatable, Sendable {
       }
     }
 
-    /// The content of a token that the radio signs: its audience, and the radio's owner.
+    /// The content of a token that the radio signs: its audience, which is the broker's host, and the radio's owner.
     public struct RadioToken: Equatable, Sendable {
       public var audience: String
       public var owner: String?
@@ -124,18 +124,16 @@ public struct UpstreamSettings: Equatable, Sendable {
     }
   }
 
+  /// The server that a URL names; `nil`: it names none.
+  private static func server(_ url: String) -> (scheme: String, host: String, tls: Bool)? {
+    if let broker = broker(url) { return (url.pieces(at: ":", most: 2)[0], broker.host, broker.tls) }
+    guard case .tcp(let host, _, let tls)? = HTTPEndpoint.parse(url, allowsQuery: true)?.endpoint else { return nil }
+    return (tls ? "https" : "http", host, tls)
+  }
+
   /// Whether others can read the traffic to this URL: it is not encrypted, and leaves this machine.
   public static func isOpen(_ url: String) -> Bool {
-    let host: String
-    if let broker = broker(url) {
-      guard !broker.tls else { return false }
-      host = broker.host
-    } else if case .tcp(let name, _, false)? = HTTPEndpoint.parse(url, allowsQuery: true)?.endpoint {
-      host = name
-    } else {
-      return false
-    }
-    return !HTTPEndpoint.isThisMachine(host)
+    server(url).map { !$0.tls && !HTTPEndpoint.isThisMachine($0.host) } ?? false
   }
 
   /// The broker that a URL names; `nil` where it names none.
@@ -185,16 +183,32 @@ public struct UpstreamSettings: Equatable, Sendable {
   /// The server's address, for people. It shows only the host, because the rest may be a secret, as in a webhook's address.
   public var place: String { if case .hook = kind { url } else { ServerAddress.shown(url) } }
 
-  var usesTLS: Bool {
-    // A hook's program is not a URL, and an unreadable upstream has none.
-    if case .mqtt = kind { return Self.broker(url)?.tls ?? false }
-    guard case .tcp(_, _, let tls)? = HTTPEndpoint.parse(url, allowsQuery: true)?.endpoint else { return false }
-    return tls
+  // A hook's program is not a URL, and an unreadable upstream has none.
+  var usesTLS: Bool { Self.server(url)?.tls ?? false }
+
+  /// The proxy for the upstream's server; `nil`: none. It throws if the environment names an invalid one, because a direct connection would bypass
+  /// the wanted proxy.
+  public func serverProxy(
+    in environment: ProxyEnvironment = .ofProcess()
+  ) throws(TunnelSettings.Invalid) -> TunnelSettings? {
+    guard let server = Self.server(url) else { return nil }
+    return try proxy.proxy(in: environment, scheme: server.scheme, host: server.host)
   }
 
   /// Whether a text can be the URL of an upstream over HTTP.
   public static func isURL(_ text: String, allowsQuery: Bool = false) -> Bool {
-    AuthorizedHTTP.isURL(text, allowsQuery: allowsQuery)
+    HTTPEndpoint.parse(text, allowsQuery: allowsQuery) != nil
+  }
+
+  /// Shows the server which program asks, and for which gateway.
+  func authorize(_ headers: inout HTTPHeaders) throws(Verdict) {
+    // The header costs 23 bytes.
+    headers.add("User-Agent", "meshpostd")
+    guard let tokenFile else { return }
+    guard let token = SecretFile.read(tokenFile) else {
+      throw .stopped(reason: "the token file \(tokenFile) cannot be read")
+    }
+    headers.add("Authorization", "Bearer \(token)")
   }
 }
 
@@ -257,24 +271,15 @@ extension Upstream {
   ) throws -> any Carrier {
     // An invalid proxy is an error: a direct connection would bypass it.
     let proxy = try settings.serverProxy()
-    var server = AuthorizedHTTP.Settings(
-      url: settings.url, tokenFile: settings.tokenFile, authorities: settings.authorities, timeout: settings.timeout,
-      proxy: proxy)
     switch settings.kind {
     case .hub(let isLive, let keepAlive):
       return try HubConnection(
-        HubConnection.Settings(
-          server: server, keepAlive: keepAlive, isLive: isLive, version: settings.version,
-          name: settings.name),
-        store: store,
-        on: loop, log: log)
+        settings, isLive: isLive, keepAlive: keepAlive, proxy: proxy, store: store, on: loop, log: log)
     case .webhook(let secretFile, let template, let contentType, let batches):
-      server.allowsQuery = true
       return try WebhookCarrier(
-        WebhookCarrier.Settings(
-          server: server, secretFile: secretFile, template: template, contentType: contentType, batches: batches),
+        settings, secretFile: secretFile, template: template, contentType: contentType, batches: batches, proxy: proxy,
         store: store, on: loop)
-    case .mqtt(let mqtt): return try self.mqtt(mqtt, settings, proxy, store, loop)
+    case .mqtt(let mqtt): return try MQTTCarrier(settings, mqtt, proxy: proxy, store: store, on: loop)
     case .hook(let hook):
       let kinds = settings.journal.filter.kinds
       return HookCarrier(
@@ -282,37 +287,5 @@ extension Upstream {
         on: loop, log: log.about(.upstream, settings.name))
     case .unreadable(let reason): throw SetupError(description: reason)
     }
-  }
-
-  private static func mqtt(
-    _ mqtt: UpstreamSettings.MQTTSettings, _ settings: UpstreamSettings, _ proxy: TunnelSettings?, _ store: Store,
-    _ loop: EventLoop
-  ) throws -> any Carrier {
-    guard let broker = UpstreamSettings.broker(settings.url) else {
-      throw SetupError(
-        description: "\(ServerAddress.shown(settings.url)) is not an mqtt://, mqtts://, ws:// or wss:// URL")
-    }
-    var tls: TLSContext?
-    if broker.tls {
-      tls = try TLSContext(authorities: settings.authorities, certificate: mqtt.certificate, key: mqtt.key)
-    }
-    return MQTTCarrier(
-      MQTTCarrier.Settings(
-        url: settings.url, host: broker.host, port: broker.port,
-        clientID: mqtt.clientID ?? "meshpost-\(store.gatewayID)-\(settings.name)", user: mqtt.user,
-        passwordFile: mqtt.passwordFile, keepAlive: mqtt.keepAlive, version: mqtt.version, topic: mqtt.topic,
-        statusTopic: mqtt.statusTopic,
-        template: mqtt.template, isCompact: mqtt.isCompact,
-        commandTopic: settings.commandTopic, foreignCommandTopics: mqtt.foreignCommandTopics,
-        homeAssistant: mqtt.homeAssistantPrefix.map {
-          HomeAssistant.Settings(
-            prefix: $0, notify: mqtt.homeAssistantNotify, showsAlerts: settings.journal.filter.takesAlerts)
-        }, path: broker.path, proxy: proxy,
-        observer: mqtt.observer.map {
-          ObserverFeed.Settings(
-            iata: $0.iata, sendsRaw: $0.sendsRaw, isSigned: mqtt.token != nil, client: "meshpost/\(settings.version)")
-        }, token: mqtt.token.map { ObserverToken.Claims(audience: $0.audience, owner: $0.owner, email: $0.email) },
-        statsInterval: .seconds(mqtt.statsInterval)), tls: tls,
-      store: store, on: loop)
   }
 }

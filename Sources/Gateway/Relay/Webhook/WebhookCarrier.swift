@@ -3,6 +3,7 @@
 import EventLoop
 import HTTP
 import JSON
+import ProxyTunnel
 import Sockets
 import Store
 import Timing
@@ -12,32 +13,28 @@ import Timing
 ///
 /// After a lost answer the server gets an event again, with the same `Idempotency-Key`.
 final class WebhookCarrier: MeteredCarrier {
-  struct Settings: Sendable {
-    var server: AuthorizedHTTP.Settings
-    /// A file whose first line is the secret that signs the body.
-    var secretFile: String?
-    var template: BodyTemplate?
-    var contentType: String
-    /// Sends several events in one request; only without a template.
-    var batches: Bool
-  }
-
   let kind = "webhook"
   let serverKeepsCount = false
-  private let settings: Settings
+  let place: String
+  /// A file whose first line is the secret that signs the body.
+  private let secretFile: String?
+  private let template: BodyTemplate?
+  private let contentType: String
+  /// Sends several events in one request; only without a template.
+  private let batches: Bool
   private let server: AuthorizedHTTP
   let meter = TrafficMeter()
   private let store: Store
   private let clock: WallClock
 
-  init(_ settings: Settings, store: Store, on loop: EventLoop) throws {
-    self.settings = settings
-    self.store = store
-    clock = loop.wallClock
-    server = try AuthorizedHTTP(settings.server, meter: meter, on: loop)
+  init(
+    _ settings: UpstreamSettings, secretFile: String?, template: BodyTemplate?, contentType: String, batches: Bool,
+    proxy: TunnelSettings?, store: Store, on loop: EventLoop
+  ) throws {
+    (self.secretFile, self.template, self.contentType, self.batches) = (secretFile, template, contentType, batches)
+    (place, self.store, clock) = (settings.place, store, loop.wallClock)
+    server = try AuthorizedHTTP(settings, allowsQuery: true, proxy: proxy, meter: meter, on: loop)
   }
-
-  var place: String { ServerAddress.shown(settings.server.url) }
 
   var bytesSent: UInt64 { server.bytesSent }
   var certificateExpiry: Int64? { server.certificateExpiry }
@@ -47,20 +44,20 @@ final class WebhookCarrier: MeteredCarrier {
 
   func carry(_ batch: Batch) async -> Verdict {
     guard let first = batch.events.first, let last = batch.events.last else { return .acknowledged(through: 0) }
-    let body = settings.batches ? batch.encode(of: store, naming: true) : self.body(of: first)
+    let body = batches ? batch.encode(of: store, naming: true) : self.body(of: first)
     var request = HTTPRequest("POST", server.path.isEmpty ? "/" : server.path, body: body)
-    request.headers.add("Content-Type", settings.contentType)
-    let numbers = settings.batches && last.seq > first.seq ? "\(first.seq)-\(last.seq)" : "\(first.seq)"
-    let content = Self.content(batch, settings.batches)
+    request.headers.add("Content-Type", contentType)
+    let numbers = batches && last.seq > first.seq ? "\(first.seq)-\(last.seq)" : "\(first.seq)"
+    let content = Self.content(batch, batches)
     request.headers.add("Idempotency-Key", "\(store.gatewayID)/\(store.epoch)/\(numbers)/\(content)")
-    if let file = settings.secretFile {
+    if let file = secretFile {
       guard let secret = SecretFile.read(file) else {
         return .stopped(reason: "the secret file \(file) cannot be read")
       }
       request.headers.add("X-Meshpost-Signature", BodySignature.value(body, secret: Array(secret.utf8)))
     }
     // Without batches only the first event was sent; the rest waits for the next time.
-    let through = settings.batches ? batch.last : batch.events.count > 1 ? first.seq : batch.last
+    let through = batches ? batch.last : batch.events.count > 1 ? first.seq : batch.last
     do throws(Verdict) {
       let verdict = RetryPolicy.webhookVerdict(try await server.send(request), now: clock.seconds, through: through)
       return verdict.rewording { ServerAddress.hiding(server.path, in: $0) }
@@ -88,7 +85,7 @@ final class WebhookCarrier: MeteredCarrier {
   }
 
   private func body(of event: JournalEvent) -> [UInt8] {
-    if let template = settings.template { return template.render(event, gateway: store.gatewayID) }
+    if let template { return template.render(event, gateway: store.gatewayID) }
     return EventEnvelope.encode(event, of: store)
   }
 
