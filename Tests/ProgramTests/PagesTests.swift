@@ -45,7 +45,8 @@ extension WholeProgramTests {
       let host = "\(Program.programs.appending(path: "meshpost").path()) web --socket \(rig.socket) --port \(port)"
       let run = try Self.stage(["--host", host, "--gateway", rig.socket, "--air", air] + Self.names)
       let code = await run.ends()
-      #expect(code == 0, "\(run.lines.joined(separator: "\n"))")
+      print(run.lines.joined(separator: "\n"))
+      #expect(code == 0, "\(run.lines.filter { !$0.hasPrefix("fine") }.joined(separator: "\n"))")
     }
 
     @Test(.enabled("no browser is here (chromium, chromium-driver)") { mayBeMade })
@@ -90,7 +91,8 @@ extension WholeProgramTests {
         Program.python,
         [script, "--url", "http://127.0.0.1:\(rig.hubPort)", "--air", air, "--token", Rig.token] + folder + Self.names)
       let code = await run.ends()
-      #expect(code == 0, "\(run.lines.joined(separator: "\n"))")
+      print(run.lines.joined(separator: "\n"))
+      #expect(code == 0, "\(run.lines.filter { !$0.hasPrefix("fine") }.joined(separator: "\n"))")
       withExtendedLifetime(second) {}
     }
 
