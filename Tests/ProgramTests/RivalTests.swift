@@ -9,35 +9,6 @@ import Testing
 extension WholeProgramTests {
   /// Other programs that use the gateway's resources: the radio, the database.
   @Suite struct Rivals {
-    @Test func `a TCP radio that another program takes again and again is left to it, and the cause is named`() throws {
-      let rig = try Rig()
-      rig.radio = try Program.own("meshpost-radio", ["--clock", "now", "--tcp", "r0=0"])
-      let line = try rig.radio?.line(with: "tcp:127.0.0.1") ?? "{}"
-      let address = try JSONValue(parsing: line)["address"]?.string ?? ""
-      let port = UInt16(address.split(separator: ":").last ?? "") ?? 0
-      rig.link = address
-      try rig.startGateway()
-      try rig.waitForSync()
-      func connections() throws -> Int64 {
-        try rig.status()?["sync"]?["counters"]?["connections"]?.integer ?? 0
-      }
-      // Like a phone's app, it connects again whenever it was disconnected.
-      var rival = try LoopbackPort.connect(port)
-      try untilTrue("the gateway to be back") { try connections() == 2 }
-      close(rival)
-      rival = try LoopbackPort.connect(port)
-      try untilTrue("the cause to be named: \(rig.gateway?.lines.suffix(5) ?? [])") {
-        try rig.status()?["radio"]?["error"]?.string?.contains("another program connects") == true
-      }
-      #expect(try rig.status()?["radio"]?["remedy"]?.string?.contains("[[proxy]]") == true)
-      #expect(try connections() == 2, "it waits, and does not fight")
-      #expect(try rig.meshpost("doctor").lines.joined().contains("[[proxy]]"))
-      close(rival)
-      try untilTrue("the gateway to have its radio again") {
-        try rig.status()?["radio"]?["state"]?.string == "up"
-      }
-    }
-
     @Test func `a program that has the database open is named, and the start is worth another try`() throws {
       let rig = try Rig()
       try rig.startRadio()

@@ -155,11 +155,11 @@ public final class MemoryLink: Link {
     if left <= 1 { cut() }
   }
 
-  public func cut() {
+  public func cut(_ error: LinkError = .unplugged("memory")) {
     guard isOpen else { return }
     onCut()
     isOpen = false
     cuts += 1
-    loop.later { [weak self] in self?.onEvent(.down(.unplugged("memory"))) }
+    loop.later { [weak self] in self?.onEvent(.down(error)) }
   }
 }

@@ -108,7 +108,7 @@ import Timing
         if hasEnded { Issue.record("an event after the end: \(event)") }
         switch event {
         case .up: isUp = true
-        case .down: isDown = true
+        case .down(let failure): isDown = failure == .closedByPeer("tcp:127.0.0.1:\(port)")
         default: break
         }
       }

@@ -146,4 +146,23 @@ import Timing
     try rig.until("all at the hub") { after().count == Fault.allCases.count }
     #expect(after() == Fault.allCases.map { "after \($0)" })
   }
+
+  @Test func `a radio that another program takes again and again is left to it, and the cause is named`() throws {
+    let rig = try Rig()
+    try rig.startSynced()
+    // A radio on TCP closes its older connection. A phone's app, too, connects again whenever it was disconnected.
+    func take() { rig.link.cut(.closedByPeer("memory")) }
+    func connections() throws -> Int64 { try rig.status()["sync"]?["counters"]?["connections"]?.integer ?? 0 }
+    take()
+    try rig.until("the gateway to be back") { try connections() == 2 }
+    take()
+    try rig.until("the cause to be named") {
+      try rig.status()["radio"]?["error"]?.string?.contains("another program connects") == true
+    }
+    #expect(try rig.status()["radio"]?["remedy"]?.string?.contains("[[proxy]]") == true)
+    #expect(try rig.doctor().contains { $0.contains("[[proxy]]") })
+    rig.pass(.seconds(5))
+    #expect(try connections() == 2, "it waits, and does not fight")
+    try rig.until("the gateway to have its radio again") { try rig.status()["radio"]?["state"]?.string == "up" }
+  }
 }
