@@ -11,51 +11,6 @@ extension WholeProgramTests {
   @Suite struct PutBack {
     private static let ways = ["", "link = \"http\""]
 
-    @Test(arguments: ways) func `a gateway's card that is put back loses nothing that it hears from then on`(
-      _ way: String
-    ) throws {
-      let rig = try begun(way, having: 10)
-      try end(rig)
-      try copy(rig, "gw.db", to: "kept")
-      try rig.startGateway()
-      try rig.waitForSync()
-      try hear(5, rig, stored: 15)
-      try rig.waitForAllAtHub(messages: 15)
-      try end(rig)
-      rig.hub?.kill9()
-      try copy(rig, "kept", to: "gw.db")
-      try rig.startGateway()
-      try rig.waitForSync()
-      try hear(20, rig, stored: 30)
-      try rig.startHub()
-      try untilTrue("all at the hub: \(rig.gateway?.lines.suffix(5) ?? [])") {
-        _ = rig.control("POST", "/v1/outbox/resume")
-        return try Self.messages(rig).count >= 35
-      }
-      let messages = try Self.messages(rig)
-      #expect(Set(messages).count == 35 && messages.count == 35, "each once: \(messages)")
-      #expect(rig.gateway?.lines.contains { $0.contains("is an older copy") } == true)
-      try untilTrue("the gateway's alert") { try conflicts(rig, atHub: false) > 0 }
-    }
-
-    @Test(arguments: ways) func `a hub that was put back while a gateway had nothing to say gets all again`(
-      _ way: String
-    ) throws {
-      let rig = try begun(way, having: 10)
-      try endHub(rig)
-      try copy(rig, "hub.db", to: "kept.db")
-      try rig.startHub()
-      try hear(50, rig, stored: 60)
-      try rig.waitForAllAtHub(messages: 60)
-      try endHub(rig)
-      try copy(rig, "kept.db", to: "hub.db")
-      try rig.startHub()
-      try hear(3, rig, stored: 63)
-      try untilTrue("all at the hub: \(rig.gateway?.lines.suffix(5) ?? [])") { try Self.messages(rig).count >= 63 }
-      let messages = try Self.messages(rig)
-      #expect(Set(messages).count == 63 && messages.count == 63, "each once")
-    }
-
     @Test(arguments: ways, [false, true]) func `what others post in a gateway's name takes nothing of its own away`(
       _ way: String, _ hasServer: Bool
     ) throws {
@@ -128,7 +83,6 @@ extension WholeProgramTests {
       return try JSONValue(parsing: body)["alerts"]?.array?.count { rules.contains($0["rule"]?.string ?? "") } ?? 0
     }
 
-    // MARK: Steps
     // MARK: Steps
 
     /// The texts of messages with their times: restarted radios begin to count again.

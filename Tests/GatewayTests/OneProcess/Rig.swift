@@ -43,7 +43,7 @@ final class Rig {
   /// The number of the radio at the link.
   private var plugged = 0
   /// Each gateway has its own folder, with the data that the previous one left on disk.
-  private var generation = 0
+  private(set) var generation = 0
   private var configuration: (extra: String, store: String) = ("", "")
   /// Edits the configuration before it is written.
   var edit: (String) -> String = { $0 }
@@ -206,6 +206,18 @@ final class Rig {
       guard name == "gw.db.configuration" else { continue }
       let kept = try! String(contentsOfFile: "\(from)/\(name)", encoding: .utf8)
       _ = write(storeFile(name), kept.replacing(from, with: folder))
+    }
+  }
+
+  /// Puts the store that a gateway of the past left in place of the present one.
+  func putBack(_ past: Int) throws {
+    let files = FileManager.default
+    for name in try files.contentsOfDirectory(atPath: folder) where name.hasPrefix("gw.db") {
+      try files.removeItem(atPath: "\(folder)/\(name)")
+    }
+    for name in try files.contentsOfDirectory(atPath: location("\(past)")) where name.hasPrefix("gw.db") {
+      if ["gw.db.lock", "gw.db-shm"].contains(name) { continue }
+      try files.copyItem(atPath: location("\(past)/\(name)"), toPath: "\(folder)/\(name)")
     }
   }
 

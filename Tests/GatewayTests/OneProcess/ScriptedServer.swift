@@ -30,6 +30,7 @@ final class ScriptedServer {
     let epoch: String
     let kind: String
     let body: JSONValue
+    let digest: String
   }
 
   let kind: String
@@ -83,11 +84,16 @@ final class ScriptedServer {
     for line in lines { line.updates?.hasNew(bucket, Int64(buckets[bucket]?.count ?? 0)) }
   }
 
-  /// Deletes the server's database.
-  func forget() {
-    (events, acknowledged) = ([], [:])
-    hangUp()
+  /// The server's database: a copy can be put back later.
+  var database: (events: [Event], acknowledged: [String: ByLane<Int64?>]) {
+    get { (events, acknowledged) }
+    set {
+      (events, acknowledged) = newValue
+      hangUp()
+    }
   }
+
+  func forget() { database = ([], [:]) }
 
   func hangUp() { for line in lines { line.end() } }
 
@@ -134,7 +140,13 @@ final class ScriptedServer {
     default: break
     }
     greetings += 1
-    return kind == "hub" ? .has(.byLane(acknowledged[epoch] ?? ByLane(all: nil))) : .ready
+    guard kind == "hub" else { return .ready }
+    let has = acknowledged[epoch] ?? ByLane(all: nil)
+    var digests = ByLane<String?>(all: nil)
+    for lane in Lane.allCases {
+      digests[lane] = events.first { $0.seq == has[lane] && $0.epoch == epoch }?.digest
+    }
+    return .has(.byLane(has), digests)
   }
 
   fileprivate func take(_ batch: Batch, _ epoch: String) -> Verdict {
@@ -143,9 +155,11 @@ final class ScriptedServer {
     if kind == "hub", let after = batch.after, after > journal[lane] ?? 0 {
       return .retry(reason: "earlier events are missing", after: nil)
     }
-    let came = batch.events.map {
+    let came = batch.events.map { event in
       // `try?`: all bodies are JSON, and a test would notice another.
-      Event(seq: $0.seq, epoch: epoch, kind: $0.kind, body: (try? JSONValue(parsing: $0.body)) ?? .null)
+      let body = (try? JSONValue(parsing: event.body)) ?? .null
+      let digest = EventContent.digest(at: event.at, kind: event.kind, body: body)
+      return Event(seq: event.seq, epoch: epoch, kind: event.kind, body: body, digest: digest)
     }
     if came.contains(where: hangsUpOver) { return .hungUp(reason: "it hung up") }
     if let bad = came.first(where: refuses) { return .refused(status: 422, reason: "not \(bad.seq)") }

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: MIT
+
+import Testing
+
+/// Restored older copies of databases, of a gateway and of its hub.
+@Suite struct PutBackTests {
+  /// A gateway and a hub that both have these messages.
+  private func begun(_ count: Int) throws -> Rig {
+    let rig = try Rig { $0.queueCapacity = 1000 }
+    try rig.startSynced()
+    try hear(count, stored: count, rig)
+    try rig.until("all at the hub") { rig.hub.texts.count == count }
+    return rig
+  }
+
+  private func hear(_ count: Int, stored: Int, _ rig: Rig) throws {
+    // All texts differ, because equal texts at the same time are one message.
+    for number in (stored - count)..<stored { rig.air("chan r1 0 message \(number) of \(stored)") }
+    try rig.until("\(stored) in the store") { try rig.status()["store"]?["messages"]?.integer == Int64(stored) }
+  }
+
+  @Test func `a gateway's card that is put back loses nothing that it hears from then on`() throws {
+    let rig = try begun(10)
+    let card = rig.generation
+    rig.end()
+    try rig.startSynced()
+    try hear(5, stored: 15, rig)
+    try rig.until("all at the hub") { rig.hub.texts.count == 15 }
+    rig.end()
+    try rig.putBack(card)
+    rig.hub.mood = .unreachable
+    try rig.startSynced()
+    try hear(20, stored: 30, rig)
+    rig.hub.mood = .well
+    try rig.until("all at the hub") { rig.hub.texts.count >= 35 }
+    rig.pass(.seconds(600))
+    #expect(rig.hub.texts.count == 35 && Set(rig.hub.texts).count == 35, "each once: \(rig.hub.texts)")
+    #expect(rig.hasSaid("is an older copy"))
+    #expect(try rig.openAlerts().contains("journal_conflict"))
+  }
+
+  @Test func `a hub that was put back while a gateway had nothing to say gets all again`() throws {
+    let rig = try begun(10)
+    let kept = rig.hub.database
+    try hear(50, stored: 60, rig)
+    try rig.until("all at the hub") { rig.hub.texts.count == 60 }
+    rig.hub.database = kept
+    try hear(3, stored: 63, rig)
+    try rig.until("all at the hub") { rig.hub.texts.count >= 63 }
+    rig.pass(.seconds(600))
+    #expect(rig.hub.texts.count == 63 && Set(rig.hub.texts).count == 63, "each once")
+  }
+}
