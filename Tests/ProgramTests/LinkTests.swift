@@ -315,39 +315,6 @@ extension WholeProgramTests {
       #expect(try rig.hubTexts() == ["the first one"] + texts + ["after that", "and on"])
     }
 
-    @Test func `an upstream is added while it runs, from the start, and stays until it is removed`() throws {
-      let rig = try start()
-      rig.radio?.write("chan r1 0 before it was added")
-      try untilTrue("the message") { try rig.hubTexts().count == 1 }
-      let (token, url) = (rig.scratch.location("token"), "http://127.0.0.1:\(rig.hubPort)/")
-      let bad = try rig.meshpost("upstream", "add", "late", "gopher://x")
-      #expect(bad.code == 64 && bad.lines.joined().contains("http://HOST"), "\(bad.lines)")
-      #expect(try rig.meshpost("upstream", "add", "hub", url).code == 64, "there is one")
-      let rival = try rig.meshpost("upstream", "add", "late", url, "--token-file", token)
-      #expect(rival.code == 64 && rival.lines.joined().contains("has a link to this hub"), "\(rival.lines)")
-      let setting = #"kinds=["message"]"#
-      #expect(
-        try rig.meshpost(
-          "upstream", "add", "late", url, "--token-file", token, "--from", "start", "--set", setting, "--set",
-          "link=http"
-        ).code == 0)
-      func late() throws -> JSONValue? {
-        try rig.status()?["upstreams"]?.array?.first { $0["name"]?.string == "late" }
-      }
-      try untilTrue("it to have all: \(rig.gateway?.lines.suffix(4) ?? [])") {
-        try late()?["pending"]?.integer == 0 && late()?["last_success"] != nil
-      }
-      rig.gateway?.kill9()
-      try rig.startGateway()
-      try untilTrue("the gateway to answer") { try rig.status() != nil }
-      #expect(try late() != nil, "it is kept")
-      let refused = try rig.meshpost("upstream", "remove", "hub")
-      #expect(refused.code == 64 && refused.lines.joined().contains("gw.toml"), "\(refused.lines)")
-      #expect(try rig.meshpost("upstream", "remove", "late").code == 0)
-      #expect(try late() == nil)
-      #expect(try rig.meshpost("upstream", "remove", "late").code == 67)
-    }
-
     /// Silent connections: a fresh one, one after an answer, and one in the middle of a request.
     private static let idlers = """
       import socket, sys, time
