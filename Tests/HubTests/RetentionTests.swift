@@ -217,7 +217,7 @@ import Testing
     let count = await RetentionService(stores: stores, retention: retention).once(at: Self.now)
     #expect(count?.tables == [.events: 600])
     #expect(try await seqs(stores.writer, "g") == [601])
-    #expect(stores.metrics.now.purged == ["events": 600])
+    #expect(stores.metrics.now.purged == [.events: 600])
   }
 }
 

@@ -46,7 +46,8 @@ struct Tokens: ParsableCommand {
         throw failure("\(gateway) has a token; `--another` makes a second one")
       }
       print(try Tokens.changing { () throws(HubConfiguration.Failure) in try folder.add(gateway) })
-      Console.error("On the gateway: sudo meshpost setup --name \(Escaping.argument(gateway)), and this token when it asks for one.")
+      let name = Escaping.argument(gateway)
+      Console.error("On the gateway: sudo meshpost setup --name \(name), and this token when it asks for one.")
     }
   }
 

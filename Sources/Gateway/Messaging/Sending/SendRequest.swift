@@ -70,7 +70,8 @@ public enum Refusal: Error, Equatable, Sendable, CustomStringConvertible {
     case .notFound(let thing): thing.description
     case .ambiguous(let name, let candidates):
       "\"\(name)\" is not unique: \(candidates.joined(separator: ", ")). Use more of the name, or the key"
-    case .notOnRadio(let name): "the radio does not have \(name) in its contacts. Add it: meshpost contact add \(Escaping.argument(name))"
+    case .notOnRadio(let name):
+      "the radio does not have \(name) in its contacts. Add it: meshpost contact add \(Escaping.argument(name))"
     case .tooLong(let over, let limit):
       "the text is \(over) bytes too long (at most \(limit)). Shorten it, or split it"
     case .invalid(let words), .full(let words), .radio(let words), .silence(let words): words

@@ -24,14 +24,19 @@ struct ReservedFile {
     defer { close(descriptor) }
     for half in 0..<2 {
       var bytes = [UInt8](repeating: 0, count: Self.half)
-      guard pread(descriptor, &bytes, Self.half, half * Self.half) == Self.half else { continue }
-      var reader = FrameReader(bytes)
-      guard let sum = try? reader.big(8, "sum"), let number = try? reader.big(8, "number"), number > self.number,
-        let length = try? reader.big(8, "length"), length <= Self.half - Self.head,
-        let content = try? reader.bytes(Int(length), "content"), sum == Self.sum(number, content)
+      // `try?`: a half that was never written, or is torn, does not count.
+      guard pread(descriptor, &bytes, Self.half, half * Self.half) == Self.half,
+        let written = (try? Self.read(bytes)) ?? nil, written.number > number
       else { continue }
-      (self.number, self.content) = (number, content)
+      (number, content) = written
     }
+  }
+
+  private static func read(_ bytes: [UInt8]) throws(FrameError) -> (number: UInt64, content: [UInt8])? {
+    var reader = FrameReader(bytes)
+    let (sum, number) = (try reader.big(8, "sum"), try reader.big(8, "number"))
+    let content = try reader.bytes(Int(clamping: try reader.big(8, "length")), "content")
+    return sum == Self.sum(number, content) ? (number, content) : nil
   }
 
   /// Makes the bytes durable in place of those before; false if they are too many, or the disk refuses even this.
@@ -91,7 +96,8 @@ extension Store {
   public var heldMessages: [TakenMessage] {
     var reader = FrameReader(reserved.content)
     var held: [TakenMessage] = []
-    while !reader.isAtEnd, let message = try? readHeld(&reader) { held.append(message) }
+    // `try?`: the checksum is right, so a newer program wrote what cannot be read.
+    while !reader.isAtEnd, let message = (try? readHeld(&reader)) ?? nil { held.append(message) }
     return held
   }
 
