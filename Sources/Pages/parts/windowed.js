@@ -192,6 +192,7 @@ export class Windowed {
     const wanted = new Map();
     let before = null;
     const focused = this.#inside.contains(document.activeElement) ? document.activeElement : null;
+    const focusedAt = this.first + [...this.#shown.values()].findIndex(({ element }) => element.contains(focused));
     for (let index = first; index < end; index += 1) {
       const item = this.#items[index];
       let shown = this.#shown.get(item.key);
@@ -219,6 +220,8 @@ export class Windowed {
     this.#shown = wanted;
     this.first = first;
     this.end = end;
+    // A row that left takes the keyboard's place with it: what was sent gets another key when it is stored.
+    if (focused && !focused.isConnected) this.element(this.#items[Math.min(Math.max(focusedAt, first), end - 1)]?.key)?.focus({ preventScroll: true });
     this.#space(first, end);
   }
 
