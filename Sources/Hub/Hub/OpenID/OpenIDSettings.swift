@@ -99,7 +99,8 @@ public struct OpenIDSettings: Sendable, Equatable {
   func personName(of claims: JSONValue) -> String {
     for wanted in [claims[nameClaim]?.string, claims["email"]?.string, claims["sub"]?.string] {
       let bytes = (wanted ?? "").utf8.map { byte in
-        Name.isAllowed(String(decoding: [byte], as: UTF8.self)) ? byte : UInt8(ascii: "-")
+        // Behind a letter: a dot alone is no name.
+        Name.isAllowed(String(decoding: [UInt8(ascii: "a"), byte], as: UTF8.self)) ? byte : UInt8(ascii: "-")
       }
       // A name needs a letter or a digit.
       let name = String(decoding: bytes.prefix(64), as: UTF8.self)
