@@ -9,11 +9,11 @@ import Testing
 /// Two hubs on one database: both get what one passes on, as by a notification.
 @Suite struct PeerHubRequestsTests {
   private final class Pair: Sendable {
-    let registries = [LinkRegistry(), LinkRegistry()]
+    let registries = (0..<2).map { _ in LinkRegistry(patience: .seconds(600)) }
     let hubs = Mutex<[PeerHubRequests]>([])
     let told = Mutex<[String]>([])
 
-    init(patience: Duration = .seconds(60), others: Bool = true) {
+    init(patience: Duration = .seconds(600), others: Bool = true) {
       let made = registries.map { registry in
         PeerHubRequests(
           registry, patience: patience, hasOtherHubs: { others }, notify: { [weak self] in await self?.pass($0) })

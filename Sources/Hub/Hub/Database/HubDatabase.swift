@@ -270,10 +270,10 @@ extension HubDatabase {
     }
   }
 
-  /// Performs the calls in one transaction; retries a few times after conflicts.
   /// Within a transaction: takes an exclusive lock on this name until its end.
   func lock(_ name: String) throws(HubDatabaseError) { try perform(locking([name]), begins: false, ends: false) }
 
+  /// Performs the calls in one transaction; retries a few times after conflicts.
   func write(_ calls: [HubCall]) throws(HubDatabaseError) {
     try retrying { () throws(HubDatabaseError) in try perform(calls, begins: true, ends: true) }
   }
