@@ -99,7 +99,7 @@ import Testing
     let count = try shop.store.contactCount(onRadio: false)
     #expect((100...150).contains(count), "\(count)")
     for key in kept { #expect(try shop.store.contact(key) != nil) }
-    #expect(shop.store.nodesForgotten == 1999 - count)
+    #expect(shop.store.nodeCounts.forgotten == 1999 - count)
     let newest = PublicKey(bytes: [UInt8(1999 >> 8), UInt8(1999 & 255), 1] + Array(repeating: 7, count: 29))
     #expect(try newest.map { try shop.store.contact($0) != nil } == true)
   }

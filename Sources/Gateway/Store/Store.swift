@@ -69,10 +69,7 @@ public final class Store {
   /// Called each time that something was received that only this node can have sent, with the time in milliseconds
   /// since 1970; the stored time may lag by up to ten minutes.
   public var nodeWasHeard: (KeyPrefix, Int64) -> Void = { _, _ in }
-  /// Nodes added since the nodes were last counted; at the start they were not counted.
-  var nodesAdded = Int64.max
-  /// Nodes deleted since the start to keep `Settings.nodesMax`.
-  public internal(set) var nodesForgotten: Int64 = 0
+  public internal(set) var nodeCounts = NodeCounts()
   var radioState = RadioState()
   /// The words of open alerts by rule and subject, and whether the disk may have older ones.
   var (alertWords, hasNewAlertWords): ([[UInt8]: AlertWords], Bool) = ([:], false)

@@ -15,7 +15,7 @@ final class StoreMaintenance {
   /// Pause between two steps of indexing, so that other work goes first.
   private static let pause: Duration = .milliseconds(20)
 
-  /// The value of `Store.nodesForgotten` that the log has reported.
+  /// The value of `NodeCounts.forgotten` that the log has reported.
   private var nodesTold: Int64 = 0
   private let store: Store
   private let journalMaxSize: Int64
@@ -187,11 +187,11 @@ final class StoreMaintenance {
   }
 
   private func tellOfForgottenNodes() {
-    guard store.nodesForgotten > nodesTold else { return }
+    guard store.nodeCounts.forgotten > nodesTold else { return }
     log.notice(
-      "\(store.nodesForgotten - nodesTold) nodes that were heard long ago, and never talked to, were forgotten: [store] nodes_max"
+      "\(store.nodeCounts.forgotten - nodesTold) nodes that were heard long ago, and never talked to, were forgotten: [store] nodes_max"
     )
-    nodesTold = store.nodesForgotten
+    nodesTold = store.nodeCounts.forgotten
   }
 
   // MARK: Words

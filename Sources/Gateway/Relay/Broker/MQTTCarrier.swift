@@ -15,9 +15,9 @@ final class MQTTCarrier: MeteredCarrier {
   /// The most bytes of an answer's topic and correlation data, which the requester chooses.
   private static let maxLabel = 1024
 
-  let kind = "mqtt"
-  let serverKeepsCount = false
-  let keepsConnection = true
+  var kind: String { "mqtt" }
+  var serverKeepsCount: Bool { false }
+  var keepsConnection: Bool { true }
   private let upstream: UpstreamSettings
   let settings: UpstreamSettings.MQTTSettings
   /// The topic for commands; `nil`: the upstream receives none.
@@ -26,7 +26,7 @@ final class MQTTCarrier: MeteredCarrier {
   let meter = TrafficMeter()
   let store: Store
   /// Batches in flight: the line is not idle between two batches.
-  let window = 4
+  var window: Int { 4 }
   private let loop: EventLoop
   private let clock: WallClock
   var homeAssistant: HomeAssistant?

@@ -3,6 +3,14 @@
 import Companion
 import SQLite
 
+/// Counts of nodes in memory.
+public struct NodeCounts {
+  /// Nodes added since the nodes were last counted; at the start they were not counted.
+  var added = Int64.max
+  /// Nodes deleted since the start to keep `Settings.nodesMax`.
+  public internal(set) var forgotten: Int64 = 0
+}
+
 /// Nodes that may leave the radio's table, and nodes that have left it.
 extension Store {
   /// A conversation with a node is noted at most once in this time, in milliseconds: ages are counted in days.
@@ -72,12 +80,12 @@ extension Store {
   /// Nodes stay if they are in the radio's table, are favourites, have had a conversation, or have a name, note or tag
   /// of ours. The bound exists because anybody with a radio can invent nodes.
   func forgetNodes() throws(SQLiteError) {
-    nodesAdded = nodesAdded == .max ? .max : nodesAdded + 1
-    guard nodesAdded >= Self.forgetStep else { return }
-    nodesAdded = 0
+    nodeCounts.added = nodeCounts.added == .max ? .max : nodeCounts.added + 1
+    guard nodeCounts.added >= Self.forgetStep else { return }
+    nodeCounts.added = 0
     let count = try database.value("SELECT count(*) FROM contacts")?.integer ?? 0
     guard count > settings.nodesMax else { return }
-    nodesForgotten += Int64(
+    nodeCounts.forgotten += Int64(
       try database.run(
         """
         DELETE FROM contacts WHERE key IN (
