@@ -166,7 +166,7 @@ import Testing
     let store = try HubStore(location: location)
     let probe = DatabaseProbe(
       store, readOnlyQuery: "SELECT 0", versionQuery: "PRAGMA user_version",
-      serverStartQuery: "SELECT count(*) FROM gateways")
+      identityQuery: "SELECT count(*) FROM gateways")
     var told: [Bool] = []
     for seq: Int64 in 1...2 {
       for _ in 0..<2 { told.append(await probe.probe()) }

@@ -120,7 +120,7 @@ public struct HubServer: Sendable {
       let isOutdated = await api.stores.probe.run {
         HubLog.write(
           .warning,
-          "the database's server was started again, or another one has its place: gateways and readers connect again and compare what it has"
+          "the database's server was started again, or another database has its place: gateways and readers connect again and compare what it has"
         )
         await api.registry.closeAll()
         await api.live.startOver()

@@ -37,25 +37,25 @@ final class DatabaseProbe: Sendable {
     var failure: Problem?
     var took: Duration?
     var census: Census?
-    /// When the database's server was started; `nil`: unknown, or there is no server.
-    var serverStart: Int64?
+    /// A number of the server's start and of the database; `nil`: unknown, or there is no server.
+    var identity: Int64?
   }
 
   private let store: HubStore
   private let readOnlyQuery: String
   private let versionQuery: String
-  private let serverStartQuery: String?
+  private let identityQuery: String?
   private let file: OpenedFile?
   private let state = Mutex(State())
 
   /// `readOnlyQuery`: SQL for 1 if nothing can be written, otherwise 0. `versionQuery`: SQL for the version of the tables.
-  /// `serverStartQuery`: SQL for when the server was started. `file`: of an SQLite database.
+  /// `identityQuery`: SQL for a number that changes when the server was started again or the database replaced. `file`: of an SQLite database.
   init(
-    _ store: HubStore, readOnlyQuery: String, versionQuery: String, serverStartQuery: String? = nil,
+    _ store: HubStore, readOnlyQuery: String, versionQuery: String, identityQuery: String? = nil,
     file: OpenedFile? = nil
   ) {
     (self.store, self.readOnlyQuery, self.versionQuery) = (store, readOnlyQuery, versionQuery)
-    (self.serverStartQuery, self.file) = (serverStartQuery, file)
+    (self.identityQuery, self.file) = (identityQuery, file)
   }
 
   static let lostFile =
@@ -102,7 +102,7 @@ final class DatabaseProbe: Sendable {
         state.withLock { $0.failure = .outdated }
         return false
       }
-      let start: Int64? = if let serverStartQuery { try await store.number(serverStartQuery) } else { nil }
+      let start: Int64? = if let identityQuery { try await store.number(identityQuery) } else { nil }
       let isLost = isLost
       let before = state.withLock { state in
         (state.answered, state.took) = (.now, .now - begun)
@@ -118,8 +118,8 @@ final class DatabaseProbe: Sendable {
       // A standby is asked again once it takes writes.
       guard !isReadOnly else { return false }
       let known = state.withLock { state in
-        defer { state.serverStart = start }
-        return state.serverStart
+        defer { state.identity = start }
+        return state.identity
       }
       return known != nil && known != start
     } catch {

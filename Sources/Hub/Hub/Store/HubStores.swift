@@ -67,7 +67,10 @@ final class HubStores: Sendable {
       probe = DatabaseProbe(
         try connect(false), readOnlyQuery: "SELECT CASE WHEN pg_is_in_recovery() THEN 1 ELSE 0 END",
         versionQuery: "SELECT coalesce(max(version), 0) FROM schema_version",
-        serverStartQuery: "SELECT (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint")
+        identityQuery: """
+          SELECT (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint + oid::bigint
+          FROM pg_database WHERE datname = current_database()
+          """)
       maintenance = keeps.isEmpty ? writer : try connect(false)
     } else {
       file = location
