@@ -20,8 +20,9 @@ struct ReservedFile {
 
   init(_ location: String) {
     self.location = location
-    guard let descriptor = open(), reserve(descriptor) else { return }
+    guard let descriptor = open() else { return }
     defer { close(descriptor) }
+    guard reserve(descriptor) else { return }
     for half in 0..<2 {
       var bytes = [UInt8](repeating: 0, count: Self.half)
       // `try?`: a half that was never written, or is torn, does not count.
