@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 
-import EventLoop
 import Timing
 
 /// The time at which a task acts; it may change while the task waits.
