@@ -12,6 +12,7 @@ from run import test
 CHECKOUT = pathlib.Path(__file__).resolve().parent.parent.parent
 PUBLIC = "channel:1155f1870f917786"
 VIEWS = ("/conversations", f"/conversations/{PUBLIC}", "/nodes", "/map", "/air", "/gateway")
+SHOWN = "a.conversation, .node-link, .card .facts, article"
 # The most that the first view may have, as it is and as it goes over the line.
 MOST_BYTES = 100_000
 
@@ -484,6 +485,18 @@ def keyboard_only(world):
 
 
 @test
+def each_view_opens(world):
+    """What `make quick` tries after an edit of a page: each view shows what it is for, and no script fails."""
+    browser = world.open("/conversations")
+    for path in (*VIEWS, f"/nodes/{r1(world)['key']}", f"/conversations/{PUBLIC}?details=1"):
+        browser.go(world.host.base + path)
+        browser.until(f"what {path} shows", lambda: browser.all(SHOWN))
+        browser.until(f"the rest of {path}", lambda: not browser.all(".shape"))
+        refused = browser.refusals()
+        assert not refused, f"{path}: {refused}"
+
+
+@test
 def axe_finds_nothing_serious(world):
     from axe_selenium_python import Axe
     key = r1(world)["key"]
@@ -494,7 +507,7 @@ def axe_finds_nothing_serious(world):
             browser.scheme(dark)
             for path in (*VIEWS, f"/nodes/{key}", f"/conversations/{PUBLIC}?details=1"):
                 browser.go(world.host.base + path)
-                browser.until("what is shown", lambda: browser.all("a.conversation, .node-link, .card .facts, article"))
+                browser.until("what is shown", lambda: browser.all(SHOWN))
                 browser.until("the rest", lambda: not browser.all(".shape"))
                 axe = Axe(browser.driver)
                 axe.inject()
