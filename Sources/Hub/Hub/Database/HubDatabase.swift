@@ -84,7 +84,8 @@ struct HubCall {
   var sql: String
   var columns: [(name: String, isText: Bool, values: [SQLiteValue])]
   var values: [SQLiteValue]
-  /// Gets each row of the result.
+  /// The columns of each inserted row that `row` gets; empty: `row` gets the statement's result.
+  private(set) var returned: [String] = []
   var row: ((any HubRow) -> Void)?
 
   init(
@@ -106,19 +107,46 @@ struct HubCall {
     let names = ((position == nil ? [] : ["position"]) + own).joined(separator: ", ")
     let values = ([position].compactMap { $0 } + own.map { "v.\($0)" }).joined(separator: ", ")
     let sorted = order.map { " ORDER BY \($0)" } ?? ""
-    let returning = returned.isEmpty ? "" : " RETURNING \(returned.joined(separator: ", "))"
     self.init(
-      "INSERT INTO \(table)(\(names)) SELECT \(values) FROM @rows WHERE true\(sorted) \(onConflict)\(returning)",
-      columns, row: row)
+      "INSERT INTO \(table)(\(names)) SELECT \(values) FROM @rows WHERE true\(sorted) \(onConflict)", columns, row: row)
+    self.returned = returned
   }
 
   var rows: Int { columns.first?.values.count ?? 1 }
 
+  var returning: String { returned.isEmpty ? "" : " RETURNING \(returned.joined(separator: ", "))" }
+
+  /// The values of one row of the set, for each parameter.
+  func parameters(_ row: Int) -> [SQLiteValue] { columns.map { $0.values[row] } + values }
+
+  /// A row of the set in the form of a result.
+  struct InsertedRow: HubRow {
+    fileprivate let values: [SQLiteValue]
+
+    func integer(_ column: Int) -> Int64 { values[column].integer ?? 0 }
+    func text(_ column: Int) -> String { values[column].text ?? "" }
+    func textIfAny(_ column: Int) -> String? { values[column].text }
+  }
+
+  func insertedRow(_ row: Int) -> InsertedRow {
+    InsertedRow(values: returned.compactMap { name in columns.first { $0.name == name }?.values[row] })
+  }
+}
+
+/// The SQL of calls in a database's own form. It makes each text once: searching a statement takes longer than inserting a row.
+struct StatementTexts {
+  private static let most = 1000
+  private var made: [String: String] = [:]
+
   /// The SQL with parameters `MARK1`, `MARK2` …: one for each column, then the values. `source`: the table `v`.
-  func text(mark: String, source: String) -> String {
-    values.indices.reversed().reduce(sql.replacing("@rows", with: source)) { text, index in
-      text.replacing("@\(index + 1)", with: "\(mark)\(columns.count + index + 1)")
+  mutating func text(of call: HubCall, mark: String, source: () -> String) -> String {
+    if let text = made[call.sql] { return text }
+    let text = call.values.indices.reversed().reduce(call.sql.replacing("@rows", with: source())) { text, index in
+      text.replacing("@\(index + 1)", with: "\(mark)\(call.columns.count + index + 1)")
     }
+    if made.count >= Self.most { made = [:] }
+    made[call.sql] = text
+    return text
   }
 }
 

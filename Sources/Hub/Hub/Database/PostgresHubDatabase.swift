@@ -15,6 +15,7 @@ final class PostgresHubDatabase: HubDatabase {
 
   let connection: OpaquePointer
   private var prepared: [String: String] = [:]
+  var texts = StatementTexts()
   var isInTransaction = false
   /// The connection is unusable, even if libpq says otherwise.
   var isBroken = false

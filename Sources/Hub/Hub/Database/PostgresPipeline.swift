@@ -25,9 +25,11 @@ extension PostgresHubDatabase {
     let guardNames = try guards.map { (sql) throws(HubDatabaseError) in try prepare(sql) }
     var names: [String] = []
     for call in calls {
-      let arrays = call.columns.enumerated().map { "$\($0.offset + 1)::\($0.element.isText ? "text" : "bigint")[]" }
-      let source = "unnest(\(arrays.joined(separator: ", "))) AS v(\(call.columns.map(\.name).joined(separator: ", ")))"
-      names.append(try prepare(call.text(mark: "$", source: source)))
+      let text = texts.text(of: call, mark: "$") {
+        let arrays = call.columns.enumerated().map { "$\($0.offset + 1)::\($0.element.isText ? "text" : "bigint")[]" }
+        return "unnest(\(arrays.joined(separator: ", "))) AS v(\(call.columns.map(\.name).joined(separator: ", ")))"
+      }
+      names.append(try prepare(text + call.returning))
     }
     guard PQenterPipelineMode(connection) == 1 else { throw lost() }
     // Only a new connection clears the state after some failures.

@@ -12,6 +12,7 @@ final class SQLiteHubDatabase: HubDatabase {
   private static let logBytes = 64 << 20
 
   private let database: Database
+  private var texts = StatementTexts()
   let dialect = HubSchema.Dialect.sqlite
 
   /// Opens a file for reading that another connection has open for writing.
@@ -74,9 +75,15 @@ final class SQLiteHubDatabase: HubDatabase {
   func each(_ sql: String, _ values: [any SQLBindable], _ row: (any HubRow) throws(HubDatabaseError) -> Bool)
     throws(HubDatabaseError)
   {
+    try each(sql, values.map(\.sql), row)
+  }
+
+  private func each(_ sql: String, _ values: [SQLiteValue], _ row: (any HubRow) throws(HubDatabaseError) -> Bool)
+    throws(HubDatabaseError)
+  {
     var failure: HubDatabaseError?
     try translating { () throws(SQLiteError) in
-      try database.each(sql, values.map(\.sql)) { (statement) throws(SQLiteError) in
+      try database.each(sql, values) { (statement) throws(SQLiteError) in
         do throws(HubDatabaseError) {
           return try row(statement)
         } catch {
@@ -112,10 +119,22 @@ final class SQLiteHubDatabase: HubDatabase {
 
   func read(_ calls: [HubCall]) throws(HubDatabaseError) {
     for call in calls {
-      let names = call.columns.enumerated().map { "?\($0.offset + 1) AS \($0.element.name)" }
-      let sql = call.text(mark: "?", source: "(SELECT \(names.joined(separator: ", "))) AS v")
+      let sql = texts.text(of: call, mark: "?") {
+        let names = call.columns.enumerated().map { "?\($0.offset + 1) AS \($0.element.name)" }
+        return "(SELECT \(names.joined(separator: ", "))) AS v"
+      }
       for row in 0..<call.rows {
-        try every(sql, call.columns.map { $0.values[row] } + call.values) { call.row?($0) }
+        let parameters = call.parameters(row)
+        guard let take = call.row, call.returned.isEmpty else {
+          // RETURNING would cost more than the row itself.
+          let changed = try translating { () throws(SQLiteError) in try database.run(sql, parameters) }
+          if changed > 0 { call.row?(call.insertedRow(row)) }
+          continue
+        }
+        try each(sql, parameters) { (row) throws(HubDatabaseError) in
+          take(row)
+          return true
+        }
       }
     }
   }
