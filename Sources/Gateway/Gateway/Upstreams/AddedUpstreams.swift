@@ -30,7 +30,9 @@ extension Daemon {
       _ = folder.remove(added.upstream.name)
       throw .store(error)
     }
-    return added.warnings
+    // Those of the upstream that is last in the list come last.
+    let known = UpstreamSettings.sharedAtBrokers(configuration.upstreams).count
+    return added.warnings + UpstreamSettings.sharedAtBrokers(fresh.upstreams).dropFirst(known)
   }
 
   func removeUpstream(_ name: String) throws(Refusal) {
