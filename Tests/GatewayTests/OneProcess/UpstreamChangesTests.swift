@@ -75,7 +75,21 @@ import Timing
   private func add(_ name: String, _ rig: Rig, _ more: String = "", url: String = "http://127.0.0.2:1") throws -> (
     status: Int, json: JSONValue
   ) {
-    try rig.post("/v1/upstreams/add", #"{"name":"\#(name)","kind":"hub","url":"\#(url)"\#(more)}"#)
+    try rig.post("/v1/upstreams/add", #"{"name":"\#(name)","url":"\#(url)"\#(more)}"#)
+  }
+
+  @Test func `an upstream that is added with the status topic of another is warned of`() throws {
+    let rig = try Rig()
+    try rig.startSynced()
+    func warnings(_ name: String, _ more: String) throws -> [String] {
+      let answer = try add(name, rig, #","kind":"mqtt"\#(more)"#, url: "mqtt://127.0.0.1:1").json
+      return answer["warnings"]?.array?.compactMap(\.string) ?? []
+    }
+    #expect(try warnings("first", "").isEmpty)
+    let second = try warnings("second", #","client_id":"c""#)
+    #expect(second.count == 1 && second[0].contains("\"first\" and \"second\" have one status_topic"), "\(second)")
+    #expect(
+      try warnings("third", #","client_id":"c","status_topic":"t""#).map { $0.contains("one client_id") } == [true])
   }
 
   @Test func `an upstream that is added in a gateway's first second keeps its first connection`() throws {
