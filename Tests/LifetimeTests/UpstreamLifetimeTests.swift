@@ -156,7 +156,7 @@ import Timing
     let relay = try Relay([], store: store, on: loop, log: Log(level: .error, sink: { _, _ in }))
     loop.afterTurn { [weak relay] in
       store.commit()
-      if store.transactions.takeNews().hasGrown { relay?.start() }
+      if store.transactions.takeNews().hasGrown { relay?.wake() }
     }
     let server = try Whim(on: loop, seed: 2)
     loop.turn(wait: false)
@@ -169,7 +169,7 @@ import Timing
         return settings
       }
       try relay.change(to: wanted)
-      relay.start()
+      relay.wake()
       for _ in 0..<Int.random(in: 1..<6, using: &random) {
         let timer = loop.schedule(after: .microseconds(Int64.random(in: 0..<2000, using: &random))) {}
         loop.turn(wait: true)

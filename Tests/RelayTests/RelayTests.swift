@@ -17,7 +17,6 @@ final class RecordingObserver: UpstreamObserver {
   var findings: [HistoryFinding] = []
   var uncountedUpstreams: [String] = []
   func upstreamTroubleChanged() {}
-  func upstreamAcknowledged() {}
   func upstream(_ name: String, found finding: HistoryFinding) { findings.append(finding) }
 }
 

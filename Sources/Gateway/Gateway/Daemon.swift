@@ -152,7 +152,6 @@ public final class Daemon {
     synchronizer.observer = self
     relay.radio = signer
     relay.host = self
-    relay.acknowledged = { [weak self] in self?.publisher.readBacklog() }
     connection.tap = packets.taps
     settingsChanged()
     announce()
@@ -182,14 +181,14 @@ public final class Daemon {
     if let loss = news.loss { log.warning(loss) }
     if let pause = news.pause { maintenance.commit(after: pause) }
     if news.hasGrown {
-      relay.start()
+      relay.wake()
       control?.somethingIsNew()
       maintenance.somethingWasStored()
       alerts.somethingWasStored()
-      publisher.readBacklog()
     } else if store.transactions.failure != nil {
       alerts.storeFailed()
     }
+    publisher.readBacklog()
     if store.isDamaged { maintenance.foundDamage() }
   }
 

@@ -52,7 +52,6 @@ extension Daemon: SyncObserver {
     relay.radioWasRead()
     power.radioIsIdle()
     alerts.radioIsIdle()
-    publisher.readBacklog()
   }
 
   private func radioChanged() {

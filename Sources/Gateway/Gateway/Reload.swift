@@ -83,7 +83,7 @@ extension Daemon {
     inUse.current = fresh
     settingsChanged()
     publisher.tell(added)
-    relay.start()
+    relay.wake()
   }
 }
 

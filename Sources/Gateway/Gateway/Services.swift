@@ -54,7 +54,7 @@ extension Daemon {
       Service("the replacement of a damaged store") { () throws(CancellationError) in
         try await self.replaceDamagedStores()
       },
-      lasting("forwarding", begin: relay.start, end: relay.stop),
+      lasting("forwarding", begin: relay.wake, end: relay.stop),
       Service("publishing the state") { () throws(CancellationError) in
         try await self.publisher.run { self.control?.stateJSON() }
       },

@@ -9,7 +9,7 @@ import Timing
 /// Radio → store. The sequence of a connection: time → contacts → channels → messages, then pushes. The store is
 /// consistent whenever the link is lost; the next connection starts over.
 ///
-/// `run` is this sequence. It does not store the radio's data: `RadioDelegate` does that when a frame is decoded, so a
+/// `run` is this sequence. It does not store the radio's data: `told` and `heard` do that when a frame is decoded, so a
 /// cancelled task loses nothing.
 public final class Synchronizer {
   public struct Settings: Sendable {
@@ -66,8 +66,8 @@ public final class Synchronizer {
     inbox = Inbox(connection, store, on: loop, log: log)
     // If the store cannot be read, the first sync reads the channels.
     store.ifReadable { try store.eachChannel { _ in standing.knewChannels = true } }
-    connection.delegate = self
-    inbox.owner = self
+    connection.synchronizer = self
+    inbox.synchronizer = self
   }
 
   public var now: Moment { Moment(clock) }
@@ -127,7 +127,7 @@ public final class Synchronizer {
   private func rest() async throws(CancellationError) {
     let poll = loop.now + Self.pollInterval
     while !isCalled, loop.now < poll, plan.nextTry.map({ loop.now < $0 }) ?? true {
-      try await wake(by: min(poll, plan.nextTry ?? poll, hints.nextCall ?? poll))
+      try await waitToBeWoken(by: min(poll, plan.nextTry ?? poll, hints.nextCall ?? poll))
     }
     if isCalled || loop.now >= poll { plan.needs(.messages, now: true) }
   }
@@ -141,14 +141,14 @@ public final class Synchronizer {
     let waitsForDisk = inbox.failure != nil
     while waitsForDisk ? inbox.failure != nil : loop.now < end {
       if isCalled, inbox.hasRoom { try await takeMessages() }
-      try await wake(by: waitsForDisk ? nil : end)
+      try await waitToBeWoken(by: waitsForDisk ? nil : end)
     }
     // The database may be another one now.
     if let identity = connection.identity { try attach(identity) }
   }
 
   /// Returns when `woken` is resumed, or at this time.
-  func wake(by time: MonotonicTime?) async throws(CancellationError) {
+  func waitToBeWoken(by time: MonotonicTime?) async throws(CancellationError) {
     let timer = time.map { loop.schedule(at: $0) { [woken] in woken.resume() } }
     defer { timer?.cancel() }
     try await woken.wait()
@@ -284,7 +284,8 @@ public final class Synchronizer {
 
 // MARK: The radio's data
 
-extension Synchronizer: RadioDelegate {
+extension Synchronizer {
+  /// The handshake is done.
   func met(_ radio: RadioIdentity) {
     counters.connections += 1
     standing.connected()
@@ -296,6 +297,7 @@ extension Synchronizer: RadioDelegate {
     if isAttached { journal(radio) }
   }
 
+  /// The link is lost, or the radio has become another node.
   func lost() {
     questions.queueRead.resume()
     tellWhatIsUntold()
@@ -307,6 +309,7 @@ extension Synchronizer: RadioDelegate {
 
   func connectionChanged() { observer?.linkChanged() }
 
+  /// `wasAsked`: the reply answers a command of ours; otherwise it is late, or belongs to another client.
   func told(_ reply: Reply, wasAsked: Bool) {
     if !wasAsked { counters.unaskedReplies += 1 }
     switch reply {

@@ -44,7 +44,7 @@ extension Synchronizer {
       hints.followed()
       taken = questions.taken
       repeat {
-        while !inbox.hasRoom { try await wake(by: nil) }
+        while !inbox.hasRoom { try await waitToBeWoken(by: nil) }
         guard try await takeMessage() != nil else { break }
         // No mesh repeats so many: the radio does not remove them from its queue, and this loop would never end.
         guard counters.duplicates - known < Self.mostRepeats else {
@@ -120,7 +120,9 @@ extension Synchronizer {
   private func endIfNothingIsInHand() { if !questions.isOpen, inbox.isEmpty { life.nothingIsInHand() } }
 }
 
-extension Synchronizer: InboxOwner {
+// MARK: Results of the inbox
+
+extension Synchronizer {
   func stored(_ message: QueuedMessage, _ arrival: MessageArrival) {
     switch arrival {
     case .stored: counters.messagesStored += 1
@@ -130,10 +132,16 @@ extension Synchronizer: InboxOwner {
       enter(.syncing(.messages, current: current + 1, total: 0))
     }
     if case .stored = arrival { observer?.messageStored(message) }
+    inboxChanged()
   }
 
-  func dropped(_ message: QueuedMessage) { counters.emptySlotMessages += 1 }
+  /// The radio reports the channel slot of a message as empty.
+  func droppedMessage() {
+    counters.emptySlotMessages += 1
+    inboxChanged()
+  }
 
+  /// The disk has refused a message; the inbox retries.
   func refused(_ failure: StoreError) {
     let words = "a message cannot be stored, and no more are fetched from the radio meanwhile: \(failure)"
     guard state != .failed(words) else { return }
@@ -142,7 +150,8 @@ extension Synchronizer: InboxOwner {
     if connection.state == .up { begin(after: failure) }
   }
 
-  func inboxChanged() {
+  /// The inbox may have more room, or is empty.
+  private func inboxChanged() {
     woken.resume()
     questions.queueRead.resume()
     endIfNothingIsInHand()

@@ -31,11 +31,7 @@ extension DeliverySession {
       case .heardByRadio: fail(id, .heardByRadio, unspent: giveBack(id), now)
       case .refused: fail(id, .refused, unspent: giveBack(id), now)
       }
-    return actions + cancelIfWanted(id, now) + sendNext(now)
-  }
-
-  private mutating func cancelIfWanted(_ id: Int64, _ now: MonotonicTime) -> [DeliveryAction] {
-    live[id]?.isCancelled == true ? fail(id, .cancelled, now) : []
+    return actions + (live[id]?.isCancelled == true ? fail(id, .cancelled, now) : []) + sendNext(now)
   }
 
   private mutating func sent(

@@ -192,17 +192,15 @@ public final class Messenger {
   }
 
   public func received(_ push: Push) {
+    takeAnswer()
     switch push {
     case .sendConfirmed(let code, let tripTime):
-      takeAnswer()
       guard session.knows(code) else { return acknowledgedLate(code, tripTime) }
       decide { $0.acknowledged(code, tripTime: tripTime, now: $1) }
     case .binaryResponse(let tag, let data):
-      takeAnswer()
       guard let code = AckInResponse.code(in: tag.bytes + data), session.knows(code) else { return }
       decide { $0.acknowledged(code, tripTime: 0, now: $1) }
     case .logRxData(_, _, let packet):
-      takeAnswer()
       guard let id = echoes.heard(packet, now: loop.now) else { return }
       session.heardRepeat(of: id, now: loop.now)
       arm()

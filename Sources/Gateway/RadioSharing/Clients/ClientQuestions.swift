@@ -50,14 +50,14 @@ extension ClientSession {
     dispatched: @escaping (RadioAnswer) -> Void = { _ in }
   ) async throws(CancellationError) -> RadioAnswer {
     let answered = Promise<RadioAnswer>()
-    let isTaken = gateway.connection.pass(group, part: part) { [gateway, name, outlet] place, answer in
+    let asked = gateway.connection.submit(group: group, .client, part: part) { [gateway, name, outlet] place, answer in
       guard place == own else { return }
       gateway.note(group[own].command, answer.outcome, from: name)
       dispatched(answer)
       outlet.expectAnswer()
       answered.keep(answer)
     }
-    return isTaken ? try await answered.value() : .linkLost
+    return asked == nil ? .linkLost : try await answered.value()
   }
 
   func answer(_ answer: RadioAnswer) -> ClientAnswer {

@@ -84,9 +84,6 @@ public final class Relay {
   /// An upstream's trouble has begun, changed or ended.
   public var troubleChanged: () -> Void = {}
 
-  /// An upstream has acknowledged events, even if that writes nothing.
-  public var acknowledged: () -> Void = {}
-
   public var historyFound: (_ upstream: String, HistoryFinding) -> Void = { _, _ in }
 
   /// Upstreams with waiting events, and the number of these.
@@ -126,7 +123,7 @@ public final class Relay {
   public func setState(_ name: String, _ body: [UInt8]) { for upstream in upstreams { upstream.setState(name, body) } }
   public func networkChanged() { for upstream in upstreams { upstream.networkChanged() } }
 
-  public func start() { for upstream in upstreams { upstream.wake() } }
+  public func wake() { for upstream in upstreams { upstream.wake() } }
   public func resume() { for upstream in upstreams { upstream.resume() } }
   /// Stops all upstreams for good; `change` builds their successors.
   public func stop() { for upstream in upstreams { upstream.stop() } }
@@ -134,7 +131,6 @@ public final class Relay {
 
 extension Relay: UpstreamObserver {
   func upstreamTroubleChanged() { troubleChanged() }
-  func upstreamAcknowledged() { acknowledged() }
   func upstream(_ name: String, found finding: HistoryFinding) { historyFound(name, finding) }
   var uncountedUpstreams: [String] { upstreams.filter { !$0.carrier.serverKeepsCount }.map(\.name) }
 }

@@ -343,8 +343,6 @@ struct UnderWay {
 protocol UpstreamObserver: AnyObject {
   /// The trouble has begun, changed or ended.
   func upstreamTroubleChanged()
-  /// Events were acknowledged, even if that writes nothing.
-  func upstreamAcknowledged()
   func upstream(_ name: String, found finding: HistoryFinding)
   /// Upstreams whose server keeps no count: another server cannot have its events from them.
   var uncountedUpstreams: [String] { get }

@@ -57,7 +57,6 @@ final class UpstreamHealth {
   func acknowledged(pending: Int64) {
     recovered(pending: pending, hasTaken: true)
     waitsSince = pending > 0 ? loop.now : nil
-    observer?.upstreamAcknowledged()
   }
 
   /// The progress of waiting events. Callers do not ask for an upstream that may not send.

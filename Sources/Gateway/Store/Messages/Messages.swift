@@ -55,11 +55,6 @@ extension Store {
   ///
   /// A channel message that several radios receive is a single message of all of them. A direct message belongs to one
   /// radio.
-  public func insert(_ taken: TakenMessage) throws(SQLiteError) -> MessageArrival {
-    try insert(taken.message, at: taken.moment, wait: taken.wait, by: taken.radio, knowsSlot: taken.knowsSlot)
-  }
-
-  /// The same for a message whose circumstances are given one by one.
   public func insert(
     _ message: QueuedMessage, at moment: Moment, wait: RadioWait = .none, by radio: Int64? = nil, knowsSlot: Bool = true
   ) throws(SQLiteError) -> MessageArrival {

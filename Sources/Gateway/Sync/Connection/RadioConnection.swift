@@ -45,7 +45,9 @@ public final class RadioConnection {
   public private(set) var lastHeard: MonotonicTime?
   public private(set) var unreadableFrames = 0
 
-  weak var delegate: (any RadioDelegate)?
+  /// Stores the radio's data. Each call happens when the frame is decoded, in the radio's order: storing does not
+  /// depend on the task that asked, and a cancelled task loses nothing.
+  weak var synchronizer: Synchronizer?
   /// Observes all frames; usually `nil`.
   public weak var tap: (any FrameTap)?
 
@@ -108,29 +110,18 @@ public final class RadioConnection {
     submit(group: [.init(command)], priority)?.first
   }
 
-  /// Queues commands that are sent directly one after the other. `nil`: as above.
-  public func submit(group: [RadioSession.Submission], _ priority: CommandPriority) -> [RadioQuestion]? {
-    submit(group.map { RadioQuestion($0.command) }, group, priority)
-  }
-
-  /// Queues commands of another program that shares the radio. `done` gets each answer with the radio's own frame when
-  /// it is decoded, so answers keep their order among everything that the radio sends. `part` gets the frames of a
-  /// contact list before its last. False: not accepted, as above.
-  public func pass(
-    _ group: [RadioSession.Submission], part: (([UInt8]) -> Void)? = nil,
-    _ done: @escaping (Int, RadioAnswer) -> Void
-  ) -> Bool {
-    let questions = group.enumerated().map { place, submission in
-      RadioQuestion(submission.command, part: part) { done(place, $0) }
-    }
-    return submit(questions, group, .client) != nil
-  }
-
-  private func submit(
-    _ asked: [RadioQuestion], _ group: [RadioSession.Submission], _ priority: CommandPriority
+  /// Queues commands that are sent directly one after the other. `nil`: as above. `done` gets each answer with the
+  /// radio's own frame when it is decoded, so answers keep their order among everything that the radio sends; `part`
+  /// gets the frames of a contact list before its last: for another program that shares the radio.
+  public func submit(
+    group: [RadioSession.Submission], _ priority: CommandPriority, part: (([UInt8]) -> Void)? = nil,
+    _ done: ((Int, RadioAnswer) -> Void)? = nil
   ) -> [RadioQuestion]? {
     let (ids, actions) = session.submit(group: group, priority, now: loop.now)
     guard let ids else { return nil }
+    let asked = group.enumerated().map { place, submission in
+      RadioQuestion(submission.command, part: part, done.map { done in { done(place, $0) } })
+    }
     for (id, question) in zip(ids, asked) { questions[id] = question }
     perform(actions)
     arm()
@@ -205,16 +196,16 @@ public final class RadioConnection {
       case .ready(let identity): ready(identity)
       case .listBegan(let id, let total):
         questions[id]?.part?(frame)
-        delegate?.listBegan(total, of: questions[id])
+        synchronizer?.listBegan(total, of: questions[id])
       case .contact(let id, let contact):
         questions[id]?.part?(frame)
-        delegate?.listed(contact, of: questions[id])
+        synchronizer?.listed(contact, of: questions[id])
       case .completed(let id, let outcome):
         let command = completed(id, outcome, frame)
         // The remaining actions belong to the session that has ended.
         if command?.changesKey == true, case .replied(.ok) = outcome { return beginAnew() }
-      case .push(let push): delegate?.heard(push, in: frame)
-      case .unasked(let reply): delegate?.told(reply, wasAsked: false)
+      case .push(let push): synchronizer?.heard(push, in: frame)
+      case .unasked(let reply): synchronizer?.told(reply, wasAsked: false)
       case .glitch(let error):
         unreadableFrames += 1
         log.debug("radio: unreadable frame: \(error)")
@@ -223,16 +214,16 @@ public final class RadioConnection {
     }
     guard isScopeStuck != wasScopeStuck else { return }
     wasScopeStuck = isScopeStuck
-    delegate?.connectionChanged()
+    synchronizer?.connectionChanged()
   }
 
-  /// Lets the delegate store the radio's answer before the question gets it.
+  /// Lets the synchronizer store the radio's answer before the question gets it.
   private func completed(_ id: UInt64, _ outcome: RadioSession.Outcome, _ frame: [UInt8]) -> Command? {
     if case .replied(let reply) = outcome {
       switch reply {
       case .selfInfo(let info): identity?.info = info
       case .deviceInfo(let device): identity?.device = device
-      default: delegate?.told(reply, wasAsked: true)
+      default: synchronizer?.told(reply, wasAsked: true)
       }
     }
     let question = questions.removeValue(forKey: id)
@@ -246,7 +237,7 @@ public final class RadioConnection {
     log.notice("the radio has a different private key: reconnecting")
     change(.handshaking)
     perform(session.linkLost())
-    delegate?.lost()
+    synchronizer?.lost()
     attempts.linkUp(now: loop.now)
     perform(session.linkUp(now: loop.now))
     arm()
@@ -266,7 +257,7 @@ public final class RadioConnection {
     }
     self.identity = identity
     change(.up)
-    delegate?.met(identity)
+    synchronizer?.met(identity)
     met()
   }
 
@@ -292,7 +283,7 @@ public final class RadioConnection {
     decoder.reset()
     change(.waiting(error))
     perform(session.linkLost())
-    if wasUp { delegate?.lost() }
+    if wasUp { synchronizer?.lost() }
     met()
     if !healsItself { attempt.keep(truce) }
   }
@@ -311,7 +302,7 @@ public final class RadioConnection {
       news.linkUp()
     case .connecting, .handshaking: break
     }
-    delegate?.connectionChanged()
+    synchronizer?.connectionChanged()
   }
 
   private func tell(_ level: Log.Level, _ words: String) { news.tell(level, words, to: log, now: loop.now) }
@@ -338,4 +329,9 @@ public final class RadioConnection {
     perform(session.timedOut(now: now))
     arm()
   }
+}
+
+extension Command {
+  /// The command gives the radio another public key.
+  fileprivate var changesKey: Bool { if case .importPrivateKey = self { true } else { false } }
 }

@@ -6,19 +6,6 @@ import RadioSession
 import Store
 import Timing
 
-/// Learns the results of an `Inbox`.
-protocol InboxOwner: AnyObject {
-  func stored(_ message: QueuedMessage, _ arrival: MessageArrival)
-  /// Whether the stored channel of a slot may differ from the radio's.
-  func doubts(_ slot: UInt8) -> Bool
-  /// Called for a message on a channel slot that the radio reports as empty.
-  func dropped(_ message: QueuedMessage)
-  /// The disk has refused a message; the inbox retries.
-  func refused(_ failure: StoreError)
-  /// The inbox may have more room, or is empty.
-  func inboxChanged()
-}
-
 /// Messages that the radio has forgotten and that are not on disk yet: usually one, during a commit.
 ///
 /// The code that decodes a message puts it in here at once, even if the link has ended or the requesting task is gone,
@@ -71,7 +58,7 @@ final class Inbox {
   private var last: QueuedMessage?
   /// Why the disk refuses messages; `nil`: it accepts them.
   private(set) var failure: StoreError?
-  weak var owner: (any InboxOwner)?
+  weak var synchronizer: Synchronizer?
 
   init(_ connection: RadioConnection, _ store: Store, on loop: EventLoop, log: Log) {
     self.connection = connection
@@ -122,7 +109,7 @@ final class Inbox {
     entry.state = .asked(loop.begin { await self.decide(entry, slot) })
   }
 
-  private func isInDoubt(_ slot: UInt8) -> Bool { owner?.doubts(slot) ?? false }
+  private func isInDoubt(_ slot: UInt8) -> Bool { synchronizer?.doubts(slot) ?? false }
 
   private func isEmpty(_ slot: UInt8) -> Bool {
     // If the store cannot be read, the write that follows fails, and the message stays here.
@@ -137,15 +124,16 @@ final class Inbox {
     guard case .replied(.channelInfo(let channel)) = outcome, channel.isEmpty else { return write(entry) }
     // Traffic of misconfigured nodes under a key of zeros (docs/protocol/companion.md § 9.6).
     remove(entry)
-    owner?.dropped(entry.taken.message)
-    owner?.inboxChanged()
+    synchronizer?.droppedMessage()
   }
 
   private func write(_ entry: Entry) {
     entry.arrival = nil
     keepQueue()
     let commit = store.write(when: .message) { store throws(SQLiteError) in
-      entry.arrival = try store.insert(entry.taken)
+      let taken = entry.taken
+      entry.arrival = try store.insert(
+        taken.message, at: taken.moment, wait: taken.wait, by: taken.radio, knowsSlot: taken.knowsSlot)
     }
     entry.state = .written(commit)
     if writing == nil { writing = loop.begin { await self.awaitDisk() } }
@@ -178,8 +166,7 @@ final class Inbox {
   private func stored(_ entry: Entry, _ arrival: MessageArrival) {
     remove(entry)
     if !entries.contains(where: \.isRefused) { failure = nil }
-    owner?.stored(entry.taken.message, arrival)
-    owner?.inboxChanged()
+    synchronizer?.stored(entry.taken.message, arrival)
   }
 
   // MARK: The radio's queue
@@ -252,7 +239,7 @@ final class Inbox {
     (entry.state, entry.wasRefused) = (.refused, true)
     self.failure = failure
     if retrying == nil { retrying = loop.begin { await self.retry() } }
-    owner?.refused(failure)
+    synchronizer?.refused(failure)
   }
 
   /// The radio has forgotten these messages: a full disk must not leave them to this process's memory alone.

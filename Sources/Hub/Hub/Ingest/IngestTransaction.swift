@@ -164,7 +164,6 @@ extension HubStore {
       ], "ON CONFLICT(gateway, epoch, seq) DO NOTHING", returning: ["gateway", "epoch", "seq"], row: row)
   }
 
-  /// Columns with the same name in the set and in the table.
   // MARK: Derived data
 
   /// Stores derived data. Also a batch that is not accepted updates its gateway's last contact.
