@@ -86,7 +86,7 @@ import Testing
       ]), .variant(.variant(.byte(1))),
   ]
 
-  @Test func `every type goes over the bus and comes back exactly`() {
+  @Test func `every D-Bus type crosses the bus unchanged`() {
     let (server, client) = (bus(), bus())
     server.export("/echo", "org.example.Echo") { call in call.body }
     listen(server, MatchRule(interface: "x.y"))
@@ -96,7 +96,7 @@ import Testing
     #expect(echo.body == Self.everything)
   }
 
-  @Test func `a descriptor is passed and still works`() throws {
+  @Test func `a descriptor passed over the bus still works`() throws {
     let (server, client) = (bus(), bus())
     var pipes: [Int32] = [0, 0]
     #expect(pipe(&pipes) == 0)
@@ -117,7 +117,7 @@ import Testing
     close(pipes[1])
   }
 
-  @Test func `refusals, silence and nonsense are errors`() throws {
+  @Test func `refusals, missing answers and invalid calls are errors`() throws {
     let (server, client) = (bus(), bus())
     server.export("/s", "org.example.S") { _ throws(BusError) in
       throw .refused(name: "org.example.No", message: "not today")
@@ -171,7 +171,7 @@ import Testing
     aside.turn(wait: false)
   }
 
-  @Test func `names, signals and exported objects survive a bus that goes away`() throws {
+  @Test func `names, signals and exported objects survive a bus that restarts`() throws {
     let client = bus()
     var owners: [Bus.Owner] = []
     var signals = 0
@@ -217,7 +217,7 @@ import Testing
   }
 
   /// A snapshot must not replace a later signal.
-  @Test func `who waits for an answer runs before what the bus sent after it is handled`() {
+  @Test func `a caller resumes with its answer before later signals of the bus are handled`() {
     let (server, client) = (bus(), bus())
     var order: [String] = []
     listen(client, MatchRule(interface: "org.example.O")) {
@@ -268,7 +268,7 @@ import Testing
   }
 
   /// Otherwise it would continue from an outdated state.
-  @Test func `a listener that falls behind ends the connection, and the next one says who owns the name`() {
+  @Test func `a listener that falls behind ends the connection, and the next one reports the name's owner`() {
     let (server, client) = (bus(), bus())
     let listener = client.listen()
     client.watch("org.example.busy", for: listener)
@@ -283,7 +283,7 @@ import Testing
     #expect(events.count <= 258)
   }
 
-  @Test func `calls that wait end with the connection, or when they are cancelled`() throws {
+  @Test func `waiting calls end with the connection, or when they are cancelled`() throws {
     let client = bus()
     try withSilentPeer("org.example.silent") {
       let question = BusMessage.call("org.example.silent", "/s", "org.example.S", "Silent")
@@ -307,7 +307,7 @@ import Testing
     }
   }
 
-  @Test func `a thousand calls that are cancelled leave nothing behind`() throws {
+  @Test func `a thousand cancelled calls leave no timer and no descriptor behind`() throws {
     let client = bus()
     run(until: { client.isUp }, "connected")
     try withSilentPeer("org.example.silent") {
@@ -328,7 +328,7 @@ import Testing
     }
   }
 
-  @Test func `a hundred connections that end leave nothing behind`() {
+  @Test func `a hundred ended connections leave no watch, timer, descriptor or task behind`() {
     bus().close()
     loop.turn(wait: false)
     let (watches, timers, descriptors) = (loop.watchCount, loop.waitingTimers, openDescriptors())
@@ -349,7 +349,7 @@ import Testing
     #expect(last == nil, "its task has ended")
   }
 
-  @Test func `idle means asleep`() throws {
+  @Test func `an idle connection does not wake the loop`() throws {
     let client = bus()
     var isKnown = false
     let listener = client.listen()

@@ -36,14 +36,14 @@ import Testing
     return outcome.exit
   }
 
-  @Test func `what a program says is kept to its bound, and its end is seen`() throws {
+  @Test func `the output of a program is cut at its limit, and its end is noticed`() throws {
     let exit = run("head -c 1000000 /dev/zero; echo done >&2")
     #expect(exit?.code == 0 && exit?.output.count == 1000 && exit?.errors == Array("done\n".utf8))
     #expect(exit?.saidTooMuch == false)
   }
 
   @Test(arguments: ["", " >&2", " & yes >&2"])
-  func `what prints without end is ended with all it started, and costs next to nothing`(_ ways: String) {
+  func `a program that prints without end is killed with its children, and leaves nothing behind`(_ ways: String) {
     let exit = run("sleep 1000 & echo $!; yes\(ways)", limit: .seconds(600))
     #expect(exit?.saidTooMuch == true && exit?.tookTooLong == false && exit?.signal == SIGKILL)
     #expect((exit?.output.count ?? 0) + (exit?.errors.count ?? 0) <= 2000)
@@ -51,11 +51,11 @@ import Testing
     #expect(loop.watchCount == 0 && loop.waitingTimers == 0)
   }
 
-  @Test func `one that has said too much and ends by itself has said too much`() {
+  @Test func `a program that prints more than the limit and then ends is reported as having printed too much`() {
     #expect(run("head -c 1048577 /dev/zero")?.saidTooMuch == true)
   }
 
-  @Test func `it gets its input, and its exit code or signal is told`() {
+  @Test func `a program gets its input, and its exit code or signal is reported`() {
     #expect(run("cat; exit 3", input: Array("hello".utf8))?.output == Array("hello".utf8))
     #expect(run("exit 3")?.code == 3)
     let killed = run("kill -TERM $$")
@@ -63,7 +63,7 @@ import Testing
     #expect(loop.watchCount == 0 && loop.waitingTimers == 0)
   }
 
-  @Test func `what takes too long is ended with all it started`() {
+  @Test func `a program that exceeds its time limit is killed with its children`() {
     let exit = run("sleep 1000 & echo $!; wait", limit: .milliseconds(200))
     #expect(exit?.tookTooLong == true && exit?.signal == SIGKILL)
     expectGone(exit?.output ?? [])
@@ -92,7 +92,7 @@ import Testing
     return bytes
   }
 
-  @Test func `what cannot be started says so`() {
+  @Test func `a program that cannot be started is reported as an error`() {
     let outcome = Outcome()
     _ = loop.begin { [loop] in
       do {
@@ -106,7 +106,7 @@ import Testing
     #expect(outcome.error as? SystemError == SystemError("/nowhere", code: ENOENT))
   }
 
-  @Test func `a hundred programs that are cancelled are gone, and leave nothing behind`() {
+  @Test func `a hundred cancelled programs are gone, and leave nothing behind`() {
     _ = run("true")
     let (scratch, descriptors) = (Scratch(), openDescriptors())
     for round in 0..<100 {

@@ -27,7 +27,7 @@ private typealias Action = ConnectionRace.Action
     return tried
   }
 
-  @Test func `families alternate, beginning with the resolver's first`() {
+  @Test func `address families alternate, beginning with the resolver's first`() {
     #expect(order([six, six, six, four, four]) == [0, 3, 1, 4, 2])
     #expect(order([four, four, six]) == [0, 2, 1])
     #expect(order([six]) == [0])
@@ -35,7 +35,7 @@ private typealias Action = ConnectionRace.Action
     #expect(order([six, four], first: 7) == [0, 1], "it is not among them any more")
   }
 
-  @Test func `silence of 250 ms brings the next, a refusal at once`() {
+  @Test func `the next address is tried after 250 ms without an answer, and at once after a refusal`() {
     var race = ConnectionRace(families: [six, four, six])
     #expect(race.begin(now: start) == [.start(0)])
     #expect(race.nextAt == start + .milliseconds(250))
@@ -48,7 +48,7 @@ private typealias Action = ConnectionRace.Action
     #expect(race.failed(0, now: start + .seconds(3)) == [.lost])
   }
 
-  @Test func `of many addresses that swallow everything eight are tried at once, and all come to their turn`() {
+  @Test func `of many addresses that do not answer, eight are tried at once, and each is tried in the end`() {
     var race = ConnectionRace(families: [Int32](repeating: six, count: 30))
     var (now, started, givenUp) = (start, [Int](), [Int]())
     func note(_ actions: [Action]) {
@@ -72,7 +72,7 @@ private typealias Action = ConnectionRace.Action
     #expect(race.failed(3, now: now) == [], "it was given up")
   }
 
-  @Test(arguments: [UInt64(1), 2, 3]) func `whatever comes when, every address is tried once and the race ends`(
+  @Test(arguments: [UInt64(1), 2, 3]) func `every address is tried once and the race ends, in any order of events`(
     _ seed: UInt64
   ) {
     var random = SeededRandom(seed: seed)
@@ -101,7 +101,7 @@ private typealias Action = ConnectionRace.Action
     }
   }
 
-  @Test func `who says nothing is tried again beside that, a few times, where the line may have been down`() {
+  @Test func `a silent address is tried again in parallel, where the line may have been down`() {
     var race = ConnectionRace(families: [six, four], triesAgain: true)
     var (now, started) = (start, race.begin(now: start))
     while let next = race.nextAt {
@@ -118,7 +118,7 @@ private typealias Action = ConnectionRace.Action
     #expect(race.failed(4, now: now) == [.lost])
   }
 
-  @Test func `who hears that the line is up tries again at once, and not without end`() {
+  @Test func `after news that the line is up an address is tried again at once, a limited number of times`() {
     for triesAgain in [false, true] {
       var race = ConnectionRace(families: [six], triesAgain: triesAgain)
       #expect(race.hurry(now: start) == [], "nobody was asked yet")
@@ -137,7 +137,7 @@ private typealias Action = ConnectionRace.Action
     #expect(two.hurry(now: start) == [], "the second comes anyway")
   }
 
-  @Test func `a host that has worked lately is known to, even when it fails now`() {
+  @Test func `a host that worked lately is still known as such after a failure`() {
     var good = GoodAddresses()
     #expect(!good.hasWorkedLately("host", now: start))
     good.worked(NetworkAddress(family: four, bytes: [1]), for: "host", now: start)
@@ -148,7 +148,7 @@ private typealias Action = ConnectionRace.Action
     #expect(!good.hasWorkedLately("other", now: start))
   }
 
-  @Test func `good addresses are few, and the newest of a host counts`() {
+  @Test func `the list of good addresses is bounded, and the newest address of a host counts`() {
     var good = GoodAddresses()
     func address(_ last: UInt8) -> NetworkAddress { NetworkAddress(family: four, bytes: [last]) }
     for number in 0..<40 { good.worked(address(UInt8(number)), for: "host \(number)", now: start) }
@@ -172,7 +172,7 @@ private typealias Action = ConnectionRace.Action
     return result
   }
 
-  @Test func `the address that worked is remembered, and forgotten when it fails`() throws {
+  @Test func `an address that worked is remembered, and is forgotten when it fails`() throws {
     let loop = EventLoop()
     let (listener, port) = try LoopbackSocket.listen(on: 0)
     let socket = try #require(try Self.connect("127.0.0.1", port, on: loop)?.get())
@@ -187,7 +187,7 @@ private typealias Action = ConnectionRace.Action
     #expect(loop.goodAddresses["127.0.0.1 port \(port)"] == nil)
   }
 
-  @Test func `what came of each address is told, like with like`() {
+  @Test func `a failure lists the result of each address, grouped by reason`() {
     let attempts = [("::1", "no answer in time"), ("192.0.2.1", "Connection refused"), ("::2", "no answer in time")]
       .map { Connector.Failure.Attempt(address: $0.0, message: $0.1) }
     #expect(
@@ -198,7 +198,7 @@ private typealias Action = ConnectionRace.Action
         == "hub port 443: the name lookup timed out")
   }
 
-  @Test func `who cancels leaves no socket, and hears nothing`() throws {
+  @Test func `a cancelled connection attempt leaves no socket, and its caller gets no result`() throws {
     let loop = EventLoop()
     // A listener with a full queue drops further connections, like a dead address.
     let (listener, port) = try LoopbackSocket.listen(on: 0)
@@ -220,7 +220,7 @@ private typealias Action = ConnectionRace.Action
     #expect(gone == nil)
   }
 
-  @Test(arguments: [false, true]) func `a connection that is being made is tried again at once by whoever may be`(
+  @Test(arguments: [false, true]) func `a connection attempt in progress is retried at once if its owner allows it`(
     _ triesAgain: Bool
   ) throws {
     let loop = EventLoop()

@@ -16,7 +16,7 @@ import Timing
     return (ends[0], ends[1])
   }
 
-  @Test func `an event of a descriptor that was closed does not reach the next one of its number`() throws {
+  @Test func `an event of a closed descriptor does not reach the next descriptor with its number`() throws {
     let loop = EventLoop()
     let pairs = [try pair(), try pair()]
     var successor: Int32 = -1
@@ -40,7 +40,7 @@ import Timing
     #expect(successor >= 0 && told == 0)
   }
 
-  @Test func `a peer that never stops leaves timers and others their turn`() throws {
+  @Test func `a peer that never stops sending does not delay timers and other sources`() throws {
     let loop = EventLoop()
     let (ours, theirs) = try pair()
     let stream = SocketStream(ours, on: loop)
@@ -66,7 +66,7 @@ import Timing
     close(theirs)
   }
 
-  @Test func `work that defers itself, and timers that set themselves, end with the turn`() {
+  @Test func `work that defers itself, and timers that set themselves, do not prolong the turn`() {
     let loop = EventLoop()
     var (deferred, timers, next) = (0, 0, 0)
     func again() {
@@ -89,7 +89,7 @@ import Timing
     #expect((3...300).contains(deferred))
   }
 
-  @Test func `what an event sets for the next turn comes in the next turn`() throws {
+  @Test func `work that an event schedules for the next turn runs in the next turn`() throws {
     let loop = EventLoop()
     let (ours, theirs) = try pair()
     var (turn, came) = (0, 0)
@@ -107,7 +107,7 @@ import Timing
     close(theirs)
   }
 
-  @Test func `who does not read leaves what comes with the kernel, and learns that the peer is gone`() throws {
+  @Test func `a stream without a reader leaves received data in the kernel, and notices the peer's end`() throws {
     let loop = EventLoop()
     let (ours, theirs) = try pair()
     let stream = SocketStream(ours, on: loop)
@@ -140,7 +140,7 @@ import Timing
     #expect(isGone)
   }
 
-  @Test func `timers that were cancelled go, and those that count stay`() {
+  @Test func `cancelled timers leave the queue, and the others stay`() {
     var queue = TimerQueue()
     let kept = (0..<100).map { (second: Int) in queue.add(at: MonotonicTime(seconds: Double(second))) {} }
     for second in 0..<10_000 { queue.add(at: MonotonicTime(seconds: Double(second)), {}).cancel() }

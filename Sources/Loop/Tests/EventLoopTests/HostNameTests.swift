@@ -23,7 +23,7 @@ import Testing
   @Test(arguments: [
     "b\u{FFFF}cher.example", "☕.example", "ü\u{0}", String(repeating: "ü", count: 300), "\u{301}a.example",
   ])
-  func `what is no name is refused, with words`(_ name: String) {
+  func `a text that is no host name is refused with a reason`(_ name: String) {
     #expect(throws: HostName.Failure.self) { try HostName.ascii(name) }
   }
 }

@@ -11,7 +11,7 @@ import Timing
     var lines: [String] = []
   }
 
-  @Test func `a task runs in the turns of its loop, and sleeps there`() {
+  @Test func `a task runs in the turns of its loop, and sleeps without blocking it`() {
     let (loop, notes) = (EventLoop(), Notes())
     let began = loop.now
     _ = loop.begin {
@@ -48,7 +48,7 @@ import Timing
     #expect(notes.lines == ["cancelled", "cancelled"])
   }
 
-  @Test func `what is resumed before it waits does not wait`() {
+  @Test func `a waiter that was resumed in advance does not wait`() {
     let (loop, notes, waiter) = (EventLoop(), Notes(), Waiter())
     waiter.resume()
     waiter.resume()
@@ -103,7 +103,7 @@ import Timing
 
 /// Tasks with an owner.
 @Suite struct LoopTasksTests {
-  @Test func `each task is kept until it ends, and all that are left are cancelled with their owner`() {
+  @Test func `each task is kept until it ends, and the end of the owner cancels the remaining tasks`() {
     let loop = EventLoop(on: InventedMachine())
     var tasks: LoopTasks? = LoopTasks(on: loop)
     var ends: [String] = []
@@ -143,7 +143,7 @@ import Timing
     for _ in 0..<10_000 where !done() { loop.turn(wait: true) }
   }
 
-  @Test func `a promise is kept once, before or after somebody waits`() {
+  @Test func `a promise is kept once, whether its reader waits before or after that`() {
     let (loop, notes) = (EventLoop(), Notes())
     let (early, late, never) = (Promise<Int>(), Promise<Int>(), Promise<Int>())
     early.keep(1)
@@ -183,7 +183,7 @@ import Timing
     #expect(notes.lines == ["1", "2", "4", "end"])
   }
 
-  @Test func `a semaphore lets in the most urgent first, and forgets who is cancelled`() {
+  @Test func `a semaphore admits the most urgent task first, and forgets cancelled tasks`() {
     let (loop, notes, semaphore) = (EventLoop(), Notes(), LoopSemaphore<Int>(bound: 3))
     let ends = (0..<5).map { _ in Promise<Void>() }
     func enter(_ number: Int, _ priority: Int) -> LoopTask {
@@ -216,7 +216,7 @@ import Timing
   }
 
   /// A task is cancelled in the turn in which it enters: its place goes to the next.
-  @Test func `a task that is cancelled as it is let in does not keep the others out`() {
+  @Test func `a task that is cancelled on its admission does not block the other tasks`() {
     let (loop, notes, semaphore) = (EventLoop(), Notes(), LoopSemaphore<Int>(bound: 3))
     let end = Promise<Void>()
     _ = loop.begin { try? await semaphore.with(0) { try await end.value() } }  // `try?`: it is never cancelled
@@ -231,7 +231,7 @@ import Timing
     #expect(notes.lines == ["next"])
   }
 
-  @Test func `the first that ends a race ends all, and none outlives it`() {
+  @Test func `the first task that ends a race ends the others, and none outlives the race`() {
     let (loop, notes) = (EventLoop(), Notes())
     _ = loop.begin {
       do {
@@ -252,7 +252,7 @@ import Timing
     #expect(notes.lines == ["first ended", "Broken()"] && loop.waitingTimers == 0)
   }
 
-  @Test func `what takes too long is cancelled and has ended`() {
+  @Test func `work that exceeds its time limit is cancelled, and has ended when the error is thrown`() {
     let (loop, notes) = (EventLoop(), Notes())
     _ = loop.begin {
       do {
@@ -272,7 +272,7 @@ import Timing
 
 /// Time is the machine's, and may be invented.
 @Suite struct InventedTimeTests {
-  @Test func `a day passes in no time, on a machine whose time is invented`() {
+  @Test func `a day passes at once on a machine with invented time`() {
     let machine = InventedMachine()
     let loop = EventLoop(on: machine)
     let (began, wall) = (loop.now, loop.wallClock.milliseconds)
@@ -292,7 +292,7 @@ import Timing
 
 @Suite struct SharedWaiterTests {
   /// A cancellation must resume its own task, and no other's.
-  @Test func `several tasks that wait in one place are each resumed, or cancelled, for themselves`() {
+  @Test func `several tasks at one waiter are resumed or cancelled separately`() {
     let (loop, waiter) = (EventLoop(), Waiter())
     var ends: [String] = []
     let tasks = (0..<3).map { number in

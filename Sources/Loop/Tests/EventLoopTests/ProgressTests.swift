@@ -23,13 +23,13 @@ import Timing
     return ended
   }
 
-  @Test func `what moves is waited for, what does not is given up`() throws {
+  @Test func `a transfer that progresses is waited for, and a stalled one is given up`() throws {
     #expect(try #require(end(patience: 200, moves: [])) >= 200)
     let slow = try #require(end(patience: 400, moves: Array(stride(from: 100, through: 1500, by: 100))))
     #expect(slow >= 1800)
   }
 
-  @Test func `single bytes and pings are nothing that moves`() throws {
+  @Test func `single bytes and pings do not count as progress`() throws {
     let times = Array(stride(from: 50, through: 2500, by: 50))
     #expect(try #require(end(patience: 400, moves: times, bytes: 8)) < 2000)
   }

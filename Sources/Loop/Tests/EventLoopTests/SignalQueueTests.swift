@@ -6,7 +6,7 @@ import Testing
 @testable import EventLoop
 
 @Suite(.serialized) struct SignalQueueTests {
-  @Test func `a burst of one signal counts once, and pushes no other out`() {
+  @Test func `a burst of one signal counts once, and displaces no other signal`() {
     let loop = EventLoop()
     let signals = SignalQueue([SIGUSR1, SIGUSR2], on: loop)
     for _ in 0..<100 {

@@ -6,7 +6,7 @@ import Testing
 @testable import EventLoop
 
 @Suite struct SpareMemoryTests {
-  @Test func `A fault reads no more of the program's code than a piece, and of its data a page`() throws {
+  @Test func `a page fault reads at most one piece of the program's code, and one page of its data`() throws {
     SpareMemory.readInPieces()
     SpareMemory.giveBack()
     let file = try #require(fopen("/proc/self/smaps", "r"))

@@ -5,7 +5,7 @@ import Testing
 @testable import HTTP
 
 @Suite struct ConnectionLimiterTests {
-  @Test func `who opens connections without a token pushes out their own`() {
+  @Test func `an address that opens connections without a token evicts its own connections`() {
     var limiter = ConnectionLimiter(most: 10)
     #expect(limiter.arrived(1, from: "honest") == .admitted)
     for number in 2...10 { #expect(limiter.arrived(number, from: "crowd") == .admitted) }
@@ -15,7 +15,7 @@ import Testing
     #expect(limiter.count == 10)
   }
 
-  @Test func `one from each address, the oldest makes room`() {
+  @Test func `with one connection for each address, the oldest is evicted`() {
     var limiter = ConnectionLimiter(most: 3)
     for number in 1...3 { _ = limiter.arrived(number, from: "a\(number)") }
     #expect(limiter.arrived(4, from: "a4") == .admittedInPlaceOf(1))
@@ -23,7 +23,7 @@ import Testing
     #expect(limiter.arrived(5, from: "a3") == .admittedInPlaceOf(3))
   }
 
-  @Test func `behind a proxy who opens many makes room, not the proxy's others`() {
+  @Test func `behind a proxy, the client with many connections loses one, not the proxy's other clients`() {
     var limiter = ConnectionLimiter(most: 4)
     for number in 1...4 {
       _ = limiter.arrived(number, from: "proxy")
@@ -35,7 +35,7 @@ import Testing
     #expect(limiter.isKnown(3), "what was shown counts for more than what a proxy says")
   }
 
-  @Test func `who was idle longest makes room where all are one's own`() {
+  @Test func `if all connections belong to one owner, the one that was idle longest is evicted`() {
     var limiter = ConnectionLimiter(most: 3, mostOfOne: 3, fairShare: 0)
     for number in 1...3 {
       _ = limiter.arrived(number, from: "")
@@ -49,7 +49,7 @@ import Testing
     #expect(limiter.makeRoom(for: "") == nil)
   }
 
-  @Test func `whoever has shown a token stays, and a full house turns away`() {
+  @Test func `connections with a token are not evicted, and a full limiter rejects new ones`() {
     var limiter = ConnectionLimiter(most: 4)
     for number in 1...4 {
       _ = limiter.arrived(number, from: "proxy")
@@ -62,7 +62,7 @@ import Testing
     #expect(limiter.count == 4)
   }
 
-  @Test func `one token's idle connections make room, busy ones do not, and it cannot take all`() {
+  @Test func `a token's idle connections are evicted, its busy ones are not, and one token cannot take all places`() {
     var limiter = ConnectionLimiter(most: 12)
     for number in 1...ConnectionLimiter.fairShare + 1 {
       _ = limiter.arrived(number, from: "a")
@@ -86,7 +86,8 @@ import Testing
     return copy.mayGoOn(now: now, isKnown: known, waiting: 0, taken: 0)
   }
 
-  @Test func `a stranger has 10 s for all of a request and between two, whatever trickles in`() {
+  @Test
+  func `a client without a token has 10 s for a whole request and between requests, even if it sends single bytes`() {
     var watch = RequestWatch(now: 0)
     #expect(goesOn(watch, 9_999, known: false) && !goesOn(watch, 10_000, known: false))
     watch.began(now: 5_000)
@@ -94,7 +95,7 @@ import Testing
     #expect(goesOn(watch, 14_999, known: false) && !goesOn(watch, 15_000, known: false))
   }
 
-  @Test func `a gateway on a narrow line may take its time, a slow body may not`() {
+  @Test func `a gateway on a narrow line has time for its request, and a slow body ends the connection`() {
     var narrow = RequestWatch(now: 0)
     narrow.began(now: 0)
     // 64 KiB at 1.5 kB/s.
@@ -114,7 +115,7 @@ import Testing
     #expect(goesOn(silent, 10_900, known: true) && !goesOn(silent, 11_000, known: true))
   }
 
-  @Test func `a long poll is waited for, an answer that nobody takes is not, and idle ones end`() {
+  @Test func `a long poll may wait; an unread answer and an idle connection end`() {
     var watch = RequestWatch(now: 0)
     watch.began(now: 0)
     watch.ended(now: 0)
@@ -134,7 +135,7 @@ import Testing
     #expect(!goesOn(watch, 11_000, known: false))
   }
 
-  @Test(arguments: [true, false]) func `an answer of which a byte a second is taken ends`(_ isKnown: Bool) {
+  @Test(arguments: [true, false]) func `an answer that is read at one byte a second is cut off`(_ isKnown: Bool) {
     var watch = RequestWatch(now: 0)
     watch.began(now: 0)
     watch.ended(now: 0)

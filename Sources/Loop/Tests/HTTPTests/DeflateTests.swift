@@ -28,7 +28,9 @@ import Timing
     return pieces
   }
 
-  @Test(arguments: 9...15) func `messages come out as they went in, with and without context`(_ bits: Int) throws {
+  @Test(arguments: 9...15) func `messages are unchanged after compression and decompression, with and without context`(
+    _ bits: Int
+  ) throws {
     var random = SeededRandom(seed: UInt64(bits))
     for dictionary in [[], LinkDictionary.fromGateway] {
       for keepsContext in [true, false] {
@@ -51,7 +53,8 @@ import Timing
 
   /// A hub has one deflater and one inflater for many links; each gateway has its own, which continues its stream.
   @Test(arguments: [(9, 9), (12, 10), (15, 15)])
-  func `links that share zlib's state understand ends that have their own`(_ upBits: Int, _ downBits: Int) throws {
+  func `links that share zlib's state understand peers with a state of their own`(_ upBits: Int, _ downBits: Int) throws
+  {
     struct Link {
       let gatewayDeflater: Deflater
       let gatewayInflater: Inflater
@@ -96,7 +99,7 @@ import Timing
     }
   }
 
-  @Test func `context makes messages as small as an own deflater does`() throws {
+  @Test func `the shared deflater with context compresses as well as a deflater for each link`() throws {
     let texts = (0..<40).map {
       Array(#"{"type":"has_new","bucket":"channel/1155f1870f917786","seq":\#($0 * 37)}"#.utf8)
     }
@@ -112,7 +115,7 @@ import Timing
     #expect(sizes.shared <= sizes.own * 105 / 100, "\(sizes)")
   }
 
-  @Test func `a message that does not end where messages end is damaged`() throws {
+  @Test func `a compressed message without the required end is damaged`() throws {
     let inflater = try #require(Inflater(windowBits: 15))
     let context = LinkContext(reach: 1 << 15)
     let whole = Array("Hello".utf8)
@@ -128,7 +131,7 @@ import Timing
     #expect(try inflater.message(hello, behind: context, limit: 5) == whole)
   }
 
-  @Test func `the examples of RFC 7692`() throws {
+  @Test func `the examples of RFC 7692 are decompressed`() throws {
     let hello = Array("Hello".utf8)
     let examples: [[[UInt8]]] = [
       [[0xF2, 0x48, 0xCD, 0xC9, 0xC9, 0x07, 0x00], [0xF2, 0x00, 0x11, 0x00, 0x00]],
@@ -148,7 +151,7 @@ import Timing
     }
   }
 
-  @Test func `a bomb ends before it is large`() throws {
+  @Test func `a decompression bomb is stopped before it is large`() throws {
     let deflater = try #require(Deflater(windowBits: 15, memoryLevel: 9))
     let bomb = deflater.message([UInt8](repeating: 0x61, count: 8 << 20))
     #expect(bomb.count < 10_000)
@@ -163,7 +166,8 @@ import Timing
     #expect(throws: WebSocketError.tooLarge) { try decoder.next() }
   }
 
-  @Test(arguments: [UInt64(1), 2, 3]) func `corrupted streams are bytes or a failure, never more`(_ seed: UInt64) throws
+  @Test(arguments: [UInt64(1), 2, 3]) func `corrupted streams give bytes within the limit or an error`(_ seed: UInt64)
+    throws
   {
     var random = SeededRandom(seed: seed)
     for _ in 0..<3000 {
@@ -202,7 +206,8 @@ import Timing
     return [(final ? 0x80 : 0) | reserved << 4 | opcode] + length + payload
   }
 
-  @Test(arguments: [UInt64(4), 5]) func `compressed messages come in frames of any size, among others`(_ seed: UInt64)
+  @Test(arguments: [UInt64(4), 5])
+  func `compressed messages are read from frames of any size, between uncompressed ones`(_ seed: UInt64)
     throws
   {
     var random = SeededRandom(seed: seed)
@@ -230,7 +235,7 @@ import Timing
     }
   }
 
-  @Test func `what is not marked as it should be is refused`() throws {
+  @Test func `compressed frames with wrong reserved bits are refused`() throws {
     let packed = try #require(Deflater(windowBits: 12, memoryLevel: 4)).message(Array("Hello, hello, hello".utf8))
     let wrong = [
       frame(1, packed, final: true, reserved: 2), frame(1, packed, final: true, reserved: 5),
@@ -277,7 +282,9 @@ import Timing
       ("permessage-deflate; server_max_window_bits=10, other", nil), ("meshpost-dictionary-1", nil),
       ("permessage-deflate; server_max_window_bits=10, meshpost-dictionary-1; x", nil), ("", nil), (";", nil),
       ("permessage-deflate;;", nil), ("permessage-deflate; server_max_window_bits=99999999999999999999", nil),
-    ] as [(String, [Int]?)]) func `a server's answer is taken or refused`(_ answer: String, _ expected: [Int]?) throws
+    ] as [(String, [Int]?)]) func `a server's compression answer is accepted or refused as it should be`(
+      _ answer: String, _ expected: [Int]?
+    ) throws
   {
     // `try?`: most of these are refused.
     let agreed = try? PerMessageDeflate.answered([answer], to: Self.offer)
@@ -310,7 +317,9 @@ import Timing
         "permessage-deflate; client_max_window_bits=12; server_max_window_bits=9; client_no_context_takeover"
       ),
       ("meshpost-dictionary-1", nil), ("", nil), ("permessage-deflate; client_max_window_bits=16", nil),
-    ] as [(String, String?)]) func `a client's offer is taken or not`(_ offer: String, _ answer: String?)
+    ] as [(String, String?)]) func `a client's compression offer is accepted or declined as it should be`(
+      _ offer: String, _ answer: String?
+    )
   {
     #expect(PerMessageDeflate.accepted([offer], clientBits: 12, serverBits: 10)?.answer == answer)
   }
@@ -329,7 +338,7 @@ import Timing
     }
   }
 
-  @Test func `the dictionaries are as documented`() throws {
+  @Test func `the dictionaries are the documented ones`() throws {
     let page = try String(contentsOf: Checkout.folder.appending(path: "docs/link-dictionary.md"), encoding: .utf8)
     for dictionary in [LinkDictionary.fromGateway, LinkDictionary.fromHub] {
       #expect(page.contains("\n\(String(decoding: dictionary, as: UTF8.self))\n"))
@@ -337,7 +346,7 @@ import Timing
   }
 
   /// The beginning of a link between a present gateway and hub: the cost of a message that the dictionary knows, and of another one.
-  @Test func `what a link begins with is small`() throws {
+  @Test func `the first messages of a link are small`() throws {
     func sizes(_ messages: [String], _ dictionary: [UInt8], _ bits: Int) throws -> [Int] {
       let deflater = try #require(Deflater(windowBits: bits, memoryLevel: 4, dictionary: dictionary))
       return messages.map { deflater.message(Array($0.utf8)).count }
@@ -363,7 +372,7 @@ import Timing
 
   // MARK: gzip
 
-  @Test func `gzip files come out whole, or not at all`() throws {
+  @Test func `gzip files are unpacked whole, or not at all`() throws {
     var random = SeededRandom(seed: 7)
     for count in [0, 1, 300, 600, 70_000] {
       let bytes = (0..<count).map { _ in UInt8.random(in: 0x61...0x70, using: &random) }
@@ -377,8 +386,7 @@ import Timing
     #expect(throws: InflateFailure.damaged) { try Inflater.gunzip([], limit: 10) }
   }
 
-  @Test(arguments: [1, 7, 300, 70_000]) func `a gzip file that is made piece by piece is the whole`(_ most: Int) throws
-  {
+  @Test(arguments: [1, 7, 300, 70_000]) func `a gzip file written in pieces unpacks to the whole`(_ most: Int) throws {
     var random = SeededRandom(seed: UInt64(most))
     for count in [0, 1, 5000, 140_000] {
       let bytes = (0..<count).map { _ in UInt8.random(in: 0x61...0x70, using: &random) }

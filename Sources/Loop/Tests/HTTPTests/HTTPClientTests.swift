@@ -20,7 +20,7 @@ import Testing
     return result
   }
 
-  @Test func `an answer without a body ends with its head, and the connection is used again`() throws {
+  @Test func `an answer without a body ends with its head, and the connection is reused`() throws {
     let loop = EventLoop()
     let server = try RawServer(on: loop)
     var answers = [
@@ -36,7 +36,7 @@ import Testing
     client.close()
   }
 
-  @Test func `a second answer in the same bytes is nobody's`() throws {
+  @Test func `an unasked second answer is dropped with its connection`() throws {
     let loop = EventLoop()
     let server = try RawServer(on: loop)
     server.onHeard = { server in
@@ -63,7 +63,7 @@ import Testing
     #expect(ask(client, loop) == .failure(.malformed(#"malformed("too many interim responses")"#)))
   }
 
-  @Test func `what goes on piece by piece has no bound, and a refusal has`() throws {
+  @Test func `a body that is streamed has no size limit, and the body of a refusal has one`() throws {
     let loop = EventLoop()
     let server = try RawServer(on: loop)
     var (status, left) = (200, 40)

@@ -111,11 +111,11 @@ import Timing
     "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabc",
     "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: identity\r\n\r\nabc",
     "POST / HTTP/1.1\r\nHost : a\r\n\r\n",
-  ]) func `requests are read as strictly`(_ text: String) {
+  ]) func `malformed requests are refused`(_ text: String) {
     #expect(throws: HTTPParseError.self) { try read(text, .requests) }
   }
 
-  @Test func `requests that came together are read one at a time`() throws {
+  @Test func `pipelined requests are read one at a time`() throws {
     let text =
       "GET /a HTTP/1.1\r\nHost: h\r\n\r\nPOST /b HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\nhiGET /c HTTP/1.0\r\n\r\n"
     #expect(try read(text, .requests) == ["GET /a [].", "POST /b [hi].", "GET /c []."])
@@ -124,7 +124,7 @@ import Timing
     #expect(parser.keepsAlive)
   }
 
-  @Test func `heads, interim answers and chunks have an end`() {
+  @Test func `heads, interim answers and chunks have limits`() {
     let begin = "HTTP/1.1 200 OK\r\n"
     #expect(throws: HTTPParseError.headTooLarge) { try read(begin + "X: " + String(repeating: "a", count: 20_000)) }
     #expect(throws: HTTPParseError.headTooLarge) { try read(begin + String(repeating: "X: a\r\n", count: 200)) }

@@ -55,7 +55,7 @@ private final class RawClient {
     timer?.cancel()
   }
 
-  @Test func `whoever asks again and again behind a stream is not read on`() throws {
+  @Test func `a client that sends more requests behind a stream is not read further`() throws {
     var (asked, responder) = (0, HTTPResponder?.none)
     let server = try server { request, answer in
       asked += 1
@@ -81,7 +81,7 @@ private final class RawClient {
     server.stop()
   }
 
-  @Test func `requests that come together take turns with everything else`() throws {
+  @Test func `pipelined requests take turns with other work`() throws {
     var asked = 0
     let server = try server { _, answer in
       asked += 1
@@ -100,7 +100,7 @@ private final class RawClient {
     server.stop()
   }
 
-  @Test func `a new operator always gets in: who was idle longest goes`() throws {
+  @Test func `a new operator always gets a connection: the one that was idle longest is closed`() throws {
     let server = try server { _, answer in answer.respond(HTTPResponse(status: 200)) }
     let idle = try (0..<HTTPServer.maxConnections).map { _ in
       let idle = try client()
@@ -119,7 +119,7 @@ private final class RawClient {
     server.stop()
   }
 
-  @Test func `streams leave room for questions`() throws {
+  @Test func `streams leave connections for other requests`() throws {
     var streams: [HTTPResponder] = []
     let server = try server { request, answer in
       guard request.path == "/stream" else { return answer.respond(HTTPResponse(status: 200)) }
@@ -143,7 +143,7 @@ private final class RawClient {
     server.stop()
   }
 
-  @Test func `what is no request is answered with 400 and closed; HEAD gets no body, 204 no length`() throws {
+  @Test func `an invalid request gets 400 and is closed; HEAD gets no body, 204 no length`() throws {
     let server = try server { request, answer in
       answer.respond(request.path == "/none" ? HTTPResponse(status: 204) : HTTPResponse(status: 200, body: [0x78]))
     }
@@ -214,7 +214,7 @@ private final class RawClient {
     return true
   }
 
-  @Test func `readers that do not read neither keep others out nor stay`() throws {
+  @Test func `clients that do not read their answers neither block others nor stay connected`() throws {
     let loop = EventLoop(on: InventedMachine())
     let page = [UInt8](repeating: 0x78, count: 256 << 10)
     let server = try HTTPServer(loopbackPort: 0, on: loop) { request, answer in
@@ -248,7 +248,7 @@ private final class RawClient {
   }
 
   @Test(arguments: ["", "GET /a HT", "POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nabc"])
-  func `who does not say what they want is not waited for`(_ beginning: String) throws {
+  func `a client that does not finish its request is disconnected`(_ beginning: String) throws {
     let loop = EventLoop(on: InventedMachine())
     let server = try HTTPServer(loopbackPort: 0, on: loop) { _, answer in answer.respond(HTTPResponse(status: 200)) }
     let client = try call(server, on: loop)

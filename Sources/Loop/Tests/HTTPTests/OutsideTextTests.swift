@@ -11,7 +11,7 @@ import Testing
     ("https://[::1]:8443/a/", "::1", 8443, "/a"), ("http://host:8080", "host", 8080, ""),
     ("http://h\u{F8}st", "h\u{F8}st", 80, ""),
   ])
-  func `a URL is cut by its bytes`(_ url: String, _ host: String, _ port: UInt16, _ path: String) throws {
+  func `a URL is split by its bytes`(_ url: String, _ host: String, _ port: UInt16, _ path: String) throws {
     let (endpoint, own) = try #require(HTTPEndpoint.parse(url))
     guard case .tcp(let found, let number, _) = endpoint else { return #expect(Bool(false)) }
     #expect(Array(found.utf8) == Array(host.utf8) && number == port && Array(own.utf8) == Array(path.utf8))
@@ -25,11 +25,11 @@ import Testing
     "http://]:",
     "http:/\u{301}/host", "", "http://",
   ])
-  func `a URL with what would break the line, or hide a user, is none`(_ url: String) {
+  func `a URL that would break the request line, or that hides a user, is refused`(_ url: String) {
     #expect(HTTPEndpoint.parse(url) == nil)
   }
 
-  @Test func `a request's path and query are cut by bytes`() {
+  @Test func `a request's path and query are split by bytes`() {
     let request = HTTPRequest("GET", "/v1/a?\u{301}=1&to=\u{301}x&\u{600}&text==&limit=5")
     #expect(Array(request.path.utf8) == Array("/v1/a".utf8))
     #expect(request.query["to"].map { Array($0.utf8) } == Array("\u{301}x".utf8))
@@ -39,7 +39,7 @@ import Testing
     #expect(HTTPRequest("GET", "/v1/a").query.isEmpty)
   }
 
-  @Test func `a Kelvin sign is no k`() throws {
+  @Test func `a Kelvin sign does not count as the letter k`() throws {
     let headers: HTTPHeaders = ["Connection": "\u{212A}eep-alive, Close", "Upgrade": "webSoc\u{212A}et"]
     #expect(headers.hasToken("close", in: "connection"))
     #expect(!headers.hasToken("keep-alive", in: "Connection") && !headers.hasToken("websocket", in: "Upgrade"))

@@ -169,7 +169,9 @@ import Testing
 
   static let all = lengths + pings + reserved + opcodes + pieces + texts + closes
 
-  @Test(arguments: all) func `a server does this to the client`(_ step: Case) throws {
+  @Test(arguments: all) func `the client handles a server's frames, valid and invalid, as RFC 6455 demands`(
+    _ step: Case
+  ) throws {
     for isChopped in [false, true] where !isChopped || step.sent.count < 1000 {
       let loop = EventLoop()
       let server = try RawServer(on: loop)
@@ -246,7 +248,7 @@ import Testing
       + "Sec-WebSocket-Protocol: other\r\n\r\n",
     "HTTP/1.1 101 x\r\nUpgrade : websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: KEY\r\n\r\n",
     "SSH-2.0-OpenSSH_9.2\r\n\r\n",
-  ]) func `a handshake that is wrong opens nothing`(_ answer: String) throws {
+  ]) func `an invalid handshake opens no connection`(_ answer: String) throws {
     let loop = EventLoop()
     let server = try RawServer(on: loop)
     server.onHeard = { server in
@@ -276,7 +278,7 @@ import Testing
     }
   }
 
-  @Test func `the handshake is read by the parser of HTTP: interim answers, and a refusal with its status`() throws {
+  @Test func `the HTTP parser reads the handshake: interim answers, and a refusal with its status`() throws {
     for (answer, status) in [
       ("HTTP/1.1 103 Early\r\nLink: <x>\r\n\r\nHTTP/1.1 401 No\r\nContent-Length: 3\r\n\r\nabc", 401),
       ("HTTP/1.1 503 Busy\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n", 503),

@@ -6,11 +6,11 @@ import Timing
 @testable import HTTP
 
 @Suite struct WebSocketTests {
-  @Test func `the key's answer is the one of RFC 6455`() {
+  @Test func `the answer to a key is the one of RFC 6455`() {
     #expect(WebSocketKey.answer(to: "dGhlIHNhbXBsZSBub25jZQ==") == "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=")
   }
 
-  @Test func `frames are as in RFC 6455 § 5.7`() throws {
+  @Test func `frames are encoded and decoded as in RFC 6455 § 5.7`() throws {
     let masked = WebSocketFrame(opcode: .text, payload: Array("Hello".utf8)).encode(mask: 0x3D21_FA37)
     #expect(masked == [0x81, 0x85, 0x37, 0xFA, 0x21, 0x3D, 0x7F, 0x9F, 0x4D, 0x51, 0x58])
     var decoder = WebSocketDecoder(maxPayload: 1000)
@@ -28,7 +28,9 @@ import Timing
 
   private func masked5(_ text: String) -> WebSocketFrame { WebSocketFrame(opcode: .text, payload: Array(text.utf8)) }
 
-  @Test(arguments: [125, 126, 65535, 65536]) func `lengths of each form are told`(_ count: Int) throws {
+  @Test(arguments: [125, 126, 65535, 65536]) func `each of the three forms of a length is read and written`(
+    _ count: Int
+  ) throws {
     let sent = WebSocketFrame(opcode: .binary, payload: [UInt8](repeating: 7, count: count)).encode(mask: 0)
     // A server's frame is a client's frame without mask bit and key.
     let header = count < 126 ? 2 : count < 65536 ? 4 : 10
@@ -43,7 +45,7 @@ import Timing
     #expect(throws: WebSocketError.tooLarge) { try strict.next() }
   }
 
-  @Test(arguments: [UInt64(1), 2, 3]) func `random bytes are frames or an error, never more`(_ seed: UInt64) {
+  @Test(arguments: [UInt64(1), 2, 3]) func `random bytes give frames or an error, and no trap`(_ seed: UInt64) {
     var random = SeededRandom(seed: seed)
     for _ in 0..<20_000 {
       var decoder = WebSocketDecoder(maxPayload: 4096)
@@ -56,7 +58,7 @@ import Timing
     }
   }
 
-  @Test func `empty too many fragments are refused, and those of a large message are not`() throws {
+  @Test func `too many empty fragments are refused, and the fragments of a large message are accepted`() throws {
     var decoder = WebSocketDecoder(maxPayload: 1 << 20)
     decoder.append([0x01, 0x00] + [UInt8](repeating: 0, count: 4096))
     #expect(throws: WebSocketError.malformed("too many fragments")) { while try decoder.next() != nil {} }
@@ -69,7 +71,7 @@ import Timing
     }
   }
 
-  @Test func `UTF-8 is checked as it comes, and like the standard library does it`() {
+  @Test func `incremental UTF-8 validation agrees with the standard library`() {
     var random = SeededRandom(seed: 4)
     for _ in 0..<50_000 {
       let starts: [UInt8] = [0x61, 0xC1, 0xC2, 0xDF, 0xE0, 0xE1, 0xED, 0xEF, 0xF0, 0xF3, 0xF4, 0xF5, 0x80, 0xBF]

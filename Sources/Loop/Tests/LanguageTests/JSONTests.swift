@@ -4,7 +4,7 @@ import JSON
 import Testing
 
 @Suite struct JSONTests {
-  @Test func `what is written reads back`() throws {
+  @Test func `written JSON reads back as the same value`() throws {
     let bytes = JSONWriter.object {
       $0.field("text", "a \"b\" \\ \n\u{1} ☕")
       $0.field("number", -7)
@@ -31,16 +31,16 @@ import Testing
   @Test(arguments: [
     "", "{", "[1,]", "{\"a\":1,}", "01", "1.", "-", "\"\\ud800\"", "\"a", "tru", "nul", "1 2", "{\"a\" 1}",
     "\"\u{1}\"", "[\"\\x\"]", "1e999", "{1:2}",
-  ]) func `what is no JSON is refused`(_ text: String) {
+  ]) func `invalid JSON is refused`(_ text: String) {
     #expect(throws: JSONError.self) { try JSONValue(parsing: text) }
   }
 
-  @Test func `escapes and surrogates read as the standard says`() throws {
+  @Test func `escapes and surrogates are read as the standard says`() throws {
     #expect(try JSONValue(parsing: #""\u00e9\ud83c\udf32\/\b""#).string == "é🌲/\u{8}")
     #expect(try JSONValue(parsing: "9223372036854775808").number == 9223372036854775808)
   }
 
-  @Test func `whole numbers are those that every program reads as the same, and no sum of them overflows`() throws {
+  @Test func `only whole numbers up to 2^53 count as integers`() throws {
     let most: Int64 = 1 << 53
     #expect(try JSONValue(parsing: "9007199254740992").integer == most)
     #expect(try JSONValue(parsing: "-9007199254740992").integer == -most)
@@ -77,7 +77,7 @@ import Testing
     #expect(json.string == "[18446744073709551615,200]")
   }
 
-  @Test func `what a text must not hold as it is is escaped, and the rest is not`() {
+  @Test func `only characters that a JSON text must not contain are escaped`() {
     for byte in 0..<128 as Range<UInt8> {
       var json = JSONWriter()
       json.value("é" + String(UnicodeScalar(byte)) + "😀")
@@ -89,14 +89,14 @@ import Testing
     }
   }
 
-  @Test func `a conversion of a number ends at what the type holds`() {
+  @Test func `a conversion of a number saturates at the limits of the type`() {
     #expect(Int(saturating: 1e308) == .max && Int64(saturating: -1e308) == .min)
     #expect(Int8(saturating: 128) == 127 && Int8(saturating: -128.9) == -128 && UInt8(saturating: -0.5) == 0)
     #expect(Int(saturating: .nan) == 0 && Int32(saturating: .infinity) == .max)
     #expect(Int64(saturating: 0x1p63) == .max && Int(saturating: -7.9) == -7)
   }
 
-  @Test func `nesting has a bound, so that the stack has one`() {
+  @Test func `the depth of nesting is limited, which bounds the stack`() {
     let deep = String(repeating: "[", count: 100_000)
     #expect(throws: JSONError.self) { try JSONValue(parsing: deep) }
     #expect(throws: JSONError.self) { try JSONValue(parsing: [0x22, 0xFF, 0x22]) }

@@ -6,7 +6,7 @@ import Testing
 @Suite struct TOMLTests {
   private func parse(_ text: String) throws(TOMLError) -> TOMLTable { try TOMLParser.parse(Array(text.utf8)) }
 
-  @Test func `tables, lists of tables, dotted keys and all kinds of values`() throws {
+  @Test func `tables, lists of tables, dotted keys and all kinds of values are read`() throws {
     let table = try parse(
       """
       title = "a \\u00e9 \\"b\\""  # comment
@@ -42,7 +42,7 @@ import Testing
     ("\n\na = 2026-11-21", 3, "date"), ("a = 1 b = 2", 1, "unexpected"), ("= 1", 1, "key is missing"),
     ("a = 1\n[a]\nb = 1", 2, "already"), ("a = 012", 1, "not a valid number"), ("[a", 1, "missing"),
     ("a = [1 2]", 1, "`,`"),
-  ]) func `mistakes are told with their line`(_ text: String, _ line: Int, _ words: String) {
+  ]) func `a mistake is reported with its line`(_ text: String, _ line: Int, _ words: String) {
     do {
       _ = try parse(text)
       Issue.record("\(text) was taken")
@@ -69,7 +69,7 @@ import Testing
     ("[a]\nb.c = 1\nb.d = 2\n[a.b.e]\nf = 3", "a={b={c=1 d=2 e={f=3}}}"),
     ("[[a]]\n[[a.b]]\nx = 1\n[[a]]\n[a.b]\nx = 2", "a=[{b=[{x=1}]} {b={x=2}}]"), ("a = [ # x\n1, \n2,\n]", "a=[1 2]"),
     ("a = { b.c = 1, b.d = [ {}, ] }", "a={b={c=1 d=[{}]}}"),
-  ]) func `what TOML 1.0 allows is taken`(_ text: String, _ contents: String) throws {
+  ]) func `each form that TOML 1.0 allows is read`(_ text: String, _ contents: String) throws {
     #expect(described(try parse(text)) == contents, "\(text.debugDescription)")
   }
 
@@ -86,7 +86,7 @@ import Testing
     ("a = [{}]\n[[a]]", 2), ("a = []\n[[a]]", 2), ("[a]\n[[a]]", 2), ("[[a]]\n[a]", 2), ("[[a.b]]\n[[a]]", 2),
     ("a = { b = 1, }", 1), ("a = { b = 1\n}", 1), ("[ [a]]", 1), ("[a]]", 1), ("[]", 1), ("[a.]", 1), ("a = [1,,2]", 1),
     ("\u{FEFF}\u{FEFF}a = 1", 1), ("a = 12:00:00", 1),
-  ]) func `what TOML 1.0 forbids is refused, with its line`(_ text: String, _ line: Int) {
+  ]) func `each form that TOML 1.0 forbids is refused with its line`(_ text: String, _ line: Int) {
     do {
       let table = try parse(text)
       Issue.record("\(text.debugDescription) was taken as \(described(table))")
@@ -116,7 +116,7 @@ import Testing
     }
   }
 
-  @Test func `unknown keys and wrong kinds are collected, not only the first`() throws {
+  @Test func `all unknown keys and wrong kinds are reported, not only the first`() throws {
     var reader = TOMLReader(try parse("port = \"x\"\nnmae = 1\nlevel = \"loud\"\nsize = \"5 XB\""))
     _ = reader.integer("port", in: 1...10, default: 1)
     _ = reader.choice("level", of: ["low", "high"], default: "low")
@@ -128,7 +128,7 @@ import Testing
     #expect(reader.errors.contains { $0.reason.contains("low, high") })
   }
 
-  @Test(arguments: ["inf", "-inf", "nan", "1e400", "2.5"]) func `no number but a whole one passes for one`(
+  @Test(arguments: ["inf", "-inf", "nan", "1e400", "2.5"]) func `only a whole number is read as an integer`(
     _ number: String
   ) throws {
     var reader = TOMLReader(try parse("port = \(number)"))

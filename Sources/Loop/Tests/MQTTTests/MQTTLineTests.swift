@@ -36,7 +36,7 @@ import Timing
     return message
   }
 
-  @Test func `a topic that recurs is sent once where the broker takes numbers for topics`() throws {
+  @Test func `a recurring topic is sent once to a broker that supports topic aliases`() throws {
     let greeting: [UInt8] = [0x20, 6, 0, 0, 3, 0x22, 0, 1]
     let broker = try ScriptedBroker(on: loop, answers: [greeting])
     let client = client(broker)
@@ -63,7 +63,7 @@ import Timing
   }
 
   @Test(arguments: [[UInt8](arrayLiteral: 0x20, 3, 0, 0, 0), [0x20, 2, 0, 0]])
-  func `a broker that takes none gets whole topics`(_ greeting: [UInt8]) throws {
+  func `a broker without topic aliases gets whole topics`(_ greeting: [UInt8]) throws {
     let broker = try ScriptedBroker(on: loop, answers: [greeting])
     let client = client(broker, greeting.count == 4 ? .v3 : .v5)
     try begin(client)
@@ -76,7 +76,7 @@ import Timing
     client.close()
   }
 
-  @Test func `numbers for topics end where the broker's do, and tell accents apart`() {
+  @Test func `topic aliases end at the broker's maximum, and distinguish topics by their bytes`() {
     var aliases = TopicAliases(most: 2)
     for topic in ["\u{E9}", "e\u{301}"] {
       let alias = aliases.alias(of: topic)
@@ -88,7 +88,7 @@ import Timing
     #expect(TopicAliases(most: 9).alias(of: String(repeating: "x", count: 300)) == nil)
   }
 
-  @Test func `what is published together goes out together`() throws {
+  @Test func `messages that are published in one turn are written together`() throws {
     let broker = try ScriptedBroker(on: loop, answers: [[0x20, 3, 0, 0, 0]])
     let client = client(broker)
     try begin(client)
@@ -100,7 +100,7 @@ import Timing
   }
 
   @Test(arguments: [MQTTVersion.v3, .v5])
-  func `what a broker sends beyond what it was told waits for its turn, and all of it is taken`(_ version: MQTTVersion)
+  func `messages beyond the receive maximum wait their turn, and all are handled`(_ version: MQTTVersion)
     throws
   {
     let broker = try ScriptedBroker(on: loop, answers: [version == .v5 ? [0x20, 3, 0, 0, 0] : [0x20, 2, 0, 0]])
@@ -130,7 +130,7 @@ import Timing
     client.close()
   }
 
-  @Test func `a broker that takes no answers gets no more messages in, and goes on when it takes them`() throws {
+  @Test func `no further messages are read from a broker that does not read answers, until it reads them`() throws {
     let broker = try ScriptedBroker(on: loop, answers: [[0x20, 3, 0, 0, 0]])
     let client = client(broker)
     var came = 0
@@ -153,7 +153,7 @@ import Timing
   }
 
   @Test(arguments: [1, 3])
-  func `no more is under way than the broker takes at once, and in order`(_ most: UInt8) throws {
+  func `the client keeps the broker's receive maximum, and publishes in order`(_ most: UInt8) throws {
     let broker = try ScriptedBroker(on: loop, answers: [[0x20, 6, 0, 0, 3, 0x21, 0, most]])
     let client = client(broker)
     try begin(client)
@@ -185,7 +185,7 @@ import Timing
     client.close()
   }
 
-  @Test func `after a ping without an answer the next comes sooner, and the broker is told to expect that`() throws {
+  @Test func `an unanswered ping shortens the keep-alive interval, and the broker gets the new interval`() throws {
     let machine = InventedMachine()
     let loop = EventLoop(on: machine)
     let greeting: [UInt8] = [0x20, 3, 0, 0, 0]
@@ -217,7 +217,7 @@ import Timing
     client.close()
   }
 
-  @Test func `a broker's own keep-alive goes before ours, and its answers say nothing of longer silences`() throws {
+  @Test func `the broker's keep-alive replaces ours, and does not prove that longer silences work`() throws {
     let machine = InventedMachine()
     let loop = EventLoop(on: machine)
     let broker = try ScriptedBroker(on: loop, [.bytes([0x20, 6, 0, 0, 3, 0x13, 0, 10])])

@@ -31,7 +31,7 @@ import Timing
     return session.open { $0.next(now: now) }
   }
 
-  @Test func `publications beyond the window wait, and what is too large is refused at once`() {
+  @Test func `publications beyond the window wait, and a message that is too large is refused at once`() {
     var session = session([0x21, 0, 1, 0x27, 0, 0, 0, 40])
     #expect(session.open { $0.publish(message(), now: now) } == .waits(id: 1))
     #expect(session.open { $0.publish(message(), now: now) } == .waits(id: 2))
@@ -45,13 +45,13 @@ import Timing
     #expect(session.connection?.hasRoom == true && session.connection?.owed == nil)
   }
 
-  @Test func `the queue has a bound`() {
+  @Test func `the queue of publications is bounded`() {
     var session = session([0x21, 0, 1])
     let all = (0..<300).map { _ in session.open { $0.publish(message(), now: now) } }
     #expect(all.count { $0 == .settled(MQTTAnswer(0x97)) } == 300 - 257)
   }
 
-  @Test func `an identifier in use is not given again, on a further connection either`() {
+  @Test func `a packet identifier in use is not assigned again, also on a later connection`() {
     var session = session()
     #expect(session.open { $0.publish(message(), now: now) } == .waits(id: 1))
     for id in UInt16(2)...UInt16.max {
@@ -67,7 +67,7 @@ import Timing
     #expect(session.open { $0.publish(message(), now: now) } == .waits(id: 3))
   }
 
-  @Test func `without a connection nothing happens, and the reason of the end stays`() {
+  @Test func `without a connection a publication fails, and the reason of the end stays`() {
     var session = session()
     session.close(.refused("no"))
     session.close(nil)
@@ -77,7 +77,7 @@ import Timing
     #expect(session.end == nil)
   }
 
-  @Test func `a ping is due after silence, and its loss shortens the next silence`() {
+  @Test func `a ping is due after silence, and an unanswered ping shortens the next interval`() {
     var session = session(keepAlive: 100)
     #expect(session.connection?.pings.due == now + .seconds(100))
     session.open { $0.subscribe("t", isOthers: false, now: now + .seconds(10)) }

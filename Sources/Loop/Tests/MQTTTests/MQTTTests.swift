@@ -20,7 +20,7 @@ import Timing
     return events
   }
 
-  @Test func `what we send is as the standard has it`() {
+  @Test func `packets are encoded as the standard defines`() {
     let options = MQTTOptions(clientID: "c", user: "u", password: [0x70], keepAlive: 60, sessionExpiry: 1)
     let hello = MQTTCommand.connect(options, .v3).encode()
     #expect(hello == [0x10, 19, 0, 4, 0x4D, 0x51, 0x54, 0x54, 4, 0xC0, 0, 60, 0, 1, 0x63, 0, 1, 0x75, 0, 1, 0x70])
@@ -38,7 +38,7 @@ import Timing
     #expect(MQTTCommand.length(16_384) == [0x80, 0x80, 1])
   }
 
-  @Test func `what a broker says reads, whole or in pieces`() throws {
+  @Test func `packets of a broker are decoded, whole or in pieces`() throws {
     let bytes: [UInt8] =
       [0x20, 6, 0, 0, 3, 0x21, 0, 20] + [0x40, 2, 0, 7] + [0x40, 4, 0, 8, 0x87, 0] + [0xD0, 0] + [0xE0, 1, 0x8B]
     #expect(
@@ -58,7 +58,7 @@ import Timing
       ])
   }
 
-  @Test func `what a broker is able to do, and says, is read`() throws {
+  @Test func `the capabilities and reasons that a broker reports are decoded`() throws {
     let properties: [UInt8] =
       [0x24, 0, 0x25, 0, 0x27, 0, 0, 1, 0, 0x13, 0, 9, 0x22, 0, 5, 0x28, 0, 0x29, 0, 0x2A, 0] + [0x12, 0, 1, 0x61]
       + [0x1F, 0, 2, 0x68, 0x69] + [0x1C, 0, 1, 0x73] + [0x26, 0, 1, 0x61, 0, 1, 0x62, 0x26, 0, 1, 0x61, 0, 1, 0x62]
@@ -108,13 +108,13 @@ import Timing
     ("a large packet in 5", .v5, [0x30, 0xFF, 0xFF, 0x7F]),
   ]
 
-  @Test func `what a broker must not send is an error`() {
+  @Test func `a packet that a broker must not send is an error`() {
     for (what, version, bytes) in Self.breaches {
       #expect(throws: MQTTError.self, "\(what)") { try events(bytes, version) }
     }
   }
 
-  @Test func `mutated packets never trap, and nothing grows without bound`() {
+  @Test func `mutated packets never trap, and memory stays bounded`() {
     var random = SeededRandom(seed: 5)
     let corpus: [[UInt8]] = [
       [0x20, 6, 0, 0, 3, 0x21, 0, 20], [0x40, 4, 0, 8, 0x87, 0], [0x90, 4, 0, 1, 0, 1], [0xE0, 1, 0x8B],
@@ -145,7 +145,7 @@ import Timing
     #expect(throws: MQTTError.self) { try decoder.next() }
   }
 
-  @Test func `a message that is too large is skipped, and can be acknowledged`() throws {
+  @Test func `a message that is too large is skipped, and can still be acknowledged`() throws {
     let payload = [UInt8](repeating: 0x78, count: 200_000)
     let large = MQTTCommand.publish(MQTTMessage(topic: "t", payload: payload), id: 77, isRepeated: false, .v3).encode()
     var decoder = MQTTDecoder(.v3)
@@ -243,7 +243,7 @@ final class ScriptedBroker {
   }
 
   @Test(arguments: [[UInt8](arrayLiteral: 0x20, 2, 0, 1), [0x20, 3, 0, 0x84, 0]])
-  func `a broker that does not know version 5 is spoken to in 3.1.1`(_ refusal: [UInt8]) throws {
+  func `the client speaks 3.1.1 with a broker that does not know version 5`(_ refusal: [UInt8]) throws {
     let loop = EventLoop()
     let broker = try ScriptedBroker(on: loop, answers: [refusal, [0x20, 2, 0, 0]])
     let client = MQTTClient(host: "127.0.0.1", port: broker.port, tls: nil, on: loop)
@@ -253,7 +253,7 @@ final class ScriptedBroker {
     client.close()
   }
 
-  @Test func `a refusal says why, and garbage ends the connection`() throws {
+  @Test func `a refusal has its reason, and garbage ends the connection`() throws {
     let loop = EventLoop()
     let broker = try ScriptedBroker(on: loop, answers: [[0x20, 3, 0, 0x86, 0], [0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF]])
     let client = MQTTClient(host: "127.0.0.1", port: broker.port, tls: nil, on: loop)
@@ -275,7 +275,7 @@ final class ScriptedBroker {
   }
 
   @Test(arguments: [true, false])
-  func `a broker that is silent at version 5, or hangs up, is spoken to in 3.1.1, and from then on`(_ isSilent: Bool)
+  func `the client speaks 3.1.1 from then on with a broker that does not answer version 5`(_ isSilent: Bool)
     throws
   {
     let loop = EventLoop()
@@ -292,7 +292,7 @@ final class ScriptedBroker {
     client.close()
   }
 
-  @Test func `a version that is wished for is the only one`() throws {
+  @Test func `a configured version is the only one that is tried`() throws {
     let loop = EventLoop()
     let broker = try ScriptedBroker(on: loop, [.bytes([0x20, 2, 0, 0]), .bytes([0x20, 3, 0, 0x84, 0]), .hangUp])
     let old = client(broker, loop, version: .v3)
@@ -318,7 +318,7 @@ final class ScriptedBroker {
     ("a topic alias", [0x30, 7, 0, 1, 0x74, 3, 0x23, 0, 1], 0x94), ("too large", [0x30, 0xFF, 0xFF, 0x7F], 0x95),
   ]
 
-  @Test func `what breaks the protocol ends the connection, and the broker is told why`() throws {
+  @Test func `a breach of the protocol ends the connection, and the broker gets the reason`() throws {
     for (what, bytes, code) in Self.breaches {
       let loop = EventLoop()
       let broker = try ScriptedBroker(on: loop, answers: [[0x20, 3, 0, 0, 0]])
@@ -334,7 +334,7 @@ final class ScriptedBroker {
     }
   }
 
-  @Test func `a message that comes again is in hand already`() throws {
+  @Test func `a repeated message that is still being handled is delivered once`() throws {
     let loop = EventLoop()
     let broker = try ScriptedBroker(on: loop, answers: [[0x20, 2, 0, 0]])
     let client = client(broker, loop, version: .v3)
@@ -352,7 +352,7 @@ final class ScriptedBroker {
     client.close()
   }
 
-  @Test func `a broker that retains nothing is asked for nothing to retain, and one of QoS 0 is not used`() throws {
+  @Test func `a broker without retention gets no retained message, and one with only QoS 0 is not used`() throws {
     let loop = EventLoop()
     let will = MQTTMessage(topic: "w", payload: [], retain: true)
     // The broker first refuses the will, then accepts the connection.
@@ -380,7 +380,7 @@ final class ScriptedBroker {
     }
   }
 
-  @Test func `answers say what the broker says`() throws {
+  @Test func `answers and failures contain the broker's words`() throws {
     let loop = EventLoop()
     let broker = try ScriptedBroker(
       on: loop,
@@ -412,7 +412,7 @@ final class ScriptedBroker {
 @Suite struct VersionSearchTests {
   private let start = MonotonicTime(seconds: 0)
 
-  @Test func `5 is tried first, 3.1.1 where that is not answered, and what works is kept to`() {
+  @Test func `version 5 is tried first, then 3.1.1, and a version that works is kept`() {
     var search = VersionSearch(nil)
     search.begins(now: start)
     #expect(search.version == .v5 && search.isGuess)
@@ -437,7 +437,7 @@ final class ScriptedBroker {
     #expect(search.isGuess)
   }
 
-  @Test func `a broker that says it does not know 5 is believed, and one that answers neither begins anew`() {
+  @Test func `a broker's refusal of version 5 is believed, and after a refusal of both the search starts again`() {
     var search = VersionSearch(nil)
     #expect(search.failed(.refused, now: start) == true)
     #expect(search.version == .v3)

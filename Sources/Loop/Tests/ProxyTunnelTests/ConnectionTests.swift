@@ -21,14 +21,14 @@ import Timing
     }
   }
 
-  @Test func `without a proxy the way is straight`() throws {
+  @Test func `without a proxy the connection is direct`() throws {
     let loop = EventLoop()
     let server = try LoopServer.echo(on: loop)
     defer { server.stop() }
     #expect(loop.echoes(try loop.connected("localhost", server.port, nil).get()))
   }
 
-  @Test func `an HTTP proxy is asked for the server by its name in ASCII, and told who we are at once`() throws {
+  @Test func `an HTTP proxy gets the server's name in ASCII, and the credentials with the first request`() throws {
     let loop = EventLoop()
     let server = try proxy(Self.connect, on: loop)
     defer { server.stop() }
@@ -39,7 +39,7 @@ import Timing
     #expect(heard.contains("Proxy-Authorization: Basic bWU6cyBz\r\n"), "\(heard)")
   }
 
-  @Test func `an address of IPv6 has its brackets`() throws {
+  @Test func `an IPv6 address is written in brackets`() throws {
     let loop = EventLoop()
     let server = try proxy(Self.connect, on: loop)
     defer { server.stop() }
@@ -47,7 +47,7 @@ import Timing
     #expect(server.talks[0].heard.starts(with: "CONNECT [2001:db8::1]:80 HTTP/1.1\r\n".utf8))
   }
 
-  @Test func `what the server says first is not lost behind the proxy's answer`() throws {
+  @Test func `the server's first bytes behind the proxy's answer are not lost`() throws {
     let loop = EventLoop()
     let server = try proxy("HTTP/1.0 200 OK\r\nVia: x\r\n\r\nfirst words", on: loop)
     defer { server.stop() }
@@ -56,7 +56,7 @@ import Timing
     #expect(Descriptor.read(socket) == .bytes(Array("first words".utf8)))
   }
 
-  @Test func `SOCKS 5h leaves the name to the proxy, and takes an answer with an absurd port`() throws {
+  @Test func `SOCKS 5h leaves the name lookup to the proxy, and accepts an odd bound address in the answer`() throws {
     let loop = EventLoop()
     let server = try LoopServer(on: loop) { talk in
       if talk.heard.count == 3 || talk.heard.count == 4 { return talk.say([5, 0]) }
@@ -70,7 +70,7 @@ import Timing
     #expect(server.talks[0].heard.ends(with: [5, 1, 0, 3, UInt8(name.count)] + name + [0x22, 0xB3]))
   }
 
-  @Test func `SOCKS 4a leaves the name to the proxy, with our user`() throws {
+  @Test func `SOCKS 4a leaves the name lookup to the proxy, and sends the user`() throws {
     let loop = EventLoop()
     let server = try LoopServer(on: loop) { talk in
       // The user and the name each end with a zero.
@@ -87,7 +87,7 @@ import Timing
   @Test(arguments: [
     (91, "has no connection to 127.0.0.1"), (92, "does not accept the user"), (93, "does not accept the user"),
   ])
-  func `a refusal of SOCKS 4 is told in plain words`(_ code: UInt8, _ words: String) throws {
+  func `a refusal by a SOCKS 4 proxy is reported in plain words`(_ code: UInt8, _ words: String) throws {
     let loop = EventLoop()
     let server = try LoopServer(on: loop) { if $0.heard.count > 8 { $0.say([0, code, 0, 0, 0, 0, 0, 0]) } }
     defer { server.stop() }
@@ -96,7 +96,7 @@ import Timing
   }
 
   @Test(arguments: ["a b.example", "x/y", "me@host", "h?x", "h\r\nX: y", "", "[::1]"])
-  func `what is no name reaches no proxy`(_ host: String) throws {
+  func `an invalid host name is not sent to the proxy`(_ host: String) throws {
     let loop = EventLoop()
     let server = try proxy(Self.connect, on: loop)
     defer { server.stop() }
@@ -123,7 +123,9 @@ import Timing
     ("302 Found\r\nLocation: http://elsewhere/", "", "refuses to connect to 127.0.0.1 (302)"),
     ("500 Oh", "", "refuses to connect to 127.0.0.1 (500)"),
   ])
-  func `a refusal is told in plain words`(_ answer: String, _ login: String, _ words: String) throws {
+  func `a refusal by an HTTP proxy is reported in plain words`(_ answer: String, _ login: String, _ words: String)
+    throws
+  {
     let loop = EventLoop()
     let server = try proxy("HTTP/1.1 \(answer)\r\n\r\n", closes: true, on: loop)
     defer { server.stop() }
@@ -136,7 +138,7 @@ import Timing
     (4, "cannot reach 127.0.0.1"), (5, "127.0.0.1 refuses the connection"), (6, "in time"), (7, "such an address"),
     (8, "such an address"), (99, "the proxy"),
   ])
-  func `so is a SOCKS proxy's`(_ code: UInt8, _ words: String) throws {
+  func `a refusal by a SOCKS 5 proxy is reported in plain words`(_ code: UInt8, _ words: String) throws {
     let loop = EventLoop()
     let server = try LoopServer(on: loop) { talk in
       if talk.heard.count > 8 {
@@ -151,7 +153,7 @@ import Timing
   }
 
   @Test(arguments: ["", "me:hush@"])
-  func `a SOCKS proxy that does not let us in is told`(_ login: String) throws {
+  func `a SOCKS proxy that rejects the credentials is reported`(_ login: String) throws {
     let loop = EventLoop()
     let server = try LoopServer(on: loop) { talk in
       switch talk.heard.first {
@@ -166,7 +168,7 @@ import Timing
     #expect(told == "127.0.0.1 port 9: the proxy socks5h://127.0.0.1:\(server.port) \(words)", "\(told)")
   }
 
-  @Test func `a proxy that is not there is told from a server that is not there`() throws {
+  @Test func `an unreachable proxy is distinguished from an unreachable server`() throws {
     let loop = EventLoop()
     let (listener, port) = try LoopbackSocket.listen(on: 0)
     Descriptor.close(listener)
@@ -186,7 +188,7 @@ import Timing
   }
 
   @Test(arguments: ["http", "socks4", "socks5", "socks5h"])
-  func `a proxy that closes at once, or talks nonsense, is told`(_ kind: String) throws {
+  func `a proxy that closes at once or answers nonsense is reported`(_ kind: String) throws {
     let loop = EventLoop()
     for nonsense in ["", "\0\0\0\0\0\0\0\0\0\0\0\0", "SSH-2.0-nonsense\r\n", "\u{15}\u{3}\u{1}\0\u{2}\u{2}P"] {
       let server = try LoopServer(on: loop) { talk in
@@ -203,7 +205,7 @@ import Timing
   }
 
   @Test(arguments: ["http", "socks4a", "socks5h"])
-  func `a proxy that hangs, or says one byte now and then, has a limit`(_ kind: String) throws {
+  func `a proxy that hangs, or sends a byte now and then, is given up after a time limit`(_ kind: String) throws {
     let loop = EventLoop()
     for isSlow in [false, true] {
       var timers: [LoopTimer] = []
@@ -246,7 +248,7 @@ import Timing
     "HTTP/1.1 407 No\r\nTransfer-Encoding: chunked\r\n\r\nFFFFFFFF\r\n",
     "HTTP/1.1 200 OK\r\nX: \(String(repeating: "y", count: 9000))",
   ])
-  func `an answer without an end holds up nobody`(_ head: String) throws {
+  func `an endless answer of a proxy does not delay the failure`(_ head: String) throws {
     let loop = EventLoop()
     let began = loop.now
     let told = try loop.words("http://me:hush@127.0.0.1:\(try Self.flood(head))", within: .seconds(30))

@@ -48,7 +48,7 @@ extension ConnectionTests {
       ("http", "127.0.0.1"), ("http", "localhost"), ("socks4", "127.0.0.1"), ("socks5", "127.0.0.1"),
       ("socks5h", "localhost"),
     ])
-    func `a server is reached through a proxy of each kind`(_ kind: String, _ host: String) throws {
+    func `a server is reached through each kind of proxy`(_ kind: String, _ host: String) throws {
       let loop = EventLoop()
       let server = try LoopServer.echo(on: loop)
       defer { server.stop() }
@@ -59,7 +59,7 @@ extension ConnectionTests {
     }
 
     @Test(arguments: ["http", "socks5", "socks5h"])
-    func `user and password are told, and only the right ones are taken`(_ kind: String) throws {
+    func `the user and the password are sent, and the proxy accepts only the right ones`(_ kind: String) throws {
       let loop = EventLoop()
       let server = try LoopServer.echo(on: loop)
       defer { server.stop() }
@@ -81,7 +81,7 @@ extension ConnectionTests {
       #expect(loop.echoes(socket))
     }
 
-    @Test func `a server that refuses is told with the proxy's name`() throws {
+    @Test func `a refusal by the server is reported with the proxy's name`() throws {
       let loop = EventLoop()
       let proxy = try RealProxy("http")
       #expect(try proxy.isUp(loop))

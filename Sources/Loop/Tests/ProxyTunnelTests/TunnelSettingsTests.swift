@@ -12,12 +12,12 @@ import Testing
     ("socks5://me:secret@[::1]", "socks5://[::1]:1080"), ("http://a:b@c:d@e:5", "http://e:5"),
     ("http://bücher.example:8080", "http://bücher.example:8080"),
   ])
-  func `a proxy is read, and shown without user and password`(_ text: String, _ shown: String) throws {
+  func `a proxy is parsed, and printed without user and password`(_ text: String, _ shown: String) throws {
     let proxy = try TunnelSettings(parsing: text)
     #expect(proxy.shown == shown)
   }
 
-  @Test func `user and password are what the proxy gets`() throws {
+  @Test func `the user and the password are decoded for the proxy`() throws {
     let proxy = try TunnelSettings(parsing: "socks5h://m%40e:p%3A%2f%25:+%C3%BC@h:1")
     #expect(proxy.user == "m@e")
     #expect(proxy.password == "p:/%:+ü")
@@ -37,13 +37,15 @@ import Testing
     ("http://me:%ff@p:1", "control characters"), ("http://:hush@p:1", "user is missing"),
     ("socks4://me:hush@p:1", "SOCKS 4"), ("http://\(String(repeating: "u", count: 256)):x@p:1", "255"),
   ])
-  func `what is no proxy is refused with what is allowed, and never said back`(_ text: String, _ words: String) {
+  func `an invalid proxy is refused with the allowed forms, and its text is not printed`(
+    _ text: String, _ words: String
+  ) {
     let error = #expect(throws: TunnelSettings.Invalid.self) { try TunnelSettings(parsing: text) }
     #expect(error?.description.contains(words) == true, "\(error?.description ?? "")")
     #expect(error?.description.contains("hush") == false)
   }
 
-  @Test func `however it is printed, the password is not there`() throws {
+  @Test func `no form of printing a proxy contains its password`() throws {
     let proxy = try TunnelSettings(parsing: "http://somebody:hush@p:1")
     var dumped = ""
     dump((proxy, ProxyChoice.through(proxy)), to: &dumped)
@@ -60,7 +62,7 @@ import Testing
     try TunnelSettings.of(environment: ProxyEnvironment { variables[$0] }, scheme: scheme, host: host)?.shown
   }
 
-  @Test func `the scheme says which variable applies`() throws {
+  @Test func `the scheme selects the environment variable`() throws {
     let all = ["http_proxy": "h:1", "https_proxy": "s:1", "all_proxy": "socks5h://a:1"]
     for (scheme, shown) in [
       ("http", "http://h:1"), ("ws", "http://h:1"), ("https", "http://s:1"), ("wss", "http://s:1"),
@@ -72,14 +74,14 @@ import Testing
     #expect(try proxy([:], "http") == nil)
   }
 
-  @Test func `small letters come before capitals, and an empty variable is none`() throws {
+  @Test func `lower-case variables take precedence over upper-case ones, and empty variables do not count`() throws {
     #expect(try proxy(["HTTP_PROXY": "big:1"], "http") == "http://big:1")
     #expect(try proxy(["HTTP_PROXY": "big:1", "http_proxy": "small:1"], "http") == "http://small:1")
     #expect(try proxy(["HTTP_PROXY": "big:1", "http_proxy": ""], "http") == "http://big:1")
     #expect(try proxy(["http_proxy": "", "ALL_PROXY": "all:1"], "http") == "http://all:1")
   }
 
-  @Test func `a variable that makes no sense is named, and not passed by`() {
+  @Test func `an invalid variable is named in an error, not skipped`() {
     let error = #expect(throws: TunnelSettings.Invalid.self) {
       try proxy(["HTTPS_PROXY": "https://me:hush@p:1"], "https")
     }
@@ -100,14 +102,14 @@ import Testing
     ("fd00::/8", "fe80::1", false),
     ("10.0.0.0/8", "hub.example", false),
   ])
-  func `whom no_proxy leaves out is reached straight`(_ list: String, _ host: String, _ isStraight: Bool) throws {
+  func `a host in no_proxy is reached directly`(_ list: String, _ host: String, _ isStraight: Bool) throws {
     for name in ["no_proxy", "NO_PROXY"] {
       let variables = ["http_proxy": "p:1", name: list]
       #expect(try proxy(variables, "http", host) == (isStraight ? nil : "http://p:1"), "\(list) \(host)")
     }
   }
 
-  @Test func `what the configuration says comes first`() throws {
+  @Test func `the configuration takes precedence over the environment`() throws {
     let environment = ProxyEnvironment { ["http_proxy": "env:1", "no_proxy": "except.example"][$0] }
     func way(_ text: String?, _ host: String = "hub.example") throws -> String? {
       try ProxyChoice(parsing: text).proxy(in: environment, scheme: "http", host: host)?.shown

@@ -16,12 +16,13 @@ import Testing
       ("3", "a:b:a", ["a": [3, 5], "b": [4]]), ("1", nil, ["unknown": [3]]), ("2", "a", ["a": [3], "unknown": [4]]),
       ("0", nil, [:]), ("-1", nil, [:]), ("65", nil, [:]), ("99999999999", nil, [:]), ("x", "a", [:]), (nil, "a", [:]),
     ] as [(String?, String?, [String: [Int32]])])
-  func `descriptors have the names they were kept under`(_ count: String?, _ names: String?, _ found: [String: [Int32]])
-  {
+  func `inherited descriptors have the names under which they were kept`(
+    _ count: String?, _ names: String?, _ found: [String: [Int32]]
+  ) {
     #expect(Environment.inherited(count: count, names: names, process: process) == found)
   }
 
-  @Test func `what is meant for another process is not taken`() {
+  @Test func `descriptors and a watchdog for another process are ignored`() {
     #expect(Environment.inherited(count: "1", names: "a", process: "1").isEmpty)
     #expect(Environment.inherited(count: "1", names: "a", process: nil).isEmpty)
     #expect(Environment.watchdog("1000", process: "1") == nil)
@@ -35,7 +36,7 @@ import Testing
     }
   }
 
-  @Test func `lines reach the socket, and descriptors with them`() throws {
+  @Test func `status lines reach the service manager's socket, and descriptors with them`() throws {
     let scratch = Scratch()
     let listener = try #require(DatagramListener(scratch.location("notify")))
     let manager = try #require(
@@ -51,14 +52,14 @@ import Testing
     for end in ends { close(end) }
   }
 
-  @Test func `a location is told from a name by its bytes`() {
+  @Test func `a location is distinguished from a name by its bytes`() {
     for location in ["/etc/x", "../\u{301}x", "a/\u{FE0F}b", "\u{600}/x"] {
       #expect(Array(Credential.location(location, or: "/folder").utf8) == Array(location.utf8))
     }
     #expect(Credential.location("hub.token", or: "/folder") == "/folder/hub.token")
   }
 
-  @Test func `a manager that is away or does not listen holds nobody up`() throws {
+  @Test func `a service manager that is missing or does not read blocks nobody`() throws {
     let scratch = Scratch()
     let away = try #require(ServiceManager(location: scratch.location("away"), watchdog: nil, inherited: [:]))
     #expect(!away.keep([0], as: "x"))

@@ -30,14 +30,14 @@ import Timing
     }
   }
 
-  @Test func `where nothing forgets, pings are as seldom as configured`() {
+  @Test func `on a path that keeps idle connections, pings are as rare as configured`() {
     var path = Path(forgets: .max)
     path.pass(hours: 24)
     #expect(path.pings == 288 && path.deaths == 0)
   }
 
   @Test(arguments: [30, 60, 120, 200, 290] as [Int64])
-  func `a path that forgets early costs some links a day, and no more pings than it needs`(_ forgets: Int64) {
+  func `a path that drops idle connections early costs few links a day, and few extra pings`(_ forgets: Int64) {
     var path = Path(forgets: forgets)
     path.pass(hours: 24)
     let first = path.deaths
@@ -49,7 +49,7 @@ import Timing
     #expect(path.pings < needed * 3, "\(path.pings) of \(needed)")
   }
 
-  @Test func `a cut soon after something was heard says nothing about silence`() {
+  @Test func `a cut soon after received data does not shorten the ping interval`() {
     var keepAlive = KeepAlive(longest: .seconds(300))
     let hasChanged = keepAlive.unanswered(after: .seconds(40), now: MonotonicTime(seconds: 40))
     #expect(!hasChanged)

@@ -7,7 +7,7 @@ import Timing
   private static let day: Int64 = 86_400_000
   private static let now: Int64 = 1_795_000_000_000
 
-  @Test func `a wall clock that steps while the program runs changes nothing`() {
+  @Test func `a step of the wall clock while the program runs does not change the elapsed time`() {
     var clock = SteadyClock(maxAway: 30 * Self.day)
     clock.look(trustedWall: Self.now, uptime: 1000)
     for (wall, uptime) in [
@@ -17,7 +17,7 @@ import Timing
     #expect(clock.wall == Self.now)
   }
 
-  @Test func `time without the program counts by a clock that was right before and after`() {
+  @Test func `time without the program counts if the clock was trusted before and after`() {
     var clock = SteadyClock(elapsed: 5, wall: Self.now, maxAway: 30 * Self.day)
     // The machine has no clock chip: its first time means nothing.
     clock.look(trustedWall: nil, uptime: 70)
@@ -31,7 +31,7 @@ import Timing
   }
 
   @Test(arguments: [nil, now + 90 * day, now - 90 * day] as [Int64?])
-  func `while the machine stays on, the time that the program is away is known`(_ wall: Int64?) {
+  func `while the machine stays on, the time without the program is counted by the uptime`(_ wall: Int64?) {
     for kept in [Self.now, nil] {
       var clock = SteadyClock(elapsed: 5, wall: kept, maxAway: Self.day, uptime: 1000)
       clock.look(trustedWall: wall, uptime: 1000 + 30 * Self.day)
@@ -40,7 +40,7 @@ import Timing
     }
   }
 
-  @Test func `a restart counts for so long at most, and never backwards`() {
+  @Test func `time over a restart is limited, and never negative`() {
     for (wall, elapsed) in [
       (Self.now + 31 * Self.day, 30 * Self.day), (Int64.max, 30 * Self.day), (Self.now - Self.day, 0), (Int64.min, 0),
     ] {
@@ -50,7 +50,7 @@ import Timing
     }
   }
 
-  @Test func `without a clock to be trusted before, time away is none`() {
+  @Test func `time without the program does not count if no earlier trusted time is known`() {
     var clock = SteadyClock(elapsed: 7, wall: nil, maxAway: 30 * Self.day)
     clock.look(trustedWall: Self.now, uptime: 10)
     #expect(clock.elapsed == 7)

@@ -4,7 +4,7 @@ import Testing
 import Timing
 
 @Suite struct TimingTests {
-  @Test func `waits grow to the limit, never past it, and start over after a success`() {
+  @Test func `back-off waits grow up to the limit, and start over after a success`() {
     var random = SeededRandom(seed: 1)
     var backoff = Backoff(first: .seconds(1), limit: .seconds(300))
     var longest: Duration = .zero
@@ -20,7 +20,7 @@ import Timing
     #expect(backoff.next(using: &random) <= .seconds(1))
   }
 
-  @Test func `time saturates in place of trapping`() {
+  @Test func `time arithmetic saturates and does not trap`() {
     #expect(MonotonicTime.never + .seconds(1) == .never)
     #expect(MonotonicTime(nanoseconds: .min) + .seconds(-1) == MonotonicTime(nanoseconds: .min))
     #expect((MonotonicTime.never - MonotonicTime(nanoseconds: .min)).wholeNanoseconds == .max)

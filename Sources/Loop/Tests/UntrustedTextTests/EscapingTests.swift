@@ -47,14 +47,14 @@ let joiners = [
     return fields
   }
 
-  @Test func `a field of CSV reads back as it was, whatever stands beside its quotes`() {
+  @Test func `a CSV field reads back unchanged, whatever character is next to its quotes`() {
     for text in around(["\"", ",", "\",\"", "\"=cmd|' /C calc'!A0\"", "\n"]) {
       let row = [Escaping.csv(text), Escaping.csv("second")].joined(separator: ",")
       #expect(fields(row) == [Array(text.utf8), Array("second".utf8)], "\(Array(text.unicodeScalars))")
     }
   }
 
-  @Test func `a shell gets a name from the air as one argument, whatever it is`() throws {
+  @Test func `a shell gets an untrusted name as exactly one argument`() throws {
     let signs = [
       "'", "''", "$(id)", "`id`", "\"", ";", "\\", "\n", "-rf", "-", "a b", "#x", "~", "*", "=", "é", "'\u{301}",
     ]
@@ -68,7 +68,7 @@ let joiners = [
     #expect(Escaping.argument("Ridge_1.2") == "Ridge_1.2")
   }
 
-  @Test func `a cell is no formula, also behind what cannot be seen`() {
+  @Test func `no CSV cell is a formula, also behind invisible characters`() {
     for sign in ["=", "+", "-", "@", "\u{FF1D}", "\u{FF0B}", "\u{FF0D}", "\u{FF20}"] {
       for before in ["", " ", "\u{A0}", "\u{FEFF}", "\u{200B}", "\u{600}", "\u{202E}", "\u{1}", "\u{3164}"] {
         for after in joiners {
@@ -84,7 +84,7 @@ let joiners = [
   /// Non-characters.
   private let nowhere = [0xFFFE, 0xFFFF, 0xFDD0, 0x1FFFE].compactMap { Unicode.Scalar($0 as UInt32) }.map(String.init)
 
-  @Test func `no sign of markup is left in XML, and nothing that XML does not have`() {
+  @Test func `escaped XML contains no markup characters and no characters that XML forbids`() {
     for text in around(["<", ">", "&", "\"", "'", "</name><script>", "]]>", "\u{1F}", "\u{85}"] + nowhere) {
       let escaped = Escaping.xml(text)
       #expect(!escaped.utf8.contains { "<>\"'".utf8.contains($0) }, "\(Array(text.unicodeScalars))")
@@ -96,7 +96,7 @@ let joiners = [
     #expect(Escaping.xml("a<b>&\"c\"'\n") == "a&lt;b&gt;&amp;&quot;c&quot;&#39;&#10;")
   }
 
-  @Test func `JSON in a script has no sign of HTML, and means the same`() throws {
+  @Test func `JSON in a script contains no HTML characters, and keeps its value`() throws {
     for text in around(["<", "</script>", "<!--", "&", "\u{2028}", "\u{2029}", "'", "\"", "\\", "😀"]) {
       let value = JSONValue.object([("name", .string(text)), (text, .null)])
       let script = Escaping.script(json: value.bytes)
@@ -114,7 +114,7 @@ let joiners = [
     }
   }
 
-  @Test func `nothing steers a terminal, turns text around or hides, whatever stands beside it`() {
+  @Test func `escaped text cannot control a terminal, change the writing direction or hide characters`() {
     let steering = (0...0x10FFFF).compactMap { Unicode.Scalar($0) }.filter { !isHarmless($0) }
     #expect(steering.count > 80)
     for scalar in steering {
@@ -138,11 +138,11 @@ let joiners = [
 
   @Test(arguments: [
     "Grüezi mitenand", "👩‍👩‍👧‍👦 ❤️‍🔥 1️⃣ 🇨🇭 👍🏽 🏴󠁧󠁢󠁳󠁣󠁴󠁿", "日本 한국 עברית العربية", "می‌خواهم", "ක්‍ෂ नमस्ते", "e\u{301}\u{323}", "葛󠄀", "\u{600}٣",
-  ]) func `what people write stays`(_ text: String) {
+  ]) func `ordinary text in any script stays unchanged`(_ text: String) {
     #expect(Visible.line(text).unicodeScalars.elementsEqual(text.unicodeScalars))
   }
 
-  @Test func `hidden joiners, tags and towers of marks are shown`() {
+  @Test func `hidden joiners, tags and stacks of combining marks are made visible`() {
     for text in [
       "Ali\u{200D}ce", "\u{200C}", "x\u{E0041}\u{E0042}", "1\u{FE0F}\u{FE0F}", "a\u{E0101}", "\u{3164}", "\u{AD}",
     ] {
@@ -154,7 +154,7 @@ let joiners = [
 }
 
 @Suite struct ExactTextTests {
-  @Test func `texts are the same when their bytes are`() {
+  @Test func `texts are equal only if their bytes are equal`() {
     #expect("é" == "e\u{301}" && !"é".isExactly("e\u{301}"))
     #expect(!"⇄\u{301}x".hasPrefix("⇄") && "⇄\u{301}x".begins(with: "⇄"))
     #expect("x\r\n".ends(with: "\n") && !"x".ends(with: "xx"))
@@ -165,7 +165,7 @@ let joiners = [
       "aé日😀".cut(toBytes: 4).isExactly("aé") && "aé".cut(toBytes: 3).isExactly("aé") && "é".cut(toBytes: 1).isEmpty)
   }
 
-  @Test func `an id is one line of what can be seen`() {
+  @Test func `an id is one line of visible characters`() {
     for fine in ["a", "7f3a-1", "Hügel 3", "👩\u{200D}🚒"] { #expect(Visible.isLine(fine, bytes: 1...48)) }
     for wrong in ["", "a\0", "a\nb", "\ta", "a\u{85}", "\u{202E}a", "a\u{7F}", String(repeating: "a", count: 49)] {
       #expect(!Visible.isLine(wrong, bytes: 1...48), "\(wrong.debugDescription)")

@@ -9,18 +9,18 @@ import UntrustedText
     "y: z:\u{200B} ⇄zoe",
     "heard ⇄zoe@A: hi", "@[y] \u{1F600}⇄a@b: c@hill-7.x_: hi",
   ])
-  func `what another place has sent is recognised wherever the mark is`(_ text: String) {
+  func `a text that another gateway has relayed is recognised by its mark, wherever the mark is`(_ text: String) {
     #expect(RelayMark.isIn(text) && RelayMark.isIn(text, from: "x"))
   }
 
-  @Test func `other texts are passed on, also those with an arrow or an address`() {
+  @Test func `texts without a relay mark are passed on, also those with an arrow or an address`() {
     for text in ["hi", "A ⇄ B", "the line Bern⇄Thun is open: go", "mail me@home: now", "a⇄b@ : c", ""] {
       #expect(!RelayMark.isIn(text, from: "zoe"), "\(text)")
     }
     #expect(RelayMark.isIn("hi", from: "⇄zoe@A") && RelayMark.isIn("hi", from: "y: ⇄zoe"))
   }
 
-  @Test func `what goes on the air is one visible line, of a gateway with a possible id`() {
+  @Test func `a relayed text is one visible line, from a gateway with a valid id`() {
     let text = RelayMark.text(sender: "s\n\u{1B}", gateway: "hill-1", text: "\u{202E}a\0b")
     #expect(text == "⇄s \u{FFFD}@hill-1: \u{FFFD}a\u{FFFD}b")
     for id in ["", "g\n\u{1B}", "a b", "é", String(repeating: "a", count: 65)] {
