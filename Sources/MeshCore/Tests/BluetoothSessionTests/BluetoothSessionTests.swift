@@ -110,7 +110,7 @@ private struct Bench {
       ])
   }
 
-  @Test func `a bonded radio is heard before it is connected to, and never paired again`() {
+  @Test func `a bonded radio is connected only after it was heard, and is never paired again`() {
     var bench = Bench()
     bench.device = radio(paired: true, trusted: true)
     bench.start()
@@ -120,7 +120,7 @@ private struct Bench {
     #expect(!bench.log.contains(.pair(device: radioPath)))
   }
 
-  @Test func `a radio that is connected already is taken over without a scan`() {
+  @Test func `a connected radio is used without a scan`() {
     var bench = Bench()
     bench.device = radio(paired: true, trusted: true, connected: true, resolved: true)
     bench.start()
@@ -146,7 +146,7 @@ private struct Bench {
     #expect(bench.ups == 50)
   }
 
-  @Test func `a day of flapping is a few hundred lines, not thousands`() {
+  @Test func `a link that flaps all day causes a few hundred log lines, not thousands`() {
     var bench = Bench()
     bench.device = radio(paired: true, trusted: true)
     bench.start()
@@ -170,7 +170,7 @@ private struct Bench {
     #expect(!bench.log.contains(.remove(adapter: adapterPath, device: radioPath)))
   }
 
-  @Test func `out of range it scans and rests, for ever, and removes nothing`() {
+  @Test func `while the radio is out of range, the session scans and rests without end, and removes nothing`() {
     var bench = Bench()
     bench.device = radio(paired: true, trusted: true)
     bench.isInRange = false
@@ -183,7 +183,7 @@ private struct Bench {
     #expect(bench.session.isUp)
   }
 
-  @Test func `a lost bond is made anew when there is a PIN`() {
+  @Test func `a lost bond is renewed if there is a PIN`() {
     var bench = Bench()
     bench.device = radio(paired: true, trusted: true)
     bench.script = { [failures = Counter()] operation in
@@ -197,7 +197,7 @@ private struct Bench {
     #expect(bench.log.contains(.pair(device: radioPath)))
   }
 
-  @Test func `a lost bond without a PIN is told, and nothing is removed`() {
+  @Test func `a lost bond without a PIN is reported, and nothing is removed`() {
     var bench = Bench(pin: false)
     bench.device = radio(paired: true, trusted: true)
     bench.script = { if case .openNotifications = $0 { .failed(.authentication) } else { nil } }
@@ -207,7 +207,7 @@ private struct Bench {
     #expect(!bench.log.contains(.remove(adapter: adapterPath, device: radioPath)))
   }
 
-  @Test func `a bluetoothd that dies of the lost bond is survived`() {
+  @Test func `the session survives a bluetoothd that crashes because of the lost bond`() {
     var bench = Bench()
     bench.device = radio(paired: true, trusted: true)
     bench.start()
@@ -226,7 +226,7 @@ private struct Bench {
     #expect(bench.session.isUp)
   }
 
-  @Test func `a wrong PIN is not tried every second`() {
+  @Test func `a wrong PIN is retried at most about once a minute`() {
     var bench = Bench()
     bench.script = { if case .pair = $0 { .failed(.authentication) } else { nil } }
     bench.start()
@@ -237,7 +237,7 @@ private struct Bench {
     #expect(pairings <= seconds / 55 + 1, "\(pairings) in \(seconds) s")
   }
 
-  @Test func `what others do is no failure`() {
+  @Test func `scans and connections that another program started are not failures`() {
     var bench = Bench()
     bench.script = { if case .startScan = $0 { .failed(.inProgress) } else { nil } }
     bench.start()
@@ -250,7 +250,7 @@ private struct Bench {
     #expect(bench.log.contains(.connect(device: radioPath)))
   }
 
-  @Test func `the adapter is switched on, and off and on only when allowed and nobody else is connected`() {
+  @Test func `the adapter is switched on; it is switched off and on only if allowed and nobody else is connected`() {
     var stranger = radio(connected: true)
     (stranger.path, stranger.address, stranger.isRadio) = (adapterPath + "/dev_2", "11:22:33:44:55:66", false)
     var elsewhere = stranger
@@ -276,7 +276,7 @@ private struct Bench {
     }
   }
 
-  @Test func `a block is lifted only when allowed`() {
+  @Test func `rfkill's block is lifted only if allowed`() {
     var bench = Bench()
     bench.isPowered = false
     bench.script = { if case .power = $0 { .failed(.blocked) } else { nil } }
@@ -289,7 +289,7 @@ private struct Bench {
     #expect(bench.log.contains(.unblock))
   }
 
-  @Test func `of two strange radios none is taken for the only one`() {
+  @Test func `of two unknown radios none is used as the only one`() {
     var bench = Bench(target: .only)
     bench.start()
     var other = radio()
@@ -306,7 +306,7 @@ private struct Bench {
     #expect(alone.session.isUp)
   }
 
-  @Test func `closing disconnects, and opening again goes on`() {
+  @Test func `closing the session disconnects the radio, and opening it again reconnects`() {
     var bench = Bench()
     bench.start()
     bench.run()

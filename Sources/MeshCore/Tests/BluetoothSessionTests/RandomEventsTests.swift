@@ -12,7 +12,8 @@ import Timing
   /// For each of the four seeds, so 100,000 in all, of 30 events each.
   private static let sequences = 25_000
 
-  @Test(arguments: [UInt64(1), 2, 3, 4]) func `it is never stuck, never does two things at once, never grows`(
+  @Test(arguments: [UInt64(1), 2, 3, 4])
+  func `the session never gets stuck, never runs two operations at once, and stays bounded`(
     _ seed: UInt64
   ) {
     print("bluetooth events: seed \(seed)")

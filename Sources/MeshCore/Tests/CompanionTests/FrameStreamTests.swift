@@ -17,13 +17,13 @@ import Timing
     return (found, stream.fault)
   }
 
-  @Test func `frames come out whole, however they were cut`() {
+  @Test func `frames are read whole, however the stream is cut`() {
     let bytes = SerialFraming.wrap([5], .toRadio) + SerialFraming.wrap([0xFE, 1, 2], .toRadio)
     #expect(frames([bytes]) == ([[5], [0xFE, 1, 2]], nil))
     #expect(frames(bytes.map { [$0] }) == ([[5], [0xFE, 1, 2]], nil))
   }
 
-  @Test func `what is no frame ends it, and no frame behind that is believed`() {
+  @Test func `a byte that begins no frame ends the stream, and later frames are ignored`() {
     let frame = SerialFraming.wrap([5], .toRadio)
     let post = Array("POST / HTTP/1.1\r\nHost: 127.0.0.1:5000\r\nContent-Length: 4\r\n\r\n".utf8)
     #expect(frames([post + frame]) == ([], .noMarker(UInt8(ascii: "P"))))
@@ -34,7 +34,7 @@ import Timing
     #expect(frames([SerialFraming.wrap([5], .fromRadio)]) == ([], .noMarker(0x3E)))
   }
 
-  @Test func `a frame that does not end is not waited for`() throws {
+  @Test func `an incomplete frame ends the stream at its time limit`() throws {
     var stream = FrameStream(.toRadio)
     stream.append([0x3C, 5], now: now)
     #expect(stream.next(now: now) == nil)

@@ -28,13 +28,13 @@ import Timing
   }
 
   @Test(arguments: Fixtures.section("serial_streams").indices, [1, 2, 3, 7, 4096])
-  func `a stream gives its frames however it is cut`(_ index: Int, _ chunk: Int) {
+  func `a stream gives the same frames, however it is cut`(_ index: Int, _ chunk: Int) {
     let stream = Fixtures.section("serial_streams")[index]
     let wanted = stream["frames"] as! [String]
     #expect(decode(Hex.bytes(stream["hex"] as! String)!, chunk: chunk) == wanted, "\(stream["name"]!)")
   }
 
-  @Test func `a torn frame is given up after its time limit, not before`() {
+  @Test func `an incomplete frame is dropped at its time limit, not before`() {
     var decoder = SerialDecoder(.fromRadio)
     let start = MonotonicTime(seconds: 10)
     decoder.append([0x3E, 0x05, 0x00, 0x09, 0x01], now: start)
@@ -46,7 +46,7 @@ import Timing
     #expect(decoder.deadline == nil)
   }
 
-  @Test func `wrapping and decoding give the frame back in both directions`() {
+  @Test func `a wrapped frame decodes to itself in both directions`() {
     for direction in [FrameDirection.toRadio, .fromRadio] {
       var decoder = SerialDecoder(direction)
       decoder.append(SerialFraming.wrap([0x0A], direction), now: .init(nanoseconds: 0))
@@ -54,7 +54,7 @@ import Timing
     }
   }
 
-  @Test func `secrets do not show in a masked frame`() {
+  @Test func `a masked frame contains no secret`() {
     let secret = [UInt8](repeating: 0xAB, count: 16)
     let channel = Channel(slot: 1, name: "x", secret: ChannelSecret(bytes: secret)!)
     #expect(!SecretMask.hex(Reply.channelInfo(channel).encode(), .fromRadio).contains("ab"))

@@ -5,7 +5,7 @@ import MeshCoreFixtures
 import Testing
 
 @Suite struct TraceTests {
-  @Test(arguments: Fixtures.traceNames) func `every frame decodes, and what was sent encodes to the same bytes`(
+  @Test(arguments: Fixtures.traceNames) func `every recorded frame decodes, and sent frames encode to the same bytes`(
     _ name: String
   ) throws {
     let lines = Fixtures.trace(name)
@@ -35,7 +35,7 @@ import Testing
     }
   }
 
-  @Test func `raw streams of the framing scenes never trap the decoder`() {
+  @Test func `raw streams of the framing scenes do not trap the decoder`() {
     for name in Fixtures.traceNames {
       var decoder = SerialDecoder(.toRadio)
       for line in Fixtures.trace(name) where line.isRaw && line.toRadio {

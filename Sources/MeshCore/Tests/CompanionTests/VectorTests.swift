@@ -73,7 +73,7 @@ struct Vector: Sendable, CustomTestStringConvertible {
     #expect(Hex.string(command.encode()) == Hex.string(vector.bytes))
   }
 
-  @Test(arguments: Vector.all("from-radio")) func `a frame of the radio decodes to its fields and back`(
+  @Test(arguments: Vector.all("from-radio")) func `a frame of the radio decodes to its fields and encodes to its bytes`(
     _ vector: Vector
   ) throws {
     guard let expected = vector.fields["decoded"] as? [String: Any] else {
@@ -146,7 +146,7 @@ struct Vector: Sendable, CustomTestStringConvertible {
     }
   }
 
-  @Test func `time on air has the preamble that the firmware sends with that spreading factor`() {
+  @Test func `the time on air includes the firmware's preamble for the spreading factor`() {
     let narrow = RadioParameters(frequency: 869_618, bandwidth: 62_500, spreadingFactor: 8, codingRate: 8)
     let wide = RadioParameters(frequency: 869_525, bandwidth: 250_000, spreadingFactor: 11, codingRate: 5)
     // (32 + 12.25 + 11 × 8) × 4.096 ms, and (16 + 12.25 + 8 × 5) × 8.192 ms.

@@ -28,7 +28,7 @@ private func code(_ number: UInt32) -> AckCode { AckCode(value: number) }
     (UInt8(0), 200, false, UInt8(0), true), (0, 200, true, 0, false), (3, 200, true, 3, false),
     (4, 158, true, 4, false),
     (4, 158, false, 0, true), (4, 159, true, 0, true), (7, 159, true, 3, true),
-  ]) func `attempts beyond the fourth go out with a byte more, or as another message`(
+  ]) func `attempts beyond the fourth have an extra byte, or go out as another message`(
     _ attempt: UInt8, _ bytes: Int, _ hasTime: Bool, _ number: UInt8, _ needsTime: Bool
   ) {
     let form = AttemptForm(attempt: attempt, bytes: bytes, hasTime: hasTime)
@@ -84,8 +84,7 @@ private func code(_ number: UInt32) -> AckCode { AckCode(value: number) }
   }
 
   @Test
-  mutating func `where the radio does not say when it was started a channel message goes once more, and ends as sent`()
-  {
+  mutating func `if the radio does not report its start, a channel message is sent once more, and ends as sent`() {
     _ = session.linkUp(now: now)
     _ = add(item(1, to: .channel("c")))
     _ = session.answered(1, .channelSent, now: now)
@@ -97,7 +96,7 @@ private func code(_ number: UInt32) -> AckCode { AckCode(value: number) }
     #expect(session.linkUp(now: now + .seconds(6)).isEmpty)
   }
 
-  @Test mutating func `along the path twice, then it is reset and flooded twice, then it has failed`() {
+  @Test mutating func `a message goes twice along the path, then floods twice without the path, then fails`() {
     _ = session.linkUp(now: now)
     #expect(add(item(1), path: 2) == [.transmit(id: 1, attempt: 0, route: .direct, airtime: 0)])
     #expect(sent(1, 10, flooded: false) == [.sent(id: 1, code: code(10), tries: 1, floods: 0)])
@@ -115,7 +114,7 @@ private func code(_ number: UInt32) -> AckCode { AckCode(value: number) }
     #expect(expire() == [.heard(id: 1, count: 1)])
   }
 
-  @Test mutating func `without a path two floods are all; one that comes meanwhile is tried`() {
+  @Test mutating func `without a path a message floods twice, and a path that arrives meanwhile is tried`() {
     _ = session.linkUp(now: now)
     #expect(add(item(1)).last == .transmit(id: 1, attempt: 0, route: .flood, airtime: 0))
     _ = sent(1, 10, flooded: true)
@@ -129,7 +128,7 @@ private func code(_ number: UInt32) -> AckCode { AckCode(value: number) }
     #expect(expire() == [.failed(id: 1, .noAcknowledgement)])
   }
 
-  @Test mutating func `one a recipient, and an acknowledgement lets the next one go`() {
+  @Test mutating func `each recipient has one message in flight, and its acknowledgement releases the next`() {
     _ = session.linkUp(now: now)
     _ = add(item(1))
     #expect(add(item(2)) == [] && add(item(3, to: .node(birch))) == [])
@@ -142,7 +141,7 @@ private func code(_ number: UInt32) -> AckCode { AckCode(value: number) }
       ])
   }
 
-  @Test mutating func `an acknowledgement may overtake the radio's own answer`() {
+  @Test mutating func `an acknowledgement that arrives before the radio's answer counts`() {
     _ = session.linkUp(now: now)
     _ = add(item(1))
     session.expect(code(10), for: 1)
@@ -150,7 +149,7 @@ private func code(_ number: UInt32) -> AckCode { AckCode(value: number) }
     #expect(sent(1, 10, flooded: true) == [])
   }
 
-  @Test mutating func `a path is asked for after a flood that brought none`() {
+  @Test mutating func `a path is requested after a flood that brought none`() {
     _ = session.linkUp(now: now)
     _ = add(item(1))
     _ = sent(1, 10, flooded: true)
@@ -163,7 +162,7 @@ private func code(_ number: UInt32) -> AckCode { AckCode(value: number) }
     #expect(expire() == [], "the path came with the acknowledgement")
   }
 
-  @Test mutating func `what the radio refuses`() {
+  @Test mutating func `a message that the radio refuses fails, and one for which it is busy waits`() {
     _ = session.linkUp(now: now)
     _ = add(item(1))
     #expect(session.answered(1, .unknown, now: now) == [.failed(id: 1, .unknownToRadio)])
@@ -175,7 +174,7 @@ private func code(_ number: UInt32) -> AckCode { AckCode(value: number) }
   }
 
   @Test(arguments: [Destination.node(alder), .channel("c")])
-  mutating func `a radio whose table stays full is asked less and less, at no cost, until the message expires`(
+  mutating func `a radio with a full table is asked ever more rarely, without air time, until the message expires`(
     _ destination: Destination
   ) {
     session.radio = testRadio
@@ -197,7 +196,7 @@ private func code(_ number: UInt32) -> AckCode { AckCode(value: number) }
     #expect((150...600).contains(tries), "\(tries) tries a day, each with two commits")
   }
 
-  @Test mutating func `a radio that has come back is asked at once, and what it takes is no refusal any more`() {
+  @Test mutating func `a reconnected radio is asked at once, and an accepted message clears the refusals`() {
     _ = session.linkUp(now: now)
     _ = add(item(1))
     for _ in 0..<20 {
@@ -212,7 +211,7 @@ private func code(_ number: UInt32) -> AckCode { AckCode(value: number) }
   }
 
   @Test(arguments: [DeliveryAnswer.unknown, .regionUnknown, .refused, .notTried, .busy])
-  mutating func `what was not on the air costs nothing of the hour`(_ answer: DeliveryAnswer) {
+  mutating func `a message that was not transmitted costs no air time`(_ answer: DeliveryAnswer) {
     session.radio = testRadio
     _ = session.linkUp(now: now)
     _ = add(item(1))
@@ -220,7 +219,7 @@ private func code(_ number: UInt32) -> AckCode { AckCode(value: number) }
     #expect(session.budget.used(now: now) == (0, 0))
   }
 
-  @Test mutating func `an interrupted message is waited for, then tried with a new number`() {
+  @Test mutating func `an interrupted message waits for its acknowledgement, then gets a new attempt number`() {
     var interrupted = item(1)
     (interrupted.progress, interrupted.attempt, interrupted.codes) = (.interrupted, 1, [code(10)])
     #expect(add(interrupted) == [])
@@ -233,7 +232,7 @@ private func code(_ number: UInt32) -> AckCode { AckCode(value: number) }
     #expect(session.acknowledged(code(20), tripTime: 1, now: now).first == .delivered(id: 2, tripTime: 1))
   }
 
-  @Test mutating func `cancelled and expired messages end, also while they are out`() {
+  @Test mutating func `cancelled and expired messages end, also while they are in flight`() {
     _ = session.linkUp(now: now)
     _ = add(item(1))
     #expect(session.cancel(1, now: now) == [], "the radio has it in hand")
@@ -249,7 +248,7 @@ private func code(_ number: UInt32) -> AckCode { AckCode(value: number) }
     #expect(expire() == [.failed(id: 3, .expired)])
   }
 
-  @Test mutating func `people go first, senders take turns, the rest keeps its order`() {
+  @Test mutating func `interactive messages go first, senders take turns, and the others keep their order`() {
     for (id, priority, origin) in [
       (1, .bulk, "poll"), (2, .relayed, "a"), (3, .relayed, "a"), (4, .relayed, "b"), (5, .interactive, "us"),
     ] as [(Int64, DeliveryPriority, String)] {
@@ -264,7 +263,7 @@ private func code(_ number: UInt32) -> AckCode { AckCode(value: number) }
     #expect(order == [5, 2, 4, 3, 1])
   }
 
-  @Test mutating func `the radio's ring of eight is never overrun`() {
+  @Test mutating func `the radio's eight pending acknowledgements never overflow`() {
     _ = session.linkUp(now: now)
     for id in 1...12 {
       guard let key = PublicKey(bytes: [UInt8](repeating: UInt8(id), count: 32)) else { continue }
@@ -281,7 +280,7 @@ private func code(_ number: UInt32) -> AckCode { AckCode(value: number) }
     #expect(session.acknowledged(code(5), tripTime: 1, now: now).count == 1, "sending would evict 2")
   }
 
-  @Test mutating func `an hour's air time is not exceeded, and the wait has an end`() {
+  @Test mutating func `an hour's air time is not exceeded, and a message that waits for air time is sent later`() {
     session.radio = testRadio
     var settings = DeliverySettings()
     settings.budget.airtime = 3000
@@ -303,7 +302,7 @@ private func code(_ number: UInt32) -> AckCode { AckCode(value: number) }
     #expect(session.timedOut(now: now).contains { if case .transmit = $0 { true } else { false } })
   }
 
-  @Test func `bulk leaves room for people`() {
+  @Test func `bulk messages leave part of the budget for people`() {
     var limits = AirtimeBudget.Limits()
     (limits.airtime, limits.messages) = (1000, 4)
     var budget = AirtimeBudget(limits)

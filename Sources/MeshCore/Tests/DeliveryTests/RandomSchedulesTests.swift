@@ -253,7 +253,8 @@ private struct Simulation {
 }
 
 @Suite struct RandomSchedulesTests {
-  @Test(arguments: UInt64(0)..<10) func `whatever happens, sending keeps its promises`(_ part: UInt64) {
+  @Test(arguments: UInt64(0)..<10) func `a delivery session keeps its invariants under random schedules`(_ part: UInt64)
+  {
     for seed in part * 1000..<(part + 1) * 1000 {
       var simulation = Simulation(seed: seed)
       simulation.run()

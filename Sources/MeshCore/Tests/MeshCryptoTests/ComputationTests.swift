@@ -8,7 +8,9 @@ import MeshCoreFixtures
 import Testing
 
 @Suite struct ComputationTests {
-  @Test(arguments: Fixtures.section("computations").indices) func `a computation gives its result`(_ index: Int) {
+  @Test(arguments: Fixtures.section("computations").indices) func `each recorded computation gives its recorded result`(
+    _ index: Int
+  ) {
     let row = Fixtures.section("computations")[index]
     let input = row["input"] as? [String: Any] ?? [:]
     let word = row["input"] as? String ?? ""
@@ -52,7 +54,7 @@ import Testing
     }
   }
 
-  @Test func `group texts of the air open with their channel's secret and no other`() throws {
+  @Test func `group texts open with their channel's secret and with no other`() throws {
     for vector in Fixtures.section("vectors") {
       guard let decoded = vector["decoded"] as? [String: Any], let decrypted = decoded["decrypted"] as? [String: Any]
       else { continue }
@@ -71,7 +73,7 @@ import Testing
     }
   }
 
-  @Test func `a private identity signs what its public key verifies, and two share one secret`() throws {
+  @Test func `a public key verifies its private identity's signatures, and two identities share one secret`() throws {
     let (alice, bob) = (PrivateIdentity(seed: [1]), PrivateIdentity(seed: [2]))
     let signature = alice.sign([1, 2, 3])
     #expect(Signature.verify(signature, of: [1, 2, 3], by: alice.publicKey))

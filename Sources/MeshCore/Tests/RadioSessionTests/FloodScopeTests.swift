@@ -32,7 +32,7 @@ import Timing
     return (radio, ids[2])
   }
 
-  @Test func `what is sent before the radio was asked is sent in its default scope`() {
+  @Test func `before the first flood, the radio is returned to its default scope`() {
     var radio = ReadySession()
     let (id, asked) = radio.submit(text)
     #expect(asked == [back])
@@ -42,7 +42,7 @@ import Timing
   }
 
   @Test(arguments: [RadioError.unsupported, .badState, .illegalArgument])
-  func `after a refused way back nothing goes where the last message went`(_ error: RadioError) {
+  func `after a refused return to the default scope no flooded message is sent`(_ error: RadioError) {
     var (radio, _) = returning()
     _ = radio.receive(.error(error))
     #expect(radio.session.isScopeStuck)
@@ -57,7 +57,7 @@ import Timing
     #expect(radio.receive(.ok) == [.send(text.encode())] && !radio.session.isScopeStuck)
   }
 
-  @Test func `what says its own path, and our advert, go whatever the scope is`() throws {
+  @Test func `messages with a path of their own, and our advert, are sent in any scope`() throws {
     var (radio, _) = returning()
     _ = radio.receive(.error(.badState))
     // A datagram for a channel: slot, path, type, data.
@@ -69,7 +69,7 @@ import Timing
     #expect(try radio.submit(Command(decoding: [62, 0, 0xFF, 1, 0, 7])).1 == [back], "a flood")
   }
 
-  @Test func `after an unanswered way back the radio is asked again before anything goes`() {
+  @Test func `after an unanswered return to the default scope the radio is asked again before the next message`() {
     var (radio, id) = returning()
     let (next, none) = radio.submit(text)
     #expect(none.isEmpty)
@@ -82,7 +82,7 @@ import Timing
       radio.session.timedOut(now: radio.now).first == .completed(id: next!, .failed(.notSent(isRefused: false))))
   }
 
-  @Test func `firmware that has no scopes floods in none`() {
+  @Test func `firmware without scopes gets the message without a scope`() {
     var radio = ReadySession()
     let (id, asked) = radio.submit(text)
     #expect(asked == [back])
@@ -90,7 +90,7 @@ import Timing
     #expect(radio.receive(.ok) == [.completed(id: id!, .replied(.ok))] && !radio.session.isScopeStuck)
   }
 
-  @Test func `another link to the same radio begins by not knowing`() {
+  @Test func `after a reconnection the scope of the radio is unknown`() {
     var (radio, _) = returning()
     _ = radio.session.linkLost()
     _ = radio.session.linkUp(now: radio.now)

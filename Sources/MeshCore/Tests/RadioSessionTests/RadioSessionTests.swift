@@ -36,7 +36,7 @@ struct ReadySession {
 }
 
 @Suite struct HandshakeTests {
-  @Test func `the device is asked first, then the session is started, then it is ready`() {
+  @Test func `the session asks for the device, then starts, then is ready`() {
     var session = RadioSession()
     let now = MonotonicTime(seconds: 1)
     #expect(session.linkUp(now: now) == [.send([22, 3])])
@@ -52,7 +52,7 @@ struct ReadySession {
     #expect(session.isUp)
   }
 
-  @Test func `a radio that does not know the question is old, not broken`() {
+  @Test func `a radio that does not support the device query is started nevertheless`() {
     var session = RadioSession()
     let now = MonotonicTime(seconds: 1)
     _ = session.linkUp(now: now)
@@ -60,7 +60,7 @@ struct ReadySession {
     #expect(next == [.send(Command.start(client: "meshpost").encode())])
   }
 
-  @Test func `silence is met with the other line setting, then with zeros, then the link is dropped`() {
+  @Test func `a silent radio is tried with the other line setting, then with zero bytes, then the link is dropped`() {
     var session = RadioSession()
     var now = MonotonicTime(seconds: 1)
     _ = session.linkUp(now: now)
@@ -75,7 +75,7 @@ struct ReadySession {
 }
 
 @Suite struct ExchangeTests {
-  @Test func `one command is in flight, interactive ones overtake`() {
+  @Test func `one command is in flight, and interactive commands go before waiting ones`() {
     var radio = ReadySession()
     let (first, sent) = radio.submit(.getDeviceTime)
     #expect(sent == [.send([5])])
@@ -91,7 +91,7 @@ struct ReadySession {
     #expect(radio.receive(battery) == [.completed(id: second!, .replied(battery))])
   }
 
-  @Test func `an OK that nobody waits for answers nothing`() {
+  @Test func `an unasked OK completes no command`() {
     var radio = ReadySession()
     let (id, _) = radio.submit(.getDeviceTime)
     #expect(radio.receive(.ok) == [.unasked(.ok)])
@@ -99,21 +99,21 @@ struct ReadySession {
     #expect(radio.receive(.ok) == [.unasked(.ok)])
   }
 
-  @Test func `pushes pass by between question and answer`() {
+  @Test func `a push between a command and its answer is passed on`() {
     var radio = ReadySession()
     let (id, _) = radio.submit(.getDeviceTime)
     #expect(radio.receive(.messageWaiting) == [.push(.messageWaiting)])
     #expect(radio.receive(.currentTime(1)) == [.completed(id: id!, .replied(.currentTime(1)))])
   }
 
-  @Test func `own telemetry is answered by a push`() {
+  @Test func `a push answers the request for the radio's own telemetry`() {
     var radio = ReadySession()
     let (id, _) = radio.submit(.sendTelemetryRequest(nil))
     let push = Push.telemetryResponse(KeyPrefix(value: 1), data: [1, 116, 1, 0x9C])
     #expect(radio.receive(push) == [.completed(id: id!, .pushed(push))])
   }
 
-  @Test func `a contact answers only the question for its key`() {
+  @Test func `a contact completes only the request for its key`() {
     var radio = ReadySession()
     let key = PublicKey(bytes: Array(repeating: 5, count: 32))!
     let other = PublicKey(bytes: Array(repeating: 6, count: 32))!
@@ -124,7 +124,7 @@ struct ReadySession {
     #expect(radio.receive(right) == [.completed(id: id!, .replied(right))])
   }
 
-  @Test func `after a time-out the link falls silent before the next command`() {
+  @Test func `after a time-out the session waits for silence before the next command`() {
     var radio = ReadySession()
     let (id, _) = radio.submit(.getDeviceTime)
     _ = radio.submit(.getBattery)
@@ -136,7 +136,7 @@ struct ReadySession {
     #expect(radio.session.timedOut(now: radio.now) == [.send([20])])
   }
 
-  @Test func `three commands in a row without an answer drop the link`() {
+  @Test func `three unanswered commands in a row drop the link`() {
     var radio = ReadySession()
     for number in 1...3 {
       _ = radio.submit(.getDeviceTime)
@@ -148,7 +148,7 @@ struct ReadySession {
     }
   }
 
-  @Test func `a lost link fails everything that waits, and each once`() {
+  @Test func `a lost link fails each waiting command once`() {
     var radio = ReadySession()
     let ids = (0..<3).map { _ in radio.submit(.getDeviceTime).0! }
     let lost = radio.session.linkLost()
@@ -157,13 +157,13 @@ struct ReadySession {
     #expect(radio.submit(.getDeviceTime).0 == nil)
   }
 
-  @Test func `the queue has a bound`() {
+  @Test func `the queue of commands is bounded`() {
     var radio = ReadySession()
     for _ in 0..<65 { #expect(radio.submit(.getDeviceTime).0 != nil) }
     #expect(radio.submit(.getDeviceTime).0 == nil)
   }
 
-  @Test func `what was submitted together goes out together, as it was written`() {
+  @Test func `commands that were submitted as a group go out together, with their original bytes`() {
     var radio = ReadySession()
     let (first, _) = radio.submit(.getDeviceTime)
     let group = [
@@ -183,7 +183,7 @@ struct ReadySession {
   }
 
   @Test(arguments: [false, true])
-  func `what needs the command before it is not sent where that fails, what does not need it is`(_ isRefused: Bool) {
+  func `a command is skipped after a failure if it needs the one before it, and is sent otherwise`(_ isRefused: Bool) {
     var radio = ReadySession()
     let group: [RadioSession.Submission] = [
       .init(.getBattery), .init(.getTuning, needsSuccess: true), .init(.getDeviceTime),
@@ -216,7 +216,7 @@ struct ReadySession {
     Contact(key: PublicKey(bytes: Array(repeating: number, count: 32))!, name: "n")
   }
 
-  @Test func `records stream out one by one, a person's question goes in between`() {
+  @Test func `the contacts of a list are delivered one by one, and an interactive command goes in between`() {
     var radio = ReadySession()
     let (list, _) = radio.submit(.getContacts(since: nil))
     #expect(radio.receive(.contactsStart(total: 2)) == [.listBegan(id: list!, total: 2)])
@@ -233,7 +233,7 @@ struct ReadySession {
     #expect(sync != nil)
   }
 
-  @Test func `a list that stops half-way is broken after five seconds`() {
+  @Test func `a list that stops half-way fails after five seconds`() {
     var radio = ReadySession()
     let (list, _) = radio.submit(.getContacts(since: nil))
     _ = radio.receive(.contactsStart(total: 2))

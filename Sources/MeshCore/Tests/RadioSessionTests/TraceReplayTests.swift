@@ -74,11 +74,11 @@ private struct Replay {
 }
 
 @Suite struct TraceReplayTests {
-  @Test(arguments: Fixtures.traceNames) func `no recorded frame is unreadable to a session`(_ name: String) {
+  @Test(arguments: Fixtures.traceNames) func `a session can read every recorded frame`(_ name: String) {
     #expect(Replay(name).glitches == 0)
   }
 
-  @Test func `full lists give all contacts`() {
+  @Test func `full lists contain all contacts`() {
     let full = Replay("v1.17.1/contacts_full")
     #expect(full.listTotals == [120])
     #expect(full.contacts.count == 120)
@@ -87,20 +87,20 @@ private struct Replay {
     #expect(hundred.contacts.count == 100)
   }
 
-  @Test func `an incremental list with nothing new still tells the whole number`() {
+  @Test func `an incremental list without changes still has the total count`() {
     let replay = Replay("v1.15.0/contacts_incremental_nothing_new")
     #expect(replay.listCounts.last == 0)
     #expect((replay.listTotals.last ?? 0) > 0)
   }
 
-  @Test func `what a full queue kept comes out, 16 of 20`() {
+  @Test func `a full queue of the radio returns 16 of 20 messages`() {
     #expect(Replay("v1.15.0/queue_overflow_20_sent").messages.count == 16)
     #expect(Replay("v1.17.1/queue_overflow_channel_only").messages.count == 16)
     #expect(Replay("v1.17.1/queue_overflow_dm_only").messages.count == 16)
     #expect(Replay("v1.17.1/queue_overflow_mixed").messages.count == 16)
   }
 
-  @Test func `direct and channel messages come with their text, in both forms`() {
+  @Test func `direct and channel messages are read with their text, in both forms`() {
     #expect(Replay("v1.15.0/dm_receive").texts.contains("hello Birch"))
     #expect(Replay("v1.15.0/dm_receive_direct_utf8").texts.contains { $0.contains("☕") })
     let short = Replay("v1.17.1/receive_client_below_v3")
@@ -111,7 +111,7 @@ private struct Replay {
     #expect(!hasSNR, "a client below version 3 gets the form without SNR")
   }
 
-  @Test func `each retry is delivered as a message of its own, same time and text`() {
+  @Test func `the radio delivers each retry as a separate message with the same time and text`() {
     let replay = Replay("v1.17.1/dm_receive_retries")
     let keys = replay.messages.compactMap { message -> String? in
       guard case .contact(let direct) = message else { return nil }
@@ -125,7 +125,7 @@ private struct Replay {
     #expect(replay.channels[1]?.name == "#trees")
   }
 
-  @Test func `a node that was added by itself is an advert of its key, one that was not is a record`() {
+  @Test func `a node that was added automatically causes an advert push, another one a new-advert push`() {
     let automatic = Replay("v1.17.1/advert_discovery_auto_add").pushes
     let manual = Replay("v1.17.1/advert_discovery_manual_add").pushes
     #expect(automatic.contains { if case .advert = $0 { true } else { false } })
