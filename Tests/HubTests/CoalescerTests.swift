@@ -30,7 +30,7 @@ import Testing
     }
   }
 
-  @Test func `after a stall all that waits goes in one group, and nobody is told to come again`() async throws {
+  @Test func `after a stall of the database all waiting requests are committed in few groups`() async throws {
     let database = Database()
     database.state.withLock { $0.isFrozen = true }
     let gathered = gathered(database, patience: .seconds(3600))
@@ -45,7 +45,7 @@ import Testing
     #expect(database.state.withLock { $0.groups.count } < 10, "\(database.state.withLock { $0.groups })")
   }
 
-  @Test func `a database that is away is waited for, and order stays`() async throws {
+  @Test func `requests wait for a database that is away, in their order`() async throws {
     let database = Database()
     database.state.withLock { $0.failures = 2 }
     let gathered = gathered(database, patience: .seconds(3600))
@@ -56,7 +56,7 @@ import Testing
     #expect(database.state.withLock { $0.failures } < 0)
   }
 
-  @Test func `who has waited too long is told why, and those who come later are served`() async throws {
+  @Test func `a request that waited too long is refused with a reason, and later requests are served`() async throws {
     let database = Database()
     database.state.withLock { $0.isFrozen = true }
     let gathered = gathered(database, patience: .zero)

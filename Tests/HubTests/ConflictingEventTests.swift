@@ -33,7 +33,7 @@ import Timing
     }
   }
 
-  @Test func `what comes twice is acknowledged, what is another is not, and comes again in a new epoch`() async throws {
+  @Test func `a repeated event is acknowledged, and a different one under its number needs a new epoch`() async throws {
     let store = try HubStore(location: scratch.location("hub.db"))
     let (one, two, three) = (Self.event(1, "one"), Self.event(2, "two"), Self.event(3, "three"))
     #expect(try await store.take([Self.batch([one, two, three])]) == [.acknowledged(3)])
@@ -50,7 +50,7 @@ import Timing
     #expect(try await store.progress(gateway: "g", epoch: "f")?.lanes[.messages] == 4)
   }
 
-  @Test func `of senders that know nothing of it both histories are kept, each event once`() async throws {
+  @Test func `for senders that cannot handle conflicts, both histories are kept, each event once`() async throws {
     let store = try HubStore(location: scratch.location("hub.db"))
     let forged = (1...3 as ClosedRange<Int64>).map { Self.event($0, "forged \($0)") }
     _ = try await store.take([Self.batch(forged, knows: false)])
@@ -69,7 +69,7 @@ import Timing
   }
 
   /// As a consumer gets publications that waited at the broker.
-  @Test func `two histories that come in one transaction are both kept, each event once`() async throws {
+  @Test func `two histories in one transaction are both kept, each event once`() async throws {
     let store = try HubStore(location: scratch.location("hub.db"))
     let one = (1...3 as ClosedRange<Int64>).map { Self.event($0, "one \($0)") }
     let other = (2...4 as ClosedRange<Int64>).map { Self.event($0, "other \($0)") }
@@ -83,7 +83,7 @@ import Timing
     #expect(try await all(store).count == 6)
   }
 
-  @Test func `of two histories each stays in its order, whoever brings them`() async throws {
+  @Test func `each of two histories keeps its order, whoever sends them`() async throws {
     let store = try HubStore(location: scratch.location("hub.db"))
     let one = (1...3 as ClosedRange<Int64>).map { Self.event($0, "one \($0)") }
     let other = (1...6 as ClosedRange<Int64>).map { Self.event($0, "other \($0)") }
@@ -100,7 +100,7 @@ import Timing
   }
 
   @Test(arguments: 0..<20 as Range<UInt64>)
-  func `two clones that share a broker are two epochs, however their events come`(_ seed: UInt64) async throws {
+  func `two clones that share a broker become two epochs, in any order of their events`(_ seed: UInt64) async throws {
     var random = SeededRandom(seed: seed)
     let store = try HubStore(location: scratch.location("clones\(seed).db"))
     let shared = (1...3 as ClosedRange<Int64>).map { Self.event($0, "both \($0)") }
@@ -129,7 +129,7 @@ import Timing
     for clone in clones { #expect(try await store.keepUnordered([Self.batch(clone, knows: false)]) == 0) }
   }
 
-  @Test func `an epoch has a bound of other histories, and each of them goes on`() async throws {
+  @Test func `an epoch has a limited number of other histories, and each of them continues`() async throws {
     let store = try HubStore(location: scratch.location("hub.db"))
     for number in 0...HubStore.mostHistories {
       let batch = Self.batch([Self.event(1, "first of \(number)")], knows: false)
@@ -147,7 +147,7 @@ import Timing
     #expect(epochs == 17 && events == 34)
   }
 
-  @Test func `what comes in its first epoch and in a new one within one transaction is kept once`() async throws {
+  @Test func `an event that is in its first epoch and in a new one within one transaction is kept once`() async throws {
     let store = try HubStore(location: scratch.location("hub.db"))
     let events = (1...2 as ClosedRange<Int64>).map { Self.event($0, "event \($0)") }
     _ = try await store.keepUnordered([
@@ -157,7 +157,7 @@ import Timing
     #expect(try await all(store).sorted() == ["e/1 event 1", "e/2 event 2"])
   }
 
-  @Test func `what was on its way in an old epoch and comes after the new one is kept once`() async throws {
+  @Test func `an event of an old epoch that arrives after the new epoch is kept once`() async throws {
     let store = try HubStore(location: scratch.location("hub.db"))
     let events = (1...3 as ClosedRange<Int64>).map { Self.event($0, "event \($0)") }
     _ = try await store.take([Self.batch([events[0]])])
@@ -167,7 +167,7 @@ import Timing
   }
 
   /// An emptied hub first meets the copy of a card, which has begun a new epoch, and then the card itself.
-  @Test func `what a copy brought in its own epoch is kept once where nothing was known of the first`() async throws {
+  @Test func `events of a copy's own epoch are kept once if the hub did not know the first epoch`() async throws {
     let store = try HubStore(location: scratch.location("hub.db"))
     let (one, two, three) = (Self.event(1, "one"), Self.event(2, "two"), Self.event(3, "three"))
     _ = try await store.take([Self.batch([one, two], epoch: "f", before: "e")])
@@ -175,7 +175,7 @@ import Timing
     #expect(try await all(store) == ["f/1 one", "f/2 two", "e/3 three"])
   }
 
-  @Test func `what is not kept in its first epoch is not taken for kept in a new one`() async throws {
+  @Test func `an event that was not stored in its first epoch is not skipped in a new one`() async throws {
     let store = try HubStore(location: scratch.location("hub.db"))
     _ = try await store.take([Self.batch([Self.event(1, "here")])])
     let other = [Self.event(1, "another")]
@@ -185,7 +185,7 @@ import Timing
     #expect(try await all(store) == ["e/1 here", "f/1 another"])
   }
 
-  @Test func `a position is told up to what is asked for, with what the event there says`() async throws {
+  @Test func `a position is answered up to the requested sequence number, with the digest of its event`() async throws {
     let store = try HubStore(location: scratch.location("hub.db"))
     let events = (1...5 as ClosedRange<Int64>).map { Self.event($0, "event \($0)") }
     _ = try await store.take([Self.batch(events)])
@@ -199,7 +199,7 @@ import Timing
     #expect(try await store.progress(gateway: "g", epoch: "f", through: HubStore.Progress { _ in 3 }) == nil)
   }
 
-  @Test(arguments: [true, false]) func `two histories are one alert at the hub, which says how many events they are`(
+  @Test(arguments: [true, false]) func `two histories cause one alert at the hub, with the number of events`(
     _ knows: Bool
   ) async throws {
     let store = try HubStore(location: scratch.location("hub.db"))
@@ -221,7 +221,7 @@ import Timing
   }
 
   @Test
-  func `two gateways that take one link from each other are the same alert, and a rule that is off tells nothing`()
+  func `two gateways that take one link from each other cause one alert, and a rule that is off causes none`()
     async throws
   {
     let quiet = try HubStore(location: scratch.location("quiet.db"), alertsOnConflicts: false)
@@ -234,7 +234,7 @@ import Timing
     #expect(alerts[0].text.hasSuffix("; 3 so far"))
   }
 
-  @Test func `what differs from one sending to the next is the same event`() async throws {
+  @Test func `a difference in fields that change with each transmission is no conflict`() async throws {
     let store = try HubStore(location: scratch.location("hub.db"))
     func state(_ folded: Int64?) -> HubEvent {
       var event = Self.event(1, "state", kind: "advert")
@@ -254,7 +254,7 @@ import Timing
     #expect(try await store.take([Self.batch([Self.event(3, "found")])]) == [.conflict(3)])
   }
 
-  @Test(arguments: [nil, "e"]) func `what comes twice within one transaction of a new epoch is kept once`(
+  @Test(arguments: [nil, "e"]) func `a batch that is repeated within one transaction of a new epoch is kept once`(
     _ before: String?
   ) async throws {
     let store = try HubStore(location: scratch.location("hub.db"))
@@ -270,7 +270,7 @@ import Timing
     #expect(try await all(store) == ["f/1 one", "f/2 two", "f/3 three"])
   }
 
-  @Test func `a gap of one history is told, whatever the other has under its number`() async throws {
+  @Test func `a gap of one history is stored, whatever event the other history has under its number`() async throws {
     let store = try HubStore(location: scratch.location("hub.db"))
     let first = (1...9 as ClosedRange<Int64>).map { Self.event($0, "first \($0)") }
     _ = try await store.take([Self.batch(first)])
@@ -284,7 +284,7 @@ import Timing
     #expect(try await all(store).count == 11)
   }
 
-  @Test func `each lost database of a gateway is told, although each is told by the first event of an epoch`()
+  @Test func `each lost database of a gateway is reported, although each report begins an epoch`()
     async throws
   {
     let store = try HubStore(location: scratch.location("hub.db"))
@@ -306,7 +306,7 @@ import Timing
       try await all(store) == ["f/1 e", "f/2 after e", "h/1 f", "h/2 after f", "k/1 h", "k/2 after h"])
   }
 
-  @Test func `lost databases of an unknown epoch are told apart by their saved files`() async throws {
+  @Test func `lost databases of an unknown epoch are distinguished by their saved files`() async throws {
     let store = try HubStore(location: scratch.location("hub.db"))
     for (epoch, saved) in [("f", "one"), ("h", "two")] {
       let gap = HubEvent(
@@ -317,7 +317,7 @@ import Timing
     #expect(try await all(store) == ["f/1 one", "h/1 two"])
   }
 
-  @Test func `a position says what its event says`() async throws {
+  @Test func `a position contains the digest of its event`() async throws {
     let store = try HubStore(location: scratch.location("hub.db"))
     let last = Self.event(7, "seven")
     _ = try await store.take([Self.batch([Self.event(1, "one"), last])])
@@ -335,7 +335,7 @@ import Timing
   }
 
   @Test(arguments: 0..<50 as Range<UInt64>)
-  func `whatever is put back, cloned or forged, all that a gateway holds is at the hub, once`(_ seed: UInt64)
+  func `after random restores, clones and forgeries, the hub has all events of a gateway once`(_ seed: UInt64)
     async throws
   {
     var random = SeededRandom(seed: seed)

@@ -9,7 +9,7 @@ import Testing
 @testable import Hub
 
 @Suite struct ConnectionTableTests {
-  @Test func `there is never more room than descriptors`() {
+  @Test func `there is never room for more connections than descriptors`() {
     #expect(ConnectionTable.room(limit: 20_000, open: 20, wanted: 4096) == 4096)
     #expect(ConnectionTable.room(limit: 1024, open: 20, wanted: 4096) < 1024 - 20)
     #expect(ConnectionTable.room(limit: 40, open: 20, wanted: 4096) < ConnectionTable.least)
@@ -22,7 +22,7 @@ import Testing
     var count: Int { all.withLock { $0.count } }
   }
 
-  @Test func `refused logins are logged with their address, a few a minute, and what was left out is counted`() {
+  @Test func `refused logins are logged with their address, a few a minute, and the omitted ones are counted`() {
     let lines = Lines()
     let refused = RefusedLogins { _, words in lines.all.withLock { $0.append(words) } }
     let start = ContinuousClock.now
@@ -36,7 +36,7 @@ import Testing
     #expect(lines.all.withLock { $0.contains { $0.hasPrefix("540 more logins") } })
   }
 
-  @Test func `a line that could come a thousand times a second comes once a minute`() {
+  @Test func `a repeated log line is written once a minute, with the number of repetitions`() {
     let lines = Lines()
     let line = ThrottledLog { _, words in lines.all.withLock { $0.append(words) } }
     let start = ContinuousClock.now
@@ -45,7 +45,7 @@ import Testing
     #expect(lines.all.withLock { $0 } == ["full", "full (repeated 999 times in the last minutes)"])
   }
 
-  @Test func `a token is known by all of it, whatever the scheme's capitals`() throws {
+  @Test func `a token is compared whole, and the scheme in any case`() throws {
     let access = HubAccess([
       HubConfiguration.Token(
         name: "hill", secrets: ["a-token-of-16-and-more", "its-successor-is-here"], gateway: "hill", access: .write)
@@ -67,7 +67,7 @@ import Testing
 
 @Suite struct LinkGateTests {
   @Test(arguments: ["\u{16}\u{3}\u{1}\u{2}\u{0}", "NONSENSE\r\n\r\n", "GET / HTTP/1.1\r\nContent-Length: many\r\n\r\n"])
-  func `what is no HTTP is answered at once, not left to time out`(_ said: String) throws {
+  func `a request that is not HTTP is answered at once with 400`(_ said: String) throws {
     let channel = EmbeddedChannel()
     let operations = channel.pipeline.syncOperations
     try operations.addHandler(HTTPResponseEncoder())

@@ -39,7 +39,7 @@ import Timing
 
   // MARK: Meaning of publications
 
-  @Test func `events are the same in every form`() throws {
+  @Test func `an event reads the same from every format`() throws {
     let single = try #require(try Self.single(7).meaning(Self.patterns))
     #expect(single.gateway == "hill" && single.epoch == "e1" && single.events.map(\.seq) == [7])
     #expect(single.events[0].kind == "message" && single.events[0].trusted && single.events[0].at == 5)
@@ -52,7 +52,7 @@ import Timing
   @Test(arguments: [
     #"{"status":"online","gateway":"hill"}"#, #"{"id":"a","command":"sync"}"#, #"{"id":"a","ok":true,"result":{}}"#,
   ])
-  func `what is no event is passed over`(_ payload: String) throws {
+  func `a publication without an event is skipped`(_ payload: String) throws {
     #expect(try Publication(topic: "meshpost/hill/status", payload: Array(payload.utf8)).meaning(Self.patterns) == nil)
   }
 
@@ -61,13 +61,13 @@ import Timing
     event(3).replacing("{\"seq", with: "{\"gateway\":\"hill\",\"epoch\":\"e1\",\"seq"),
     #"{"gateway":"hill","epoch":"e1","seq":3,"at":5,"kind":"command","body":{},"command":"send"}"#,
   ])
-  func `what is published where a gateway takes commands is no event`(_ payload: String) throws {
+  func `a publication on the command topic is no event`(_ payload: String) throws {
     #expect(try Publication(topic: "meshpost/hill/command", payload: Array(payload.utf8)).meaning(Self.patterns) == nil)
     #expect(try Self.single(3, "command").meaning(Self.patterns) == nil, "who may ask does not say that it is done")
   }
 
   @Test
-  func `where commands have a topic of another name no event is taken, and until it is named a command tells of it`()
+  func `no event is accepted from a configured command topic, and a command on another topic is logged`()
     async throws
   {
     let store = try HubStore(location: scratch.location("hub.db"))
@@ -115,12 +115,12 @@ import Timing
     #"{"gateway":"a/b","epoch":"e","seq":1,"at":1,"kind":"message","body":{}}"#,
     String(repeating: "[", count: 5000), #"{"seq":"# + String(repeating: #"{"a":"#, count: 100),
   ])
-  func `what cannot be stored is refused with a reason`(_ payload: String) {
+  func `a publication that cannot be stored is refused with a reason`(_ payload: String) {
     let publication = Publication(topic: "meshpost/hill/message", payload: Array(payload.utf8))
     #expect(throws: Publication.Refusal.self) { try publication.meaning(Self.patterns) }
   }
 
-  @Test func `bytes that are no text, no deflate or too much are refused`() throws {
+  @Test func `bytes that are no text, not deflated or too large are refused`() throws {
     let bomb = try Self.compact([UInt8](repeating: 32, count: Publication.maxBytes + 1))
     let json = Self.batch([1])
     for payload in [
@@ -132,7 +132,7 @@ import Timing
     }
   }
 
-  @Test func `whatever is published, it means something or is refused`() throws {
+  @Test func `random publications are read or refused`() throws {
     var random = SeededRandom(seed: 19)
     let seeds = [Self.single(7).payload, Self.batch([1, 2]), try Self.compact(Self.batch([1, 2])).payload]
     for _ in 0..<3000 {
@@ -157,7 +157,7 @@ import Timing
 
   // MARK: Topics
 
-  @Test func `a pattern names the gateway of a topic`() throws {
+  @Test func `a pattern extracts the gateway from a topic`() throws {
     let pattern = try #require(TopicPattern("mesh/{gateway}/+/x"))
     #expect(pattern.filter == "mesh/+/+/x" && pattern.namesGateways)
     #expect(pattern.match("mesh/hill/a/x") == .gateway("hill"))
@@ -187,7 +187,7 @@ import Timing
     return (page["events"]?.array ?? []).compactMap { $0["seq"]?.integer }.sorted()
   }
 
-  @Test func `each event is stored once, in whatever order and however often it comes`() async throws {
+  @Test func `each event is stored once, in any order and with repetitions`() async throws {
     let store = try HubStore(location: scratch.location("hub.db"))
     let consumption = consumption(store)
     let first = try await consumption.keep([
@@ -202,7 +202,7 @@ import Timing
     #expect(try await seqs(store) == [4, 5, 6, 9])
   }
 
-  @Test func `so many new gateways come a day and in all, and those that are here go on`() {
+  @Test func `the number of new gateways is limited per day and in all, and known gateways continue`() {
     var newGateways = NewGatewayLimit(perDay: 24, most: 100)
     func day(_ hours: Double) -> MonotonicTime { MonotonicTime(seconds: hours * 3600) }
     for number in 0..<24 { #expect(newGateways.refusal("g\(number)", count: Int64(number), now: day(0)) == nil) }
@@ -224,7 +224,7 @@ import Timing
     #expect(named == 64 && isNamedLater, "one that was not named yet has its turn later")
   }
 
-  @Test func `gateways that are invented are refused beyond the bound, which is told, and known ones are not`()
+  @Test func `invented gateways beyond the limit are refused with an alert, and known ones are not`()
     async throws
   {
     let store = try HubStore(location: scratch.location("hub.db"))
@@ -265,7 +265,7 @@ import Timing
     #expect(try await store.alerts(before: .max, openOnly: true, limit: 10).alerts.isEmpty)
   }
 
-  @Test func `positions stay, so that a link brings what no broker brought`() async throws {
+  @Test func `a consumer does not move positions, so that a link delivers the missing events`() async throws {
     let store = try HubStore(location: scratch.location("hub.db"))
     _ = try await consumption(store).keep([Self.single(9)])
     #expect(try await store.progress(gateway: "hill", epoch: "e1")?.lanes == [:])
@@ -309,7 +309,7 @@ import Timing
     #expect(try await consumption.keep([Self.single(3)]).stored == 1)
   }
 
-  @Test func `a file of what was refused that cannot be written holds everything up`() async throws {
+  @Test func `nothing is consumed while the file of refused publications cannot be written`() async throws {
     let store = try HubStore(location: scratch.location("hub.db"))
     let consumption = PublicationIngest(
       store, topics: Self.patterns, refused: RefusedFile(location: scratch.location("none/refused.jsonl")))
@@ -318,7 +318,7 @@ import Timing
     }
   }
 
-  @Test func `the file of what was refused has a bound`() throws {
+  @Test func `the file of refused publications is bounded`() throws {
     let location = scratch.location("refused.jsonl")
     let file = RefusedFile(location: location, bound: 1000)
     for number in 0..<50 {

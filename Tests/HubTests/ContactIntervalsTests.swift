@@ -17,7 +17,7 @@ import Timing
       "hill", seen: seen, hasLink: hasLink, isLinked: isLinked, least: Self.least, now: time(seconds))
   }
 
-  @Test func `a gateway that keeps a link is late after its time, and never while it is linked`() {
+  @Test func `a gateway that keeps a link is late after its time limit, and never while it is linked`() {
     var intervals = ContactIntervals()
     for second in stride(from: 0.0, through: 7200, by: 15) {
       look(&intervals, seen: 1, at: second, hasLink: true, isLinked: true)
@@ -29,7 +29,7 @@ import Timing
     #expect(!intervals.isLate("hill", now: time(8100)))
   }
 
-  @Test func `one that keeps no link any more is late by its pauses`() {
+  @Test func `a gateway that no longer keeps a link is late by its usual pauses`() {
     var intervals = ContactIntervals()
     look(&intervals, seen: 1, at: 0, hasLink: true, isLinked: true)
     var (seen, now) = (Int64(1), 0.0)
@@ -43,7 +43,8 @@ import Timing
     #expect(intervals.isLate("hill", now: time(now + 4 * 10_800 + 1)))
   }
 
-  @Test func `one without a link is late after four of its longest pauses, and after a day while nothing is known`() {
+  @Test
+  func `a gateway without a link is late after four of its longest pauses, and after a day while no pause is known`() {
     var intervals = ContactIntervals()
     look(&intervals, seen: 0, at: 0)
     #expect(!intervals.isLate("hill", now: time(86_399)) && intervals.isLate("hill", now: time(86_400)))
@@ -66,7 +67,7 @@ import Timing
 
   /// The database's times come from clocks that are set forwards and back.
   @Test(arguments: 0..<10 as Range<UInt64>)
-  func `clocks that are set make nobody late, and nobody well`(_ seed: UInt64) {
+  func `setting clocks makes no gateway late or well`(_ seed: UInt64) {
     var random = SeededRandom(seed: seed)
     var (intervals, seen, silentSince) = (ContactIntervals(), Int64(1), 0.0)
     look(&intervals, seen: seen, at: 0, hasLink: true)
@@ -81,7 +82,7 @@ import Timing
     }
   }
 
-  @Test func `what was silent before the hub began counts as heard when it is`() {
+  @Test func `a gateway that was silent before the hub started counts as heard when it contacts the hub`() {
     var intervals = ContactIntervals()
     look(&intervals, seen: 5, at: 0, hasLink: true)
     look(&intervals, seen: 5, at: 15, hasLink: true)
@@ -93,7 +94,7 @@ import Timing
   }
 
   /// The database was unreachable for hours, and the contacts of that time are unknown.
-  @Test func `nobody is late because the hub could not listen, and who was late before stays so`() {
+  @Test func `an outage of the hub makes no gateway late, and gateways that were late stay late`() {
     var intervals = ContactIntervals()
     func look(_ gateway: String, seen: Int64, at seconds: Double, hasLink: Bool) {
       intervals.update(

@@ -6,7 +6,7 @@ import Testing
 @testable import Hub
 
 @Suite struct DecompositionTests {
-  @Test func `texts become what Foundation makes of them`() {
+  @Test func `compatibility decomposition equals Foundation's`() {
     var compared = 0
     for number in UInt32(0)...0x10FFFF {
       guard let scalar = Unicode.Scalar(number), let age = scalar.properties.age, age.major <= 14 else { continue }
@@ -17,7 +17,7 @@ import Testing
     #expect(compared > 140_000)
   }
 
-  @Test func `marks are ordered, however they were written`() {
+  @Test func `combining marks are ordered, however they were written`() {
     for text in [
       "q\u{307}\u{323}", "\u{1E0B}\u{323}", "a\u{315}\u{300}\u{5AE}\u{300}b", "한국어", "ﬁx①Ⅷ", "\u{301}\u{323}", "",
     ] {

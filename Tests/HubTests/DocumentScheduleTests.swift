@@ -152,7 +152,7 @@ private final class Pair {
   }
 
   @Test(arguments: [UInt64(20_261_121), 7])
-  func `5,000 schedules of edits at both ends end equal, and the last writer has won`(
+  func `after 5,000 random schedules of edits, both ends are equal and the last writer has won`(
     _ seed: UInt64
   ) async throws {
     var random = SeededRandom(seed: seed)
@@ -187,7 +187,7 @@ private final class Pair {
     }
   }
 
-  @Test func `at a tie the hub wins, and what is deleted stays so`() {
+  @Test func `at a tie the hub wins, and a deleted document stays deleted`() {
     let here = Document(key: "k", value: "1", updatedAt: 5, byHub: false)
     let there = Document(key: "k", value: "1", updatedAt: 5, byHub: true)
     #expect(there.wins(over: here) && !here.wins(over: there) && !there.wins(over: there))
@@ -195,7 +195,7 @@ private final class Pair {
     #expect(gone.updatedAt == 6 && gone.wins(over: there), "made in knowledge of the other: later than it")
   }
 
-  @Test func `an edit from the far future wins only until the next`() async throws {
+  @Test func `an edit with a time far in the future wins only until the next edit`() async throws {
     let pair = try Pair()
     pair.skew = 4 * 365 * 86_400_000
     _ = try pair.editHere("settings/a", "1")

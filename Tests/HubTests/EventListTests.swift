@@ -5,7 +5,7 @@ import Testing
 @testable import Hub
 
 @Suite struct EventListTests {
-  @Test func `a reader gets whole events, at least one, and nothing behind the list`() {
+  @Test func `a reader gets whole events, at least one, and nothing after the end of the list`() {
     var list = EventList()
     var place = list.end
     for byte in 0..<3 as Range<UInt8> { list.append([byte, byte]) }
@@ -18,7 +18,7 @@ import Testing
     #expect(list.read(from: &newest, most: 9) == [] && newest == list.end)
   }
 
-  @Test func `the list has a bound of bytes`() {
+  @Test func `the list is bounded in bytes`() {
     var list = EventList()
     var first = list.end
     list.append([1])
@@ -27,7 +27,7 @@ import Testing
     #expect(list.read(from: &first, most: 1) == nil && list.read(from: &second, most: 1)?.first == 2)
   }
 
-  @Test func `announced changes wait until they are taken, and channels have none`() {
+  @Test func `announced changes wait until they are taken, and changes of channels are not announced`() {
     var changes = AnnouncedChanges()
     func change(_ bucket: String) -> HubChange { HubChange(gateway: "g", bucket: bucket, seq: 0) }
     let added = ["commands", "result/c1", "alert/7", "channel/x", "alert/x", "documents"].map {
@@ -39,7 +39,7 @@ import Testing
     #expect(changes.takeCommands().ended.isEmpty && changes.takeAlerts() == [])
   }
 
-  @Test func `a reader that another hub has shown newer messages gets its place behind them`() async throws {
+  @Test func `a reader with newer messages from another hub gets a position after them`() async throws {
     let rig = try LinkRig()
     _ = try await rig.hello(version: 0)
     let stores = rig.stores

@@ -10,7 +10,7 @@ import Testing
 @Suite struct GoneReaderTests {
   private let scratch = Scratch(inMemory: true)
 
-  @Test func `it ends, and the next one is answered`() async throws {
+  @Test func `a cancelled query ends, and the next one is answered`() async throws {
     _ = try HubStore(location: scratch.location("hub.db"))
     let store = HubStore(try SQLiteHubDatabase(reading: scratch.location("hub.db")))
     let asker = Task { try await store.countForEver() }
@@ -19,7 +19,7 @@ import Testing
     #expect(try await store.gateways().isEmpty)
   }
 
-  @Test func `a client that has hung up is waited for as long as one that only says so needs`() {
+  @Test func `a client that disconnected is kept for 2 s, and longer while its answer is being sent`() {
     var watch = RequestWatch(now: 0)
     watch.began(now: 0)
     watch.ended(now: 0)

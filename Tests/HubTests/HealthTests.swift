@@ -14,7 +14,7 @@ import Testing
 @Suite struct HealthTests {
   private let scratch = Scratch(inMemory: true)
 
-  @Test func `a hub is ready when its database has answered lately, and says why else`() async throws {
+  @Test func `a hub is ready if its database answered recently, and otherwise names the problem`() async throws {
     let database = StuckDatabase(try SQLiteHubDatabase(location: scratch.location("hub.db")))
     let gate = database.gate
     let probe = DatabaseProbe(HubStore(database), readOnlyQuery: "SELECT 0", versionQuery: "PRAGMA user_version")
@@ -43,14 +43,14 @@ import Testing
     #expect(probe.problem(at: begun) == nil)
   }
 
-  @Test func `a standby is not ready`() async throws {
+  @Test func `a standby server is not ready`() async throws {
     let store = try HubStore(location: scratch.location("hub.db"))
     let probe = DatabaseProbe(store, readOnlyQuery: "SELECT 1", versionQuery: "SELECT 0")
     await probe.probe()
     #expect(probe.problem() == .readOnly)
   }
 
-  @Test func `a file that is removed or replaced under the hub is no database to be ready with`() async throws {
+  @Test func `a database file that was removed or replaced makes the hub not ready`() async throws {
     let location = scratch.location("hub.db")
     let stores = try HubStores(location: location)
     let alerts = HubAlerts(HubAlertSettings(), stores, LinkRegistry(), name: "h", location: location)
@@ -130,7 +130,7 @@ import Testing
     #expect(mark.names.count == 2)
   }
 
-  @Test func `a database on a server is known by its address, where there is a folder for that`() throws {
+  @Test func `a database on a server is identified by its address, if there is a folder for the mark`() throws {
     let address = "postgresql://hub:secret@db.example.org/mesh"
     #expect(DatabaseMark(address, folder: nil) == nil)
     let mark = try #require(DatabaseMark(address, folder: "/var/lib/meshpost-hub"))
@@ -140,7 +140,7 @@ import Testing
     #expect(mark.location != other.location)
   }
 
-  @Test func `tables that a newer program has upgraded are nothing for this one, for good`() async throws {
+  @Test func `a hub whose tables a newer program has upgraded stores nothing more`() async throws {
     let location = scratch.location("hub.db")
     let store = try HubStore(location: location)
     let probe = DatabaseProbe(store, readOnlyQuery: "SELECT 0", versionQuery: "PRAGMA user_version")
@@ -161,7 +161,7 @@ import Testing
     #expect(try await store.take([batch]) == [.acknowledged(1)])
   }
 
-  @Test func `a server that was started again, or another one in its place, is told once`() async throws {
+  @Test func `a restarted or replaced database server is reported once`() async throws {
     let location = scratch.location("hub.db")
     let store = try HubStore(location: location)
     let probe = DatabaseProbe(
@@ -178,13 +178,13 @@ import Testing
     #expect(told == [false, false, true, false, true])
   }
 
-  @Test func `a histogram counts each value once, at its bound or above all`() {
+  @Test func `a histogram counts each value in exactly one bucket`() {
     var histogram = HubMetrics.Histogram([1, 10])
     for value in [0.5, 1, 1.5, 10, 11, 1e9] { histogram.add(value) }
     #expect(histogram.counts == [2, 2, 2] && histogram.sum == 1_000_000_024)
   }
 
-  @Test func `batches are counted by lane, with how far behind they are, and clocks that are not set say nothing`() {
+  @Test func `batches are counted by lane with their delay, and untrusted clocks are not counted as delays`() {
     let metrics = HubMetrics()
     func batch(_ at: Int64, isTrusted: Bool) -> PreparedBatch {
       PreparedBatch(
@@ -201,7 +201,7 @@ import Testing
     #expect(now.commitBatches.counts == [0, 1, 0, 0, 0, 0])
   }
 
-  @Test func `a fleet that connects is one line a minute, and a quiet minute none`() {
+  @Test func `a fleet that connects causes one log line a minute, and a quiet minute none`() {
     let metrics = HubMetrics()
     let before = metrics.now
     #expect(LogSummary.words(metrics.now, since: before) == nil)
@@ -214,7 +214,7 @@ import Testing
     #expect(LogSummary.words(metrics.now, since: metrics.now) == nil)
   }
 
-  @Test func `a token for metrics allows these and nothing else, and one for a gateway does not allow them`() {
+  @Test func `a token for metrics allows only metrics, and a gateway's token does not allow them`() {
     let tokens = HubConfiguration.Access.allCases.map { access in
       HubConfiguration.Token(
         name: access.rawValue, secrets: ["the-token-\(access.rawValue)"], gateway: "*", access: access)
@@ -231,7 +231,7 @@ import Testing
     }
   }
 
-  @Test func `what takes long is told by its statement, never by its values`() throws {
+  @Test func `a slow query is logged with its statement, without its values`() throws {
     let inner = StuckDatabase(try SQLiteHubDatabase(location: scratch.location("hub.db")))
     inner.gate.delay.withLock { $0 = 1.05 }
     let told = Mutex([String]())

@@ -47,7 +47,7 @@ import Testing
     }
   }
 
-  @Test func `who has not told of a channel is told so, and gets nothing of it`() async throws {
+  @Test func `a gateway that has not reported a channel is told so, and gets no messages of it`() async throws {
     let store = try await store()
     _ = try await store.take([Self.report("a")])
     func page(_ bucket: String, of gateway: String) async throws -> JSONValue {
@@ -68,7 +68,7 @@ import Testing
     return page["messages"]?.array?.map { $0["at"]?.integer ?? 0 } ?? []
   }
 
-  @Test func `a report that waited in a radio does not stand for one that did not`() async throws {
+  @Test func `a report of a message that waited in a radio does not exclude a direct report`() async throws {
     let store = try await store()
     _ = try await store.take([Self.report("a", waited: [("waited", .bool(true))])])
     #expect(try await told(store).map(\.gateway) == ["a"])
@@ -110,7 +110,7 @@ import Testing
   }
 
   @Test(arguments: [false, true])
-  func `however many of those that a gateway named hear a message, it is told of it once`(together: Bool) async throws {
+  func `a message that many of a gateway's selected reporters heard is listed once`(together: Bool) async throws {
     let store = try await store()
     let hearers = (1...64).map { "h\($0)" }
     try await store.setWantedHearers([HubStore.WantedHearers(gateway: "c", hearers: hearers)])
@@ -126,7 +126,7 @@ import Testing
   }
 
   @Test(arguments: [false, true])
-  func `one that a gateway named tells it again if it knows a message to be younger than the first one said`(
+  func `a younger report of a selected reporter is listed again`(
     together: Bool
   ) async throws {
     let store = try await store()
@@ -145,7 +145,7 @@ import Testing
     #expect(try await told(store, in: "heard").map(\.gateway) == (together ? ["d"] : ["b", "d"]))
   }
 
-  @Test func `what has left the list comes back by another one that a gateway named no faster than others take it`()
+  @Test func `messages that left the list are listed again by another selected reporter only at the limited rate`()
     async throws
   {
     let store = try await store()
@@ -160,7 +160,7 @@ import Testing
     #expect(states.first?.states.first?.seq == 1306)
   }
 
-  @Test func `the list of what others heard for one gateway is bounded`() async throws {
+  @Test func `the list of messages heard by others is bounded for each gateway`() async throws {
     let store = try await store()
     try await store.setWantedHearers([HubStore.WantedHearers(gateway: "c", hearers: ["b"])])
     let batches = (1...1300 as ClosedRange<Int64>).map { Self.report("b", text: "text \($0)", seq: $0) }
@@ -180,7 +180,7 @@ import Testing
     return try await rig.store.states(of: [HubStore.BucketQuery([], of: "g")])[0].hearers
   }
 
-  @Test func `who asks for a gateway's buckets without saying whose messages it takes leaves that as it is`()
+  @Test func `a request without a selection of reporters keeps the earlier selection`()
     async throws
   {
     let rig = try LinkRig()
@@ -192,7 +192,7 @@ import Testing
   }
 
   @Test
-  func `a gateway that changes all the time whose messages it takes writes sixteen times, then once in five minutes`()
+  func `a gateway's selection of reporters is written sixteen times in a row, then once in five minutes`()
     async throws
   {
     let stores = try HubStores(location: scratch.location("hub.db"))
@@ -210,7 +210,7 @@ import Testing
     #expect(try await change(20, after: .seconds(302)) == ["x19"])
   }
 
-  @Test func `a gateway says that it takes everybody's messages, as hubs keep what they were told last`() {
+  @Test func `a gateway that accepts all reporters says so, because hubs keep the last selection`() {
     let none = UpdatesQuestion.state(["commands"], gateways: [])
     #expect(none.query == "buckets=commands&gateways=")
     #expect(String(decoding: JSONWriter.object { none.write(to: &$0) }, as: UTF8.self).contains(#""gateways":[]"#))
@@ -219,14 +219,14 @@ import Testing
     #expect(PercentCoding.query(some.query)["gateways"] == "b,d/e")
   }
 
-  @Test func `reports that say a message is old give way as it gets younger, and not for little`() async throws {
+  @Test func `a report with a much younger age is listed in addition`() async throws {
     let store = try await store()
     let ages: [(String, Int64)] = [("a", 3000), ("b", 2970), ("d", 1200), ("e", 1199), ("f", 0), ("g", -500)]
     for (gateway, age) in ages { _ = try await store.take([Self.report(gateway, at: Self.now - age * 1000)]) }
     #expect(try await told(store).map(\.gateway) == ["a", "d", "f"])
   }
 
-  @Test func `of reports that come together the best one is told`() async throws {
+  @Test func `of several reports in one transaction, the best one is listed`() async throws {
     let store = try await store()
     _ = try await store.take([
       Self.report("a", waited: [("waited", .bool(true))]), Self.report("b"), Self.report("d"),
@@ -234,7 +234,8 @@ import Testing
     #expect(try await told(store).map(\.gateway) == ["b"])
   }
 
-  @Test func `no gateway's clock hides a message that another heard from those who ask for the last hour`() async throws
+  @Test func `no gateway's clock hides a message that another gateway heard from readers of the last hour`()
+    async throws
   {
     let since = Self.now - 60 * Self.minute
     for trusted in [false, true] {
@@ -255,7 +256,7 @@ import Testing
     }
   }
 
-  @Test func `a message is as late as it came where no clock is known to be right, and never later`() async throws {
+  @Test func `without a trusted clock a message has the time of its arrival, and never a later one`() async throws {
     let store = try await store()
     _ = try await store.take([Self.report("a", at: 1, trusted: false)])
     _ = try await store.take([Self.report("a", at: Self.now * 2, text: "from the year 2081", seq: 2)])
@@ -266,7 +267,8 @@ import Testing
     #expect(try await list(store, since: Self.now + 1).isEmpty)
   }
 
-  @Test func `many messages of a clock in 1970 do not end the list before those that came in time`() async throws {
+  @Test func `many messages from a clock in 1970 do not end the list before messages of the last minute`() async throws
+  {
     let store = try await store()
     _ = try await store.take([Self.report("b", text: "in time")])
     var batch = Self.report("a", at: 1)
@@ -316,7 +318,7 @@ import Testing
   }
 
   @Test(arguments: [false, true])
-  func `who tells more than others take of it does not hide what an honest gateway reports a moment later`(
+  func `a gateway that reports more than its rate does not hide the reports of an honest gateway`(
     together: Bool
   ) async throws {
     let store = try await store()
@@ -335,7 +337,9 @@ import Testing
   }
 
   @Test(arguments: [false, true])
-  func `of two that tell more than others take neither settles what the other told`(together: Bool) async throws {
+  func `of two gateways that report more than their rate, neither hides the messages of the other`(together: Bool)
+    async throws
+  {
     let store = try await store()
     try await store.setWantedHearers([HubStore.WantedHearers(gateway: "c", hearers: ["thief", "other", "b"])])
     let reports = [
@@ -348,7 +352,7 @@ import Testing
     for own in [false, true] { #expect(try await reporterRates(store, own: own) == ["thief", "b"]) }
   }
 
-  @Test func `the same gateway does not tell again what it told beyond that, when its minute is over`() async throws {
+  @Test func `a gateway does not repeat its reports beyond its rate when its minute is over`() async throws {
     let store = try await store()
     try await take(store, [Self.flood("thief"), Self.report("thief")])
     for minute in 1...3 { try await take(store, [Self.report("thief", seq: Int64(minute + 1))], .seconds(61 * minute)) }
@@ -358,7 +362,7 @@ import Testing
   }
 
   @Test(arguments: [false, true])
-  func `who tells a message better, and more than others take of it, does not stand for it either`(together: Bool)
+  func `a better report of a gateway beyond its rate does not exclude reports of others`(together: Bool)
     async throws
   {
     let store = try await store()
@@ -371,7 +375,7 @@ import Testing
   }
 
   @Test(arguments: [false, true])
-  func `one of whom nobody knows when it heard a message does not settle it for those who know`(together: Bool)
+  func `a report without a known time of reception does not exclude reports with one`(together: Bool)
     async throws
   {
     let store = try await store()
@@ -384,7 +388,9 @@ import Testing
     for own in [false, true] { #expect(try await reporterRates(store, own: own) == ["thief", "b", "d"]) }
   }
 
-  @Test func `a minute is one of the steady clock, and the hub's own clock may be set`() async throws {
+  @Test func `a rate's minute is measured by the steady clock, and setting the hub's clock changes nothing`()
+    async throws
+  {
     let store = try await store()
     let day = 1440 * Self.minute
     try await take(store, [Self.flood("thief")])
@@ -396,14 +402,14 @@ import Testing
     #expect(try await reporterRates(store, text: "later") == ["thief"])
   }
 
-  @Test func `what is not settled is so after a restart`() async throws {
+  @Test func `a message that is open to other reporters stays open over a restart`() async throws {
     try await take(store(), [Self.flood("thief"), Self.report("thief")])
     let store = try await store()
     try await take(store, [Self.report("b")])
     #expect(try await reporterRates(store) == ["thief", "b"])
   }
 
-  @Test func `a flood that pushes its own words out of the list of one gateway hides nothing so`() async throws {
+  @Test func `a flood that pushes its own messages out of a gateway's list hides nothing`() async throws {
     let store = try await store()
     try await store.setWantedHearers([HubStore.WantedHearers(gateway: "c", hearers: ["thief", "b"])])
     try await take(store, [Self.flood("thief"), Self.report("thief")])
@@ -417,7 +423,7 @@ import Testing
     #expect(try await reporterRates(store, own: true) == ["b"])
   }
 
-  @Test func `what a gateway tells of another channel does not weaken its word, and a flood there does`() async throws {
+  @Test func `reports on another channel do not weaken a gateway's reports, and a flood there does`() async throws {
     let store = try await store()
     let other = "8899aabbccddeeff"
     try await take(store, [Self.flood("thief", channel: other), Self.report("thief")])
@@ -428,7 +434,7 @@ import Testing
     #expect(try await reporterRates(store) == ["thief", "b", "d"])
   }
 
-  @Test func `a backlog that two gateways bring is told twice at most, and of the second as much as others take`()
+  @Test func `a backlog that several gateways report is listed twice at most, then at the limited rate`()
     async throws
   {
     let store = try await store()
@@ -441,7 +447,7 @@ import Testing
     for number in 7...18 { #expect(try await reporterRates(store, text: "text \(number)").count == 2) }
   }
 
-  @Test func `counts of who told how much are bounded, and the newest stay`() {
+  @Test func `the counts of reports are bounded, and the newest are kept`() {
     var rates = ReporterRates()
     rates.begin(now: Self.begun)
     for number in 0..<20_000 {
@@ -457,7 +463,7 @@ import Testing
   // MARK: Refused reports
 
   @Test(arguments: ["b", "g"])
-  func `a message under the number of another event is told when it comes under one of its own`(again: String)
+  func `a message whose number belongs to another event is listed when it arrives with its own number`(again: String)
     async throws
   {
     let store = try await store()

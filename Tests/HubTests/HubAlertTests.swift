@@ -35,7 +35,7 @@ import Timing
 
   /// As consumers of brokers get them: in any order, and repeatedly.
   @Test(arguments: 0..<12 as Range<UInt64>)
-  func `an alert is one, in whatever order and however often its events come`(_ seed: UInt64) async throws {
+  func `the events of an alert give one alert, in any order and with repetitions`(_ seed: UInt64) async throws {
     var random = SeededRandom(seed: seed)
     let store = try store()
     var events = try [event(1, "begin"), event(2, "acknowledged"), event(3, "end")]
@@ -49,7 +49,7 @@ import Timing
     #expect(try await store.alertCounts(of: []).isEmpty)
   }
 
-  @Test func `an alert that is over says what it had come to`() async throws {
+  @Test func `an ended alert has its final text`() async throws {
     let store = try store()
     var end = try event(2, "end")
     end.body = try JSONValue(
@@ -58,7 +58,7 @@ import Timing
     #expect(try await all(store).map(\.text) == ["1901 wait"])
   }
 
-  @Test func `the next one of the same thing is another, and ends one whose end was lost`() async throws {
+  @Test func `a new alert of the same subject is separate, and ends an earlier one whose end was lost`() async throws {
     let store = try store()
     try await take([event(1, "begin"), event(2, "begin", since: 200)], store)
     let found = try await all(store)
@@ -69,7 +69,7 @@ import Timing
     #expect(try await all(store).map { $0.endedAt == nil } == [true, false])
   }
 
-  @Test func `events of older gateways, and nonsense, are kept as events and are no alerts`() async throws {
+  @Test func `events of older gateways and invalid alerts are stored as events and cause no alert`() async throws {
     let store = try store()
     let bodies = [
       #"{"source":"battery","state":"low","battery_mv":3300}"#, "{}", #"{"rule":"x","state":"begin"}"#,
@@ -89,7 +89,7 @@ import Timing
     #expect(alert.subject.utf8.count == HubBounds.keyBytes && alert.text.utf8.count == AlertReport.textBytes)
   }
 
-  @Test func `a low battery's event is an alert, too`() async throws {
+  @Test func `an event about a low battery causes an alert`() async throws {
     let store = try store()
     func power(_ seq: Int64, _ state: String) throws -> HubEvent {
       HubEvent(
@@ -103,7 +103,7 @@ import Timing
     #expect(try await all(store).map(\.endedAt) == [2])
   }
 
-  @Test func `several hubs tell the same alert once, and people acknowledge it once`() async throws {
+  @Test func `several hubs store the same alert once, and its first acknowledgement counts`() async throws {
     let (one, other) = (try store(), try store())
     let alert = HubAlert(gateway: "hill", rule: "gateway_silent", subject: "", text: "silent", beganAt: 50)
     for hub in [one, other, one] { try await hub.storeAlertChanges([.begins(alert, at: 60)]) }
@@ -119,7 +119,7 @@ import Timing
     #expect(try await all(one).map(\.endedAt) == [90])
   }
 
-  @Test func `a gateway that has lost its database ends what it no longer knows by its state`() async throws {
+  @Test func `a gateway that lost its database ends its forgotten alerts by its state`() async throws {
     let store = try store()
     try await take([event(1, "begin")], store, at: 5000)
     func tell(_ state: String, at time: Int64) async throws {
@@ -136,7 +136,7 @@ import Timing
     #expect(try await store.alertCounts(of: []).isEmpty)
   }
 
-  @Test func `a gateway that lies tells none of the hub's alerts, and neither fills the list nor pushes others out`()
+  @Test func `a lying gateway cannot send the hub's own alerts, fill the list or displace other alerts`()
     async throws
   {
     // A number stands for many events here.
@@ -168,7 +168,7 @@ import Timing
     #expect(try await store.number("SELECT count(*) FROM alerts WHERE gateway = 'hill'") == 1)
   }
 
-  @Test func `alerts that are over are bounded, although each uses up two numbers`() async throws {
+  @Test func `ended alerts are bounded, although each uses two sequence numbers`() async throws {
     let store = try store()
     for number in 1...1300 as ClosedRange<Int64> {
       let events = try ["begin", "end"].enumerated().map {
@@ -179,13 +179,13 @@ import Timing
     #expect(try await store.number("SELECT count(*) FROM alerts") <= 1000 + 64)
   }
 
-  @Test func `alerts that begin as acknowledged are bounded, too`() async throws {
+  @Test func `acknowledged alerts are bounded, too`() async throws {
     let store = try store()
     try await take((1...3000).map { try event(Int64($0), "acknowledged", subject: "\($0)") }, store)
     #expect(try await store.alertCounts(of: []) == ["hill": 1024])
   }
 
-  @Test func `alerts that are open there keep none from being ended that are not`() async throws {
+  @Test func `alerts that are open at the gateway do not prevent that others end`() async throws {
     let store = try store()
     try await take((1...1000).map { try event(Int64($0), "begin", subject: "\($0)") }, store)
     let batch = PreparedBatch([try event(1, "begin")], of: "e", in: .messages, from: "valley", after: nil, at: 5000)

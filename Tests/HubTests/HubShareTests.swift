@@ -92,7 +92,7 @@ import Testing
     #expect(try JSONValue(parsing: all)["left_out"] == nil, "who lacks nothing is told nothing")
   }
 
-  @Test func `shares hold over all pages, however those who told took turns`() async throws {
+  @Test func `shares hold over all pages, in any order of reporters`() async throws {
     let store = try await store()
     for round in 0..<10 {
       try await tell(store, "b", 900, from: 1 + round * 900)
@@ -106,7 +106,7 @@ import Testing
     #expect(got.lacking + total == 9600 && got.gateways.contains("b"))
   }
 
-  @Test func `the list of what others heard for one gateway holds each one's share`() async throws {
+  @Test func `in the list of messages heard by others, each reporter has its share`() async throws {
     let store = try await store()
     try await store.setWantedHearers([HubStore.WantedHearers(gateway: "z", hearers: ["b", "c"])])
     try await tell(store, "c", 20)
@@ -119,7 +119,7 @@ import Testing
     #expect(try JSONValue(parsing: bytes)["left_out"]?["gateways"]?.array == [.string("b")], "without being asked to")
   }
 
-  @Test func `a gateway goes on without shares at a hub that knows none`() async throws {
+  @Test func `a gateway works without shares at a hub that does not support them`() async throws {
     var catchUp = CatchUp([Self.list: CatchUp.Position()])
     catchUp.connected()
     #expect(catchUp.next() == .askState([Self.list]))
@@ -131,7 +131,7 @@ import Testing
     #expect(catchUp.next() == .skip(bucket: Self.list, first: 101, last: 4000, to: target))
   }
 
-  @Test func `shares are as even as there is something to share`() {
+  @Test func `shares are as even as the available messages allow`() {
     #expect(HubStore.share(of: 10, []) == nil)
     #expect(HubStore.share(of: 10, [3, 7]) == nil)
     #expect(HubStore.share(of: 10, [3, 8]) == 7)
@@ -139,7 +139,7 @@ import Testing
     #expect(HubStore.share(of: 2, [1, 1, 1, 5]) == 1, "the newest of each stays")
   }
 
-  @Test func `messages that were listed before the tables were upgraded have their gateways`() async throws {
+  @Test func `messages that were listed before the upgrade of the tables have their gateways`() async throws {
     do {
       let old = try Database(location: scratch.location("hub.db"))
       try old.migrate(HubSchema.steps(.sqlite).prefix(19).map { Migration(number: $0.number, sql: $0.sql) })

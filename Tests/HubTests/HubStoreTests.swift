@@ -39,7 +39,7 @@ import Testing
         bucket, of: gateway, from: HubStore.Position(after: after, at: at, since: since), until: nil, limit: 100))
   }
 
-  @Test func `the hub's database is for its owner alone, and one of an older version becomes so`() throws {
+  @Test func `the database of the hub is for its owner only, and one of an older version becomes so`() throws {
     let scratch = Scratch()
     let location = scratch.location("hub.db")
     func mode() throws -> Int {
@@ -52,7 +52,8 @@ import Testing
     #expect(try mode() == 0o640)
   }
 
-  @Test func `a message that several gateways hear is one, with who heard it and how well`() async throws {
+  @Test func `a message that several gateways hear is stored once, with its hearers and their reception`() async throws
+  {
     let store = try store()
     for (index, gateway) in ["hill", "valley", "hill"].enumerated() {
       _ = try await store.take(
@@ -76,7 +77,7 @@ import Testing
     #expect(try await updates(store, Self.channel, of: "far")["updates"]?.array?.count == 2)
   }
 
-  @Test func `what was passed on is not passed on again`() async throws {
+  @Test func `a relayed message is not relayed again`() async throws {
     let store = try store()
     _ = try await store.take(batch(1, "message", message("⇄Birch@hill: hello", snr: 1)), from: "valley", at: 1000)
     // A name that begins with an accent forms one character with the mark before it.
@@ -90,7 +91,7 @@ import Testing
     #expect(try await updates(store, Self.channel, of: "far")["updates"]?.array?.isEmpty == true)
   }
 
-  @Test func `a batch behind a gap is not taken, one that comes again is`() async throws {
+  @Test func `a batch behind a gap is refused, and a repeated batch is acknowledged`() async throws {
     let store = try store()
     #expect(try await store.take(batch(5, "advert", "{}"), from: "g", after: 4, at: 1) == .outOfOrder(0))
     #expect(try await store.take(batch(5, "advert", "{}"), from: "g", after: 0, at: 1) == .acknowledged(5))
@@ -99,8 +100,7 @@ import Testing
     #expect(try await store.gateways().first?.events == 2)
   }
 
-  @Test func `a command is queued once, ends with the gateway's event, and is gone from the bucket then`() async throws
-  {
+  @Test func `a command is queued once, ends with the gateway's event, and leaves the bucket`() async throws {
     let store = try store()
     let body = try JSONValue(parsing: #"{"command":"send","to":"x","text":"y"}"#)
     for _ in 0..<2 {
@@ -122,7 +122,7 @@ import Testing
     #expect(try await store.enqueue(body, id: "one more", for: "g", by: "me", at: 7000) == .full)
   }
 
-  @Test func `a command waits for as long as it says, and no clock that is ahead or was not set ends it before`()
+  @Test func `a command waits for its whole lifetime, even if clocks are ahead or unset`()
     async throws
   {
     let store = try store()
@@ -142,7 +142,7 @@ import Testing
     }
   }
 
-  @Test func `a command says how long it stood in the queue, whatever the clock shows`() async throws {
+  @Test func `a command has the time it spent in the queue, whatever the clock shows`() async throws {
     let store = try store()
     let command = try JSONValue(parsing: #"{"command":"send"}"#)
     // Another connection of the same hub, without an earlier query.
@@ -159,7 +159,8 @@ import Testing
     }
   }
 
-  @Test func `a hub that was restored is noticed by the time of an update, and tells from where to go on`() async throws
+  @Test func `a restored hub is recognised by the time of an update, and names the position to continue from`()
+    async throws
   {
     var hub: HubStore? = try store()
     for index in 1...3 as ClosedRange<Int64> {
@@ -222,7 +223,7 @@ import Testing
     _ = try await store.take([PreparedBatch(events, of: "e", in: .messages, from: gateway, after: nil, at: seq)])
   }
 
-  @Test func `a batch of documents costs what is in it, however many there are and were`() async throws {
+  @Test func `the cost of a batch of documents depends only on its size`() async throws {
     let store = try store()
     var (few, full, same) = (Int64(0), Int64(0), Int64(0))
     try await edit(store, "full", 10_000, from: &full) { "k\($0)" }

@@ -11,7 +11,7 @@ import Timing
 @Suite struct IngestTests {
   private let scratch = Scratch(inMemory: true)
 
-  @Test func `numbers that cannot be are left out of events, and those that can be stay`() throws {
+  @Test func `impossible numbers are removed from events, and possible ones stay`() throws {
     func stays(_ kind: String, _ body: String) throws -> String {
       let event = Self.event(1, kind, try JSONValue(parsing: body))
       return PreparedEvent(event, from: "g", epoch: "e").body
@@ -117,7 +117,9 @@ import Timing
     return prepared(gateway, events, lane: nil, at: 5000 + seq)
   }
 
-  @Test(arguments: 0..<40) func `stored together or one by one, a hub has the same`(_ seed: UInt64) async throws {
+  @Test(arguments: 0..<40) func `a hub has the same content if batches are stored together or one by one`(
+    _ seed: UInt64
+  ) async throws {
     var random = SeededRandom(seed: seed)
     let (alone, together) = (
       try HubStore(location: scratch.location("a\(seed).db")), try HubStore(location: scratch.location("b\(seed).db"))
@@ -149,7 +151,7 @@ import Timing
     }
   }
 
-  @Test func `of a group only what is behind a gap is left out`() async throws {
+  @Test func `in a group of batches, only those behind a gap are left out`() async throws {
     let store = try HubStore(location: scratch.location("hub.db"))
     let answers = try await store.take([
       Self.prepared("g", [Self.event(1, "x", .object([]))], after: 0),
@@ -161,7 +163,9 @@ import Timing
     #expect(try await store.gateways().map(\.events) == [2, 1])
   }
 
-  @Test func `contacts whose keys look the same are two, unless a database has the same bytes of them`() async throws {
+  @Test func `contacts whose keys look the same are two, unless the database cannot distinguish their bytes`()
+    async throws
+  {
     let store = try HubStore(location: scratch.location("hub.db"))
     func contact(_ seq: Int64, _ key: String) -> HubEvent {
       Self.event(seq, "contact", Self.object(["key": .string(key), "n": .integer(seq)]))
@@ -184,7 +188,7 @@ import Timing
   // MARK: The queue
 
   @Test
-  func `whatever waits is stored together, each gateway's in order, and one that cannot be stored alone is refused`()
+  func `waiting batches are stored together in order, and one that cannot be stored alone is refused`()
     async throws
   {
     let database = try PickyDatabase(scratch.location("hub.db"))

@@ -159,7 +159,7 @@ private final class LaneGateway {
   }
 
   @Test(arguments: [UInt64(20_261_122), 5])
-  func `schedules of lanes, cuts, repeats, restores and both versions end with everything once, in order by lane`(
+  func `after random schedules of lanes, cuts and versions the hub has all once, in order by lane`(
     _ seed: UInt64
   ) async throws {
     var random = SeededRandom(seed: seed)

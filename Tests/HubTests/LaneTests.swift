@@ -21,7 +21,7 @@ import Testing
     answer["type"]?.string == "out_of_order" && answer["acknowledged"]?.integer == acknowledged
   }
 
-  @Test func `a welcome has the lanes for those who know them, and the one position for others`() async throws {
+  @Test func `a welcome has the lanes for new gateways, and one position for old ones`() async throws {
     let rig = try LinkRig()
     var new = try await rig.hello(version: 2)
     #expect(lanes(new) == [:] && new["protocol"]?.integer == 2 && new["acknowledged"] == nil)
@@ -39,7 +39,7 @@ import Testing
     #expect(lanes(try await rig.hello(version: 2, epoch: "other")) == [:])
   }
 
-  @Test func `what is missing in one lane does not hold up another`() async throws {
+  @Test func `a gap in one lane does not delay another lane`() async throws {
     let rig = try LinkRig()
     _ = try await rig.hello(version: 2)
     let (messages, nodes) = (#""messages""#, #""nodes""#)
@@ -55,7 +55,7 @@ import Testing
     #expect(try await rig.store.gateways().first?.events == 5)
   }
 
-  @Test func `the batch's lane counts for what is in it, and a lane that nobody knows is refused`() async throws {
+  @Test func `a batch's lane applies to all its events, and an unknown lane is refused`() async throws {
     let rig = try LinkRig()
     _ = try await rig.hello(version: 2)
     let moved = try await rig.ship([LinkRig.event(3, "packet"), LinkRig.event(4, "new_kind")], lane: #""nodes""#)
@@ -68,7 +68,7 @@ import Testing
     #expect(try await rig.store.gateways().first?.events == 2)
   }
 
-  @Test func `a batch without a lane counts for all of them, whichever version the link has`() async throws {
+  @Test func `a batch without a lane applies to all lanes, in every version of the protocol`() async throws {
     let rig = try LinkRig()
     for (index, version) in [1, 2].enumerated() {
       let start = Int64(index) * 100
@@ -88,7 +88,7 @@ import Testing
     }
   }
 
-  @Test func `an old event alone takes back nothing that was acknowledged`() async throws {
+  @Test func `an old event does not move an acknowledged position back`() async throws {
     let rig = try LinkRig()
     _ = try await rig.hello(version: 2)
     _ = try await rig.ship([LinkRig.event(24, "message")], lane: #""messages""#)
@@ -99,7 +99,7 @@ import Testing
     #expect(try await rig.lanes == ["messages": 24, "nodes": 20, "packets": 10], "an empty batch claims nothing")
   }
 
-  @Test func `a database without lanes has everything in order so far`() async throws {
+  @Test func `the upgrade of a database without lanes gives each lane the old position`() async throws {
     let scratch = Scratch(inMemory: true)
     let location = scratch.location("hub.db")
     let before = HubSchema.steps(.sqlite).prefix(2).map { Migration(number: $0.number, sql: $0.sql) }

@@ -31,7 +31,7 @@ import Timing
     try #require(Deflater(windowBits: 12, memoryLevel: 4, dictionary: LinkDictionary.fromGateway))
   }
 
-  @Test func `messages in one frame or many, compressed or not, with pings in between`() throws {
+  @Test func `messages are assembled from one frame or many, compressed or not, with pings in between`() throws {
     var random = SeededRandom(seed: 1)
     let deflater = try deflater()
     var messages = self.messages()
@@ -47,7 +47,7 @@ import Timing
     }
   }
 
-  @Test func `a bomb ends the link, and so does what is damaged or out of order`() throws {
+  @Test func `a decompression bomb, a damaged message or one out of order ends the link`() throws {
     let bomb = try deflater().message([UInt8](repeating: 0x61, count: 10 << 20))
     var messages = self.messages()
     #expect(throws: LinkMessageAssembler.Failure.tooLarge) { try messages.take(frame(.text, bomb, isCompressed: true)) }
@@ -68,7 +68,7 @@ import Timing
     #expect(throws: LinkMessageAssembler.Failure.malformed) { try plain.take(frame(.text, [1], isCompressed: true)) }
   }
 
-  @Test(arguments: [UInt64(2), 3]) func `random frames are messages or a failure`(_ seed: UInt64) throws {
+  @Test(arguments: [UInt64(2), 3]) func `random frames give messages or a failure`(_ seed: UInt64) throws {
     var random = SeededRandom(seed: seed)
     let opcodes: [WebSocketOpcode] = [.text, .binary, .continuation, .ping, .pong]
     for _ in 0..<2000 {

@@ -31,7 +31,7 @@ import Testing
       "hgyY0il_MGCjP0JzlnLWG1PPOt7-09PGcvMg3AIbQR6dWbhijcNR4ki4iylGjg5BhVsPt9g7sVvpAr_MuM0KAg"
     ),
   ])
-  func `what is signed counts, and nothing that differs in a bit`(
+  func `a signature is valid only for exactly the signed bytes`(
     _ json: String, _ algorithm: WebKey.Algorithm, _ signed: String, _ signature: String
   ) throws {
     let key = try Self.key(json)
@@ -61,11 +61,11 @@ import Testing
     "{\"kty\":\"RSA\",\"e\":\"AQAB\",\"n\":\"\(String(repeating: "A", count: 400))\"}",
     "{\"kty\":\"RSA\",\"e\":\"AQ\",\"n\":\"\(String(repeating: "_", count: 344))\"}",
     "{\"kty\":\"RSA\",\"e\":\"AQAB\",\"n\":\"\(String(repeating: "_", count: 4000))\"}",
-  ]) func `what is no key for signatures is none`(_ json: String) throws {
+  ]) func `an invalid signature key is refused`(_ json: String) throws {
     #expect(WebKey(try JSONValue(parsing: json)) == nil)
   }
 
-  @Test func `a point that is not on the curve signs nothing`() throws {
+  @Test func `a point that is not on the curve verifies no signature`() throws {
     let zeros = String(repeating: "A", count: 42) + "E"
     let key = try Self.key("{\"kty\":\"EC\",\"crv\":\"P-256\",\"x\":\"\(zeros)\",\"y\":\"\(zeros)\"}")
     #expect(!key.hasSigned([1], [UInt8](repeating: 1, count: 64), .es256))
@@ -78,7 +78,7 @@ import Testing
 
   // MARK: The journey
 
-  @Test func `a journey comes back as it went, for ten minutes`() {
+  @Test func `a sign-in attempt is read back from its cookie for ten minutes`() {
     let journey = SignInAttempt(back: "/messages?q=a", at: 1_000_000)
     let key = Array("a key".utf8)
     let cookie = journey.cookie(key: key)
@@ -99,7 +99,7 @@ import Testing
     }
   }
 
-  @Test func `who comes without end makes their own address wait, and nobody else`() async throws {
+  @Test func `one address with many attempts delays only itself`() async throws {
     let turnstile = OpenIDProvider.turns()
     for _ in 0..<turnstile.mostOfOne { try await turnstile.take(for: "office") }
     let crowd = (0..<turnstile.mostWaitingOfOne).map { _ in Task { try await turnstile.take(for: "office") } }
@@ -113,14 +113,15 @@ import Testing
     try await turnstile.take(for: "office")
   }
 
-  @Test(arguments: ["/", "/fleet", "/messages?q=a%20b&x=1", "/fleet/hill"]) func `own paths lead back`(_ path: String) {
+  @Test(arguments: ["/", "/fleet", "/messages?q=a%20b&x=1", "/fleet/hill"])
+  func `a path of this site is accepted for the return`(_ path: String) {
     #expect(SignInAttempt.own(path) == path)
   }
 
   @Test(arguments: [
     "", "fleet", "//evil.example", "/\\evil.example", "https://evil.example", "/a\r\nSet-Cookie: a=b", "/a b", "/ä",
     "/" + String(repeating: "a", count: 600), "/\t/evil.example", "\\\\evil.example",
-  ]) func `others do not`(_ path: String) {
+  ]) func `an address of another site is replaced by the start page`(_ path: String) {
     #expect(SignInAttempt.own(path) == nil)
     #expect(SignInAttempt(back: path, at: 0).back == "/")
   }
@@ -140,7 +141,7 @@ import Testing
     roles = { admins = "administer", ops = "operate", all = "view" }
     """
 
-  @Test func `the highest role counts, of a claim within claims or with dots in its name`() throws {
+  @Test func `the highest role counts, also from a nested claim or a claim with dots in its name`() throws {
     let (settings, errors) = try settings(fine)
     #expect(errors.isEmpty, "\(errors)")
     func role(_ json: String) throws -> HubPerson.Role? { settings.role(of: try JSONValue(parsing: json)) }
@@ -162,7 +163,7 @@ import Testing
     (#"{"preferred_username":"ana"}"#, "ana"), (#"{"email":"ana@example.org","sub":"1"}"#, "ana-example.org"),
     (#"{"preferred_username":"Änne Müller"}"#, "--nne-M--ller"), (#"{"preferred_username":"…","sub":"u-1"}"#, "u-1"),
     ("{}", "somebody"), (#"{"preferred_username":{"a":1},"sub":"\u0000"}"#, "somebody"),
-  ]) func `people get a name that they may have`(_ json: String, _ name: String) throws {
+  ]) func `a person gets an allowed name`(_ json: String, _ name: String) throws {
     let found = try settings(fine).0.personName(of: try JSONValue(parsing: json))
     #expect(found == name && Name.isAllowed(found))
   }
@@ -185,12 +186,12 @@ import Testing
     #expect(errors.contains { $0.reason.hasPrefix(key) }, "\(errors)")
   }
 
-  @Test func `nobody could come in is a mistake`() throws {
+  @Test func `settings with which nobody could sign in are a mistake`() throws {
     let errors = try settings("issuer = \"https://a\"\nclient_id = \"b\"").1
     #expect(errors.map(\.reason) == ["default_role: nobody could come in: set default_role, or role_claim and roles"])
   }
 
-  @Test func `uses of tokens are written once a day`() {
+  @Test func `the use of a token is written once a day`() {
     let day: Int64 = 86_400_000
     let list: [(name: String, usedAt: Int64?)] = [("a", day), ("b", nil), ("c", 5 * day), ("c", 6 * day), ("d", 9)]
     #expect(TokenUses.fresh(list, ["a": 1, "d": 8]) == ["c": 6 * day])

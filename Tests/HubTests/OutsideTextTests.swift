@@ -21,7 +21,7 @@ import Testing
     }
   }
 
-  @Test func `two commands whose ids look the same reach the gateway, and each is answered`() async throws {
+  @Test func `two commands whose ids look the same are both answered`() async throws {
     let (registry, sent) = (LinkRegistry(patience: .seconds(600)), Sent())
     _ = await linked(registry, sent)
     let ids = ["caf\u{E9}", "cafe\u{301}"]
@@ -50,7 +50,7 @@ import Testing
     }
   }
 
-  @Test func `who waits for a command whose id begins with an accent hears of its end`() async throws {
+  @Test func `a waiter for a command whose id begins with an accent is resumed at its end`() async throws {
     let (registry, sent) = (LinkRegistry(patience: .seconds(600)), Sent())
     await withTaskGroup(of: Void.self) { group in
       group.addTask {
@@ -68,7 +68,7 @@ import Testing
   }
 
   @Test(arguments: ["\u{301}x", "x\u{600}", "\u{600} \u{301}", "a b"])
-  func `news of a command are read whatever stands at the ends of its id`(_ id: String) {
+  func `a notification about a command is read with any characters at the ends of its id`(_ id: String) {
     #expect(HubChange("g result/\(id) 0") == HubChange(gateway: "g", bucket: "result/\(id)", seq: 0))
   }
 }

@@ -34,7 +34,7 @@ import Testing
     ])
   }
 
-  @Test func `a page ends at 1 MiB, and pages together are all of it`() async throws {
+  @Test func `a page ends at 1 MiB, and all pages together are complete`() async throws {
     let store = try store()
     let text = String(repeating: "x", count: 300_000)
     let count: Int64 = 12
@@ -85,7 +85,7 @@ import Testing
     #expect(second["events"]?.array?.count == 1 && second["next"] == nil)
   }
 
-  @Test func `states, documents and ended commands of a gateway have a bound each`() async throws {
+  @Test func `states, documents and ended commands of a gateway are each bounded`() async throws {
     let stores = try HubStores(location: scratch.location("hub.db"))
     let store = stores.writer
     for number in 0..<40 {
@@ -128,7 +128,7 @@ import Testing
     #expect(try await store.commands(of: "g", limit: 5000).count <= HubBounds.endedCommands + 100)
   }
 
-  @Test func `a gateway has its measure of bytes a day, and another has its own`() async {
+  @Test func `each gateway has its own daily limit of bytes`() async {
     let start = ContinuousClock.now
     let limiter = RateLimiter(perSecond: 0, bytesPerDay: 86_400, now: start)
     #expect(await limiter.admit("g", events: 1, bytes: 50_000, now: start) == nil)
@@ -149,7 +149,7 @@ import Testing
     #expect(await limiter.admit("j", bytes: 1, now: start) == 86_656)
   }
 
-  @Test func `all that a gateway says over its link counts, and a state beyond is not kept`() async throws {
+  @Test func `all messages of a gateway on its link count, and a state beyond the limit is not stored`() async throws {
     let text = String(repeating: "x", count: 400)
     for other in [#"{"type":"state","name":"b","body":{"b":"\#(text)"}}"#, #"{"type":"response","id":"\#(text)"}"#] {
       let rig = try LinkRig(bytesPerDay: 1000)
@@ -164,7 +164,7 @@ import Testing
     }
   }
 
-  @Test func `memory for slow readers is shared out, and comes back`() {
+  @Test func `memory for slow readers is limited for each holder and in all, and is returned`() {
     let memory = TransferMemory(largest: 1 << 20)
     var shares: [TransferMemory.Share?] = (0..<8).map { _ in memory.reserve(1 << 20, for: "greedy") }
     #expect(!shares.contains { $0 == nil })
@@ -177,7 +177,7 @@ import Testing
     #expect(memory.reserve(8 << 20, for: "greedy") != nil)
   }
 
-  @Test func `batches that wait are of few bytes of one gateway`() {
+  @Test func `the waiting bytes of one gateway are limited`() {
     let admission = Admission()
     for _ in 0..<4 { #expect(admission.enter("g", bytes: 1 << 20) == nil) }
     #expect(admission.enter("g", bytes: 100) != nil && admission.enter("h", bytes: 100) == nil)
@@ -185,20 +185,20 @@ import Testing
     #expect(admission.enter("g", bytes: 100) == nil && admission.waiting.batches == 5)
   }
 
-  @Test func `batches of more bytes than may wait come again soon, one alone may be as large as it likes`() {
+  @Test func `a batch beyond the waiting bytes may retry soon, and a single batch may be of any size`() {
     let admission = Admission()
     for gateway in 0..<30 { #expect(admission.enter("g\(gateway)", bytes: 1 << 20) == nil) }
     #expect((1...4).contains(admission.enter("late", bytes: 3 << 20) ?? 0))
     #expect(Admission().enter("g", bytes: 64 << 20) == nil)
   }
 
-  @Test func `what a database never takes is refused, what it does not take now is waited for`() {
+  @Test func `a value that the database can never store is refused, and a temporary failure is retried`() {
     #expect(["22021", "22P05", "54000"].map(PostgresHubDatabase.kind) == [.unfit, .unfit, .unfit])
     #expect(["53100", "08006", "57P01", ""].map(PostgresHubDatabase.kind).allSatisfy { $0 == .unavailable })
     #expect(PostgresHubDatabase.kind(of: "40001") == .conflict && PostgresHubDatabase.kind(of: "42P01") == .other)
   }
 
-  @Test func `a batch that cannot be read has a number all the same`() {
+  @Test func `the number of a batch is read although the batch is invalid`() {
     #expect(LinkSession.batch(of: Array(#"{"type":"events","n":12,"after":3,"events":[{"#.utf8)) == 12)
     #expect(LinkSession.batch(of: Array(#"{"type":"events","n":7,"lane":"nodes","after":3,"ev"#.utf8)) == 7)
     for other in [
@@ -208,7 +208,7 @@ import Testing
     }
   }
 
-  @Test func `news of a command whose id holds blanks is understood`() {
+  @Test func `a notification about a command whose id has blanks is read`() {
     #expect(HubChange("g result/a b c 0") == HubChange(gateway: "g", bucket: "result/a b c", seq: 0))
     #expect(
       HubChange(" channel/0011223344556677 5") == HubChange(gateway: "", bucket: "channel/0011223344556677", seq: 5))

@@ -34,7 +34,7 @@ import Testing
   }
 
   @Test
-  func `two gateways that take one id's link from each other are told of; a line that is cut now and then is not`()
+  func `two gateways that take one id's link from each other are reported, and a poor line is not`()
     async
   {
     let lines = Mutex<[String]>([])
@@ -51,7 +51,7 @@ import Testing
     #expect(await registry.takeContested().isEmpty)
   }
 
-  @Test func `two gateways that send by one id over HTTP are told of, and one that begins new epochs is not`() async {
+  @Test func `two gateways that send with one id over HTTP are reported, and new epochs of one are not`() async {
     let lines = Mutex<[String]>([])
     let registry = LinkRegistry { _, text in lines.withLock { $0.append(text) } }
     let begin = ContinuousClock.now
@@ -68,7 +68,7 @@ import Testing
     #expect(await registry.takeContested() == ["g"])
   }
 
-  @Test func `epochs over HTTP are not remembered without end, and those of two gateways with one id are`() async {
+  @Test func `the memory for epochs over HTTP is bounded, and the conflict of two gateways is still found`() async {
     let lines = Mutex<[String]>([])
     let registry = LinkRegistry { _, text in lines.withLock { $0.append(text) } }
     for epoch in ["e", "f", "e", "f", "e", "f"] { await registry.noteEpoch("g", epoch: epoch) }
@@ -82,7 +82,7 @@ import Testing
     #expect(await registry.epochsKept <= 10_000)
   }
 
-  @Test func `an upstream gets the link of another one of its gateway only where that is dead`() async throws {
+  @Test func `an upstream gets the link of another upstream of its gateway only if that link is dead`() async throws {
     let long = ContinuousClock.now - .seconds(60)
     let heard = Mutex(long)
     let pings = Mutex(0)
@@ -132,7 +132,7 @@ import Testing
   }
 
   @Test(arguments: [0, 1, 5300, 30_000])
-  func `a request reaches the hub that has the link, and its answer comes back, however long`(_ length: Int)
+  func `a request reaches the hub that has the link, and an answer of any length returns`(_ length: Int)
     async throws
   {
     let pair = Pair()
@@ -143,7 +143,7 @@ import Testing
     #expect(pair.told.withLock { $0.allSatisfy { $0.utf8.count < 8000 } })
   }
 
-  @Test func `many requests at once do not disturb each other`() async throws {
+  @Test func `many simultaneous requests do not disturb each other`() async throws {
     let pair = Pair()
     await link(pair.registries[1])
     try await withThrowingTaskGroup(of: Void.self) { group in
@@ -158,7 +158,9 @@ import Testing
     }
   }
 
-  @Test(arguments: [true, false]) func `a gateway that is linked nowhere is away`(_ others: Bool) async throws {
+  @Test(arguments: [true, false]) func `a request to a gateway without a link fails as away`(_ others: Bool)
+    async throws
+  {
     let pair = Pair(patience: .milliseconds(50), others: others)
     await #expect(throws: LinkRegistry.Failure.away) {
       try await pair.one.request("g", id: "c", command: Self.command("x"))
@@ -173,7 +175,7 @@ import Testing
     "live/ask/1/0/1/bm9uc2Vuc2U=", "live/answer/1/0/1/", "live/taken/1/0/1/", "live/other/1/0/1/",
     "live/ask/1/0/64/QUFB",
   ])
-  func `what makes no sense changes nothing`(_ bucket: String) async throws {
+  func `an invalid notification changes nothing`(_ bucket: String) async throws {
     let pair = Pair()
     await link(pair.registries[1])
     for hub in pair.hubs.withLock({ $0 }) { await hub.received(HubChange(gateway: "g", bucket: bucket, seq: 0)) }

@@ -100,7 +100,7 @@ import Testing
     _ = try await store.lastContacts(after: "", limit: 10)
   }
 
-  @Test func `no question walks through a whole table`() async throws {
+  @Test func `no query scans a whole table`() async throws {
     try await fill(try HubStore(location: scratch.location("hub.db")))
     let store = HubStore(try SQLiteHubDatabase(reading: scratch.location("hub.db")))
     try await askAll(store)

@@ -40,7 +40,7 @@ import Testing
   }
 
   @Test(arguments: [-7_200_000, 0, 7_200_000], [true, false])
-  func `a clock that is set while the hub is stopped makes no command older or younger`(
+  func `a clock that is set while the hub is stopped does not change the age of commands`(
     change: Int64, isSynchronised: Bool
   ) async throws {
     func clocks(_ passed: Int64) -> HubStore.ClockReading {
@@ -55,7 +55,7 @@ import Testing
     #expect(try await state("short") == .expired)
   }
 
-  @Test func `over a boot a clock counts that was right before and is now, and otherwise nothing`() async throws {
+  @Test func `time over a reboot counts if the clock was synchronised before and after, and only then`() async throws {
     try await enqueue("c", Self.clocks(uptime: 9000, wall: Self.now), expires: 10_000)
     func second(_ uptime: Int64, _ passed: Int64, isSynchronised: Bool) -> HubStore.ClockReading {
       Self.clocks("two", uptime: uptime, wall: Self.now + passed, isSynchronised: isSynchronised)
@@ -74,7 +74,7 @@ import Testing
     #expect(try await ages(second(90_000, 9 * Self.hour, isSynchronised: true)).last == 10_000)
   }
 
-  @Test func `what was queued before the tables were upgraded waits since then, by whatever clock it came`()
+  @Test func `a command that was queued before the upgrade waits from then on, whatever clock gave its time`()
     async throws
   {
     do {

@@ -64,7 +64,9 @@ import Testing
     return tasks
   }
 
-  @Test func `forty questions of one run one at a time, and another holder's is answered at once`() async throws {
+  @Test func `forty queries of one holder run one at a time, and another holder's query is answered at once`()
+    async throws
+  {
     let (turns, questions) = (try turns(), Questions())
     let names = (0...ReaderPool.mostWaiting).map { "a\($0)" }
     let all = await ask(names, of: "a", turns, questions)
@@ -80,7 +82,7 @@ import Testing
     #expect(turns.running == 0 && turns.waiting == 0)
   }
 
-  @Test func `holders who wait are asked in turn, however much each has asked before`() async throws {
+  @Test func `holders take turns, however many queries each has sent`() async throws {
     let (turns, questions) = (try turns(), Questions())
     var all = await ask(["a0", "a1", "a2"], of: "a", turns, questions)
     all += await ask(["b0", "b1", "b2"], of: "b", turns, questions)
@@ -98,7 +100,7 @@ import Testing
     for task in all { _ = try await task.value }
   }
 
-  @Test func `a question whose asker is gone gives its place back`() async throws {
+  @Test func `a query whose client disconnected gives its place back`() async throws {
     let (turns, questions) = (try turns(), Questions())
     let all = await ask((0...ReaderPool.mostWaiting).map { "\($0)" }, of: "a", turns, questions)
     for task in all.dropFirst() { task.cancel() }
@@ -109,7 +111,7 @@ import Testing
     #expect(try await turns.ask("a") { try $0.gateways().count } == 0)
   }
 
-  @Test func `a single connection is everybody's, in turn`() async throws {
+  @Test func `all holders share a single connection in turn`() async throws {
     let (turns, questions) = (try turns(1), Questions())
     var all = await ask(["a0", "a1"], of: "a", turns, questions)
     all += await ask(["b0"], of: "b", turns, questions)

@@ -106,7 +106,8 @@ private final class World {
 @Suite struct RetentionHistoryTests {
   private static let (hour, day, year) = (World.hour, World.day, World.year)
 
-  @Test func `in ordinary life what is older than ninety days goes within the hour, and nothing else`() async throws {
+  @Test func `in normal operation rows older than ninety days are deleted within the hour, and no others`() async throws
+  {
     let world = World(keep: 90 * Self.day)
     try world.start()
     try await world.serve(100 * Self.day)
@@ -130,7 +131,7 @@ private final class World {
     #expect(try await world.hubs[0].stores.writer.heldRetention() == nil)
   }
 
-  @Test func `without [retention] time counts, too: what is purged by hand each month goes`() async throws {
+  @Test func `without [retention] time counts, too, and a monthly purge by hand deletes what is old`() async throws {
     let world = World(keep: nil)
     try world.start()
     for _ in 0..<3 { try await world.serve(30 * Self.day, every: 6) }
@@ -139,7 +140,7 @@ private final class World {
     #expect(world.now - now <= 6 * Self.hour && now <= world.now)
   }
 
-  @Test func `a hub that began without any event deletes as others do`() async throws {
+  @Test func `a hub that began without events deletes as others do`() async throws {
     let world = World(keep: 7 * Self.day)
     let hub = try world.start()
     for _ in 0..<5 {
@@ -152,7 +153,7 @@ private final class World {
 
   /// Clocks that step by years between runs, hubs that are restarted meanwhile, two hubs with different clocks, and restored backups.
   @Test(arguments: 0..<12 as Range<UInt64>)
-  func `whatever clocks do, nothing younger goes`(_ seed: UInt64) async throws {
+  func `whatever clocks do, no younger row is deleted`(_ seed: UInt64) async throws {
     var random = SeededRandom(seed: seed)
     let keep = 20 * Self.day
     let world = World(keep: keep)
@@ -188,7 +189,7 @@ private final class World {
     }
   }
 
-  @Test func `a mistyped age deletes no year: it keeps the pace, says so, and waits for a word`() async throws {
+  @Test func `a mistyped age deletes no year of rows, is reported, and waits for a confirmation`() async throws {
     let world = World(keep: 365 * Self.day)
     try world.start()
     try await world.serve(400 * Self.day, every: 12)
@@ -229,7 +230,7 @@ private final class World {
     #expect(try await world.left() <= 28)
   }
 
-  @Test func `[retention] that begins after a year waits for a word, and up to eight days are made up for without one`()
+  @Test func `a late [retention] waits for a confirmation, and up to eight days are caught up without one`()
     async throws
   {
     let world = World(keep: nil)

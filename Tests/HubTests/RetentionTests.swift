@@ -41,8 +41,9 @@ import Testing
 
   // MARK: Ages
 
-  @Test(arguments: [0, 1, day, now]) func `no time that has passed is too short to ask for what is old`(_ passed: Int64)
-  {
+  @Test(arguments: [0, 1, day, now]) func `the expiry date of rows is computed for any elapsed time, however short`(
+    _ passed: Int64
+  ) {
     // At a new hub hardly any time has certainly passed, whatever its clock shows.
     #expect(ExpiredRows.date(Self.now, isTrusted: true, latest: passed) == (passed == Self.now ? Self.now : nil))
   }
@@ -57,7 +58,7 @@ import Testing
     }
   }
 
-  @Test func `a configuration keeps lanes and kinds for so long, and without one nothing is deleted`() throws {
+  @Test func `a configuration keeps lanes and kinds for their ages, and without one nothing is deleted`() throws {
     func read(_ text: String) throws -> HubConfiguration {
       let token = scratch.write("token", "a-token-for-the-tests\n")
       return try HubConfiguration(
@@ -85,7 +86,7 @@ import Testing
     #expect(throws: HubConfiguration.Failure.self) { try read("log_level = \"loud\"") }
   }
 
-  @Test func `a gateway that brings a month at once does not hide what others brought in the last days`() async throws {
+  @Test func `a gateway that sends a month at once does not hide the last days of other gateways`() async throws {
     let store = try HubStore(location: scratch.location("hub.db"))
     for (place, gateway) in ["hill", "valley", "ridge"].enumerated() {
       // A month of events for each gateway, in turn; 7 events of each in the last seven days.
@@ -97,7 +98,7 @@ import Testing
 
   // MARK: Deletion
 
-  @Test func `what is old goes, kind by kind, and positions stay`() async throws {
+  @Test func `old events are deleted by kind, and positions stay`() async throws {
     let store = try HubStore(location: scratch.location("hub.db"))
     for gateway in ["hill", "valley"] {
       try await take(
@@ -121,7 +122,7 @@ import Testing
     #expect(try await seqs(store, "hill", "advert") == [37, 38, 39, 40, 41])
   }
 
-  @Test func `a clock that was wrong for a while makes nothing old, and what has no time goes with the next`()
+  @Test func `a clock that was wrong for a while makes no event old, and undated events go with the next`()
     async throws
   {
     let store = try HubStore(location: scratch.location("hub.db"))
@@ -142,7 +143,7 @@ import Testing
     #expect(try await seqs(store, "g") == [9])
   }
 
-  @Test func `more than a step without any time goes with what follows, and stays where nothing does`() async throws {
+  @Test func `many events without a time are deleted with the next old event, and stay without one`() async throws {
     let store = try HubStore(location: scratch.location("hub.db"))
     let many = Int64(Purge.step * 2 + 7)
     let undated = (1...many).map { Self.event($0, "packet", days: 0, isTrusted: false) }
@@ -153,7 +154,7 @@ import Testing
     #expect(try await purge(store, plan).tables == [.events: Int(many + 1)])
   }
 
-  @Test func `joined messages go with who heard them, and the newest stays, for positions never come again`()
+  @Test func `joined messages are deleted with their hearers, and the newest stays to keep its position`()
     async throws
   {
     let store = try HubStore(location: scratch.location("hub.db"))
@@ -171,7 +172,7 @@ import Testing
     #expect(try await positions() == [5, 6])
   }
 
-  @Test func `contacts and commands go only when asked, and commands that wait never`() async throws {
+  @Test func `contacts and commands are deleted only on request, and waiting commands never`() async throws {
     let store = try HubStore(location: scratch.location("hub.db"))
     try await take(store, "g", .nodes, [Self.event(1, "advert", days: 100), Self.event(2, "advert", days: 1)])
     let command = JSONValue.object([("command", .string("sync"))])
@@ -187,7 +188,7 @@ import Testing
     #expect(try await purge(store, plan).isEmpty)
   }
 
-  @Test func `a clock that is ahead deletes nothing, neither at the start nor while it serves`() async throws {
+  @Test func `a clock that is ahead deletes nothing, neither at the start nor while the hub runs`() async throws {
     let store = try HubStore(location: scratch.location("hub.db"))
     try await take(store, "g", .messages, (1...105).map { Self.event($0, "message", days: Double(105 - $0)) })
     let year = 365 * Self.day
@@ -208,7 +209,7 @@ import Testing
     #expect(HubStore.clockTrouble(Self.now, surely: Self.now) == nil)
   }
 
-  @Test func `the hub's maintenance deletes what the configuration no longer keeps, and counts it`() async throws {
+  @Test func `the hub's maintenance deletes rows that the configuration does not keep, and counts them`() async throws {
     let stores = try HubStores(location: scratch.location("hub.db"))
     try await take(stores.writer, "g", .packets, (1...600).map { Self.event($0, "packet", days: 8) })
     try await take(stores.writer, "g", .messages, [Self.event(601, "message", days: 0)])
@@ -222,7 +223,7 @@ import Testing
 }
 
 @Suite struct KnownKindsTests {
-  @Test func `a hub names the kinds that gateways send, and no others`() {
+  @Test func `the hub knows exactly the kinds that gateways send`() {
     #expect(Set(KnownKinds.all) == Set(EventKind.allCases.map(\.rawValue)))
   }
 }

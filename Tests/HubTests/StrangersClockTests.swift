@@ -25,7 +25,9 @@ import Testing
     [[("key", .string("aa")), ("name", .string(name)), ("last_heard", .integer(heard))]]
   }
 
-  @Test(arguments: [true, false]) func `a clock years ahead names no node for ever`(_ trusted: Bool) async throws {
+  @Test(arguments: [true, false]) func `a clock that is years ahead does not fix a node's name for ever`(
+    _ trusted: Bool
+  ) async throws {
     let store = try HubStore(location: scratch.location("hub.db"))
     let ahead = Self.now * 2
     let lie = Self.batch("a", "contact", at: ahead, trusted: trusted, Self.contact("a lie", heard: ahead))
@@ -42,7 +44,7 @@ import Testing
     #expect(heard.allSatisfy { ($0["at"]?.integer ?? 0) <= Self.now }, "\(heard)")
   }
 
-  @Test func `a clock that is not trusted loses against one that is, whatever it says`() async throws {
+  @Test func `a record with an untrusted clock loses to one with a trusted clock`() async throws {
     let store = try HubStore(location: scratch.location("hub.db"))
     _ = try await store.take([Self.batch("b", "contact", at: Self.now - 5, Self.contact("Birch", heard: 1))])
     _ = try await store.take([Self.batch("a", "contact", trusted: false, Self.contact("a lie", heard: 1))])
@@ -56,7 +58,7 @@ import Testing
     return [("channel", .string(digest)), ("name", .string("#\(number)"))]
   }
 
-  @Test func `invented channels push out none of others, and an answer that is cut says so`() async throws {
+  @Test func `invented channels displace no others, and a cut answer says that it is cut`() async throws {
     let store = try HubStore(location: scratch.location("hub.db"))
     let (shared, own) = (Self.channel(1_000_001), Self.channel(1_000_002))
     _ = try await store.take([Self.batch("b", "channel", [shared, own]), Self.batch("c", "channel", [shared])])

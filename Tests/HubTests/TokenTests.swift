@@ -37,7 +37,7 @@ import Testing
     _ = try await stores.writer.take(try EventBatch(parsing: Array(batch.utf8)), from: gateway, at: 1)
   }
 
-  @Test func `a token that writes reads nothing, not even what it has written`() {
+  @Test func `a token for writing allows no reading`() {
     let access = HubAccess([token("shared"), token("own", "hill")])
     for name in ["shared", "own"] {
       for gateway in ["hill", "dale", nil] {
@@ -50,7 +50,7 @@ import Testing
     #expect(access.check("Bearer the-token-own-of-16", gateway: "dale", .greet) == .forbidden("own"))
   }
 
-  @Test func `a token for any gateway is that one's that uses it first, also after a restart`() async throws {
+  @Test func `a token for any gateway belongs to its first gateway, also after a restart`() async throws {
     let location = scratch.location("hub.db")
     for _ in 0..<2 {
       let stores = try HubStores(location: location)
@@ -68,8 +68,7 @@ import Testing
     }
   }
 
-  @Test func `a token takes the place of one that was taken away, and of no gateway's that lost its own`() async throws
-  {
+  @Test func `a new token replaces a removed one, but not the token of a gateway that lost its own`() async throws {
     let stores = try HubStores(location: scratch.location("hub.db"))
     let access = HubAccess([token("first"), token("own", "ridge")])
     #expect(try await come("hill", with: "first", access, stores) == nil)
@@ -81,7 +80,7 @@ import Testing
     #expect(reason.contains("needs a token of its own"))
   }
 
-  @Test func `what others heard is not kept for gateways whose last token was removed`() async throws {
+  @Test func `messages heard by others are not kept for gateways whose last token was removed`() async throws {
     let stores = try HubStores(location: scratch.location("hub.db"))
     let access = HubAccess([token("first"), token("own", "ridge"), token("dale's", "dale"), token("all", "*", .all)])
     #expect(try await come("hill", with: "first", access, stores) == nil)
@@ -112,7 +111,7 @@ import Testing
     }
   }
 
-  @Test func `gateways that shared a token before the upgrade go on, and no new one joins them`() async throws {
+  @Test func `gateways that shared a token before the upgrade continue, and no new gateway joins them`() async throws {
     let location = scratch.location("hub.db")
     do {
       let stores = try HubStores(location: location)
@@ -140,7 +139,7 @@ import Testing
     #expect(access.list.map(\.gateways) == [["dale", "hill"], [], ["ridge"]])
   }
 
-  @Test func `a token is not unknown before the folder was looked at since it came, and strangers buy no look each`()
+  @Test func `an unknown token is refused only after a look at the folder, and strangers cannot cause a look each`()
     async
   {
     let looks = Mutex(0)
@@ -157,8 +156,7 @@ import Testing
 
   private func reread(_ tokens: inout GatewayTokens) -> Bool { tokens.read(always: false) }
 
-  @Test func `the folder of gateways' tokens is read again when it has changed, and faults hide no other file`() throws
-  {
+  @Test func `the folder of gateway tokens is read again after a change, and a bad file hides no other`() throws {
     let folder = scratch.location("tokens")
     #expect(GatewayTokens(folder: folder) == nil)
     try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: false)
