@@ -8,7 +8,7 @@ import Timing
 @Suite struct AcknowledgedRateTests {
   private func at(_ milliseconds: Int) -> MonotonicTime { MonotonicTime(seconds: 100) + .milliseconds(milliseconds) }
 
-  @Test func `what is acknowledged one behind the other is counted by the time in between`() {
+  @Test func `overlapping acknowledgements are counted by the time between them`() {
     var rate = AcknowledgedRate()
     #expect(rate.bytesPerSecond(now: at(0)) == nil)
     // Both are sent at once: the second takes as long on the line, and is answered that much later.
@@ -18,7 +18,7 @@ import Timing
     #expect(rate.bytesPerSecond(now: at(10_000)).map { $0.rounded() } == 1000)
   }
 
-  @Test func `a single event says nothing of the line, and what was long ago nothing of the present`() {
+  @Test func `a single event does not show the rate of the line, and an old rate is forgotten`() {
     var rate = AcknowledgedRate()
     rate.answered(bytes: 5000, filledLine: true, sentAt: at(0), now: at(1000))
     rate.answered(bytes: 100, filledLine: false, sentAt: at(2000), now: at(3000))
@@ -27,7 +27,7 @@ import Timing
     #expect(rate.bytesPerSecond(now: at(3001) + AcknowledgedRate.lasting) == nil)
   }
 
-  @Test func `no time and no bytes are no trap`() {
+  @Test func `extreme times and byte counts do not trap`() {
     var rate = AcknowledgedRate()
     rate.answered(bytes: 0, filledLine: true, sentAt: at(0), now: at(0))
     #expect(rate.bytesPerSecond(now: at(0)) == nil)

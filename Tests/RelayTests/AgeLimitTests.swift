@@ -21,7 +21,7 @@ import Timing
       event, AgeLimit.Present(wall: Self.wall, now: 5_000_000, times: times))
   }
 
-  @Test func `what waited counts with the time that it waited, and who answers takes none of unknown age`() {
+  @Test func `waiting time counts as age, and a strict limit excludes messages of unknown age`() {
     let bot = AgeLimit(oldest: 300, takesWaited: false, isStrict: true), log = AgeLimit(oldest: 300)
     #expect(passes(bot, "") && passes(log, ""))
     #expect(!passes(bot, "\"waited\":true") && passes(log, "\"waited\":true"))
@@ -37,12 +37,12 @@ import Timing
     }
   }
 
-  @Test func `without a limit only the wait counts`() {
+  @Test func `without a limit only the mark of waiting counts`() {
     #expect(passes(AgeLimit(oldest: nil), "\"waited\":true,\"age_s\":99999", ago: 999_999))
     #expect(!passes(AgeLimit(oldest: nil, takesWaited: false), "\"waited\":true,\"age_s\":1"))
   }
 
-  @Test func `the time in the journal counts by a clock that was right, else by one that cannot be set`() {
+  @Test func `an event's age goes by a trusted clock, or else by the time since the start of the program`() {
     let bot = AgeLimit(oldest: 300, takesWaited: false, isStrict: true)
     #expect(passes(bot, "", ago: 299) && !passes(bot, "", ago: 301))
     #expect(!passes(bot, "", ago: 1, trusted: false), "from before this program: nobody knows")
@@ -57,7 +57,7 @@ import Timing
     #expect(passes(bot, "", ago: 999_999, kind: .gap))
   }
 
-  @Test func `a clock that is set makes no event of this program's life older or younger`() {
+  @Test func `setting the clock does not change the age of events since the start of the program`() {
     let bot = AgeLimit(oldest: 300, takesWaited: false, isStrict: true)
     var times = JournalTimes()
     _ = times.comes(7, at: 4_990_000)
@@ -69,7 +69,7 @@ import Timing
     #expect(!passes(bot, "", ago: 0, times) && !passes(bot, "", ago: -86_400, times), "it is 900 s old at least")
   }
 
-  @Test func `a clock that is set while the program is away makes nothing old, unless the machine started anew`() {
+  @Test func `setting the clock while the program is away makes no event old, unless the machine restarted`() {
     let bot = AgeLimit(oldest: 300, takesWaited: false, isStrict: true)
     var times = JournalTimes(boot: "one")
     for seq in Int64(1)...7 { _ = times.comes(seq, at: 4_000_000 + seq * 140_000) }
@@ -84,7 +84,7 @@ import Timing
     }
   }
 
-  @Test func `a message from elsewhere is as old as the other gateway says, not as the hub's clock`() throws {
+  @Test func `a message's age goes by the report of its gateway, not by the hub's clock`() throws {
     func sent(_ body: String) throws -> Int64 {
       ChannelUpdate.sent(1_795_000_000_000, try JSONValue(parsing: Array(body.utf8)))
     }
@@ -101,7 +101,7 @@ import Timing
 
   /// `pause`: the milliseconds between two events, over `hours`.
   @Test(arguments: [(300, 1), (2000, 5), (3000, 240)] as [(Int64, Int64)])
-  func `without a clock an event's age is right to a twentieth, however long the journal has been busy`(
+  func `without a trusted clock an event's age is right to a twentieth, also in a long and busy journal`(
     pause: Int64, hours: Int64
   ) {
     var times = JournalTimes()
@@ -117,7 +117,7 @@ import Timing
     }
   }
 
-  @Test func `a clock that is set back makes no event young that nothing has followed`() {
+  @Test func `setting the clock back does not make the newest event young`() {
     let bot = AgeLimit(oldest: 300, takesWaited: false, isStrict: true)
     var times = JournalTimes()
     _ = times.comes(7, at: 4_400_000)
@@ -127,7 +127,7 @@ import Timing
     #expect(passes(AgeLimit(oldest: 300), "", ago: -5))
   }
 
-  @Test func `times of a journal are bounded, and bound each event`() {
+  @Test func `the stored times of a journal are bounded, and give bounds for each event's age`() {
     var times = JournalTimes()
     for seq in Int64(1)...5000 { _ = times.comes(seq, at: seq * 11_000) }
     func age(_ seq: Int64) -> Int64? {

@@ -65,7 +65,7 @@ private struct Month {
       bulkHours: try hours.map { text throws(BulkHours.Failure) in try BulkHours(parsing: text) })
   }
 
-  @Test(arguments: 0..<200) func `a month is kept to, whatever is sent, and however often it starts anew`(
+  @Test(arguments: 0..<200) func `a monthly allowance is kept with random traffic and restarts`(
     _ seed: UInt64
   ) throws {
     let (daily, monthly): (Int64, Int64) = (3_000_000, 50_000_000)
@@ -95,7 +95,8 @@ private struct Month {
     #expect(month.usedByDay.count >= 12)
   }
 
-  @Test(arguments: 0..<200) func `no clock gives bytes twice, or locks out for longer than a period`(
+  @Test(arguments: 0..<200)
+  func `no change of the clock grants bytes twice, or stops an upstream for longer than a period`(
     _ seed: UInt64
   ) throws {
     let daily: Int64 = 1_000_000
@@ -124,7 +125,7 @@ private struct Month {
     #expect(longest <= 86_400 + 3600 + 1200, "\(longest)")
   }
 
-  @Test func `a clock that was ahead by years does not stop anything for longer than a day`() throws {
+  @Test func `a clock that was years ahead stops an upstream for a day at most`() throws {
     var month = Month(try Self.limits(1_000_000, nil), seed: 1)
     month.clockError = 400_000_000
     month.sleep(0)
@@ -145,7 +146,7 @@ private struct Month {
     #expect(month.passed % 86_400 == 0 && month.allowance.allows(.messages))
   }
 
-  @Test func `lower lanes stop first, and a month is not burnt on its first day`() throws {
+  @Test func `lower lanes stop first, and a month's bytes are not used up on its first day`() throws {
     var month = Month(try Self.limits(nil, 31_000_000), seed: 1)
     month.sleep(0)
     for _ in 0..<10_000 { month.send(.packets, 1000) }
@@ -161,7 +162,7 @@ private struct Month {
     #expect(Lane.allCases.allSatisfy(month.allowance.allows))
   }
 
-  @Test func `outside the bulk hours messages go alone`() throws {
+  @Test func `outside the bulk hours only messages are sent`() throws {
     var month = Month(try Self.limits(nil, nil, "22:00-06:00"), seed: 1)
     month.sleep(0)
     #expect(Lane.allCases.allSatisfy(month.allowance.allows))
@@ -173,17 +174,17 @@ private struct Month {
   }
 
   @Test(arguments: ["", "22:00", "22-6", "22:00-06:60", "24:00-06:00", "06:00-06:00", "00:00-24:00", "22:00 - 06:00"])
-  func `hours that are none are refused`(_ text: String) {
+  func `invalid bulk hours are refused`(_ text: String) {
     #expect(throws: BulkHours.Failure.self) { try BulkHours(parsing: text) }
   }
 
   @Test(arguments: ["", "x", "1 2 3", "1 2 3 4 5 6 7", "- - - - - -", "-1 -5 -9 99999999999 99999999999999999999 1"])
-  func `what is damaged on disk counts as nothing`(_ text: String) throws {
+  func `a damaged account on disk counts as nothing used`(_ text: String) throws {
     let allowance = Allowance(try Self.limits(1_000_000, nil), kept: text)
     #expect(allowance.room(.messages) == 1_000_000)
   }
 
-  @Test func `days and months are those of the calendar`() {
+  @Test func `days and months follow the calendar`() {
     for (local, month, left) in [
       (0, 1970 * 12, 31), (1_709_164_800, 2024 * 12 + 1, 1), (1_709_251_200, 2024 * 12 + 2, 31),
       (1_796_083_199, 2026 * 12 + 10, 1), (1_796_083_200, 2026 * 12 + 11, 31), (4_107_456_000, 2100 * 12 + 1, 1),

@@ -111,8 +111,7 @@ private final class MeteredHub: Carrier {
 
   private func count(_ kind: String) -> Int { hub.kinds.count { $0 == kind } }
 
-  @Test func `as a day's bytes run out packets stop first, messages last, and everything goes on the next day`() throws
-  {
+  @Test func `as a day's bytes run out, packets stop first and messages last, until the next day`() throws {
     var lines: [String] = []
     let upstream = try upstream { lines.append($0) }
     append(.packet, 1000)
@@ -141,7 +140,7 @@ private final class MeteredHub: Carrier {
     upstream.stop()
   }
 
-  @Test func `that messages stop next is told while they still go`() throws {
+  @Test func `the coming stop of messages is reported while messages are still sent`() throws {
     let upstream = try upstream()
     for _ in 0..<2000 where upstream.status.allowance?.spent != Lane.allCases {
       append(.message, 1)
@@ -158,7 +157,7 @@ private final class MeteredHub: Carrier {
     upstream.stop()
   }
 
-  @Test(arguments: 0..<2) func `a month of any traffic uses what a month has, and messages are the last to stop`(
+  @Test(arguments: 0..<2) func `random traffic keeps a monthly allowance, and messages stop last`(
     _ seed: UInt64
   ) throws {
     let monthly: Int64 = 4_000_000
@@ -186,7 +185,7 @@ private final class MeteredHub: Carrier {
     upstream.stop()
   }
 
-  @Test func `whoever is killed again and again uses no more than the day has`() throws {
+  @Test func `a gateway that is killed repeatedly uses no more than the day's bytes`() throws {
     append(.message, 3000)
     for _ in 0..<200 {
       let upstream = try upstream()
@@ -200,7 +199,7 @@ private final class MeteredHub: Carrier {
     #expect(hub.lineBytes <= 303_000, "\(hub.lineBytes)")
   }
 
-  @Test func `an end in order keeps what was used exactly`() throws {
+  @Test func `a clean stop keeps the exact number of used bytes`() throws {
     let first = try upstream()
     append(.message, 20)
     loop.pass(.seconds(60))

@@ -9,7 +9,7 @@ import Timing
   private var random = SeededRandom(seed: 1)
   private func time(_ seconds: Double) -> MonotonicTime { MonotonicTime(seconds: seconds) }
 
-  @Test func `a bucket of no use waits half a minute after 64 pages, and no other one does`() {
+  @Test func `a fruitless bucket waits half a minute after 64 pages, and no other bucket does`() {
     var holds = BucketHolds()
     for _ in 1...63 { holds.wasFruitless("channel/a", at: time(0)) }
     #expect(holds.holdIfFruitless("channel/a", at: time(0)) == false)
@@ -21,7 +21,7 @@ import Timing
     #expect(holds.end(at: time(31)) == ["channel/a"] && holds.words(radioWasRead: true) == nil)
   }
 
-  @Test mutating func `a channel waits only for a hub that was told of it, which is told again after five minutes`() {
+  @Test mutating func `a channel waits only for an informed hub, which is informed again after five minutes`() {
     var holds = BucketHolds()
     #expect(holds.mustTell("channel/a", at: time(0)))
     #expect(!holds.holdUntilKnown("channel/a", at: time(0), using: &random) && holds.firstEnd == nil)
@@ -42,7 +42,7 @@ import Timing
     #expect(holds.radioWasRead() == ["channel/a", "heard"] && holds.radioWasRead() == [])
   }
 
-  @Test func `a hub may lose much once, and documents twice an hour`() {
+  @Test func `a hub may report many losses once, and lose documents twice an hour`() {
     var rations = BucketRations()
     let page = CatchUp.Outcome(lost: 1...9, position: CatchUp.Position(seq: 9))
     for _ in 1...64 { #expect(throws: Never.self) { try rations.mayKeep(page, of: "channel/a", at: time(0)) } }
@@ -55,7 +55,7 @@ import Timing
     #expect(throws: Never.self) { try rations.mayKeep(restored, of: "channel/a", at: time(780)) }
   }
 
-  @Test mutating func `a trouble is new once, and over when nothing is left to fetch`() {
+  @Test mutating func `a trouble is new once, and ends when nothing is left to fetch`() {
     var health = UpdatesHealth()
     #expect(health.failed("HTTP 503", using: &random).isNew && !health.failed("HTTP 503", using: &random).isNew)
     #expect(health.failed("HTTP 401", using: &random).isNew)

@@ -82,7 +82,7 @@ private final class EndlessSource: UpdatesSource {
 
 @Suite(.serialized) struct BucketLogTests {
   @Test(arguments: EndlessSource.Lie.allCases)
-  fileprivate func `a hub that never ends is asked seldom, and fills neither journal nor log`(
+  fileprivate func `a hub with endless updates is asked rarely, and fills neither the journal nor the log`(
     _ lie: EndlessSource.Lie
   ) throws {
     let (scratch, loop) = (Scratch(inMemory: true), EventLoop(on: InventedMachine()))
@@ -116,7 +116,7 @@ private final class EndlessSource: UpdatesSource {
     #expect(day.questions <= (lie == .documents ? 11_000 : 4000) && day.lines <= 1500, "\(day)")
   }
 
-  @Test func `each fetch and each update is a line, with nothing of what the update says`() throws {
+  @Test func `each fetch and each update is one log line without the update's content`() throws {
     let scratch = Scratch()
     let loop = EventLoop()
     let store = try Store(Store.Settings(location: scratch.location("gw.db")))
@@ -158,7 +158,7 @@ private final class EndlessSource: UpdatesSource {
     func take(_ update: ChannelUpdate) -> ChannelUpdateFate { .skipped }
   }
 
-  @Test func `a page of documents changes settings once, and no more than the bound is kept`() throws {
+  @Test func `a page of documents changes settings once, and the number of documents is bounded`() throws {
     let (scratch, loop, host) = (Scratch(), EventLoop(), Host())
     let store = try Store(Store.Settings(location: scratch.location("gw.db")))
     loop.afterTurn { store.commit() }
@@ -197,7 +197,7 @@ private final class EndlessSource: UpdatesSource {
     sync.stop()
   }
 
-  @Test func `a minute has twice as many answers to a broker's clients as it may have commands`() throws {
+  @Test func `a broker's clients get at most twice as many answers a minute as they may send commands`() throws {
     let (scratch, loop) = (Scratch(), EventLoop(on: InventedMachine()))
     defer { withExtendedLifetime(scratch) {} }
     let store = try Store(Store.Settings(location: scratch.location("gw.db")))

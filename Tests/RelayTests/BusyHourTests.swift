@@ -93,7 +93,7 @@ private final class Hour {
 
 @Suite struct BusyHourTests {
   @Test(arguments: [(StoreProfile.durable, UInt64(1)), (.balanced, 2), (.wear, 3)])
-  func `an hour of a busy mesh is a commit a minute and two a message, and no power cut takes what was sent`(
+  func `an hour of a busy mesh costs few commits, and a power cut loses no sent event`(
     _ profile: StoreProfile, _ seed: UInt64
   ) throws {
     let hour = try Hour(profile)
@@ -132,7 +132,7 @@ private final class Hour {
     #expect(longest <= gathering * 1000 + 100, "seed \(seed)")
   }
 
-  @Test func `a command is on disk when it is answered, with what waited before it`() throws {
+  @Test func `a command is on disk before its answer, together with earlier waiting writes`() throws {
     let hour = try Hour(.durable)
     let desk = CommandIntake(CommandIntake.Settings(), upstream: "hub", store: hour.store, on: hour.loop, log: Log())
     let host = Host()

@@ -82,7 +82,7 @@ private struct ModelHub {
     var position: CatchUp.Position { catchUp.statistics[0].position }
   }
 
-  @Test func `what is new a thousand times during fetches is fetched, and the numbers add up`() {
+  @Test func `updates that arrive during a thousand fetches are fetched, and the counts add up`() {
     var (hub, client) = (ModelHub(), Client())
     for number in 1...50 { hub.push(id: "\(number)") }
     client.catchUp.connected()
@@ -100,8 +100,7 @@ private struct ModelHub {
     #expect(client.catchUp.isQuiet)
   }
 
-  @Test func `a gap too long is cut behind one page where the hub shares nothing out: the oldest are told of as lost`()
-  {
+  @Test func `without shares a gap that is too long is cut, and its oldest updates are reported lost`() {
     var (hub, client) = (ModelHub(), Client())
     for number in 1...1000 { hub.push(id: "\(number)") }
     client.catchUp.connected()
@@ -110,7 +109,7 @@ private struct ModelHub {
     #expect(client.statistics.skipped == 790 && client.statistics.applied == 210)
   }
 
-  @Test func `what the hub no longer has is told of as lost`() {
+  @Test func `updates that the hub has deleted are reported lost`() {
     var (hub, client) = (ModelHub(), Client())
     for number in 1...30 { hub.push(id: "\(number)") }
     client.catchUp.connected()
@@ -123,7 +122,7 @@ private struct ModelHub {
     #expect(client.lost == 80 && client.applied.count == 70)
   }
 
-  @Test func `the time before which all is known never goes back, and stays a margin behind`() {
+  @Test func `the time before which everything is known never goes back, and stays a margin behind`() {
     var (hub, client) = (ModelHub(), Client())
     for number in 1...30 { hub.push(id: "\(number)") }
     client.catchUp.connected()
@@ -140,7 +139,8 @@ private struct ModelHub {
     #expect(read.position.since == since)
   }
 
-  @Test(arguments: [UInt64(1), 2, 3, 4]) func `whatever happens to hub and link, in the end all is there`(
+  @Test(arguments: [UInt64(1), 2, 3, 4])
+  func `after random faults of the hub and the link, all updates are there or reported lost`(
     _ seed: UInt64
   ) {
     var random = SeededRandom(seed: seed)

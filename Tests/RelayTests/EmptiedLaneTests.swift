@@ -13,7 +13,7 @@ import Timing
 @Suite struct EmptiedLaneTests {
   private static let kinds: [EventKind] = [.message, .outgoing, .alert, .advert, .contact, .telemetry, .packet]
 
-  @Test func `a lane that trimming has emptied says so, and comes to its end`() throws {
+  @Test func `a lane that trimming has emptied reports its gap, and reaches its end`() throws {
     let scratch = Scratch(inMemory: true)
     let store = try Store(Store.Settings(location: scratch.location("gw.db"), journalMaxSize: 20_000))
     try store.keepOnlyCursors(of: ["hub"])
@@ -32,7 +32,7 @@ import Timing
   }
 
   @Test(arguments: 0..<60 as Range<UInt64>)
-  func `whatever was trimmed, each lane ends with each event there or in a gap`(_ seed: UInt64) throws {
+  func `after random trimming, each lane has each event, or a gap in its place`(_ seed: UInt64) throws {
     var random = SeededRandom(seed: seed)
     let scratch = Scratch(inMemory: true)
     let quota = Int64.random(in: 2000...40_000, using: &random)

@@ -98,7 +98,7 @@ private final class Mesh {
     try events.filter { try mesh.passes(filter, $0.0, $0.1) }.map { "\($0.0) \($0.1)" }
   }
 
-  @Test func `a filter that names channels passes what is theirs, and nothing else of any kind`() throws {
+  @Test func `a filter for channels passes their events, and no others of any kind`() throws {
     let mesh = try Mesh()
     for name in ["#trees", Mesh.trees, Mesh.trees.uppercased()] {
       let filter = EventFilter(channels: [name])
@@ -108,7 +108,7 @@ private final class Mesh {
     #expect(try passing(mesh, EventFilter(channels: ["Family"]), Mesh.ofTrees) == [])
   }
 
-  @Test func `who wants alerts gets those of battery and supply, and who wants these gets no others`() throws {
+  @Test func `a filter for alerts also passes battery and supply events, and not the reverse`() throws {
     let mesh = try Mesh()
     let all: [(EventKind, String)] = [(.alert, "{}"), (.power, "{}"), (.radio, "{}")]
     for filter in [EventFilter(kinds: ["alert"]), EventFilter(kinds: ["alert"], channels: [Mesh.trees])] {
@@ -117,7 +117,7 @@ private final class Mesh {
     #expect(try passing(mesh, EventFilter(kinds: ["power"]), all) == ["power {}"])
   }
 
-  @Test func `of sent messages a hub gets the end, and nothing of the way there`() throws {
+  @Test func `a hub gets the end of a sent message, and no earlier states`() throws {
     let mesh = try Mesh()
     var filter = EventFilter()
     filter.endsOnly = true
@@ -138,7 +138,7 @@ private final class Mesh {
     #expect(try passing(mesh, EventFilter(), way + ends).count == way.count + ends.count)
   }
 
-  @Test func `hooks get nothing that hooks have caused`() throws {
+  @Test func `hooks get no events that hooks caused`() throws {
     let mesh = try Mesh()
     let caused: [(EventKind, String)] = [
       (.outgoing, #"{"id":"hook/ping/e.1","state":"pending","origin":"hook/ping"}"#),
@@ -160,7 +160,7 @@ private final class Mesh {
     #expect(try passing(mesh, EventFilter(), caused + others).count == 6, "servers get all of it")
   }
 
-  @Test func `one that names contacts passes their direct messages and news of them alone`() throws {
+  @Test func `a filter for contacts passes only their direct messages and events`() throws {
     let mesh = try Mesh()
     for keysOnly in [false, true] {
       let filter = EventFilter(contacts: [Mesh.birch.hex], wantsWholeKeys: keysOnly)
@@ -175,7 +175,7 @@ private final class Mesh {
     #expect(try passing(mesh, both, Mesh.ofRidge + Mesh.ofNobody) == [])
   }
 
-  @Test func `kinds say which kinds, the rest which of them; what is nobody's passes only if kinds name it`() throws {
+  @Test func `kinds and channels of a filter both apply, and other events need their kind to be named`() throws {
     let mesh = try Mesh()
     let filter = EventFilter(kinds: ["message", "radio", "packet"], channels: ["#trees"])
     #expect(try passing(mesh, filter, Mesh.ofTrees).count == 2)
@@ -185,7 +185,7 @@ private final class Mesh {
     #expect(try mesh.passes(filter, .gap, "{}"))
   }
 
-  @Test func `a name or a beginning of a key is nobody for whoever acts, and leaves nothing open`() throws {
+  @Test func `in a strict filter a name or the beginning of a key matches nobody, and excludes everything`() throws {
     let mesh = try Mesh()
     for weak in ["Birch", "aabb", "aabbccddeeff", String(Mesh.birch.hex.dropLast())] {
       let acting = EventFilter(contacts: [weak], wantsWholeKeys: true)
@@ -195,7 +195,7 @@ private final class Mesh {
     #expect(try passing(mesh, EventFilter(contacts: ["aab", "birch", "Birc"]), Mesh.ofBirch) == [])
   }
 
-  @Test func `a message names six bytes of a key: they are a whole key's only while no other begins so`() throws {
+  @Test func `six bytes of a key match a whole key only while no other known key begins with them`() throws {
     let mesh = try Mesh()
     let filter = EventFilter(contacts: [Mesh.birch.hex], wantsWholeKeys: true)
     #expect(try mesh.passes(filter, .message, Mesh.ofBirch[0].1))
@@ -205,7 +205,7 @@ private final class Mesh {
     #expect(try !mesh.passes(filter, .message, Mesh.ofBirch[0].1))
   }
 
-  @Test func `a channel's name is not its secret`() throws {
+  @Test func `a name in a filter matches no channel if two have it, and a hashtag only its own secret`() throws {
     let mesh = try Mesh()
     let secret = ChannelSecret(bytes: Array(repeating: 8, count: 16))!
     func message(_ name: String, _ digest: String) -> String {
@@ -226,7 +226,7 @@ private final class Mesh {
     #expect(try mesh.passes(EventFilter(channels: [apart]), .message, message(apart, "0011223344556677")))
   }
 
-  @Test func `later states of a message go where its first went; what a server had sent, back to it`() throws {
+  @Test func `later states of a message follow its first one, and a server's own messages go back to it`() throws {
     let mesh = try Mesh()
     for (key, recipient, channel) in [("d", Mesh.birch, nil), ("c", nil, Mesh.trees)] as [(String, PublicKey?, String?)]
     {
@@ -246,7 +246,7 @@ private final class Mesh {
     #expect(try mesh.passes(hub, .outgoing, direct))
   }
 
-  @Test func `a hub gets documents in any case only if it may edit them`() throws {
+  @Test func `a hub that exchanges documents gets those of others, whatever its filter names`() throws {
     let mesh = try Mesh()
     var filter = EventFilter(channels: ["#trees"])
     filter.own = "hub"

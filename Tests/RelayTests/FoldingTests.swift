@@ -59,7 +59,7 @@ extension Batch {
 }
 
 @Suite struct FoldingTests {
-  @Test func `of a node's adverts that wait, the newest goes and says for how many it stands`() throws {
+  @Test func `of a node's waiting adverts only the newest is sent, with the number of omitted ones`() throws {
     let backlog = try Backlog()
     for node in [1, 2, 1, 3, 1] { try backlog.append(.advert, node) }
     let batch = try backlog.batch(try backlog.looked())
@@ -72,7 +72,7 @@ extension Batch {
     #expect(try backlog.batch(nil).seqs == [1, 2, 3, 4, 5])
   }
 
-  @Test func `what is no state of a node is never folded`() throws {
+  @Test func `an event that is no state of a node is never folded`() throws {
     for kind in EventKind.allCases where ![.advert, .contact, .telemetry, .status].contains(kind) {
       let event = JournalEvent(
         seq: 1, at: 1, trusted: true, kind: kind.rawValue, body: Array("{\"key\":\"\(Backlog.key(1))\"}".utf8))
@@ -84,20 +84,20 @@ extension Batch {
     }
   }
 
-  @Test func `that a node was removed goes in its place among the records`() throws {
+  @Test func `the removal of a node keeps its place among the records`() throws {
     let backlog = try Backlog()
     for kind in [EventKind.contact, .contactRemoved, .contact, .contactRemoved] { try backlog.append(kind, 1) }
     #expect(try backlog.batch(try backlog.looked()).seqs == [2, 3, 4])
   }
 
-  @Test func `adverts and changes are folded each among themselves`() throws {
+  @Test func `adverts and changes are folded separately`() throws {
     let backlog = try Backlog()
     for kind in [EventKind.contact, .advert, .contact, .advert] { try backlog.append(kind, 1) }
     let batch = try backlog.batch(try backlog.looked())
     #expect(batch.seqs == [3, 4] && batch.folded == [1, 1])
   }
 
-  @Test func `of readings one an hour goes, for each set of sensors`() throws {
+  @Test func `one reading an hour is sent for each set of sensors`() throws {
     let backlog = try Backlog()
     let hour: Int64 = 3_600_000
     for at in [0, 1, hour, hour + 1] { try backlog.append(.status, 1, at: at) }
@@ -111,7 +111,7 @@ extension Batch {
     #expect(try backlog.batch(try backlog.looked(after: 4), after: 4).seqs == [6, 7])
   }
 
-  @Test func `what is left out folds nothing`() throws {
+  @Test func `events that the filter excludes fold nothing`() throws {
     let backlog = try Backlog()
     try backlog.append(.advert, 1)
     try backlog.append(.contact, 1)
@@ -125,7 +125,7 @@ extension Batch {
     #expect(try backlog.batch(folding).seqs == [1, 2, 3])
   }
 
-  @Test func `what was sent while more was looked at is not counted again`() throws {
+  @Test func `events that were sent during the look ahead are not counted again`() throws {
     let backlog = try Backlog()
     backlog.store.write { store throws(SQLiteError) in
       for _ in 0...Folding.step {
@@ -144,7 +144,7 @@ extension Batch {
     #expect(second.seqs == [step + 1] && second.folded == [0])
   }
 
-  @Test func `what comes after the look ahead folds nothing, and waits for the next`() throws {
+  @Test func `events after the look ahead fold nothing, and wait for the next one`() throws {
     let backlog = try Backlog()
     for node in [1, 1, 2] { try backlog.append(.advert, node) }
     let folding = try backlog.looked()
@@ -155,7 +155,7 @@ extension Batch {
     #expect(try !backlog.looked(after: 2).isUsable(after: 1, epoch: backlog.store.epoch))
   }
 
-  @Test func `a stretch has an end: keys, rows and steps are bounded`() throws {
+  @Test func `a look ahead is bounded in keys, rows and steps`() throws {
     let backlog = try Backlog()
     backlog.store.write { store throws(SQLiteError) in
       for index in 0..<Folding.maxEvents + 3000 {

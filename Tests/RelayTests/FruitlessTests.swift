@@ -43,7 +43,7 @@ private final class TroubledHub: Carrier {
 }
 
 @Suite struct FruitlessTests {
-  @Test func `of a server that answers and takes nothing for a day there are four lines in the log`() throws {
+  @Test func `a server that answers but accepts nothing for a day causes four log lines`() throws {
     let scratch = Scratch(inMemory: true)
     let loop = EventLoop(on: InventedMachine())
     let store = try Store(Store.Settings(location: scratch.location("gw.db")))
@@ -78,7 +78,7 @@ private final class TroubledHub: Carrier {
     upstream.stop()
   }
 
-  @Test func `the last success moves with what is acknowledged, and not with connections alone`() throws {
+  @Test func `the time of the last success moves with acknowledgements, not with connections`() throws {
     let scratch = Scratch(inMemory: true)
     let loop = EventLoop(on: InventedMachine())
     let store = try Store(Store.Settings(location: scratch.location("gw.db")))
@@ -126,7 +126,7 @@ private final class TroubledHub: Carrier {
     upstream.stop()
   }
 
-  @Test func `a server that has all when the gateway starts has said so once`() throws {
+  @Test func `a server that has everything at the start of the gateway counts as one success`() throws {
     let scratch = Scratch(inMemory: true)
     let loop = EventLoop(on: InventedMachine())
     let store = try Store(Store.Settings(location: scratch.location("gw.db")))
@@ -146,7 +146,7 @@ private final class TroubledHub: Carrier {
     upstream.stop()
   }
 
-  @Test func `a connection that comes and goes is logged once, then once an hour with how often, and its end is`()
+  @Test func `a connection that comes and goes is logged once, then once an hour with a count, and at its end`()
     throws
   {
     let scratch = Scratch(inMemory: true)

@@ -68,7 +68,7 @@ import Timing
   }
 
   @Test(arguments: [true, false])
-  func `a hook that was away is told what was deleted if it asks for gaps, and the log tells it in any case`(
+  func `a hook that was away gets gaps if it asks for them, and the log has them in any case`(
     _ asks: Bool
   ) throws {
     let bench = try Bench(kinds: asks ? ["radio", "gap"] : ["radio"])

@@ -29,7 +29,7 @@ import Timing
       store: try Store(Store.Settings(location: scratch.location("gw.db"))), on: loop, log: log)
   }
 
-  @Test func `a program that prints without end is ended, and its event is refused`() throws {
+  @Test func `a program that prints without end is killed, and its event is refused`() throws {
     let hook = try hook("yes", timeout: .seconds(600), log: Log(level: .error, sink: { _, _ in }))
     var verdict: Verdict?
     _ = loop.begin { verdict = await hook.test() }
@@ -37,7 +37,7 @@ import Timing
     #expect(verdict == .refused(status: 0, reason: "it said more than 1 MiB and was ended"))
   }
 
-  @Test func `replies that are not sent are logged once, and not with each message`() throws {
+  @Test func `unsent replies are logged once, not with each message`() throws {
     var lines: [String] = []
     let log = Log(level: .warning, sink: { _, line in lines.append(line) })
     let hook = try hook("cat >/dev/null\necho hello", timeout: .seconds(10), log: log)

@@ -49,7 +49,7 @@ private final class Unreachable: Carrier {
 
 @Suite struct HurryTests {
   @Test(arguments: ["resume", "network"])
-  func `a connection that is being made is tried again when the line is said to be up`(_ sign: String) throws {
+  func `a connection attempt is retried when the line is reported up`(_ sign: String) throws {
     let (loop, scratch) = (EventLoop(), Scratch(inMemory: true))
     let store = try Store(Store.Settings(location: scratch.location("gw.db")))
     let upstream = try Upstream(

@@ -62,8 +62,9 @@ private final class Host: RelayHost {
 
 @Suite struct JoinedTests {
   @Test(arguments: [true, false])
-  func `a hub that forgot which channels a gateway has is told, and gives then what it has`(_ wasFollowed: Bool) throws
-  {
+  func `a hub that forgot a gateway's channels is told about them, and then delivers their messages`(
+    _ wasFollowed: Bool
+  ) throws {
     let digest = ChannelSecret.publicChannel.digest
     let bucket = "channel/\(digest)"
     let (source, host) = (ForgetfulSource(bucket), Host(digest))
@@ -90,7 +91,7 @@ private final class Host: RelayHost {
     #expect(host.taken == (wasFollowed ? 2 : 0) && sync.report.trouble == nil)
   }
 
-  @Test func `a hub that knows a channel and forgets it again and again costs so many events and no more`() throws {
+  @Test func `a hub that forgets a channel again and again costs a bounded number of events`() throws {
     let digest = ChannelSecret.publicChannel.digest
     let bucket = "channel/\(digest)"
     let (source, host) = (ForgetfulSource(bucket), Host(digest))

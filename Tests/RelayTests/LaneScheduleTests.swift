@@ -14,7 +14,7 @@ import Timing
     return first..<first + (given("MESHPOST_SCHEDULES") ?? 500)
   }
 
-  @Test func `whatever happens to line, server and gateway, each lane arrives once and in order`() throws {
+  @Test func `after random faults of line, server and gateway, each lane arrives once and in order`() throws {
     var tally = RandomSchedule.Tally()
     var wrong = 0
     for seed in Self.seeds {
@@ -36,7 +36,7 @@ import Timing
     #expect(tally.innocent * 1000 < tally.schedules, "\(tally)")
   }
 
-  @Test func `of ten thousand adverts of 800 nodes, each node's newest goes`() throws {
+  @Test func `of ten thousand adverts of 800 nodes, the newest of each node is sent`() throws {
     var figures: [Bool: (events: Int, bytes: Int, seconds: Double, cpu: Duration)] = [:]
     for folds in [false, true] {
       var random = SeededRandom(seed: 9)
@@ -62,7 +62,7 @@ import Timing
   }
 
   @Test(arguments: 0..<3)
-  func `a broker that drops what comes twice ends with the newest states, however often its gateway is killed`(
+  func `a broker that drops repetitions ends with the newest states, over many kills of the gateway`(
     _ seed: UInt64
   ) throws {
     let schedule = try Schedule(
@@ -91,7 +91,7 @@ import Timing
     schedule.stop()
   }
 
-  @Test func `a hub that learns lanes, and forgets them, gets everything`() throws {
+  @Test func `a hub that alternates between versions with and without lanes gets everything`() throws {
     let schedule = try Schedule(seed: 7, Schedule.Kind(knowsLanes: false))
     for round in 0..<6 {
       schedule.hub.knowsLanes = round % 2 == 1
@@ -106,7 +106,7 @@ import Timing
     schedule.stop()
   }
 
-  @Test func `a hub that is an older copy of itself, and knows lanes since, gets everything anew`() throws {
+  @Test func `a hub that was restored before its upgrade to lanes gets everything again`() throws {
     let schedule = try Schedule(seed: 7, Schedule.Kind(knowsLanes: false))
     let some: [EventKind] = [.message, .advert, .packet, .contact, .packet]
     for kind in some { schedule.append(kind) }
@@ -128,7 +128,7 @@ import Timing
     schedule.stop()
   }
 
-  @Test func `a message overtakes what waits below it`() throws {
+  @Test func `a message overtakes waiting events of lower lanes`() throws {
     let schedule = try Schedule(seed: 8)
     schedule.pass(2)
     for _ in 0..<500 { schedule.append(.advert) }

@@ -84,7 +84,7 @@ private final class Host: RelayHost {
 }
 
 @Suite struct LeftOutTests {
-  @Test func `what is not sent is counted by why, and said once an hour`() {
+  @Test func `unsent messages are counted by reason, and logged once an hour`() {
     var reports = LeftOutMessages()
     let first = reports.add(.notAccepted, "a", now: MonotonicTime(seconds: 0))
     #expect(first?.contains("1 of gateways that relay.gateways does not name") == true)
@@ -100,7 +100,7 @@ private final class Host: RelayHost {
     #expect(reports.counts == [.notAccepted: 1, .unknownAge: 3599])
   }
 
-  @Test func `a message that a channel's list has and that of named gateways is one that is left out`() throws {
+  @Test func `a message that is in two lists counts once as left out`() throws {
     let source = MessagesSource(["channel/0011223344556677", "heard"], ids: ["x", "y", "z"])
     let host = Host()
     host.takenGateways = ["a"]
@@ -120,7 +120,7 @@ private final class Host: RelayHost {
     // A hub that has just begun the list, or has none.
     (["channel/0011223344556677"], ["a"], ["channel/0011223344556677"]),
   ])
-  func `what is missed of a channel is told once, by the list of named gateways where there is one`(
+  func `missed messages of a channel are reported once, by the selected reporters' list if it exists`(
     _ lists: [String], _ gateways: [String], _ told: [String]
   ) throws {
     let source = MessagesSource(lists, ids: ["x", "y", "z"])
@@ -144,7 +144,7 @@ private final class Host: RelayHost {
     #expect(bench.lines.filter { $0.contains("are lost") }.count == 1, "\(bench.lines)")
   }
 
-  @Test func `a channel of which nothing is new is fetched seldom, and holds up no document`() throws {
+  @Test func `a channel without new messages is fetched rarely, and delays no document`() throws {
     let (source, host) = (ChattySource(), Host())
     let bench = try UpdatesBench(source, host, rights: ["documents"])
     defer { bench.end() }
@@ -165,7 +165,7 @@ private final class Host: RelayHost {
     #expect(loop.pass(.seconds(31)) { sync.report.trouble == nil } && sync.report.buckets.allSatisfy { $0.behind == 0 })
   }
 
-  @Test func `messages of other places wait until those that the radio holds have been read`() throws {
+  @Test func `messages of other gateways wait until the radio's messages have been read`() throws {
     let (source, host) = (MessagesSource(), Host())
     host.knowsWhatRadioHeard = false
     let bench = try UpdatesBench(source, host)
@@ -180,7 +180,7 @@ private final class Host: RelayHost {
     #expect(host.fates.isEmpty && sync.report.trouble == nil)
   }
 
-  @Test func `a report that is left out does not keep another one of the same message from being judged`() throws {
+  @Test func `a report that is left out does not exclude another report of the same message`() throws {
     let (source, host) = (MessagesSource(), Host())
     let bench = try UpdatesBench(source, host)
     defer { bench.end() }

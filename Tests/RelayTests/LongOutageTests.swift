@@ -98,7 +98,7 @@ private final class LongOutage {
 }
 
 @Suite struct LongOutageTests {
-  @Test func `away for 30 days beyond the quota: the gap is exact, the disk bounded, the other undisturbed`() throws {
+  @Test func `after 30 days beyond the quota the gap is exact, and another upstream is undisturbed`() throws {
     let outage = try LongOutage()
     var largest: Int64 = 0
     for day in 0..<30 as Range<Int64> {

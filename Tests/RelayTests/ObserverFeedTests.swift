@@ -10,7 +10,9 @@ import Testing
 
 @Suite struct ObserverFeedTests {
   @Test(arguments: [false, true])
-  func `what a radio heard goes out under its key, whichever is attached now`(_ isSigned: Bool) throws {
+  func `an observer's packets have the key of the radio that heard them, not of the present one`(_ isSigned: Bool)
+    throws
+  {
     let scratch = Scratch(inMemory: true)
     let store = try Store(Store.Settings(location: scratch.location("gw.db")))
     let moment = Moment(milliseconds: 1_795_000_000_000, trusted: true)

@@ -64,7 +64,7 @@ private final class SlowHost: RelayHost {
     return UpstreamSettings(kind: .mqtt(mqtt), journal: Upstream.Settings(name: "b"), url: "mqtt://host")
   }
 
-  @Test func `a topic that is written with another é is another one when the configuration is read anew`() throws {
+  @Test func `a reload sees the difference between topics with different forms of é`() throws {
     let before = try broker(topic: one, clientID: one, notify: [one])
     #expect(before.isExactly(try broker(topic: one, clientID: one, notify: [one])))
     #expect(!before.isExactly(try broker(topic: two, clientID: one, notify: [one])))
@@ -72,7 +72,7 @@ private final class SlowHost: RelayHost {
     #expect(!before.isExactly(try broker(topic: one, clientID: one, notify: [two])))
   }
 
-  @Test func `a broker's address is cut by its bytes`() {
+  @Test func `a broker's address is split by its bytes`() {
     #expect(
       UpstreamSettings.broker("ws://host/\u{301}x").map { Array(($0.path ?? "").utf8) } == Array("/\u{301}x".utf8))
     #expect(UpstreamSettings.broker("wss://host")?.path == "/" && UpstreamSettings.broker("mqtts://host")?.port == 8883)

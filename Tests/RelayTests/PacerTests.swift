@@ -29,7 +29,7 @@ import Timing
     }
   }
 
-  @Test func `a line that becomes slower is soon sent less`() {
+  @Test func `a line that becomes slower soon gets smaller windows`() {
     var bench = Bench()
     for _ in 0..<100 { bench.answer(after: .milliseconds(650)) }
     #expect(bench.pacer.window > 50_000)
@@ -40,7 +40,7 @@ import Timing
   }
 
   @Test(arguments: [3, 7, 12, 60] as [Int64])
-  func `after a cut as much may be under way as before, as soon as something is quick again`(_ seconds: Int64) {
+  func `after a cut the window returns to its size with the next quick answer`(_ seconds: Int64) {
     var bench = Bench()
     for _ in 0..<60 { bench.answer(after: .milliseconds(650)) }
     let before = bench.pacer.window
@@ -52,7 +52,7 @@ import Timing
     #expect(bench.pacer.window >= before)
   }
 
-  @Test func `after a cut a single event makes no longer path of it`() {
+  @Test func `after a cut a single late event does not make the path count as long`() {
     var bench = Bench()
     for _ in 0..<20 { bench.answer(after: .milliseconds(650)) }
     let sent = bench.now
@@ -64,7 +64,7 @@ import Timing
     #expect(bench.pacer.window < before / 2)
   }
 
-  @Test func `one silence after another is slowness`() {
+  @Test func `one slow answer after another counts as slowness, not as a cut`() {
     var bench = Bench()
     for _ in 0..<60 { bench.answer(after: .milliseconds(650)) }
     let before = bench.pacer.window
@@ -74,7 +74,7 @@ import Timing
     #expect(bench.pacer.window < before / 8)
   }
 
-  @Test func `a new connection is soon at half of what the one before had`() {
+  @Test func `a new connection soon has half the window of the connection before`() {
     var bench = Bench()
     for _ in 0..<200 { bench.answer(after: .milliseconds(650)) }
     let before = bench.pacer.window
@@ -97,7 +97,7 @@ import Timing
     #expect(bench.pacer.window == 4000)
   }
 
-  @Test func `a path that has become slow is not taken for what it was`() {
+  @Test func `a path that has become slow does not keep its former window`() {
     var bench = Bench()
     for _ in 0..<200 { bench.answer(after: .milliseconds(650)) }
     bench.pacer.reset()
@@ -110,7 +110,7 @@ import Timing
     #expect(bench.pacer.window <= max(2000, slow), "in short steps, beyond what it has shown")
   }
 
-  @Test func `what was found out about a path is not good for ever`() {
+  @Test func `a window is forgotten after some time`() {
     var bench = Bench()
     for _ in 0..<100 { bench.answer(after: .milliseconds(650)) }
     #expect(bench.pacer.window > 50_000)
@@ -135,7 +135,7 @@ import Timing
     return down
   }
 
-  @Test(arguments: ShipmentTests.rates) func `while it is not cut, a line is kept busy`(_ rate: Double) {
+  @Test(arguments: ShipmentTests.rates) func `a line with cuts is kept busy while it is up`(_ rate: Double) {
     var line = SimulatedLine(rate: rate, window: 16)
     line.waiting.nodes = 10_000_000
     let down = cut(&line, until: 600)
@@ -144,7 +144,7 @@ import Timing
     #expect(share > 0.8, "\(share) of \(rate) bytes a second")
   }
 
-  @Test(arguments: ShipmentTests.rates) func `the rate that is told is that of the line when it is up`(
+  @Test(arguments: ShipmentTests.rates) func `the reported rate is the rate of the line while it is up`(
     _ rate: Double
   ) throws {
     var line = SimulatedLine(rate: rate, window: 16)
@@ -157,7 +157,7 @@ import Timing
     }
   }
 
-  @Test func `a line of which a tenth is left is soon no more than seconds deep`() {
+  @Test func `a line that slows down to a tenth soon has a queue of seconds at most`() {
     var line = SimulatedLine(rate: 16_000)
     line.waiting.nodes = 10_000_000
     line.run(until: MonotonicTime(seconds: 60))
@@ -168,7 +168,7 @@ import Timing
     #expect(line.longestQueue < .seconds(3), "\(line.longestQueue)")
   }
 
-  @Test func `a fast line with a long way is filled as far as memory allows`() {
+  @Test func `a fast line with a long delay is filled as far as memory allows`() {
     // 250 KB a second of messages that compress to 50 bytes each.
     var line = SimulatedLine(rate: 250_000 / 50 * 380, window: 16)
     line.waiting.messages = 10_000_000
@@ -181,7 +181,7 @@ import Timing
     #expect(line.maxInFlight > Shipment.maxInFlightBytes * 3 / 4, "\(line.maxInFlight)")
   }
 
-  @Test func `a hub of before, that lets four batches be under way, has what it had`() {
+  @Test func `an old hub that allows four batches in flight has the same throughput as before`() {
     var line = SimulatedLine(rate: 250_000 / 50 * 380, window: 4)
     line.waiting.messages = 10_000_000
     line.run(until: MonotonicTime(seconds: 30))

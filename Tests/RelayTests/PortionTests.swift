@@ -8,7 +8,7 @@ import Testing
 
 @Suite struct PortionTests {
   @Test(arguments: [1, 400, 1000, 4096, 20_000])
-  func `a batch counts no more bytes than its portion, and is as full as that allows`(_ bytes: Int) throws {
+  func `a batch has no more bytes than its portion, and is as full as that allows`(_ bytes: Int) throws {
     let scratch = Scratch(inMemory: true)
     let store = try Store(Store.Settings(location: scratch.location("gw.db")))
     let body = Array("{\"text\":\"\(String(repeating: "y", count: 100))\"}".utf8)

@@ -43,7 +43,7 @@ private final class WaitingSource: UpdatesSource {
 }
 
 @Suite(.serialized) struct QueuedCommandTests {
-  @Test func `what waits at a hub is refused where nothing is allowed, and that costs next to nothing`() throws {
+  @Test func `queued commands are refused where nothing is allowed, at little cost`() throws {
     let (host, source) = (Host(), WaitingSource())
     // A refusal needs no radio.
     host.isReadyForCommands = false
@@ -60,7 +60,7 @@ private final class WaitingSource: UpdatesSource {
   }
 
   @Test(arguments: [nil, 0, 600_000] as [Int64?])
-  func `a command waited as long as the hub says, and since then, whatever the two clocks show`(_ age: Int64?) throws {
+  func `a command's waiting time goes by the hub's report and the time since, not by clocks`(_ age: Int64?) throws {
     // The hub's clock differs widely from the gateway's.
     for at in [0, 1_900_000_000_000] as [Int64] {
       let (scratch, loop, host) = (Scratch(inMemory: true), EventLoop(on: InventedMachine()), Host())

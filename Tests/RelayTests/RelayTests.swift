@@ -174,8 +174,7 @@ final class Bench {
 
   /// Two upstreams may lead to one server, with different filters.
   @Test(arguments: ["a hub", "a broker", "none"])
-  func `how far another upstream has brought a server says nothing of what this one has for it`(_ other: String) throws
-  {
+  func `another upstream's position at a server says nothing about this upstream's events`(_ other: String) throws {
     let bench = try Bench()
     bench.answers = [bench.answer(503)]
     bench.append(12)
@@ -187,7 +186,7 @@ final class Bench {
     #expect(bench.here == (other == "a hub" ? Array(1...12) : Array(10...12)))
   }
 
-  @Test func `a server in trouble is waited for`() throws {
+  @Test func `a server with errors gets everything when it recovers`() throws {
     let bench = try Bench()
     bench.answers = [bench.answer(500, body: "oops")]
     bench.append(1)
@@ -199,7 +198,7 @@ final class Bench {
   }
 
   /// Between two attempts the server reports its position, which is no progress.
-  @Test func `a server that answers and takes nothing is in the way until it takes something`() throws {
+  @Test func `a server that answers but accepts nothing counts as stuck until it accepts something`() throws {
     let bench = try Bench()
     bench.answers = (0..<3).map { _ in bench.answer(500) }
     bench.append(1)
@@ -216,7 +215,7 @@ final class Bench {
     #expect(wasStuck && !hasCeased && bench.greeted >= 4 && bench.upstream.progress == .fine)
   }
 
-  @Test func `Retry-After is obeyed`() throws {
+  @Test func `Retry-After is respected`() throws {
     let bench = try Bench()
     bench.answers = [bench.answer(429, headers: ["Retry-After": "2"])]
     bench.append(1)
@@ -224,7 +223,7 @@ final class Bench {
     #expect(bench.postTimes[1] - bench.postTimes[0] >= .seconds(2))
   }
 
-  @Test func `a hub that is busy is not asked again what it has, and a proxy that is, is`() throws {
+  @Test func `a busy hub is not asked for its position again, and a busy proxy is`() throws {
     for (body, greetings) in [(#"{"error":"too many batches are waiting"}"#, 1), ("<html>503</html>", 2)] {
       let bench = try Bench()
       bench.answers = [bench.answer(503, headers: ["Retry-After": "1"], body: body)]
@@ -241,7 +240,7 @@ final class Bench {
       ("120", Duration.seconds(120)), ("Sat, 21 Nov 2026 05:00:30 GMT", .seconds(30)),
       ("Sat, 21 Nov 2026 04:00:00 GMT", .zero), ("Sat, 21 Nov 2099 04:00:00 GMT", .seconds(3600)),
       ("99999999999999999999", nil), ("soon", nil), ("", nil), ("Sat, 21 Nov 2026 05:00:30 GMT!", nil), ("-5", .zero),
-    ] as [(String, Duration?)]) func `Retry-After is seconds or a date, an hour at most`(
+    ] as [(String, Duration?)]) func `Retry-After is read in seconds or as a date, an hour at most`(
       _ text: String, _ wait: Duration?
     )
   {
@@ -251,7 +250,7 @@ final class Bench {
     #expect(verdict == .retry(reason: "HTTP 503", after: wait))
   }
 
-  @Test func `a date in Retry-After goes by the server's clock, not by ours`() {
+  @Test func `a date in Retry-After is relative to the server's clock`() {
     let response = HTTPResponse(
       status: 503,
       headers: ["Retry-After": "Sat, 21 Nov 2026 05:00:30 GMT", "Date": "Sat, 21 Nov 2026 05:00:00 GMT"])
@@ -278,7 +277,7 @@ final class Bench {
     String(repeating: "9", count: 400),
   ]
 
-  @Test(arguments: absurd) func `a greeting with a number that cannot be is waited out`(_ number: String) throws {
+  @Test(arguments: absurd) func `a greeting with an impossible number is retried later`(_ number: String) throws {
     let bench = try Bench()
     bench.append(2)
     bench.greetings = ["{\"acknowledged\":\(number)}"]
@@ -301,7 +300,7 @@ final class Bench {
     #expect(bench.here == [1, 2])
   }
 
-  @Test func `a server that says nothing is given up after the time limit and tried again`() throws {
+  @Test func `a server that does not answer is given up after the time limit and tried again`() throws {
     let bench = try Bench(timeout: .seconds(1))
     var silent: [HTTPResponder] = []
     bench.answers = [{ _, responder in silent.append(responder) }]
@@ -311,7 +310,7 @@ final class Bench {
     bench.run(until: { bench.isDelivered }, "delivered")
   }
 
-  @Test func `a token file that cannot be read is named although nothing is to be sent`() throws {
+  @Test func `an unreadable token file is reported although nothing is to be sent`() throws {
     let bench = try Bench()
     bench.run(until: { bench.upstream.status.state == .idle && bench.greeted > 0 }, "connected")
     let token = bench.scratch.location("token")
@@ -324,7 +323,7 @@ final class Bench {
     bench.run(until: { bench.upstream.status.reason == nil }, "mended")
   }
 
-  @Test func `the answer that is lost makes a batch come twice, under the same identity`() throws {
+  @Test func `after a lost answer a batch is sent again with the same identity`() throws {
     let bench = try Bench()
     bench.answers = [
       { [unowned bench] request, responder in
@@ -337,7 +336,7 @@ final class Bench {
     #expect(Set(bench.here) == [1, 2, 3])
   }
 
-  @Test func `what is refused is narrowed down, buried with the server's words, and the rest flows on`() throws {
+  @Test func `a refused event is found by halving and becomes a dead letter, and the others are delivered`() throws {
     let bench = try Bench()
     bench.refused = [17, 62]
     bench.append(100)
@@ -358,7 +357,7 @@ final class Bench {
     #expect(bench.here.suffix(2) == [17, 62])
   }
 
-  @Test func `a dead letter that is marked once more while it is under way is sent once more`() throws {
+  @Test func `a dead letter that is marked for a retry during its retry is sent once more`() throws {
     let bench = try Bench()
     bench.refused = [2]
     bench.append(3)
@@ -379,7 +378,7 @@ final class Bench {
     #expect(bench.here == [1, 3, 2])
   }
 
-  @Test func `what the quota took from an upstream comes as a gap`() throws {
+  @Test func `events that the quota deleted are sent as a gap`() throws {
     let bench = try Bench(journalMaxSize: 1000)
     bench.answers = [bench.answer(503)]
     bench.append(100)
@@ -393,7 +392,7 @@ final class Bench {
     #expect(bench.here == Array(75...100), "the gap has the number of its last event")
   }
 
-  @Test func `a hub that was restored is sent what it lost`() throws {
+  @Test func `a hub that was restored gets its lost events again`() throws {
     let bench = try Bench()
     bench.append(50)
     bench.run(until: { bench.isDelivered }, "delivered")
@@ -405,7 +404,7 @@ final class Bench {
     #expect(bench.here == Array(21...51))
   }
 
-  @Test func `a hub that knows more than we do means that our database went back in time`() throws {
+  @Test func `a hub with a higher position than ours makes the gateway begin a new epoch`() throws {
     let bench = try Bench()
     let epoch = bench.store.epoch
     bench.acknowledged[epoch] = 500

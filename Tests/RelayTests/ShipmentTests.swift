@@ -9,7 +9,7 @@ import Timing
 @Suite struct ShipmentTests {
   static let rates: [Double] = [300, 1500, 4000, 16_000, 250_000]
 
-  @Test(arguments: [300.0, 1500, 4000, 16_000, 250_000]) func `the rate that is told is about the line's`(
+  @Test(arguments: [300.0, 1500, 4000, 16_000, 250_000]) func `the reported rate is about the rate of the line`(
     _ rate: Double
   ) throws {
     var line = SimulatedLine(rate: rate)
@@ -20,7 +20,7 @@ import Timing
   }
 
   @Test(arguments: rates, [300, 1500] as [Int64])
-  func `a line is kept busy, and what is sent never waits long in front of it`(_ rate: Double, _ delay: Int64) {
+  func `a line is kept busy, and its queue stays short`(_ rate: Double, _ delay: Int64) {
     var line = SimulatedLine(rate: rate, delay: .milliseconds(delay))
     line.waiting.nodes = 1_000_000
     line.run(until: MonotonicTime(seconds: 60))
@@ -33,7 +33,7 @@ import Timing
   }
 
   @Test(arguments: rates, [4, 16])
-  func `a message is ahead of ten thousand adverts, which move all the same`(_ rate: Double, _ window: Int) {
+  func `a message goes before ten thousand adverts, and adverts continue`(_ rate: Double, _ window: Int) {
     var line = SimulatedLine(rate: rate, window: window)
     line.waiting.nodes = 10_000_000
     let times = (0..<20).map { MonotonicTime(seconds: Double(60 + 20 * $0)) }
@@ -47,7 +47,7 @@ import Timing
     #expect(line.arrived.nodes > before + 10)
   }
 
-  @Test(arguments: [1, 4, 16]) func `lower lanes keep a share while higher ones never end`(_ window: Int) {
+  @Test(arguments: [1, 4, 16]) func `lower lanes keep a share while higher ones are never empty`(_ window: Int) {
     var line = SimulatedLine(rate: 4000, window: window)
     line.waiting = ByLane(all: 1_000_000)
     line.run(until: MonotonicTime(seconds: 600))
@@ -58,7 +58,7 @@ import Timing
     #expect(share(.packets) > 0.03 && share(.packets) < 0.1, "\(line.arrived)")
   }
 
-  @Test func `a lane that is alone gets all`() {
+  @Test func `a lane without others gets the whole line`() {
     for lane in Lane.allCases {
       var line = SimulatedLine(rate: 4000)
       line.waiting[lane] = 1_000_000
@@ -67,7 +67,7 @@ import Timing
     }
   }
 
-  @Test func `the first batch has one event, and nothing else is under way`() {
+  @Test func `the first batch has one event, and nothing else is in flight`() {
     var shipment = Shipment(maxEvents: 200)
     shipment.asks()
     shipment.greeted()
@@ -80,7 +80,7 @@ import Timing
     #expect(shipment.next(demand, now: MonotonicTime(seconds: 1), window: 4) == .nothing)
   }
 
-  @Test func `what has arrived leaves the line free, up to what any path takes`() {
+  @Test func `further batches are sent after the earlier ones have arrived, up to a limit in flight`() {
     var shipment = Shipment(maxEvents: 200)
     shipment.asks()
     shipment.greeted()
@@ -98,7 +98,7 @@ import Timing
   }
 
   @Test(arguments: [Duration.seconds(1), .seconds(3)])
-  func `at a hub whose flushes take long no message waits for the answer to another`(_ commit: Duration) {
+  func `at a hub with slow commits no message waits for the answer to another`(_ commit: Duration) {
     var line = SimulatedLine(rate: 10_000, delay: .milliseconds(20), window: 16)
     line.commit = commit
     let times = (0..<30).map { MonotonicTime(seconds: 0) + .milliseconds(Int64($0) * 310) }
@@ -108,7 +108,7 @@ import Timing
     #expect(waits.max()! < commit * 3 / 2, "\(waits)")
   }
 
-  @Test func `a refused batch makes only those of its lane void`() {
+  @Test func `a refused batch voids only the batches of its lane`() {
     var shipment = Shipment(maxEvents: 200)
     let now = MonotonicTime(seconds: 0)
     shipment.asks()

@@ -70,7 +70,7 @@ import Timing
     }
   }
 
-  @Test func `of a server's reasons, however long, only the beginning is told and kept`() throws {
+  @Test func `a server's long reason is cut in the log and in the status`() throws {
     let bench = try Bench(.hubLive, .explains(60_000))
     try bench.append(1)
     #expect(bench.pass(60) { bench.upstream.status.reason != nil })
@@ -79,7 +79,7 @@ import Timing
   }
 
   @Test(arguments: [1, nil] as [Int64?])
-  func `a hub on HTTP that is put back while its gateway is idle gets what it lacks within minutes`(to seq: Int64?)
+  func `an idle HTTP hub that was restored gets its missing events within minutes`(to seq: Int64?)
     throws
   {
     let bench = try Bench(.hubHTTP, .well, commands: true)
@@ -97,7 +97,7 @@ import Timing
     #expect(!bench.pass(310) { bench.server.greetings > 2 }, "as of one that asks for nothing, below")
   }
 
-  @Test func `a hub on HTTP that is put back gets what it lacks within an hour where its gateway asks for nothing`()
+  @Test func `an HTTP hub that was restored gets its missing events within an hour if its gateway does not poll`()
     throws
   {
     let bench = try Bench(.hubHTTP, .well)
@@ -108,7 +108,7 @@ import Timing
     #expect(!bench.pass(35_000) { bench.server.greetings > 12 })
   }
 
-  @Test func `a state that a hub on HTTP refuses is told again although no newer one follows`() throws {
+  @Test func `a state that an HTTP hub refuses is sent again although no newer one follows`() throws {
     let bench = try Bench(.hubHTTP, .well)
     bench.server.refusedStates = 3
     bench.upstream.wake()
@@ -121,7 +121,7 @@ import Timing
   }
 
   @Test(arguments: [0, 2])
-  func `a hub on HTTP that is put back is told the state again, also if it was away meanwhile`(_ refused: Int) throws {
+  func `an HTTP hub that was restored gets the state again, also after an outage`(_ refused: Int) throws {
     let bench = try Bench(.hubHTTP, .well)
     try bench.append(3)
     bench.upstream.setState("gateway", Array(#"{"n":1}"#.utf8))
@@ -131,7 +131,7 @@ import Timing
     #expect(!bench.pass(35_000) { bench.server.states.count > 2 })
   }
 
-  @Test func `each live link is told the state`() throws {
+  @Test func `each new live link gets the state`() throws {
     let bench = try Bench(.hubLive, .hangsUp)
     bench.upstream.wake()
     bench.upstream.setState("gateway", Array(#"{"n":1}"#.utf8))
@@ -141,7 +141,7 @@ import Timing
   }
 
   @Test(arguments: [Way.hubLive, .mqtt5, .mqtt3])
-  func `a server that takes two and hangs up gets all, and is not connected to more than that is worth`(_ way: Way)
+  func `a server that takes two events and hangs up gets all, with a limited number of connections`(_ way: Way)
     throws
   {
     let bench = try Bench(way, .hangsUp)
@@ -158,7 +158,7 @@ import Timing
     )
   }
 
-  @Test(arguments: [Way.mqtt5, .mqtt3]) func `a broker that acknowledges twice has said it once`(_ way: Way) throws {
+  @Test(arguments: [Way.mqtt5, .mqtt3]) func `a broker's repeated acknowledgement counts once`(_ way: Way) throws {
     let bench = try Bench(way, .saysTwice)
     try bench.append(40)
     #expect(bench.pass(60) { bench.upstream.status.pending == 0 })
@@ -174,7 +174,7 @@ import Timing
   ]
 
   @Test(arguments: cases)
-  func `who takes nothing is given up in time, told, tried again, and gets all once when it is well`(
+  func `a server that takes nothing is given up after its time limit, and gets all once it recovers`(
     _ way: Way, _ fault: StandingServer.Fault
   ) throws {
     let bench = try Bench(way, fault)
@@ -218,7 +218,7 @@ import Timing
   }
 
   @Test(arguments: [Way.hubLive, .hubHTTP, .webhook, .mqtt5, .mqtt3])
-  func `a handshake of TLS that drips is given up in time, and tried again`(_ way: Way) throws {
+  func `a TLS handshake with a byte now and then is given up after its time limit, and tried again`(_ way: Way) throws {
     let bench = try Bench(way, .drips, isSecure: true)
     let upstream = try #require(bench.upstream)
     try bench.append(2)
@@ -233,7 +233,7 @@ import Timing
     }
   }
 
-  @Test func `questions that a hub never answers are told, and asked again, while events go`() throws {
+  @Test func `questions that a hub never answers are reported and asked again, while events are sent`() throws {
     let bench = try Bench(.hubLive, .noAnswers, commands: true)
     let upstream = try #require(bench.upstream)
     try bench.append(12)
@@ -247,7 +247,7 @@ import Timing
     #expect(isWell && bench.server.connections == 1)
   }
 
-  @Test func `a hub that forgets what it has acknowledged gets all again, but not without end, and that is told`()
+  @Test func `a hub that forgets acknowledged events gets all again, a limited number of times, and is reported`()
     throws
   {
     let bench = try Bench(.hubLive, .forgets)
@@ -260,7 +260,7 @@ import Timing
     #expect(isWell && Array(bench.server.taken.suffix(12)) == (1...12).map(String.init), "\(bench.upstream.status)")
   }
 
-  @Test func `a hub that says of all events that they are others does not make one epoch after the other`() throws {
+  @Test func `a hub that claims a conflict for all events does not cause one epoch after another`() throws {
     let bench = try Bench(.hubLive, .lies)
     try bench.append(12)
     _ = bench.pass(3600)
@@ -274,7 +274,7 @@ import Timing
     #expect(isWell && Array(bench.server.taken.suffix(12)) == (1...12).map(String.init), "\(bench.upstream.status)")
   }
 
-  @Test func `a hub that asks without end is answered as often as it may command, and is told of`() throws {
+  @Test func `a hub that sends endless requests gets a limited number of answers, and is reported`() throws {
     let bench = try Bench(.hubLive, .asks, commands: true)
     try bench.append(1)
     #expect(bench.pass(30) { bench.server.taken == ["1"] && bench.server.answers > 0 })
@@ -284,7 +284,7 @@ import Timing
   }
 
   @Test(arguments: ["long", "short", "pings"])
-  func `a hub that talks without being asked is read no faster than a metered line can bear, and is told of`(
+  func `a hub with endless unrequested messages is read at a limited rate, and is reported`(
     what: String
   ) throws {
     let said = Array(#"{"type":"has_new","bucket":"nobody's","seq":7}"#.utf8)
@@ -306,7 +306,7 @@ import Timing
   }
 
   @Test(arguments: [Way.mqtt5, .mqtt3])
-  func `a broker that never answers a subscription is told of, and tried again`(_ way: Way) throws {
+  func `a broker that does not answer a subscription is reported, and tried again`(_ way: Way) throws {
     let bench = try Bench(way, .noAnswers, commands: true)
     let upstream = try #require(bench.upstream)
     try bench.append(3)

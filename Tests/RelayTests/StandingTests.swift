@@ -36,7 +36,7 @@ import Testing
     try rows.map { try upstream.journal.standing(of: $0).state }
   }
 
-  @Test func `a message waits, is acknowledged, or is a dead letter, until that is dropped`() throws {
+  @Test func `a message is waiting, acknowledged, or a dead letter until that is dropped`() throws {
     let bench = try Bench()
     bench.refused = [2]
     let rows = try hear(["one", "two", "three"], bench.store)
@@ -51,7 +51,7 @@ import Testing
     #expect(try states(rows, bench.upstream) == [.acknowledged, .dropped, .acknowledged])
   }
 
-  @Test func `of a sent message it is told whether the newest state has arrived, too`() throws {
+  @Test func `a sent message shows whether its newest state was acknowledged, too`() throws {
     let bench = try Bench()
     var message = OutgoingMessage(
       key: "k", origin: "control", priority: 0, kind: .direct,
@@ -86,7 +86,7 @@ import Testing
       store: bench.store, on: bench.loop, log: Log(level: .error, sink: { _, _ in }))
   }
 
-  @Test func `what a filter leaves out, and what was there before an upstream was added, is not for it`() throws {
+  @Test func `events that the filter excludes, or from before an upstream was added, are not for it`() throws {
     let bench = try Bench()
     let rows = try hear(["one"], bench.store)
     let picky = try upstream(bench, .init(name: "picky", filter: EventFilter(kinds: ["advert"]), fromStart: true))
@@ -97,7 +97,7 @@ import Testing
     #expect(try states(rows, bench.upstream) == [.waiting])
   }
 
-  @Test func `an upstream that leaves out what is old is not said to have what it may not have had`() throws {
+  @Test func `for an upstream with an age limit, a passed message does not count as acknowledged`() throws {
     let bench = try Bench()
     bench.upstream.stop()
     var filter = EventFilter()
@@ -108,7 +108,7 @@ import Testing
     #expect(try states(rows, bench.upstream) == [.passed])
   }
 
-  @Test func `what the quota took is lost, and later nobody claims to know`() throws {
+  @Test func `a message that the quota deleted is lost, and later unknown`() throws {
     let bench = try Bench(journalMaxSize: 1000)
     bench.answers = [bench.answer(503)]
     let rows = try hear((0..<40).map { "number \($0)" }, bench.store)

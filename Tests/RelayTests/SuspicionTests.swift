@@ -9,7 +9,7 @@ import Testing
 @Suite(.serialized) struct SuspicionTests {
   // MARK: The decision
 
-  @Test func `an event is proven bad when it fails alone, another passes, and it fails again`() {
+  @Test func `an event is proven bad when it fails alone, another event passes, and it fails again`() {
     var suspicion = Suspicion()
     let isProvenAtOnce = suspicion.hungUp(first: 7, count: 200)
     #expect(!isProvenAtOnce)
@@ -26,7 +26,7 @@ import Testing
     #expect(isProven && !suspicion.isActive)
   }
 
-  @Test func `a server that hangs up on everything proves nothing, however long it does`() {
+  @Test func `a server that hangs up on everything proves no event bad, however long it does`() {
     var suspicion = Suspicion()
     for _ in 0..<1000 {
       if suspicion.wantsProof {
@@ -42,7 +42,7 @@ import Testing
     #expect(suspicion == Suspicion())
   }
 
-  @Test func `one refusal is enough to ask whether another passes, and none is enough without one that does`() {
+  @Test func `one refusal suffices to try another event, and no number suffices without one that passes`() {
     var suspicion = Suspicion()
     for round in 0..<100 {
       let isProven = suspicion.refused(7)
@@ -55,7 +55,7 @@ import Testing
     #expect(isProven && suspicion == Suspicion())
   }
 
-  @Test func `failures of one event are not held against another`() {
+  @Test func `failures of one event do not count against another`() {
     var suspicion = Suspicion()
     for seq in 1...100 as ClosedRange<Int64> {
       for _ in 0..<Suspicion.maxAlone {
@@ -86,7 +86,8 @@ import Testing
   }
 
   @Test(arguments: [[1], [30], [40, 41], [60]] as [[Int64]])
-  func `an event over which the server hangs up becomes a dead letter, and the rest flows on`(_ poison: [Int64]) throws
+  func `an event over which the server hangs up becomes a dead letter, and the others are delivered`(_ poison: [Int64])
+    throws
   {
     let bench = try Bench()
     Self.hang(bench, over: Set(poison))
@@ -112,7 +113,7 @@ import Testing
     #expect(Set(bench.here) == Set(1...63))
   }
 
-  @Test func `a server that hangs up on every batch buries nothing, and gets everything later`() throws {
+  @Test func `a server that hangs up on every batch causes no dead letter, and gets everything later`() throws {
     let bench = try Bench()
     bench.append(40)
     bench.run(until: { bench.isDelivered }, "delivered")
@@ -127,7 +128,7 @@ import Testing
     #expect(try Self.letters(bench).isEmpty)
   }
 
-  @Test func `a server that says by its count that it lacks a buried event is not sent it again`() throws {
+  @Test func `a server whose position is before a dead letter does not get that event again`() throws {
     let bench = try Bench()
     Self.hang(bench, over: [5])
     bench.append(5)

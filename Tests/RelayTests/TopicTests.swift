@@ -14,7 +14,7 @@ import Testing
       kind: "message", gateway: "g", body: .object([("sender_name", .string(name))]))
   }
 
-  @Test func `what a broker hangs up over is replaced`() throws {
+  @Test func `characters over which a broker hangs up are replaced in a topic`() throws {
     let bad: [UInt32] = [0, 1, 0x1F, 0x7F, 0x80, 0x85, 0x9F, 0xFDD0, 0xFDEF, 0xFFFE, 0xFFFF, 0x1FFFE, 0x10FFFF]
     for value in bad {
       let scalar = try #require(Unicode.Scalar(value))
@@ -42,7 +42,7 @@ import Testing
       url: "mqtt://host")
   }
 
-  @Test func `nothing from the air makes a topic that the gateway reads`() throws {
+  @Test func `a name from the air cannot make a topic that the gateway reads`() throws {
     let scratch = Scratch()
     let store = try Store(Store.Settings(location: scratch.location("gw.db"), gatewayID: "hill"))
     var all = [
@@ -56,7 +56,7 @@ import Testing
     #expect(carrier.apart("m/command") == "m/command__" && carrier.apart("m/other") == "m/other")
   }
 
-  @Test func `what is no command is counted against the limit, and writes nothing`() throws {
+  @Test func `an invalid command counts against the limit, and writes nothing`() throws {
     let scratch = Scratch()
     let loop = EventLoop()
     let store = try Store(Store.Settings(location: scratch.location("gw.db"), gatewayID: "hill"))
@@ -81,7 +81,7 @@ import Testing
   }
 
   @Test(arguments: ["a+", "a+\u{301}", "#\u{301}", "a\u{85}", ""])
-  func `a template that no broker takes is refused`(_ text: String) {
+  func `a template that no broker accepts is refused`(_ text: String) {
     #expect(throws: TopicTemplate.Failure.self) { try TopicTemplate(text) }
   }
 }

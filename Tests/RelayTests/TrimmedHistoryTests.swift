@@ -29,8 +29,7 @@ import Testing
     return bench
   }
 
-  @Test func `of what is no longer here a conflict is taken for granted where nothing shows that there is none`() throws
-  {
+  @Test func `for deleted events a conflict is assumed unless something shows that there is none`() throws {
     let bench = try bench(had: 5)
     let (epoch, oldest) = (bench.store.epoch, bench.store.journalSize.oldest)
     bench.run(impatiently: { bench.upstream.status.pending == 0 }, "delivered")
@@ -42,7 +41,7 @@ import Testing
     #expect(bench.observer.findings.count == 1 && events == 66 - oldest)
   }
 
-  @Test func `a server that was away for long, and has what it acknowledged, is not at odds`() throws {
+  @Test func `a server that was away for long, and has its acknowledged events, has no conflict`() throws {
     let bench = try bench(had: 12)
     let (epoch, oldest) = (bench.store.epoch, bench.store.journalSize.oldest)
     bench.run(impatiently: { bench.upstream.status.pending == 0 }, "delivered")
@@ -51,7 +50,7 @@ import Testing
   }
 
   @Test(arguments: [0, 5] as [Int64])
-  func `a server that is an older copy of itself is told of all that is gone, what it had acknowledged, too`(
+  func `a restored server gets a gap for all deleted events, also those that it had acknowledged`(
     _ has: Int64
   ) throws {
     let bench = try bench(had: 12)
@@ -69,7 +68,7 @@ import Testing
   }
 
   @Test(arguments: [12, 0])
-  func `an upstream that comes later and asks for the whole journal is told of all that is gone`(_ had: Int) throws {
+  func `a new upstream that asks for the whole journal gets gaps for all deleted events`(_ had: Int) throws {
     let bench = try bench(had: had)
     let oldest = bench.store.journalSize.oldest
     let (cursor, _) = try bench.store.openCursor(of: "late", fromStart: true)
@@ -85,7 +84,7 @@ import Testing
 
   /// The answer may be lost: then the greeting shows what has arrived.
   @Test(arguments: [true, false])
-  func `what was under way when the journal deleted it is not lost where it has arrived`(_ isAnswered: Bool) throws {
+  func `deleted events that were in flight do not count as lost if they arrived`(_ isAnswered: Bool) throws {
     let bench = try Bench(journalMaxSize: 2000)
     var (deleted, doubtful): (Int64, Int64) = (0, 0)
     bench.answers = [
@@ -116,7 +115,7 @@ import Testing
   }
 
   /// A restored card conflicts with two hubs: the second answers after the first has caused a new epoch.
-  @Test func `what a server says of an epoch that has ended meanwhile is not judged, and it is asked anew`() throws {
+  @Test func `a server's greeting for an ended epoch is ignored, and the server is asked again`() throws {
     let bench = try Bench()
     bench.append(12)
     bench.run(until: { bench.isDelivered }, "delivered")
@@ -135,7 +134,7 @@ import Testing
   }
 
   /// The same with a batch.
-  @Test func `a conflict over an epoch that has ended meanwhile begins no other`() throws {
+  @Test func `a conflict about an ended epoch begins no further epoch`() throws {
     let bench = try Bench()
     bench.append(12)
     bench.run(until: { bench.isDelivered }, "delivered")
@@ -154,7 +153,9 @@ import Testing
   }
 
   @Test(arguments: [5, 12])
-  func `a server that has deleted the event at its position has ours only if it acknowledged it`(_ had: Int) throws {
+  func `a server that deleted the event at its position has no conflict if it acknowledged that event`(_ had: Int)
+    throws
+  {
     let bench = try Bench()
     bench.append(had)
     bench.run(until: { bench.isDelivered }, "delivered")

@@ -92,7 +92,7 @@ private final class Hook {
 }
 
 @Suite struct WebhookTests {
-  @Test func `what is too old is counted, kept over a restart, and told once with its number`() throws {
+  @Test func `events that are too old are counted, kept over a restart, and logged once with their number`() throws {
     var filter = EventFilter(kinds: ["message"])
     filter.age = AgeLimit(oldest: 300)
     let hook = try Hook(filter: filter)
@@ -117,7 +117,7 @@ private final class Hook {
     #expect(hook.logged.filter { $0.contains("too old") }.dropFirst().map { $0.prefix(14) } == ["hook: 3 events"])
   }
 
-  @Test func `nobody on the mesh calls a whole channel of a chat server`() throws {
+  @Test func `a text from the mesh cannot mention a whole channel of a chat server`() throws {
     let hook = try Hook(
       template: BodyTemplate(#"{"text": "{{sender_name:chat}}: {{ text:chat }}", "raw": "{{text}}"}"#, isJSON: true))
     let text = "@everyone <!channel> <https://bad.example|good> & @\u{301}all"
@@ -136,7 +136,7 @@ private final class Hook {
     #expect(throws: BodyTemplate.Failure.self) { try BodyTemplate("{{text:other}}", isJSON: false) }
   }
 
-  @Test func `the key of an event covers what it says, so that a number given out twice is no repetition`() {
+  @Test func `the key of an event covers its content, so that a reused number is no repetition`() {
     let keys = ["one", "other"].map { text in
       let event = JournalEvent(
         seq: 7, at: 1, trusted: true, kind: "message", body: Array(#"{"text":"\#(text)","heard":1}"#.utf8))
@@ -145,7 +145,7 @@ private final class Hook {
     #expect(keys[0] != keys[1] && keys.allSatisfy { $0.count == 16 }, "\(keys)")
   }
 
-  @Test func `each event is a request of its own, signed, and the same again after an error`() throws {
+  @Test func `each event is a signed request of its own, and is repeated unchanged after an error`() throws {
     let hook = try Hook(secret: "key")
     hook.statuses = [503]
     try hook.append(.message, #"{"text":"hello"}"#)
@@ -161,14 +161,14 @@ private final class Hook {
     #expect(!hook.upstream.status.url.contains("secret-path"), "the address is a secret itself")
   }
 
-  @Test func `a signature is HMAC-SHA-256 in hex`() {
+  @Test func `a signature is HMAC-SHA-256 in hexadecimal`() {
     let body = Array("The quick brown fox jumps over the lazy dog".utf8)
     #expect(
       BodySignature.value(body, secret: Array("key".utf8))
         == "sha256=f7bc83f430538424b13298e6aa6fb143ef4d59a14946175997479dbc2d1a3cd8")
   }
 
-  @Test func `a refusal becomes a dead letter, the rest goes on; 401 stops and loses nothing`() throws {
+  @Test func `a refused event becomes a dead letter, the others are sent, and 401 stops without a loss`() throws {
     let hook = try Hook()
     hook.poison = ["1"]
     for number in 1...3 { try hook.append(.message, #"{"text":"\#(number)"}"#) }
@@ -188,7 +188,8 @@ private final class Hook {
   }
 
   @Test(arguments: [400, 404, 422])
-  func `a server that refuses everything for a while is in trouble, and no event is at fault`(_ status: Int) throws {
+  func `a server that refuses everything for a while is in trouble, and no event is a dead letter`(_ status: Int) throws
+  {
     let hook = try Hook()
     hook.statuses = Array(repeating: status, count: 40)
     for number in 1...5 { try hook.append(.message, #"{"text":"\#(number)"}"#) }
@@ -199,7 +200,7 @@ private final class Hook {
     #expect(hook.upstream.status.deadLetters == 0)
   }
 
-  @Test func `one that is refused with nothing behind it waits for another`() throws {
+  @Test func `a refused event without another behind it waits for the next event`() throws {
     let hook = try Hook()
     hook.poison = ["1"]
     try hook.append(.message, #"{"text":"1"}"#)
@@ -211,7 +212,7 @@ private final class Hook {
   }
 
   @Test(arguments: 1...40 as ClosedRange<UInt64>)
-  func `whatever a server refuses, and whenever it is away, the rest comes once, and what it refuses is a dead letter`(
+  func `after random refusals and outages, each event arrives once or is a dead letter`(
     _ seed: UInt64
   ) throws {
     var random = SeededRandom(seed: seed)
@@ -239,7 +240,7 @@ private final class Hook {
     #expect(hook.upstream.status.deadLetters == all.subtracting(taken).count, "seed \(seed)")
   }
 
-  @Test func `a gap that the server refuses does not go round for ever`() throws {
+  @Test func `a refused gap becomes a dead letter, and is not sent again and again`() throws {
     let hook = try Hook()
     hook.upstream.setPaused(true)
     for number in 1...4 { try hook.append(.message, #"{"text":"\#(number)"}"#) }
@@ -253,7 +254,7 @@ private final class Hook {
     #expect(hook.upstream.status.deadLetters == 1)
   }
 
-  @Test func `batches carry many events`() throws {
+  @Test func `a batch carries many events`() throws {
     let hook = try Hook(batches: true)
     hook.upstream.setPaused(true)
     for number in 1...5 { try hook.append(.message, #"{"text":"\#(number)"}"#) }
@@ -270,7 +271,7 @@ private final class Hook {
     #expect(seqs == Array(1...5), "\(keys)")
   }
 
-  @Test func `what does not pass the filter is neither sent nor missed`() throws {
+  @Test func `an event that the filter excludes is not sent, and is no gap`() throws {
     let filter = EventFilter(kinds: ["message"], channels: ["00ff00ff00ff00ff"], contacts: ["Birch"])
     let hook = try Hook(filter: filter)
     for body in [
@@ -288,7 +289,7 @@ private final class Hook {
     JournalEvent(seq: 1, at: 5, trusted: true, kind: "message", body: Array(body.utf8))
   }
 
-  @Test func `a new upstream begins now, or at the start, and one that is back goes on where it stood`() throws {
+  @Test func `a new upstream begins now or at the start, and a returned one resumes at its old position`() throws {
     let hook = try Hook()
     for _ in 0..<3 { try hook.append(.message, "{}") }
     try hook.allSent()
@@ -300,7 +301,7 @@ private final class Hook {
     #expect(try hook.store.openCursor(of: "later", fromStart: false) == (ByLane(all: 3), 3), "it is back")
   }
 
-  @Test func `a pause lasts over a restart`() throws {
+  @Test func `a pause survives a restart`() throws {
     let hook = try Hook()
     hook.upstream.setPaused(true)
     try hook.append(.message, "{}")
@@ -310,7 +311,7 @@ private final class Hook {
     try hook.allSent()
   }
 
-  @Test func `a template is filled in, escaped where it is JSON`() throws {
+  @Test func `a template is filled in, with escapes if it is JSON`() throws {
     let slack = try BodyTemplate(#"{"text":"{{ sender_name }}: {{text}} ({{missing}}{{snr}})"}"#, isJSON: true)
     let filled = slack.render(event(#"{"sender_name":"A \"b\"","text":"x\ny","snr":9.5}"#), gateway: "hill")
     #expect(try JSONValue(parsing: filled)["text"]?.string == "A \"b\": x\ny (9.5)")
@@ -320,7 +321,7 @@ private final class Hook {
         == "hill message 1: \"q\"")
   }
 
-  @Test func `a template that has no words for a loss gets some`() throws {
+  @Test func `a template without words for a loss gets some`() throws {
     let chat = try BodyTemplate("{{sender_name}}: {{text}}", isJSON: false)
     for (count, words) in [
       (2671, "2671 events are lost (quota)"), (0, "events are lost, and nobody knows how many (quota)"),
@@ -334,7 +335,7 @@ private final class Hook {
 
   @Test(arguments: [
     ("{\"a\":{{text}", true), ("{{}}", false), ("{{a b!}}", false), ("{\"a\":{{text}}", true), ("hello {{text}}", true),
-  ]) func `a template that cannot work is refused`(_ text: String, _ isJSON: Bool) {
+  ]) func `an invalid template is refused`(_ text: String, _ isJSON: Bool) {
     #expect(throws: BodyTemplate.Failure.self) { try BodyTemplate(text, isJSON: isJSON) }
   }
 }
