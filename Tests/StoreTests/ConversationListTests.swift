@@ -60,7 +60,7 @@ import Timing
     try shop.store.commitNow()
   }
 
-  @Test func `what was there before the list was is no news, and what comes then is`() throws {
+  @Test func `messages from before the list are not unread, and later ones are`() throws {
     let shop = try shop()
     for time in 1...5 { try shop.insert(Shop.direct("old \(time)", time: UInt32(time), from: 0xA1)) }
     #expect(try list(shop).map(\.unread) == [0])
@@ -72,14 +72,14 @@ import Timing
     #expect(found.map(\.name) == [.channel(ChannelSecret.publicChannel.digest), .node(KeyPrefix(value: 0xA1))])
   }
 
-  @Test func `a list of a new store has everything unread, and steps do not change that`() throws {
+  @Test func `in a new store all messages are unread, and reading in steps does not change that`() throws {
     let shop = try shop()
     #expect(try list(shop).isEmpty)
     for time in 1...30 { try shop.insert(Shop.direct("new \(time)", time: UInt32(time), from: UInt64(time % 3))) }
     #expect(try list(shop).map(\.unread) == [10, 10, 10])
   }
 
-  @Test func `reading on counts what is left, and never moves back`() throws {
+  @Test func `reading up to a message counts the later ones as unread, and never moves back`() throws {
     let shop = try shop()
     _ = try list(shop)
     for time in 1...10 { try shop.insert(Shop.channel("Bob: \(time)", time: UInt32(time))) }
@@ -98,7 +98,7 @@ import Timing
     #expect(try !read(shop, .channel("0000000000000000"), .last))
   }
 
-  @Test func `what is muted stays so, counts on, and needs no message`() throws {
+  @Test func `a muted conversation stays muted, counts unread messages, and needs no message`() throws {
     let shop = try shop()
     _ = try list(shop)
     let name = ConversationName.channel(ChannelSecret.publicChannel.digest)
@@ -130,7 +130,7 @@ import Timing
     #expect(found.first?.newest == MessagePlace(message: 2, outgoing: 1))
   }
 
-  @Test(arguments: 1...20 as ClosedRange<UInt64>) func `random talk is counted as all of it counted anew`(
+  @Test(arguments: 1...20 as ClosedRange<UInt64>) func `after random messages the unread counts equal a full recount`(
     _ seed: UInt64
   ) throws {
     let shop = try shop()
@@ -172,9 +172,10 @@ import Timing
     "", "channel:", "channel:xyz", "channel:00112233445566", "node:0011", "node:00112233445566778899",
     "Channel:0011223344556677",
     "node:00112233445g", "channel:001122334455667\u{301}", "node:\u{212A}01122334455",
-  ]) func `what names no conversation is refused`(_ text: String) { #expect(ConversationName(text) == nil) }
+  ]) func `an invalid name of a conversation is refused`(_ text: String) { #expect(ConversationName(text) == nil) }
 
-  @Test(arguments: ["channel:0011223344556677", "node:001122334455"]) func `names are written as they are read`(
+  @Test(arguments: ["channel:0011223344556677", "node:001122334455"])
+  func `a name of a conversation parses and prints unchanged`(
     _ text: String
   ) {
     #expect(ConversationName(text)?.description == text)

@@ -47,7 +47,7 @@ import Testing
     return found
   }
 
-  @Test func `both directions stand in the order in which they were said, whatever the clock did meanwhile`() throws {
+  @Test func `both directions are listed in the order of storage, whatever the clock did`() throws {
     let turns = "srrssrsrrrss"
     let shop = try filled(turns) { $0.isMultiple(of: 3) ? 1_000_000 : Int64(50 - $0) }
     let all = (0..<turns.count).map(String.init)
@@ -60,7 +60,7 @@ import Testing
 
   private func full<Row>(_ rows: [Row]) -> [Row]? { rows.isEmpty ? nil : rows }
 
-  @Test(arguments: 1...5) func `pages of any size are the whole, in both ways`(size: Int) throws {
+  @Test(arguments: 1...5) func `pages of any size are complete in both directions`(size: Int) throws {
     let shop = try filled("ssrsrrsssrrs") { Int64(100 - $0) }
     var (forth, back): ([String], [String]) = ([], [])
     var query = MessageQuery()
@@ -76,7 +76,7 @@ import Testing
     #expect(forth == (0..<12).map(String.init) && back == forth.reversed())
   }
 
-  @Test func `what we said is found by its words, also when what is old goes`() throws {
+  @Test func `a sent message is found by its words, also after old messages are deleted`() throws {
     let shop = try filled("rsrs")
     func index() throws {
       shop.store.write { store throws(SQLiteError) in _ = try store.indexMessages() }
@@ -122,5 +122,5 @@ import Testing
   }
 
   @Test(arguments: ["", "x", "1.", "-1", "1.0", "1.-2", "1.2.3", "99999999999999999999"])
-  func `what is no place is refused`(text: String) { #expect(MessagePlace(text) == nil) }
+  func `an invalid position is refused`(text: String) { #expect(MessagePlace(text) == nil) }
 }

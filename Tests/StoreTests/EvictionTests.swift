@@ -59,7 +59,7 @@ import Testing
     #expect(try leaving(shop, []).isEmpty)
   }
 
-  @Test func `what the wall clock shows makes nobody older, and who is heard is young again`() throws {
+  @Test func `a change of the clock makes no contact older, and a heard contact is recent again`() throws {
     let shop = try Shop()
     add(shop, 1, daysAgo: 20)
     add(shop, 2, daysAgo: 20)
@@ -78,7 +78,7 @@ import Testing
     #expect(try leaving(shop).isEmpty, "the radio has heard it since, whenever that was by its clock")
   }
 
-  @Test func `of nodes that anybody could invent only so many are kept; those that matter here stay`() throws {
+  @Test func `the number of unknown nodes is bounded, and nodes that matter here stay`() throws {
     let shop = try Shop(nodesMax: 100)
     func add(_ number: Int, onRadio: Bool = false, flags: UInt8 = 0) throws -> PublicKey {
       let key = try #require(
@@ -104,7 +104,7 @@ import Testing
     #expect(try newest.map { try shop.store.contact($0) != nil } == true)
   }
 
-  @Test func `a direct message is a word with somebody, noted once a day`() throws {
+  @Test func `a direct message marks its contact as used, at most once a day`() throws {
     let shop = try Shop()
     add(shop, 1, daysAgo: 100)
     try shop.insert(Shop.direct("hello", from: key(1).prefix.value))

@@ -37,8 +37,7 @@ import Testing
         snr: nil, sender: sender, path: ReceivedPath(raw: 0), textType: .plain, senderTime: number, text: "hello"))
   }
 
-  @Test func `a message, an acknowledgement and an answer count, a channel's text and another's message do not`() throws
-  {
+  @Test func `a node's messages, acknowledgements and answers mark it as heard, and others' do not`() throws {
     let shop = try shop()
     #expect(try heard(shop) == nil)
     let other = PublicKey(bytes: Array(repeating: 8, count: 32))!
@@ -74,7 +73,7 @@ import Testing
   }
 
   /// Otherwise each message would write a page of the contacts' table.
-  @Test func `it is written once in ten minutes, and a clock that was wrong does not hold it up`() throws {
+  @Test func `a node's time is written once in ten minutes, and a wrong clock does not block that`() throws {
     let shop = try shop()
     for minute in Int64(0)...25 {
       try write(shop) { store throws(SQLiteError) in

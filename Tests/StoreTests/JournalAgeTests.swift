@@ -81,7 +81,7 @@ private enum Reopened {
 }
 
 @Suite struct JournalAgeTests {
-  @Test func `of an upstream that is away for 92 days only what is older than 90 is given up`() throws {
+  @Test func `for an upstream that is away for 92 days only events older than 90 days are deleted`() throws {
     let shop = try AgedShop()
     var trims: [JournalTrim] = []
     // 21 events every four days: 483 within 92 days.
@@ -97,7 +97,7 @@ private enum Reopened {
     #expect(try shop.store.givenUp()?.events == 21)
   }
 
-  @Test func `a clock that was 120 days behind at the boot makes nothing old when it is set`() throws {
+  @Test func `setting a clock that was 120 days behind at the boot makes no event old`() throws {
     let shop = try AgedShop()
     let right = shop.wall.milliseconds
     shop.wall = Moment(milliseconds: right - 120 * AgedShop.day, trusted: false)
@@ -111,7 +111,7 @@ private enum Reopened {
     #expect(shop.left == 201)
   }
 
-  @Test(arguments: [Int64(100), -100, 40_000, -20_000]) func `a trusted clock that jumps by days makes nothing old`(
+  @Test(arguments: [Int64(100), -100, 40_000, -20_000]) func `a jump of the trusted clock by days makes no event old`(
     _ days: Int64
   ) throws {
     let shop = try AgedShop()
@@ -131,7 +131,7 @@ private enum Reopened {
   }
 
   @Test(arguments: [Int64(0), 400, -400])
-  func `what passes while the program alone is away counts, whatever the clock says`(
+  func `time passes while only the program is away, whatever the clock shows`(
     _ days: Int64
   ) throws {
     let shop = try AgedShop()
@@ -143,7 +143,7 @@ private enum Reopened {
     #expect(shop.store.elapsed(at: shop.wall, uptime: shop.uptime) - before == 5 * AgedShop.day)
   }
 
-  @Test func `when an event came is known after a restart of the program, whatever the clock says`() throws {
+  @Test func `the age of an event is known after a restart of the program, whatever the clock shows`() throws {
     let shop = try AgedShop()
     shop.store.keepJournalTimes()
     try shop.append()
@@ -190,13 +190,13 @@ private enum Reopened {
     }
   }
 
-  @Test func `times that an older version has kept are read`() {
+  @Test func `times that an older version stored are read`() {
     let times = JournalTimes(boot: "b", kept: "b\n5:1000\n9:61000")
     let event = JournalEvent(seq: 9, at: 0, trusted: false, kind: "message", body: [])
     #expect(times.age(of: event, wall: Moment(milliseconds: 0, trusted: false), now: 71_000) == 10)
   }
 
-  @Test func `time without power counts, a part of it, so that what came just before still gets its try`() throws {
+  @Test func `time without power counts in part, so that recent events are still sent`() throws {
     let shop = try AgedShop()
     try shop.append(10)
     _ = try shop.pass(70 * AgedShop.day)
@@ -207,7 +207,7 @@ private enum Reopened {
     #expect(shop.left == 10, "the first are 102 days old at least, the others have been away for 30 of 90")
   }
 
-  @Test func `without a clock rows age while the machine runs, and are not kept for ever`() throws {
+  @Test func `without a trusted clock rows age while the machine runs, and are not kept for ever`() throws {
     let shop = try AgedShop()
     shop.wall = Moment(milliseconds: 1000, trusted: false)
     try shop.append(10)
@@ -220,14 +220,14 @@ private enum Reopened {
     #expect(shop.left == 4)
   }
 
-  @Test func `rows that come rarely age all the same`() throws {
+  @Test func `rows that arrive rarely age, too`() throws {
     let shop = try AgedShop()
     try shop.append(2)
     #expect(try shop.pass(90 * AgedShop.day).isEmpty)
     #expect(try shop.pass(2 * AgedShop.day).map(\.last) == [1], "the newest row stays")
   }
 
-  @Test func `what every upstream has had is not given up`() throws {
+  @Test func `events that every upstream has received do not count as given up`() throws {
     let shop = try AgedShop()
     try shop.append(100)
     shop.store.write { store throws(SQLiteError) in try store.setCursor(of: "hub", to: 60) }
@@ -238,7 +238,7 @@ private enum Reopened {
     #expect(try shop.store.givenUp()?.events == 39)
   }
 
-  @Test func `a quota takes what it must, and not five hundred rows for one`() throws {
+  @Test func `a quota deletes as few rows as necessary`() throws {
     let shop = try AgedShop(journalMaxSize: 64 * 400)
     // Rows of 7 bytes, with an overhead of 39 each.
     while shop.store.journalSize.bytes <= 64 * 400 { try shop.append() }
@@ -249,7 +249,7 @@ private enum Reopened {
     #expect(shop.store.journalSize.bytes <= 64 * 400)
   }
 
-  @Test func `numbers on the disk that make no sense trim nothing and trap nothing`() throws {
+  @Test func `absurd numbers on disk delete nothing and do not trap`() throws {
     let shop = try AgedShop()
     try shop.append(20)
     try shop.trim()
@@ -263,7 +263,7 @@ private enum Reopened {
     #expect(shop.store.lastSeq == 20)
   }
 
-  @Test func `a clock that is set back forgets no program that shares the radio`() throws {
+  @Test func `setting the clock back forgets no program that shares the radio`() throws {
     let shop = try AgedShop()
     func use(_ name: String, at milliseconds: Int64) throws {
       shop.store.write { store throws(SQLiteError) in

@@ -12,7 +12,7 @@ import Testing
   private static let now = Moment(milliseconds: 1_795_000_000_000, trusted: true)
   private static let seconds: UInt32 = 1_795_000_000
 
-  @Test func `the sender's time makes a message older, never newer, and what cannot be is no time`() {
+  @Test func `the sender's time makes a message older, never newer, and an impossible time is ignored`() {
     func age(_ time: UInt32?, offset: Int64? = nil, _ wait: RadioWait = .unknown, trusted: Bool = true) -> Int64? {
       MessageAge.seconds(
         senderTime: time, received: Moment(milliseconds: Self.now.milliseconds, trusted: trusted), offset: offset,
@@ -36,7 +36,7 @@ import Testing
         senderTime: 1, received: Moment(milliseconds: .min, trusted: true), offset: 5, wait: .unknown) == nil)
   }
 
-  @Test func `a message tells that it waited, and how old it is by a clock that adverts have shown`() throws {
+  @Test func `an event shows that its message waited, and its age by the sender's known clock offset`() throws {
     let scratch = Scratch()
     let store = try Store(Store.Settings(location: scratch.location("gw.db")))
     let key = PublicKey(bytes: Array(repeating: 5, count: 32))!

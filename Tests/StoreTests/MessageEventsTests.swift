@@ -15,7 +15,7 @@ import Testing
       text: "hello", created: Shop.moment, lifetime: 1000)
   }
 
-  @Test func `a message knows its event, and one from before that does not`() throws {
+  @Test func `a message has its event, and one from before that version has none`() throws {
     let shop = try Shop()
     try shop.append(3)
     let arrival = try shop.insert(Shop.direct("one"))
@@ -35,7 +35,7 @@ import Testing
     #expect(try shop.store.events(ofMessage: 99) == nil)
   }
 
-  @Test func `a sent message knows the event of its text and that of its newest state`() throws {
+  @Test func `a sent message has the event of its text and the event of its newest state`() throws {
     let shop = try Shop()
     try shop.append(2)
     var message = outgoing("k")
@@ -53,7 +53,7 @@ import Testing
     #expect(try shop.store.outgoing(key: "k")?.state == .failed)
   }
 
-  @Test func `attempts are told from the journal: when, how, and by what each is acknowledged`() throws {
+  @Test func `attempts are read from the journal, with their time, route and acknowledgement`() throws {
     let shop = try Shop()
     var (message, other) = (outgoing("k"), outgoing("k2"))
     message.recipient = PublicKey(bytes: Array(repeating: 7, count: 32))
@@ -97,7 +97,7 @@ import Testing
     #expect(try shop.store.attempts(toSend: other).isEmpty)
   }
 
-  @Test func `one dead letter is retried, or all; dropped ones stay known by their numbers only`() throws {
+  @Test func `one dead letter or all are retried, and dropped ones are known only by their numbers`() throws {
     let shop = try Shop()
     try shop.append(5)
     shop.store.write { store throws(SQLiteError) in
@@ -147,7 +147,7 @@ import Testing
     #expect(bodies == ["{\"x\":2}"])
   }
 
-  @Test func `a refusal settles the marks that a dead letter had when it was sent, and none that came after`() throws {
+  @Test func `a refusal clears the marks that a dead letter had when it was sent, and no later ones`() throws {
     let shop = try Shop()
     try shop.append(1)
     let store = shop.store

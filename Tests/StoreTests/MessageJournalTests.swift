@@ -68,7 +68,7 @@ import Timing
     #expect(try shop.store.database.value("SELECT count(*) FROM journal")?.integer == 2)
   }
 
-  @Test func `an event says what was so when the message came`() throws {
+  @Test func `an event describes the channel and the contact as they were when the message arrived`() throws {
     let shop = try Shop()
     let key = try #require(PublicKey(bytes: [0xAA, 0xBB, 0xCC, 0xDD] + [UInt8](repeating: 1, count: 28)))
     shop.store.write { store throws(SQLiteError) in
@@ -96,7 +96,7 @@ import Timing
   }
 
   /// Messages, other events, rolled back turns, trimming of both kinds and restarts, in any order: the journal agrees with a list.
-  @Test(arguments: 1...12) func `the journal agrees with a list of what happened`(seed: UInt64) throws {
+  @Test(arguments: 1...12) func `after random operations the journal equals a list of the events`(seed: UInt64) throws {
     var random = SeededRandom(seed: seed)
     var shop = try Shop(journalMaxSize: seed % 3 == 0 ? 4000 : 1 << 20, messagesMax: seed % 2 == 0 ? 7 : 1000)
     var expected: [(seq: Int64, lane: Lane, body: String)] = []
@@ -168,7 +168,7 @@ import Timing
     }
   }
 
-  @Test func `a flipped bit in a message loses no other event, and is told`() throws {
+  @Test func `a flipped bit in a message loses no other event, and is reported`() throws {
     let shop = try Shop()
     for number in 1...40 {
       try shop.insert(Shop.channel("Alder: message \(number)", time: UInt32(number)))
@@ -218,7 +218,7 @@ import Timing
     #expect(try events(of: shop.store).map(\.body) == intact.map(\.body))
   }
 
-  @Test func `the number of a damaged newest message is not given away again`() throws {
+  @Test func `the number of a damaged newest message is not used again`() throws {
     for (column, value) in [("seq", SQLiteValue.integer(3)), ("text", .blob([1])), ("checksum", .null), ("seq", .null)]
     {
       let shop = try Shop()
@@ -234,7 +234,7 @@ import Timing
     }
   }
 
-  @Test func `a store of before has each event once, and goes on behind it`() throws {
+  @Test func `a store of an older version has each event once, and continues after it`() throws {
     let scratch = Scratch()
     do {
       let database = try Database(location: scratch.location("gw.db"))

@@ -12,7 +12,7 @@ import Testing
   private let one = "caf\u{E9}"
   private let two = "cafe\u{301}"
 
-  @Test func `a NUL does not make two texts one`() throws {
+  @Test func `texts that differ after a NUL stay different`() throws {
     let database = try Database(location: ":memory:")
     try database.execute("CREATE TABLE t(name TEXT PRIMARY KEY)")
     try database.run("INSERT INTO t(name) VALUES (?)", .text("a\0b"))
@@ -22,7 +22,7 @@ import Testing
     #expect(try database.value("SELECT name FROM t WHERE name = ?", .text("a\0b"))?.text == "a\u{FFFD}b")
   }
 
-  @Test func `an upstream that is called by another é now is removed, and begins anew`() throws {
+  @Test func `an upstream whose name has another form of é counts as removed, and begins again`() throws {
     let shop = try Shop()
     try shop.store.keepOnlyCursors(of: [one])
     try shop.store.keepOnlyCursors(of: [two])
@@ -30,7 +30,7 @@ import Testing
     #expect(removed.count == 1 && removed[0].name.utf8.elementsEqual(one.utf8))
   }
 
-  @Test func `of two values that look the same one wins, at both ends the same one`() {
+  @Test func `of two values that look the same, both ends choose the same one`() {
     func document(_ value: String) -> Document { Document(key: "k", value: value, updatedAt: 5, byHub: false) }
     let (first, second) = (document("\"\(one)\""), document("\"\(two)\""))
     #expect(first != second && !first.hasSameValue(as: second))
@@ -39,7 +39,7 @@ import Testing
       !first.wins(over: first) && document("").wins(over: Document(key: "k", value: nil, updatedAt: 4, byHub: true)))
   }
 
-  @Test func `a hub's value that looks like ours is not ours`() throws {
+  @Test func `a hub's value that only looks like ours replaces it`() throws {
     let shop = try Shop()
     let moment = Moment(milliseconds: 1, trusted: true)
     let key = "node/" + String(repeating: "a", count: 64) + "/alias"
@@ -59,12 +59,12 @@ import Testing
     #expect(kept.map { Array($0.utf8) } == Array("\"\(two)\"".utf8))
   }
 
-  @Test func `a text that ends in what looks like a hash is a text`() {
+  @Test func `a text with a lookalike of a hash at its end is no reaction`() {
     #expect(ReactionText(reading: Text("\u{1F44D}\nKbcdefgh"), inChannel: false)?.hash == "kbcdefgh")
     #expect(ReactionText(reading: Text("\u{1F44D}\n\u{212A}bcdef"), inChannel: false) == nil)
   }
 
-  @Test func `a program that shares the radio is one, however its name begins`() {
+  @Test func `a program that shares the radio is recognised by the bytes of its origin`() {
     var message = OutgoingMessage(
       key: "k", origin: OutgoingMessage.sharedOrigin + "\u{301}x", priority: 0, kind: .direct, text: "hello",
       created: Moment(milliseconds: 1, trusted: true), lifetime: 1000)

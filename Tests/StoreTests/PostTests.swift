@@ -6,7 +6,7 @@ import Testing
 @testable import Store
 
 @Suite struct PostTests {
-  @Test func `what nobody waits for is kept, and a loss that lasts is said once, with what was lost`() throws {
+  @Test func `an unattended write is committed, and a lasting failure is reported once with the lost writes`() throws {
     let scratch = Scratch()
     let store = try Store(Store.Settings(location: scratch.location("s.db"), maxSize: 200 << 10))
     var losses: [String] = []
@@ -31,7 +31,7 @@ import Testing
     #expect(losses.count == 1)
   }
 
-  @Test func `a read that fails is nothing to its caller, and is logged once, of many different failures the first`()
+  @Test func `a failed read returns nothing, and is logged once`()
     throws
   {
     let scratch = Scratch()

@@ -57,7 +57,7 @@ import Testing
     }
   }
 
-  @Test func `what goes along costs no commit, is the last of its name, and is on disk with the next one`() throws {
+  @Test func `deferred writes cost no commit, and are on disk with the next one, the last of each name`() throws {
     let shelf = try Shelf(.durable)
     shelf.store.transactions.writeAlong("a") { store throws(SQLiteError) in try store.setCursor(of: "a", to: 1) }
     shelf.store.transactions.writeAlong("a") { store throws(SQLiteError) in try store.setCursor(of: "a", to: 2) }
@@ -79,7 +79,7 @@ import Testing
     #expect(shelf.told == ["x", "y", "z"])
   }
 
-  @Test func `what went along with a transaction that failed goes along with the next`() throws {
+  @Test func `deferred writes of a failed transaction are in the next one`() throws {
     let shelf = try Shelf(.durable)
     shelf.store.transactions.writeAlong("a") { store throws(SQLiteError) in try store.setCursor(of: "a", to: 1) }
     shelf.store.write { _ throws(SQLiteError) in throw SQLiteError(code: 13, message: "full") }
@@ -93,7 +93,7 @@ import Testing
   @Test(arguments: [
     (StoreProfile.durable, [When.now, .soon, .message], [When.heard]),
     (.balanced, [.now, .message], [.soon, .heard]), (.wear, [.now], [.soon, .message, .heard]),
-  ]) func `what may wait waits, and what may not is on disk at the end of the turn`(
+  ]) func `each profile delays the commits that may wait, and commits the others at the end of the turn`(
     _ profile: StoreProfile, _ atOnce: [When], _ later: [When]
   ) throws {
     for when in atOnce {
@@ -124,7 +124,7 @@ import Testing
   }
 
   @Test(arguments: [StoreProfile.durable, .balanced])
-  func `what may wait is there two seconds after a quiet time, and by itself once a minute at most`(
+  func `a commit that may wait comes two seconds after a quiet time, and at most once a minute`(
     _ profile: StoreProfile
   ) throws {
     let shelf = try Shelf(profile)
@@ -153,7 +153,7 @@ import Testing
   }
 
   @Test(arguments: StoreProfile.allCases)
-  func `a write that turns out to matter takes what waited with it, where the profile says so`(_ profile: StoreProfile)
+  func `a write that becomes urgent commits earlier waiting writes, if the profile says so`(_ profile: StoreProfile)
     throws
   {
     let shelf = try Shelf(profile)
@@ -165,7 +165,7 @@ import Testing
     #expect(shelf.store.transactions.hasUncommitted == (profile != .durable))
   }
 
-  @Test func `so many wait at most`() throws {
+  @Test func `at most 500 writes wait for a commit`() throws {
     let shelf = try Shelf(.wear)
     for number in 1...499 {
       shelf.append("\(number)", .soon)
@@ -177,7 +177,7 @@ import Testing
     #expect(try shelf.onDisk() == 500)
   }
 
-  @Test func `what waited and cannot be written fails with what came after it, and their numbers come again`() throws {
+  @Test func `waiting writes that fail fail together, and their numbers are used again`() throws {
     let shelf = try Shelf(.balanced)
     shelf.append("a", .soon)
     shelf.commit()

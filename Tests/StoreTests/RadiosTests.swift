@@ -24,7 +24,7 @@ import Testing
     return texts
   }
 
-  @Test func `each radio's messages stay its own, and what both hear on a channel is one message of both`() throws {
+  @Test func `each radio has its own messages, and a channel message that both hear is shared`() throws {
     let shop = try Shop()
     #expect(try !attach(shop, 1), "the first is no other")
     try shop.insert(Shop.direct("to the first"))
@@ -45,7 +45,7 @@ import Testing
     #expect(try shop.store.lastMessageID(ofRadio: 1) == 3)
   }
 
-  @Test func `which radio was there survives a restart, also with a message in hand of the one before`() throws {
+  @Test func `the attached radio is known after a restart, also with a held message of the radio before`() throws {
     let scratch = Scratch()
     func open() throws -> Store { try Store(Store.Settings(location: scratch.location("gw.db"))) }
     do {
@@ -70,7 +70,7 @@ import Testing
     #expect(bodies.map { $0.contains("\"radio\":\"020202020202\"") } == [false, true])
   }
 
-  @Test func `while one radio is known, no event says so`() throws {
+  @Test func `while only one radio is known, no event names it`() throws {
     let shop = try Shop()
     _ = try attach(shop, 1)
     try shop.insert(Shop.direct("hello"))
@@ -80,7 +80,7 @@ import Testing
     }
   }
 
-  @Test func `what another radio was to send is not live, and is taken over as if it were said now`() throws {
+  @Test func `another radio's unsent messages are held, and are taken over as new ones`() throws {
     let shop = try Shop()
     _ = try attach(shop, 1)
     var message = OutgoingMessage(
@@ -108,7 +108,7 @@ import Testing
     #expect(try shop.store.place(ofOutgoing: message.id) == MessagePlace(message: 1, outgoing: message.id))
   }
 
-  @Test func `a contact gave way in one radio's table, not in another's`() throws {
+  @Test func `a contact's eviction from one radio's table does not apply to another's`() throws {
     let shop = try Shop()
     _ = try attach(shop, 1)
     let contact = Contact(
@@ -158,7 +158,9 @@ import Testing
   }
 
   @Test(arguments: [true, false])
-  func `an older database is the radio's that was synced last, or the first one's that comes`(isKnown: Bool) throws {
+  func `an older database belongs to its last synchronised radio, or else to the first attached one`(isKnown: Bool)
+    throws
+  {
     let scratch = Scratch()
     try old(scratch.location("gw.db"), radio: isKnown ? key(1) : nil)
     let store = try Store(Store.Settings(location: scratch.location("gw.db")))

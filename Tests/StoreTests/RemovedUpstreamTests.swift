@@ -49,7 +49,7 @@ import Testing
     #expect(try store.leftOut(of: "b").givenUp == 95)
   }
 
-  @Test func `one that is forgotten is a new one when it is back`() throws {
+  @Test func `a forgotten upstream is new when it is back`() throws {
     let shop = try Shop()
     try shop.store.keepOnlyCursors(of: ["a", "b"])
     try shop.append(10)
@@ -59,7 +59,7 @@ import Testing
     #expect(try shop.store.openCursor(of: "b", fromStart: false).cursor == ByLane(all: 10))
   }
 
-  @Test func `of removed upstreams the latest are remembered, whatever the clock says`() throws {
+  @Test func `the latest removed upstreams are remembered, whatever the clock shows`() throws {
     let shop = try Shop()
     for number in 0...20 { try shop.store.keepOnlyCursors(of: ["\(number)"]) }
     #expect(try shop.store.removedUpstreams().map(\.name) == (4...19).reversed().map { "\($0)" })

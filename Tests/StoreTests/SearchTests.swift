@@ -58,12 +58,12 @@ import Testing
     ("ridge -storm", [5, 3]), ("nothing", []), ("the \" ridge", [5, 3, 1]), ("ridge OR test", []), ("text:ridge", []),
     ("ridge) OR (text", []), ("ridge 😀", [5, 3, 1]), ("ridge\"\u{301}x", []), ("\"ridge\u{600}\"", [5, 3, 1]),
   ])
-  func `words, phrases, beginnings and what must not be there`(words: String, ids: [Int64]) throws {
+  func `a search finds words, phrases and beginnings, and respects excluded words`(words: String, ids: [Int64]) throws {
     #expect(try find(try filled(), MessageQuery(words: words)) == ids)
   }
 
   @Test(arguments: ["", "   ", "-test", "😀 !!", "ab*", String(repeating: "word ", count: 33)])
-  func `what cannot be looked for is refused`(words: String) throws {
+  func `an invalid search is refused`(words: String) throws {
     let shop = try filled()
     #expect(throws: SearchError.self) { try self.find(shop, MessageQuery(words: words)) }
   }
@@ -72,7 +72,7 @@ import Testing
     ("天气", [2, 1]), ("山顶", [1]), ("\"天气 很好\"", [1]), ("气天", []), ("天气 -好", [2]), ("天*", [2, 1]), ("リピータ", [3]),
     ("電池", [3]), ("พายุ", [4]), ("저전력", [5]), ("중계기*", [5]), ("relay", [3]), ("relay電", []), ("𠮷野", [6]), ("好", [1]),
   ])
-  func `words of scripts without spaces are found inside of a sentence`(words: String, ids: [Int64]) throws {
+  func `words in scripts without spaces are found inside a sentence`(words: String, ids: [Int64]) throws {
     let shop = try unspaced()
     #expect(try find(shop, MessageQuery(words: words)) == ids)
   }
@@ -82,7 +82,7 @@ import Testing
     #expect(try find(shop, MessageQuery(from: Contact(key: alice, name: "王小明"))) == [1])
   }
 
-  @Test func `messages in Chinese leave the index, too`() throws {
+  @Test func `deleted Chinese messages leave the index`() throws {
     let shop = try unspaced(messagesMax: 2)
     shop.store.write { store throws(SQLiteError) in _ = try store.trimMessages() }
     try shop.store.commitNow()
@@ -95,7 +95,7 @@ import Testing
 
   /// The index of the previous version treated a Chinese sentence as one word.
   @Test(arguments: [true, false])
-  func `an index from before begins anew only where a script without spaces is in it`(isChinese: Bool) throws {
+  func `an index of an older version is rebuilt only if it contains a script without spaces`(isChinese: Bool) throws {
     let scratch = Scratch()
     let location = scratch.location("gw.db")
     do {
@@ -139,7 +139,7 @@ import Testing
     return shop
   }
 
-  @Test func `by sender, channel and time, oldest or newest first, page by page`() throws {
+  @Test func `messages are found by sender, channel and time, oldest or newest first, page by page`() throws {
     let shop = try filled()
     let contact = Contact(key: alice, name: "Älice")
     #expect(try find(shop, MessageQuery(from: contact)) == [3, 1], "directly, and under its name on a channel")
@@ -154,7 +154,7 @@ import Testing
     #expect(try find(shop, MessageQuery(words: "ridge", before: 5)) == [3, 1])
   }
 
-  @Test func `messages that are removed leave the index, too`() throws {
+  @Test func `deleted messages leave the index`() throws {
     let shop = try filled(messagesMax: 2)
     shop.store.write { store throws(SQLiteError) in _ = try store.trimMessages() }
     try shop.store.commitNow()
@@ -167,7 +167,7 @@ import Testing
     #expect(try shop.store.unindexedMessages() == 0)
   }
 
-  @Test func `the index follows in steps, and says how far behind it is`() throws {
+  @Test func `the index is updated in steps, and reports how far behind it is`() throws {
     let shop = try Shop()
     for number in 0..<600 {
       shop.store.write { store throws(SQLiteError) in

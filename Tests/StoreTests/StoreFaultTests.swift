@@ -8,7 +8,7 @@ import Testing
 @testable import Store
 
 @Suite struct StoreFaultTests {
-  @Test func `a second program is refused, and told who has it`() throws {
+  @Test func `a second program is refused, with the name of the first`() throws {
     let shop = try Shop()
     do {
       _ = try Store(Store.Settings(location: shop.scratch.location("gw.db")))
@@ -22,7 +22,7 @@ import Testing
     }
   }
 
-  @Test func `a store that was let go of can be had again, though a child still has its descriptors`() throws {
+  @Test func `a released store can be opened again, although a child process still has its descriptors`() throws {
     var shop: Shop? = try Shop()
     let scratch = try #require(shop?.scratch)
     let lock = scratch.location("gw.db.lock")
@@ -60,7 +60,7 @@ import Testing
     #expect(store.lastSeq == 1, "it tells what is lost")
   }
 
-  @Test func `a full store refuses, keeps what it has, and goes on when there is room`() throws {
+  @Test func `a full store refuses writes, keeps its content, and continues when there is room`() throws {
     let scratch = Scratch()
     let location = scratch.location("gw.db")
     func fill(_ store: Store) -> StoreError? {
@@ -101,7 +101,7 @@ import Testing
     #expect(throws: StoreError.self) { try Store(Store.Settings(location: location)) }
   }
 
-  @Test func `a database that takes the place of a damaged one is not taken for damaged itself`() throws {
+  @Test func `a replacement of a damaged database does not count as damaged itself`() throws {
     let scratch = Scratch()
     let store = try Store(Store.Settings(location: scratch.location("gw.db")))
     let epoch = store.epoch

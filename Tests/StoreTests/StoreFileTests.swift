@@ -14,7 +14,7 @@ import Testing
     try #require(FileManager.default.attributesOfItem(atPath: location)[.posixPermissions] as? Int)
   }
 
-  @Test func `of two writes of the reserved file, a torn one leaves the one before`() throws {
+  @Test func `after a torn write of the reserved file, the write before it is read`() throws {
     let scratch = Scratch()
     let location = scratch.location("x.held")
     var file = ReservedFile(location)
@@ -59,7 +59,7 @@ import Testing
     #expect(try mode(settings.location) == 0o640, "a group that may read goes on reading")
   }
 
-  @Test func `a backup in which something runs by itself is refused`() throws {
+  @Test func `a backup with a trigger is refused`() throws {
     let scratch = Scratch()
     let settings = Store.Settings(location: scratch.location("gw.db"))
     do { _ = try Store(settings) }
@@ -77,7 +77,7 @@ import Testing
     "ALTER TABLE journal RENAME COLUMN body TO bodi", "DROP TABLE cursors", "PRAGMA user_version = 3",
     "INSERT INTO meta VALUES('epoch', 'x') ON CONFLICT DO NOTHING; PRAGMA user_version = 0",
   ])
-  func `a backup that this program cannot use leaves the store where it is`(change: String) throws {
+  func `a backup that this program cannot use leaves the store unchanged`(change: String) throws {
     let scratch = Scratch()
     let settings = Store.Settings(location: scratch.location("gw.db"))
     let epoch: String
@@ -97,7 +97,7 @@ import Testing
     #expect(left.filter { $0.contains("restoring") || $0.contains("replaced") } == [])
   }
 
-  @Test func `what an upstream has not got of a store that is replaced is told`() throws {
+  @Test func `replacing a store reports the events that each upstream has not received`() throws {
     let scratch = Scratch()
     let settings = Store.Settings(location: scratch.location("gw.db"))
     var heard: UInt32 = 0
@@ -139,7 +139,7 @@ import Testing
 
   /// The file is overwritten by a copy or a backup of it, or only touched; `nil`: it is overwritten with equal content.
   @Test(arguments: ["copy", "backup", "nothing", nil])
-  func `what another program writes over the open file is found with the next write, and by a look`(_ what: String?)
+  func `another program's write over the open file is found at the next write, and by a check`(_ what: String?)
     throws
   {
     for looks in [true, false] {
@@ -186,7 +186,7 @@ import Testing
   }
 
   @Test(arguments: ["a pipe", "a file that is longer than its database"])
-  func `what is no backup is not copied`(what: String) throws {
+  func `an invalid backup is not copied`(what: String) throws {
     let scratch = Scratch()
     let settings = Store.Settings(location: scratch.location("gw.db"))
     do { _ = try Store(settings) }
@@ -202,7 +202,7 @@ import Testing
     _ = try Store(settings)
   }
 
-  @Test func `a lock that is a link is refused, and what it points to is not written`() throws {
+  @Test func `a lock that is a symbolic link is refused, and its target is not written`() throws {
     let scratch = Scratch()
     let victim = scratch.write("victim", "precious")
     #expect(symlink(victim, scratch.location("gw.db.lock")) == 0)
@@ -230,7 +230,7 @@ import Testing
 
   private static let frame = 24 + Int(Store.pageSize)
 
-  @Test func `a flipped bit anywhere in the log but its end is said, the log is kept, and a new epoch begins`() throws {
+  @Test func `a flipped bit in the log is reported, except at its end, and a new epoch begins`() throws {
     let (scratch, settings, epoch, log) = try cut(60)
     let database = try Data(contentsOf: URL(filePath: settings.location))
     let frames = (log.count - 32) / Self.frame
@@ -264,7 +264,7 @@ import Testing
     }
   }
 
-  @Test func `a database that is put back begins a new epoch, and says how much is gone`() throws {
+  @Test func `a restored database begins a new epoch, and reports the number of missing events`() throws {
     let scratch = Scratch()
     let settings = Store.Settings(location: scratch.location("gw.db"))
     func hear(_ count: Int, _ store: Store) throws {
@@ -297,7 +297,7 @@ import Testing
     #expect(try Store(settings).epoch == renewed, "it is told once")
   }
 
-  @Test func `what was lost from the log is told once`() throws {
+  @Test func `a loss from the log is reported once`() throws {
     let (scratch, settings, _, log) = try cut(22)
     var damaged = log
     damaged[32 + 3 * Self.frame + 300] ^= 1
@@ -318,7 +318,7 @@ import Testing
     #expect(again.provenance.lostFromLog == nil && again.epoch == epoch)
   }
 
-  @Test func `what a power cut leaves of the last transaction is no damage`() throws {
+  @Test func `the remains of the last transaction after a power cut are no damage`() throws {
     let (scratch, settings, epoch, log) = try cut(6)
     let database = try Data(contentsOf: URL(filePath: settings.location))
     let ends = stride(from: 32, to: log.count, by: Self.frame).filter { log[$0 + 4..<$0 + 8].contains { $0 != 0 } }
@@ -340,7 +340,7 @@ import Testing
     }
   }
 
-  @Test func `an emptied or missing database beside a log that holds something is set aside with it`() throws {
+  @Test func `an empty or missing database beside a log with content is set aside with the log`() throws {
     for isMissing in [false, true] {
       let (scratch, settings, epoch, log) = try cut(3)
       try log.write(to: URL(filePath: settings.location + "-wal"))
@@ -357,7 +357,7 @@ import Testing
     }
   }
 
-  @Test func `a database that is gone beside the mark of another is missed, once`() throws {
+  @Test func `a database that is missing beside the mark of another is reported once`() throws {
     let shop = try Shop()
     #expect(shop.store.provenance.loss == nil, "a first start")
     try shop.append(7)
@@ -381,7 +381,7 @@ import Testing
     }
   }
 
-  @Test func `documents have a bound, and those that are there can still be edited`() throws {
+  @Test func `the number of documents is bounded, and existing ones can still be edited`() throws {
     let shop = try Shop()
     func key(_ number: Int) -> String {
       "node/" + String(repeating: "0", count: 64 - "\(number)".count) + "\(number)/alias"
@@ -410,7 +410,7 @@ import Testing
     #expect(try apply(7, "\"another\""))
   }
 
-  @Test func `two hubs whose clocks differ do not hand one document to each other for ever`() throws {
+  @Test func `two hubs with different clocks do not exchange one document for ever`() throws {
     let shop = try Shop()
     let (key, ahead) = ("settings/log_level", Int64(1) << 45)
     func apply(_ value: String, at time: Int64, via hub: String) throws -> Bool {

@@ -42,7 +42,7 @@ import Testing
     try file.close()
   }
 
-  @Test func `what a database held that is damaged at the start is told first, to upstreams that begin now, and once`()
+  @Test func `the loss of a database that was damaged at the start is sent first, also to new upstreams, and once`()
     throws
   {
     let epoch = try filled(7, settings)
@@ -71,7 +71,7 @@ import Testing
   }
 
   /// `isTold`: the upstream got the event of the first loss before the second loss.
-  @Test(arguments: [false, true]) func `a loss that was not told before the next one is told with it`(_ isTold: Bool)
+  @Test(arguments: [false, true]) func `a loss that was not sent before the next loss is sent with it`(_ isTold: Bool)
     throws
   {
     let first = try filled(7, settings)
@@ -107,7 +107,7 @@ import Testing
   }
 
   @Test(arguments: [false, true])
-  func `that a server has other events is told once, and not where it had none of them before`(
+  func `a server's other events are reported once, and not if it had none of them before`(
     _ wasInStep: Bool
   ) throws {
     let epoch = try filled(7, settings)
@@ -122,7 +122,7 @@ import Testing
   }
 
   /// `isNew`: as after a kill between the creation of the new database and its report.
-  @Test(arguments: [true, false]) func `another database in the place of this one is told`(_ isNew: Bool) throws {
+  @Test(arguments: [true, false]) func `another database in the place of this one is reported`(_ isNew: Bool) throws {
     let epoch = try filled(7, settings)
     let other = Store.Settings(location: scratch.location("other.db"))
     _ = try filled(isNew ? 0 : 3, other)
@@ -142,7 +142,7 @@ import Testing
     #expect(again.provenance.loss == nil && again.epoch == begun)
   }
 
-  @Test func `an epoch that was renewed twice since the mark is no other database`() throws {
+  @Test func `an epoch that was renewed twice since the mark does not count as another database`() throws {
     _ = try filled(7, settings)
     do {
       let store = try Store(settings)
@@ -152,7 +152,8 @@ import Testing
     #expect(try Store(settings).provenance.loss == nil)
   }
 
-  @Test(arguments: [12, 0, nil]) func `a database that is damaged in use is told with what upstreams lack`(
+  @Test(arguments: [12, 0, nil])
+  func `a database that is damaged in use is reported with the missing events of upstreams`(
     _ unsent: Int64?
   ) throws {
     _ = try filled(70, settings)
@@ -163,7 +164,7 @@ import Testing
     #expect(told.first?["at_most"]?.integer == (unsent == 0 ? nil : unsent) && store.provenance.loss?.last == 70)
   }
 
-  @Test(arguments: [false, true]) func `the loss of a second database does not hide that of the first`(
+  @Test(arguments: [false, true]) func `the loss of a second database does not hide the loss of the first`(
     _ isKilled: Bool
   ) throws {
     let first = try filled(7, settings)
@@ -212,7 +213,9 @@ import Testing
     #expect(try store.confirmDamage() && store.isDamaged)
   }
 
-  @Test(arguments: [5, 0]) func `what a restored backup lacks is told with how much it is at most`(_ more: Int) throws {
+  @Test(arguments: [5, 0]) func `a restored backup reports the greatest possible number of missing events`(_ more: Int)
+    throws
+  {
     let epoch = try filled(7, settings)
     let copy = scratch.location("copy")
     do {

@@ -64,7 +64,7 @@ struct Shop {
 }
 
 @Suite struct MessageTests {
-  @Test func `a remote command line's reply stays here: it may hold a password`() throws {
+  @Test func `the reply of a remote command line is not journaled, because it may contain a password`() throws {
     let shop = try Shop()
     try shop.insert(
       .contact(
@@ -81,7 +81,7 @@ struct Shop {
     }
   }
 
-  @Test func `the oldest messages go, and with them what tells a duplicate`() throws {
+  @Test func `the oldest messages are deleted with the identities that recognise their duplicates`() throws {
     let shop = try Shop(messagesMax: 100)
     for number in 1...130 { try shop.insert(Shop.direct("\(number)")) }
     var removed = 0
@@ -122,7 +122,7 @@ struct Shop {
     #expect(try post(3) == nil, "two fit")
   }
 
-  @Test func `a store of the first version is taken over`() throws {
+  @Test func `a store of the first version is upgraded`() throws {
     let scratch = Scratch()
     do {
       let database = try Database(location: scratch.location("gw.db"))
@@ -150,7 +150,7 @@ struct Shop {
     #expect(try shop.seqs() == [1, 2, 3, 4, 5])
   }
 
-  @Test func `what a node without a clock says again hours later is a message of its own`() throws {
+  @Test func `a message that a node without a clock repeats hours later is a separate message`() throws {
     let shop = try Shop(messagesMax: 150)
     func hear(
       _ hours: Int64, time: UInt32 = 1_715_770_351, wait: RadioWait = .none, trusted: Bool = true, room: Bool = false
@@ -196,7 +196,7 @@ struct Shop {
     #expect(try shop.insert(Shop.channel("A: x", slot: 2)) == .duplicate)
   }
 
-  @Test func `the longest known name in front of a separator is the sender`() throws {
+  @Test func `the longest known name before a separator is the sender`() throws {
     let shop = try Shop()
     func split(_ text: String) throws -> [String?] {
       let (name, rest) = try shop.store.splitSender(Text(text))
@@ -214,7 +214,7 @@ struct Shop {
     #expect(try split("Alder: ") == ["Alder", ""])
   }
 
-  @Test func `bytes that are no UTF-8 are kept as they came`() throws {
+  @Test func `bytes that are not UTF-8 are kept unchanged`() throws {
     let shop = try Shop()
     let bytes: [UInt8] = [0x41, 0xC3, 0x28, 0xFF]
     try shop.insert(
@@ -238,7 +238,7 @@ struct Shop {
 @Suite struct ContactTests {
   private let key = PublicKey(bytes: Array(repeating: 3, count: 32))!
 
-  @Test func `an unchanged record costs no write, a time stamp alone is no news`() throws {
+  @Test func `an unchanged record costs no write, and a new time stamp alone is no change`() throws {
     let shop = try Shop()
     func keep(_ contact: Contact) throws -> ContactChange {
       var change: ContactChange?
@@ -259,7 +259,7 @@ struct Shop {
     #expect(try shop.store.contact(prefix: key.prefix)?.contact.key == key)
   }
 
-  @Test func `what a complete list leaves out is no longer on the radio`() throws {
+  @Test func `a contact that is missing in a complete list is no longer on the radio`() throws {
     let shop = try Shop()
     let other = PublicKey(bytes: Array(repeating: 4, count: 32))!
     shop.store.write { [key] store throws(SQLiteError) in
@@ -276,7 +276,7 @@ struct Shop {
 }
 
 @Suite struct JournalTests {
-  @Test func `a rolled back turn gives its numbers back`() throws {
+  @Test func `the sequence numbers of a rolled back turn are used again`() throws {
     let shop = try Shop()
     try shop.append(2)
     let first = shop.store.write { store throws(SQLiteError) in
@@ -293,7 +293,7 @@ struct Shop {
     #expect(try shop.seqs() == [1, 2, 3])
   }
 
-  @Test func `numbers never come back, not after trimming and not after a restart`() throws {
+  @Test func `sequence numbers are never reused, neither after trimming nor after a restart`() throws {
     let scratch = Scratch()
     let settings = Store.Settings(location: scratch.location("gw.db"), journalMaxSize: 1)
     var last: Int64 = 0
@@ -311,7 +311,7 @@ struct Shop {
     }
   }
 
-  @Test func `a new epoch remembers what each upstream had acknowledged of the one before`() throws {
+  @Test func `a new epoch remembers each upstream's acknowledged position in the epoch before`() throws {
     let scratch = Scratch(inMemory: true)
     let store = try Store(Store.Settings(location: scratch.location("gw.db")))
     let before = ByLane<Int64>(messages: 7, nodes: 5, packets: 0)
@@ -326,7 +326,7 @@ struct Shop {
     #expect(try store.told("nobody") == ByLane(all: 0))
   }
 
-  @Test func `what upstreams have had goes first, what one has not had leaves a range`() throws {
+  @Test func `trimming deletes received events first, and leaves a range for unreceived ones`() throws {
     let shop = try Shop(journalMaxSize: 10)
     try shop.store.keepOnlyCursors(of: ["a", "b"])
     try shop.append(100)
@@ -353,7 +353,7 @@ struct Shop {
     #expect(try shop.store.leftOut(of: "a").givenUp == 9 && shop.store.leftOut(of: "b").givenUp == 59)
   }
 
-  @Test func `an open alert is not lost with what it tells of`() throws {
+  @Test func `an open alert survives the deletion of its event`() throws {
     let shop = try Shop(journalMaxSize: 100_000)
     try shop.store.keepOnlyCursors(of: ["a"])
     for subject in ["open", "over"] {
@@ -378,7 +378,7 @@ struct Shop {
     }
   }
 
-  @Test func `a flipped bit in a row is seen`() throws {
+  @Test func `a flipped bit in a row is detected`() throws {
     let shop = try Shop()
     try shop.append(3, body: Array("{\"a\":1}".utf8))
     try shop.store.database.run("UPDATE journal SET body = ? WHERE seq = 2", .blob(Array("{\"a\":3}".utf8)))

@@ -12,7 +12,7 @@ import Timing
 
   private func isDue(round: Int = 0) -> Bool { transactions.isDue(round: round, now: now) }
 
-  @Test func `deferred work of a failed transaction is done again, and committed work is not`() {
+  @Test func `deferred work of a failed transaction is repeated, and committed work is not`() {
     for name in ["a", "b"] { transactions.writeAlong(name) { _ in } }
     transactions.add(.now)
     #expect(transactions.takeDeferred().keys.sorted() == ["a", "b"] && !transactions.hasDeferred)
@@ -25,7 +25,7 @@ import Timing
     #expect(transactions.failure == nil && !transactions.hasDeferred)
   }
 
-  @Test func `writes that can wait get one pause, and an urgent one ends it`() {
+  @Test func `writes that can wait share one pause, and an urgent one ends it`() {
     transactions.add(.heard)
     #expect(!isDue() && transactions.takeNews().pause == .seconds(2))
     transactions.add(.heard)
@@ -43,7 +43,7 @@ import Timing
     #expect(!isDue() && transactions.takeNews().pause == .seconds(60), "the last such commit is this moment")
   }
 
-  @Test func `a turn ends, however many writes its commits cause`() {
+  @Test func `a turn ends after a limited number of commits`() {
     var rounds = 0
     transactions.add(.now)
     while isDue(round: rounds) {
@@ -54,7 +54,7 @@ import Timing
     #expect(rounds == 64 && transactions.hasUncommitted)
   }
 
-  @Test func `a posted write that fails is named once, until a write succeeds`() {
+  @Test func `a failing write without a waiter is reported once, until a write succeeds`() {
     func fail(_ names: String...) -> String? {
       for name in names {
         transactions.add(.now)
