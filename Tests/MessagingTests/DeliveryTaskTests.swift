@@ -40,7 +40,7 @@ import VirtualRadio
     }
   }
 
-  @Test func `an acknowledgement in the same read as the radio's answer comes after it`() throws {
+  @Test func `an acknowledgement in the same read as the radio's answer is handled after the answer`() throws {
     let bench = try Bench()
     bench.ether.loss = 1
     joinAnswers(bench, after: true) { try bench.state("k").attempts.codes.last }
@@ -51,7 +51,7 @@ import VirtualRadio
     #expect(try states(of: "k", bench) == ["pending", "sending", "sent", "delivered"])
   }
 
-  @Test func `an earlier attempt's acknowledgement counts while the next one is with the radio`() throws {
+  @Test func `the acknowledgement of an earlier attempt counts while the next attempt is at the radio`() throws {
     var settings = Messenger.Settings()
     settings.delivery.timeoutFactor = 0.1
     let bench = try Bench(settings)
@@ -67,7 +67,7 @@ import VirtualRadio
     #expect(bench.messenger.underWay.isEmpty && bench.messenger.underWay.handed?.id == nil)
   }
 
-  @Test func `a message that has ended leaves no task, and no more are under way than wait for acknowledgements`()
+  @Test func `a message that has ended leaves no task, and each recipient and the radio have one task at most`()
     throws
   {
     let bench = try Bench()
@@ -89,7 +89,7 @@ import VirtualRadio
     #expect(most <= 2, "one to each node, and one with the radio")
   }
 
-  @Test func `a cancelled message's task ends, and so do all when the program does`() throws {
+  @Test func `the task of a cancelled message ends, and all tasks end with the program`() throws {
     let bench = try Bench()
     bench.ether.loss = 1
     for _ in 0..<20 { bench.loop.turn(wait: false) }

@@ -13,7 +13,7 @@ import Testing
     Channel(slot: 1, name: name, secret: .init(bytes: Array(repeating: byte, count: 16))!)
   }
 
-  @Test func `nothing is sent to a channel until the radio has said that its slot still is that channel`() throws {
+  @Test func `nothing is sent to a channel until the radio has confirmed that its slot has that channel`() throws {
     let bench = try Bench(on: InventedMachine())
     let trees = Self.channel("#trees", 7)
     for radio in [bench.own, bench.other] { radio.received(Command.setChannel(trees).encode()) }
@@ -44,7 +44,7 @@ import Testing
     #expect(try bench.state("s").reason == "unknown_to_radio" && bench.state("s").attempts.accepted == 0)
   }
 
-  @Test func `a contact that the radio does not know has all contacts asked for`() throws {
+  @Test func `an unknown contact at the radio causes a full list of contacts`() throws {
     let bench = try Bench()
     bench.own.received(Command.removeContact(bench.other.key).encode())
     let before = bench.synchronizer.counters.fullContactLists

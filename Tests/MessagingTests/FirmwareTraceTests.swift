@@ -26,7 +26,7 @@ import Testing
 
   private static let keyless = ["v1.15.0/dm_through_a_repeater", "v1.17.1/contacts_table_full"]
 
-  @Test func `acknowledgements computed here are those of the firmware`() {
+  @Test func `computed acknowledgements equal those of the firmware`() {
     var (compared, confirmed) = (0, 0)
     for name in Fixtures.traceNames {
       let lines = Fixtures.trace(name).filter { !$0.isRaw }
@@ -82,7 +82,7 @@ import Testing
     ("login_guest", ["login 1/3", "status 1/1"]), ("login_repeater_cli", ["login 1/2", "status 1/2"]),
     ("room_server", ["login 1/1"]), ("trace_path", ["trace 2/4"]), ("path_discovery", ["path 2/2"]),
     ("telemetry", ["login 1/1", "neighbours 1/1", "status 0/1", "telemetry 4/7"]),
-  ]) func `answers of repeaters, rooms and companions are matched to their questions`(
+  ]) func `answers of repeaters, rooms and companions are matched to their requests`(
     _ name: String, _ expected: [String]
   ) throws {
     let lines = Fixtures.trace("v1.17.1/\(name)").filter { !$0.isRaw }

@@ -23,7 +23,7 @@ import UntrustedText
   }
 
   @Test
-  func `what the radio has received itself is not sent again, even if its line did not say that it has something`()
+  func `a message that the radio received itself is not relayed to the mesh, even if its notification was lost`()
     throws
   {
     let bench = try Bench(on: InventedMachine())

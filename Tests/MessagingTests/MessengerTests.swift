@@ -14,7 +14,7 @@ import VirtualRadio
 @testable import Messaging
 
 @Suite struct MessengerTests {
-  @Test func `a message is taken in when it is on disk, with what waited before it`() throws {
+  @Test func `a message is accepted when it is on disk, together with earlier waiting writes`() throws {
     let bench = try Bench()
     bench.store.write(when: .heard) { store throws(SQLiteError) in
       try store.append(.packet, at: Moment(milliseconds: 1, trusted: true), body: Array("{}".utf8))
@@ -31,7 +31,7 @@ import VirtualRadio
     #expect(try kept?.amounts(after: 0).packets.events == 1)
   }
 
-  @Test func `a radio that takes another's place in the middle of a delivery sends nothing of it and confirms nothing`()
+  @Test func `a radio that replaces another in the middle of a delivery sends and confirms none of its messages`()
     throws
   {
     let bench = try Bench()
@@ -73,7 +73,7 @@ import VirtualRadio
     #expect(bench.store.radio == 1 && bench.store.radios.count == 2)
   }
 
-  @Test func `what is held expires, is cancelled, or is taken over, if the other radio can send it`() throws {
+  @Test func `a held message expires, is cancelled, or is taken over if the other radio can send it`() throws {
     let bench = try Bench()
     let third = VirtualRadio(
       VirtualRadioSettings(name: "r9", seed: 9, channelSlots: 4, clock: 1_795_000_000), on: bench.loop)
@@ -103,7 +103,7 @@ import VirtualRadio
     #expect(try bench.messenger.heldKeys().isEmpty)
   }
 
-  @Test func `what is too long beside the other radio's name is not taken over by it`() throws {
+  @Test func `a held message that is too long with the other radio's name is not taken over`() throws {
     let bench = try Bench()
     let name = String(repeating: "n", count: 31)
     let third = VirtualRadio(
@@ -123,7 +123,7 @@ import VirtualRadio
     #expect(try bench.state("long").radio == 1, "it is held")
   }
 
-  @Test func `a message is delivered, its states are journaled, and the same id is the same message`() throws {
+  @Test func `a message is delivered, its states are journaled, and a repeated id is the same message`() throws {
     let bench = try Bench()
     let first = try bench.send(SendRequest(to: "r1", text: "hello", key: "k1")).get()
     #expect(first.count == 1 && first[0].state == .pending)
@@ -145,7 +145,7 @@ import VirtualRadio
     #expect(try bench.state("k1").attempts.codes.count == 1)
   }
 
-  @Test func `who is meant: names, beginnings, keys, channels, and what is refused`() throws {
+  @Test func `a recipient is found by name, beginning, key or channel, and an unknown one is refused`() throws {
     let bench = try Bench()
     let key = bench.other.key
     for to in ["r1", "R1", key.hex, String(key.hex.prefix(8)), "Public", "publ"] {
@@ -165,7 +165,7 @@ import VirtualRadio
     #expect(try bench.send(SendRequest(to: "r1", text: long, splits: true)).get().count == 2)
   }
 
-  @Test func `two nodes with one beginning are ambiguous, and the candidates are told`() throws {
+  @Test func `a beginning that two nodes share is ambiguous, and the candidates are listed`() throws {
     let bench = try Bench()
     let twin = Contact(key: PublicKey(bytes: [UInt8](repeating: 9, count: 32))!, name: "r1 twin")
     bench.own.received(Command.addUpdateContact(twin).encode())
@@ -181,7 +181,7 @@ import VirtualRadio
     #expect(candidates.count == 2 && candidates.contains { $0.contains("r1 twin") })
   }
 
-  @Test func `a node that calls itself like a channel takes no channel away`() throws {
+  @Test func `a node with a channel's name does not take messages of the channel`() throws {
     let bench = try Bench()
     for (number, name) in (["Public", "public"] as [Text]).enumerated() {
       let key = PublicKey(bytes: [UInt8](repeating: UInt8(9 + number), count: 32))!
@@ -207,7 +207,7 @@ import VirtualRadio
     #expect(throws: Refusal.invalid("r1 is a node; expected a channel")) { try addressing.channel("r1") }
   }
 
-  @Test func `of two nodes whose names look the same, the one whose name was typed is meant`() throws {
+  @Test func `of two nodes whose names look the same, the one with the typed bytes is chosen`() throws {
     let bench = try Bench()
     let names: [Text] = ["Ren\u{E9}", "Rene\u{301}"]
     for (number, name) in names.enumerated() {
@@ -222,7 +222,7 @@ import VirtualRadio
     }
   }
 
-  @Test func `the queue has a bound, and says so`() throws {
+  @Test func `the queue of messages is bounded, and a full queue is reported`() throws {
     var settings = Messenger.Settings()
     settings.maxWaiting = 3
     settings.delivery.budget.messages = 1
@@ -238,7 +238,7 @@ import VirtualRadio
     #expect(bench.messenger.status.messages.used == 1)
   }
 
-  @Test func `what is relayed leaves half of the queue to who sends here`() throws {
+  @Test func `relayed messages leave half of the queue for local senders`() throws {
     var settings = Messenger.Settings()
     settings.maxWaiting = 4
     settings.delivery.budget.messages = 1
@@ -256,7 +256,7 @@ import VirtualRadio
     #expect(codes == ["2 full", "4 full", "6 full"])
   }
 
-  @Test func `a burst within one turn does not get past the queue's bound`() throws {
+  @Test func `a burst of messages within one turn does not exceed the bound of the queue`() throws {
     var settings = Messenger.Settings()
     settings.maxWaiting = 5
     let bench = try Bench(settings)
@@ -276,7 +276,7 @@ import VirtualRadio
     #expect(taken == 5 && refused == 35, "\(taken) taken, \(refused) refused")
   }
 
-  @Test func `a burst of what nobody waits for, and of what another radio left, does not get past the bound`() throws {
+  @Test func `a burst of unattended messages and of another radio's messages does not exceed the bound`() throws {
     var settings = Messenger.Settings()
     settings.maxWaiting = 5
     settings.delivery.budget.messages = 1
@@ -305,7 +305,7 @@ import VirtualRadio
     #expect(bench.messenger.status.waiting == 3, "and none is counted twice")
   }
 
-  @Test func `what was on the air counts although the store was replaced, and after a restart too`() throws {
+  @Test func `used air time is kept over a replaced store and a restart`() throws {
     let bench = try Bench()
     _ = try bench.send(SendRequest(to: "Public", text: "on the air"))
     try bench.run("it to be sent") { bench.messenger.status.sentOnChannels == 1 }
@@ -323,7 +323,7 @@ import VirtualRadio
     #expect(kept == used, "in the new store, too, by the clock by which it is forgotten")
   }
 
-  @Test func `on a full disk nothing is promised and nothing is sent; it goes on when there is room`() throws {
+  @Test func `on a full disk no message is accepted or sent, and sending continues when there is room`() throws {
     let bench = try Bench(maxSize: 200 << 10)
     bench.ether.loss = 1
     _ = try bench.send(SendRequest(to: "r1", text: "on its way", key: "first")).get()
@@ -351,7 +351,7 @@ import VirtualRadio
     try bench.run("the message that waited") { try bench.state("first").state == .delivered }
   }
 
-  @Test func `a failed message can be retried, a waiting one cancelled`() throws {
+  @Test func `a failed message can be retried, and a waiting one cancelled`() throws {
     var settings = Messenger.Settings()
     settings.delivery.maxAttempts = 1
     let bench = try Bench(settings)
@@ -372,7 +372,7 @@ import VirtualRadio
     #expect(message.attempts.next == 2 && message.attempts.accepted == 1, "the attempt's number goes on")
   }
 
-  @Test func `a reaction finds its message, whichever comes first, once`() throws {
+  @Test func `a reaction is attached to its message once, whichever arrives first`() throws {
     let bench = try Bench()
     func hear(_ text: Text, at time: UInt32) {
       let command = Command.sendText(
@@ -397,7 +397,7 @@ import VirtualRadio
     #expect(try bench.store.reactions(to: .outgoing(ours.id)).map(\.emoji) == ["🎉"])
   }
 
-  @Test func `a radio whose table is full costs no air time, and is shown with what is next`() throws {
+  @Test func `a radio with a full table costs no air time, and its message shows the next attempt`() throws {
     var isFull = true
     let bench = try Bench(refuses: {
       switch $0 {
@@ -425,7 +425,7 @@ import VirtualRadio
     #expect(bench.messenger.refusals(of: id) == nil)
   }
 
-  @Test func `air time is reckoned by what the radio sends with now`() throws {
+  @Test func `air time is computed with the radio's present parameters`() throws {
     let bench = try Bench(on: InventedMachine())
     var parameters = try #require(bench.messenger.session.radio)
     parameters.spreadingFactor = 12

@@ -59,7 +59,7 @@ import Testing
     #expect(fixture.endings == ["answered": 1])
   }
 
-  @Test func `what a node tells of itself is kept although whoever asked has gone`() throws {
+  @Test func `an answer about a node is stored although its requester has gone`() throws {
     let fixture = try Fixture()
     let bench = fixture.bench
     let service = NodeService(
@@ -84,7 +84,7 @@ import Testing
     withExtendedLifetime(service) {}
   }
 
-  @Test func `the most urgent goes first, and beyond the bound it is refused`() throws {
+  @Test func `the most urgent request goes first, and requests beyond the bound are refused`() throws {
     let fixture = try Fixture()
     for _ in 0..<40 { _ = fixture.ask() }
     try fixture.bench.run("the refusals") { fixture.ended == 7 }
@@ -105,7 +105,7 @@ import Testing
     #expect(order == ["first", "person", "bulk"])
   }
 
-  @Test func `a program that shares the radio has its turn, and loses it with the link`() throws {
+  @Test func `a program that shares the radio gets a turn for requests, and loses it with the link`() throws {
     let fixture = try Fixture()
     var turn: NodeRequests.SharedTurn?
     _ = fixture.bench.loop.begin {
@@ -128,7 +128,7 @@ import Testing
     #expect(!fixture.requests.isAsking && fixture.requests.waiting == 0)
   }
 
-  @Test func `a thousand questions answered, cancelled, timed out or lost with the link leave nothing`() throws {
+  @Test func `a thousand requests that are answered, cancelled, timed out or lost leave nothing behind`() throws {
     let fixture = try Fixture()
     let (bench, requests) = (fixture.bench, fixture.requests)
     bench.loop.turn(wait: false)

@@ -8,7 +8,7 @@ import Testing
 @testable import Messaging
 
 @Suite struct PartialSyncTests {
-  @Test func `messages are sent and taken although the radio never lists its contacts`() throws {
+  @Test func `messages are sent and received although the radio never lists its contacts`() throws {
     let bench = try Bench(refuses: { if case .getContacts = $0 { .badState } else { nil } })
     guard case .failed = bench.synchronizer.state else {
       Issue.record("\(bench.synchronizer.state)")

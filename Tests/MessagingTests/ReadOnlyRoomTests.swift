@@ -47,7 +47,7 @@ import Testing
     return login
   }
 
-  @Test func `a login that lets read only says so, is not kept, and a post there is refused with the reason`() throws {
+  @Test func `a read-only login is reported and not kept, and a post to that room is refused with the reason`() throws {
     let fixture = try fixture()
     #expect(try logIn(fixture, "wrong", permissions: 2, acl: 0)?.isReadOnly == true)
     #expect(try fixture.service.credentials.read()[room.key] == nil)
@@ -60,7 +60,7 @@ import Testing
     #expect(try fixture.bench.send(SendRequest(to: "Lobby", text: "hello")).get().count == 1)
   }
 
-  @Test func `a post that waited already fails as what it is`() throws {
+  @Test func `a waiting post to a read-only room fails with that reason`() throws {
     let fixture = try fixture()
     _ = try fixture.bench.send(SendRequest(to: "Lobby", text: "too early", key: "p")).get()
     _ = try logIn(fixture, "wrong", permissions: 2, acl: 0)

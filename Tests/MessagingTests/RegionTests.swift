@@ -10,7 +10,7 @@ import Transport
 @testable import VirtualRadio
 
 @Suite struct RegionTests {
-  @Test func `a region is named as repeaters name it, and its key is made with the number sign`() {
+  @Test func `a region has the name that repeaters use, and its key is made with the number sign`() {
     #expect(Region("ottawa") == .named("ottawa") && Region("#ottawa") == .named("ottawa") && Region("*") == .unscoped)
     #expect(Region("ottawa")?.key == .hashtag("#ottawa") && Region("*")?.key == nil)
     #expect(Region("Ottawa")?.key != Region("ottawa")?.key)
@@ -20,7 +20,7 @@ import Transport
     #expect(Region(String(repeating: "x", count: 30)) != nil && Region("Zürich") != nil)
   }
 
-  @Test func `a link may say where messages to its channel go`() throws {
+  @Test func `a shared link may contain the region of its channel`() throws {
     let link = "meshcore://channel/add?name=%23hill"
     #expect(
       try SharedLink(parsing: link + "&region_scope=%23ottawa")
@@ -30,7 +30,7 @@ import Transport
   }
 
   /// The radio keeps the scope that any client has set last until it reboots.
-  @Test func `a scope that somebody left in the radio is taken back when the link comes up`() throws {
+  @Test func `a scope that another program left in the radio is reset when the link comes up`() throws {
     let bench = try Bench()
     bench.own.received(Command.setFloodScopeKey(.key(.hashtag("#elsewhere"))).encode())
     #expect(bench.own.volatile.scope != .useDefault)
@@ -38,7 +38,7 @@ import Transport
     try bench.run("the scope to be the default again") { bench.own.volatile.scope == .useDefault }
   }
 
-  @Test func `a message in a channel's region leaves the scope as it was`() throws {
+  @Test func `a message to a channel's region leaves the scope unchanged afterwards`() throws {
     let bench = try Bench()
     bench.store.write { store throws(SQLiteError) in
       try store.setRegion("ottawa", ofChannel: ChannelSecret.publicChannel.digest)
@@ -55,7 +55,7 @@ import Transport
     #expect(try bench.state("o").state == .sent)
   }
 
-  @Test func `after a radio does not go back to its region nothing goes out in the wrong one`() throws {
+  @Test func `while the radio refuses its default region, nothing is sent in a wrong region`() throws {
     var takesBack = true
     let bench = try Bench(refuses: {
       if case .setFloodScopeKey(.useDefault) = $0, !takesBack { .badState } else { nil }

@@ -18,7 +18,7 @@ import VirtualRadio
     try bench.refusal { () throws(Refusal) in try await advert.send(isFlood: isFlood) }
   }
 
-  @Test func `an advert is due when the radio is new, then after the interval, and a restart changes nothing`() throws {
+  @Test func `an advert is due for a new radio, then after the interval, and a restart changes nothing`() throws {
     let bench = try Bench()
     #expect(SelfAdvert(bench.messenger, settings()).wait == nil)
     let advert = SelfAdvert(bench.messenger, settings(whenNew: true))
@@ -34,7 +34,7 @@ import VirtualRadio
     #expect(SelfAdvert(bench.messenger, settings(whenNew: true)).wait == nil)
   }
 
-  @Test func `an advert of long ago is due at once, one that a wrong clock dated is not`() throws {
+  @Test func `an old advert is due at once, unless a wrong clock gave its time`() throws {
     let bench = try Bench()
     #expect(try send(SelfAdvert(bench.messenger, settings()), bench) == nil)
     var record = try #require(try bench.store.lastAdvert())
@@ -52,7 +52,7 @@ import VirtualRadio
     #expect(SelfAdvert(bench.messenger, settings()).report?.at == nil, "that was another radio")
   }
 
-  @Test func `an advert is part of the hour's air time, and one of a program that shares the radio counts`() throws {
+  @Test func `an advert uses the hour's air time, and one of a program that shares the radio counts`() throws {
     var delivery = Messenger.Settings()
     delivery.delivery.budget.airtime = 1500
     let bench = try Bench(delivery)

@@ -13,7 +13,7 @@ import Timing
 @testable import Messaging
 
 @Suite struct TextLimitTests {
-  @Test func `parts are numbered, fit, are cut at blanks, and nothing is lost`() throws {
+  @Test func `the parts of a long text are numbered, fit, are cut at blanks, and are complete`() throws {
     let words = (1...60).map { "word\($0)" }.joined(separator: " ")
     let parts = try #require(TextLimit.split(Text(words), limit: 156))
     #expect(parts.count == 3)
@@ -24,7 +24,7 @@ import Timing
     #expect(TextLimit.split(Text(String(repeating: "x", count: 2000)), limit: 156) == nil)
   }
 
-  @Test func `a character is never cut, whatever the bytes are`() throws {
+  @Test func `a text is never cut inside a character, whatever its bytes are`() throws {
     let emojis = String(repeating: "🦊", count: 80)
     let parts = try #require(TextLimit.split(Text(emojis), limit: 156))
     #expect(parts.map { $0.string.dropFirst(6) }.joined() == emojis)
@@ -38,7 +38,7 @@ import Timing
     }
   }
 
-  @Test func `a channel's limit counts the name that the radio puts in front`() {
+  @Test func `a channel's limit includes the name that the radio puts before the text`() {
     #expect(TextLimit.channel(ownName: "Hilltop") == 151)
     #expect(TextLimit.channel(ownName: nil) == 127, "as for the longest name")
   }
@@ -47,7 +47,7 @@ import Timing
 @Suite struct AddressingTests {
   private let scratch = Scratch()
 
-  @Test func `a node that takes a key's digits for its name, or a channel's name, is not meant by them`() throws {
+  @Test func `a node whose name is a key or a channel's name does not take their messages`() throws {
     let store = try Store(Store.Settings(location: scratch.location("gw.db")))
     let key = try #require(PublicKey(bytes: (1...32).map { UInt8($0) }))
     let secret = ChannelSecret.hashtag("#trees")
@@ -74,7 +74,7 @@ import Timing
 @Suite struct SenderClockTests {
   private func at(_ seconds: Int64, trusted: Bool) -> Moment { Moment(milliseconds: seconds * 1000, trusted: trusted) }
 
-  @Test func `every message has a time of its own, near the clock that is likelier right`() {
+  @Test func `every message has its own time, near the clock that is more likely right`() {
     var clock = SenderClock(last: 0, lastInRooms: 0)
     #expect(clock.next(at(1000, trusted: true), radio: 5000) == 1000)
     #expect(clock.next(at(1000, trusted: true), radio: 5000) == 1001)
@@ -84,7 +84,7 @@ import Timing
     #expect(wrong.next(at(1_800_000_000, trusted: true), radio: nil) == 1_800_000_000, "an error is not gone on from")
   }
 
-  @Test func `a room gets the radio's time, whatever ours is`() {
+  @Test func `a message to a room has a time by the radio's clock`() {
     var clock = SenderClock(last: 9000, lastInRooms: 0)
     #expect(clock.nextInRoom(at(9000, trusted: false), radio: 5000) == 5001)
     #expect(clock.nextInRoom(at(9000, trusted: true), radio: 5000) == 5002)
@@ -96,7 +96,7 @@ import Timing
 @Suite struct MeshLinkTests {
   private let key = String(repeating: "ab", count: 32)
 
-  @Test func `links of nodes and channels`() throws {
+  @Test func `links of nodes and channels are parsed`() throws {
     let node = try SharedLink(parsing: "meshcore://contact/add?name=Hill+Top%20%2B1&public_key=\(key)&type=2")
     #expect(node == .contact(try #require(PublicKey(hex: key)), name: "Hill Top +1", type: .repeater))
     let channel = try SharedLink(parsing: "meshcore://channel/add?name=Club&secret=000102030405060708090a0b0c0d0e0f")
@@ -110,7 +110,7 @@ import Timing
         == .channel(name: "#test", .hashtag("#test"), region: nil))
   }
 
-  @Test func `a card is taken when its signature is right, and refused when it was altered`() throws {
+  @Test func `a signed contact card is accepted, and an altered one is refused`() throws {
     let identity = PrivateIdentity(seed: [UInt8](repeating: 7, count: 32))
     var advert = Advert(
       key: identity.publicKey, time: 9, signature: [],
@@ -132,13 +132,13 @@ import Timing
     "meshcore://contact/add?name=x&public_key=12", "meshcore://channel/add?name=x", "meshcore://channel/add?secret=00",
     "meshcore://channel/add?name=x&secret=00000000000000000000000000000000", "meshcore://map?lat=1&lon=2",
     "meshcore://contact/add?name=%zz&public_key=%&type=99",
-  ]) func `what is no link is refused`(_ text: String) {
+  ]) func `an invalid link is refused`(_ text: String) {
     #expect(throws: Refusal.self) { try SharedLink(parsing: text) }
   }
 }
 
 @Suite struct ReactionTextTests {
-  @Test func `the forms that are in use are read, and written as one of them`() throws {
+  @Test func `the forms of reactions in use are read, and one form is written`() throws {
     let direct = try #require(ReactionText(reading: "👍\nb45pc4ek", inChannel: false))
     #expect(direct == ReactionText(emoji: "👍", targetSender: nil, hash: "b45pc4ek"))
     #expect(direct.text == "👍\nb45pc4ek")
@@ -161,16 +161,16 @@ import Timing
   @Test(arguments: [
     "", "👍", "👍\n", "👍\nb45pc4e", "👍\nb45pc4eu", "a\nb45pc4ek", "1\nb45pc4ek", "#\nb45pc4ek", "👍👍\nb45pc4ek",
     "👍@[x]\nb45pc4ek", "hello 👍\nb45pc4ek", "👍\nb45pc4ek\n",
-  ]) func `anything else is an ordinary text`(_ text: String) {
+  ]) func `any other text to a node is no reaction`(_ text: String) {
     #expect(ReactionText(reading: Text(text), inChannel: false) == nil)
   }
 
   @Test(arguments: ["👍\nb45pc4ek", "👍@[]x\nb45pc4ek", "@[x]\nb45pc4ek", "👍@x]\nb45pc4ek", "👍@[x]👍\nb45pc4ek"])
-  func `in a channel too`(_ text: String) {
+  func `any other text in a channel is no reaction`(_ text: String) {
     #expect(ReactionText(reading: Text(text), inChannel: true) == nil)
   }
 
-  @Test func `mentions`() {
+  @Test func `mentions are found in a text`() {
     #expect(Mention.names(in: "@[Alder] and @[Birch], @[Alder] @Cedar @[] @[x") == ["Alder", "Birch"])
   }
 }
@@ -180,7 +180,7 @@ import Timing
   private let one = PublicKey(bytes: [UInt8](repeating: 1, count: 32))!
   private let two = PublicKey(bytes: [UInt8](repeating: 2, count: 32))!
 
-  @Test func `they are kept for their owner only, and forgotten`() throws {
+  @Test func `credentials are kept for their owner only, and can be forgotten`() throws {
     let credentials = Credentials(location: scratch.location("credentials"))
     #expect(try credentials.read().isEmpty)
     try credentials.set("pass word", for: one)
@@ -192,7 +192,7 @@ import Timing
     #expect(try credentials.read() == [two: ""])
   }
 
-  @Test func `a file that others can read is refused, until its mode is mended`() throws {
+  @Test func `a credentials file that others can read is refused until its mode is corrected`() throws {
     let location = scratch.write("credentials", "\(one.hex) secret\nnonsense\n")
     let credentials = Credentials(location: location)
     try FileManager.default.setAttributes([.posixPermissions: 0o644], ofItemAtPath: location)
@@ -203,7 +203,7 @@ import Timing
 }
 
 @Suite struct ChannelEchoTests {
-  @Test func `a repeater that sends on our message is counted once, others are not`() throws {
+  @Test func `a repeater that repeats our message is counted once, and other packets are not`() throws {
     var echoes = ChannelEchoes()
     let now = MonotonicTime(seconds: 0)
     let secret = ChannelSecret.hashtag("#test")
@@ -224,7 +224,7 @@ import Timing
     #expect(echoes.heard(packet([0xDD], payload), now: now + .seconds(61)) == nil)
   }
 
-  @Test func `a stray acknowledgement of pymc_core is read, and nothing else`() {
+  @Test func `a stray acknowledgement of pymc_core is read, and other data is not`() {
     #expect(AckInResponse.code(in: Hex.bytes("000393 02cb74".filter { $0 != " " }) ?? [])?.hex == "9302cb74")
     #expect(AckInResponse.code(in: [2, 0xAA, 0xBB, 3, 1, 2, 3, 4, 0, 0])?.hex == "01020304")
     #expect(AckInResponse.code(in: [0, 1, 1, 2, 3, 4]) == nil)

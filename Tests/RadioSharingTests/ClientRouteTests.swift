@@ -22,13 +22,13 @@ import Testing
     (.resetPath(PublicKey(bytes: Array(repeating: 7, count: 32))!), .contacts),
     (.shareContact(PublicKey(bytes: Array(repeating: 7, count: 32))!), .advert),
   ])
-  func `what may do harm is refused unless it is allowed`(command: Command, danger: SharingSettings.Danger) {
+  func `a harmful command is refused unless it is allowed`(command: Command, danger: SharingSettings.Danger) {
     #expect(ClientRoute(command, allows: []) == .danger(danger))
     #expect(ClientRoute(command, allows: Set(SharingSettings.Danger.allCases).subtracting([danger])) == .danger(danger))
     #expect(ClientRoute(command, allows: [danger]) != .danger(danger))
   }
 
-  @Test func `each command is read, said or sent, or must be allowed, or is refused`() {
+  @Test func `every unknown command is refused`() {
     for code in UInt8.min...UInt8.max where CommandCode(rawValue: code) == nil {
       let route = ClientRoute(.unknown(code: code, payload: []), allows: Set(SharingSettings.Danger.allCases))
       #expect(route == .refused(.unsupported), "\(code)")
@@ -36,7 +36,7 @@ import Testing
     #expect(ClientRoute(.setFloodScopeKey(.unknown(mode: 9, rest: [])), allows: []) == .refused(.unsupported))
   }
 
-  @Test func `the right time may be set by all, another by whom it is allowed`() {
+  @Test func `every client may set the right time, and a wrong time needs permission`() {
     let now: Int64 = 1_795_000_000
     for (time, now, isRight) in [
       (1_795_000_050, now, true), (1_794_999_950, now, true), (1_795_000_061, now, false), (0, now, false),
@@ -47,13 +47,13 @@ import Testing
     }
   }
 
-  @Test func `messages and lists do not take the radio's`() {
+  @Test func `messages and contact lists come from the store, and other answers from the radio`() {
     #expect(ClientRoute(.syncNextMessage, allows: []) == .nextMessage)
     #expect(ClientRoute(.getContacts(since: nil), allows: []) == .contacts(since: 0))
     #expect(ClientRoute(.getBattery, allows: []) == .radio)
   }
 
-  @Test func `a question to another node is told apart by its answer`() throws {
+  @Test func `a request to another node is matched with its answer`() throws {
     let answer = try #require(RemoteAnswer(to: .sendStatusRequest(key)))
     #expect(ClientRoute(.sendStatusRequest(key), allows: []) == .request(answer))
     let tag = AckCode(value: 5)
@@ -68,14 +68,14 @@ import Testing
   @Test(arguments: [
     ("127.0.0.1:5000", true), ("[::1]:5000", true), ("0.0.0.0:1", false), ("[fd00::1]:5000", false),
   ])
-  func `addresses in numbers`(text: String, isLoopback: Bool) {
+  func `a numeric listening address is parsed`(text: String, isLoopback: Bool) {
     let address = ListenAddress(text)
     #expect(address?.address.isLoopback == isLoopback)
     #expect(address?.description == text)
   }
 
   @Test(arguments: ["", "5000", "localhost:5000", "127.0.0.1", "127.0.0.1:70000", "127.0.0.1:-1", "[::1:5000"])
-  func `what is none`(text: String) { #expect(ListenAddress(text) == nil) }
+  func `another listening address is refused`(text: String) { #expect(ListenAddress(text) == nil) }
 
   @Test(arguments: [
     ("192.168.1.0/24", "192.168.1.77", true), ("192.168.1.0/24", "192.168.2.1", false),
@@ -83,10 +83,10 @@ import Testing
     ("10.0.0.5", "10.0.0.5", true), ("10.0.0.5", "10.0.0.4", false), ("fd00::/8", "fdff::1", true),
     ("fd00::/8", "10.0.0.1", false), ("0.0.0.0/0", "1.2.3.4", true), ("10.0.0.5", "::ffff:10.0.0.5", true),
   ])
-  func `ranges`(range: String, address: String, isIn: Bool) throws {
+  func `an address range contains its addresses`(range: String, address: String, isIn: Bool) throws {
     #expect(try #require(AddressRange(range)).contains(try #require(IPAddress(address))) == isIn)
   }
 
   @Test(arguments: ["", "/8", "10.0.0.0/33", "10.0.0.0/x", "fd00::/129", "10.0.0.0/-1"])
-  func `what is no range`(text: String) { #expect(AddressRange(text) == nil) }
+  func `an invalid address range is refused`(text: String) { #expect(AddressRange(text) == nil) }
 }

@@ -17,7 +17,7 @@ import Timing
 
   private static func push(_ number: UInt8) -> [UInt8] { [0x82, number, 2, 3, 4, 0, 0, 0, 0] }
 
-  @Test func `what the radio says in one read reaches a client in the radio's order`() throws {
+  @Test func `pushes and answers in one read reach a client in the radio's order`() throws {
     let bench = try Bench()
     let client = try bench.client()
     for round in 0..<5 {
@@ -28,7 +28,7 @@ import Timing
     }
   }
 
-  @Test func `commands that come together are answered in their order, the radio's and the store's`() throws {
+  @Test func `commands that arrive together are answered in order, by the radio and by the store`() throws {
     let bench = try Bench()
     let client = try bench.client()
     client.send(Self.battery, Self.nextMessage, [5], Self.nextMessage, [200], Self.battery)
@@ -36,7 +36,7 @@ import Timing
     #expect(codes == [12, 10, 9, 10, 1, 12])
   }
 
-  @Test func `who sends 65 commands without waiting is disconnected, and nothing of it is carried out`() throws {
+  @Test func `a client that sends 65 commands without waiting is disconnected, and none is carried out`() throws {
     let bench = try Bench(isThere: false)
     let client = try bench.client()
     client.send(raw: (0..<65).flatMap { _ in SerialFraming.wrap(Self.nextMessage, .toRadio) })
@@ -48,7 +48,7 @@ import Timing
     #expect(try other.frames(64).allSatisfy { $0 == Self.noMoreMessages })
   }
 
-  @Test func `what follows a frame and is none ends the connection before the frame is carried out`() throws {
+  @Test func `bytes after a frame that are no frame end the connection before the frame is carried out`() throws {
     let bench = try Bench(isThere: false)
     let client = try bench.client()
     client.send(raw: SerialFraming.wrap(Self.nextMessage, .toRadio) + [10])
@@ -56,7 +56,7 @@ import Timing
     #expect(bench.log.contains { $0.contains("disconnected: not the companion protocol") })
   }
 
-  @Test func `a frame that is begun and not ended within 30 s ends the connection, a quiet client stays`() throws {
+  @Test func `an incomplete frame ends the connection after 30 s, and a quiet client stays`() throws {
     let bench = try Bench(isThere: false, on: InventedMachine())
     let (half, silent) = (try bench.client(), try bench.client())
     for client in [half, silent] {
@@ -77,7 +77,7 @@ import Timing
   }
 
   @Test(arguments: [[], [0x3C], SerialFraming.wrap([200], .toRadio)])
-  func `who sends no command within 10 s is disconnected`(said: [UInt8]) throws {
+  func `a client that sends no command within 10 s is disconnected`(said: [UInt8]) throws {
     let bench = try Bench(isThere: false, on: InventedMachine())
     let client = try bench.client()
     let begun = bench.loop.now
@@ -87,7 +87,7 @@ import Timing
     #expect(bench.log.contains { $0.hasSuffix("disconnected: no command within 10 s") }, "\(bench.log)")
   }
 
-  @Test func `connections without a command keep nobody out, and who has sent one keeps the place`() throws {
+  @Test func `connections without a command block nobody, and a client with a command keeps its place`() throws {
     let bench = try Bench(isThere: false, maxClients: 3)
     let real = try bench.client()
     real.send(Self.nextMessage)
@@ -106,7 +106,7 @@ import Timing
     for client in [real] + others { #expect(try client.frames(2).count == 2) }
   }
 
-  @Test func `of connections without a command those of the address with the most give way`() throws {
+  @Test func `of connections without a command, one of the address with the most is closed`() throws {
     let bench = try Bench(isThere: false, maxClients: 3)
     let slow = try bench.client(from: 2)
     let crowd = [try bench.client(from: 3), try bench.client(from: 3)]
@@ -120,7 +120,7 @@ import Timing
     }
   }
 
-  @Test func `who only connects does not fill the log`() throws {
+  @Test func `connections without a command write a limited number of log lines`() throws {
     let bench = try Bench(isThere: false)
     for _ in 0..<50 {
       let stranger = try bench.client()
@@ -130,7 +130,7 @@ import Timing
     #expect(bench.log.count { $0.contains("disconnected") } == 20)
   }
 
-  @Test func `a client that does not read is disconnected at 128 KiB, the others get everything`() throws {
+  @Test func `a client that does not read is disconnected at 128 KiB, and the others get everything`() throws {
     let bench = try Bench(isThere: false)
     let deaf = try TestClient(bench.port, on: bench.loop, receiveBuffer: 4096)
     try bench.run("a client") { bench.clients == 1 }
@@ -150,7 +150,7 @@ import Timing
     _ = deaf
   }
 
-  @Test func `a client that goes before the radio has answered: what it sent is in the store all the same`() throws {
+  @Test func `a message of a client that disconnects before the radio's answer is stored nevertheless`() throws {
     let bench = try Bench()
     let client = try bench.client()
     client.send([3, 0, 0, 0, 0, 0, 106] + Array("hello".utf8))
@@ -166,7 +166,7 @@ import Timing
     }
   }
 
-  @Test func `a client beyond the limit is turned away; one that has gone makes room at once, under its name`() throws {
+  @Test func `a client beyond the limit is rejected, and a disconnected client's place is free at once`() throws {
     let bench = try Bench(isThere: false, maxClients: 2)
     let (first, second) = (try bench.client(), try bench.client())
     for client in [first, second] {
@@ -183,7 +183,7 @@ import Timing
     #expect(try again.frames(1) + again.frames(1) == second.frames(2))
   }
 
-  @Test func `an address whose settings change is listened at anew at once, and its clients are disconnected`() throws {
+  @Test func `a change of an address's settings restarts its listening, and disconnects its clients`() throws {
     let bench = try Bench(isThere: false)
     let client = try bench.client()
     bench.listen(3)

@@ -13,7 +13,7 @@ import VirtualRadio
 @Suite struct CutTests {
   /// A cut must leave no unknown or doubled message, and no task or timer behind.
   @Test(arguments: [StoreProfile.durable, .wear])
-  func `a link that is cut a thousand times, anywhere, loses and doubles nothing, and leaves nothing behind`(
+  func `a link that is cut a thousand times loses and duplicates no message, and leaves nothing behind`(
     _ profile: StoreProfile
   ) throws {
     var pair: Pair? = try Pair(contacts: 4, channels: 6, profile: profile)
@@ -88,7 +88,7 @@ import VirtualRadio
 }
 
 @Suite struct InboxTests {
-  @Test func `a message is on disk before the next is asked for`() throws {
+  @Test func `a message is on disk before the next one is requested`() throws {
     let pair = try Pair(channels: 4)
     for number in 1...6 { pair.radio.injectChannelText("W: \(number)", slot: 0, time: UInt32(number)) }
     var asked = 0
@@ -102,7 +102,7 @@ import VirtualRadio
     #expect(asked >= 7)
   }
 
-  @Test func `where messages wait for company, 32 of them are asked for and committed together`() throws {
+  @Test func `with a profile that delays commits, 32 messages are fetched and committed together`() throws {
     let pair = try Pair(channels: 4, profile: .wear)
     pair.sync()
     var most = 0
@@ -119,7 +119,7 @@ import VirtualRadio
     pair.run(until: { pair.stored.count == 40 && !pair.synchronizer.hasMessageInHand }, "all told")
   }
 
-  @Test func `an answer that nobody waits for changes nothing, a message that nobody asked for is kept`() throws {
+  @Test func `an unasked answer changes nothing, and an unasked message is kept`() throws {
     let pair = try Pair(channels: 4)
     pair.sync()
     pair.radio.output?(Reply.noMoreMessages.encode())
@@ -132,7 +132,7 @@ import VirtualRadio
     pair.run(until: { pair.stored == ["W: unasked", "W: asked"] }, "the next one")
   }
 
-  @Test func `a radio that hands over one message for ever ends the sync, and is told of`() throws {
+  @Test func `a radio that returns one message for ever ends the sync, and is reported`() throws {
     let pair = try Pair(channels: 4, on: InventedMachine())
     pair.sync()
     var asked = 0
@@ -156,7 +156,7 @@ import VirtualRadio
     #expect(asked < 1000 && pair.stored == ["W: again"] && pair.losses == 0, "\(asked)")
   }
 
-  @Test func `the daemon ends when the message that the radio hands over is on disk, or after a while`() throws {
+  @Test func `the daemon stops when the radio's present message is on disk, or after a time limit`() throws {
     for answers in [true, false] {
       let pair = try Pair(channels: 4)
       pair.sync()
@@ -179,7 +179,7 @@ import VirtualRadio
     }
   }
 
-  @Test func `a message in hand outlives the link, and a question about its channel that is never answered`() throws {
+  @Test func `a message in hand survives the link and an unanswered question about its channel`() throws {
     let pair = try Pair(channels: 12)
     pair.sync()
     pair.link.onCommand = { [unowned link = pair.link] command in
@@ -190,7 +190,7 @@ import VirtualRadio
     pair.run(until: { pair.synchronizer.state == .idle }, "down")
   }
 
-  @Test func `a sync that is begun anew in the middle of a contact list ends, with one list`() throws {
+  @Test func `a sync that restarts in the middle of a contact list ends with one list`() throws {
     let pair = try Pair(contacts: 30, channels: 4)
     pair.start()
     pair.run(

@@ -14,7 +14,7 @@ import Timing
     Channel(slot: 1, name: name, secret: .init(bytes: Array(repeating: byte, count: 16))!)
   }
 
-  @Test func `what comes on a slot that gave no answer is of no known channel, until the slot has answered`() throws {
+  @Test func `a message on a slot that did not answer has no known channel until the slot answers`() throws {
     let pair = try Pair(channels: 4, on: InventedMachine())
     pair.radio.received(Command.setChannel(Self.channel("#trees", 7)).encode())
     pair.sync()
@@ -47,7 +47,7 @@ import Timing
     #expect(channels == [nil, Self.channel("#secret", 8).secret.digest])
   }
 
-  @Test func `a radio that was started anew, or did not know a contact, is asked for all contacts`() throws {
+  @Test func `a radio that restarted or did not know a contact is asked for all contacts`() throws {
     let pair = try Pair(on: InventedMachine())
     func lists() -> [Int] {
       [pair.synchronizer.counters.fullContactLists, pair.synchronizer.counters.incrementalContactLists]
@@ -86,7 +86,7 @@ import Timing
   }
 
   @Test(arguments: [0, 1, 2])
-  func `a radio that does not say when it was started is asked again, and then for all contacts`(
+  func `a radio that does not report its start is asked again, and then for all contacts`(
     _ lost: Int
   ) throws {
     let pair = try Pair(on: InventedMachine())

@@ -25,7 +25,7 @@ import Timing
     try Store(Store.Settings(location: try pair.scratch.afterCut("gw.db"))).contact(node(number).key) != nil
   }
 
-  @Test func `a node that is new is on disk at once, one that is known waits, and inventing nodes buys no commits`()
+  @Test func `a new node is on disk at once, a known one waits, and many invented nodes cause no more commits`()
     throws
   {
     let pair = try Pair(channels: 4, on: InventedMachine())
@@ -43,7 +43,7 @@ import Timing
     #expect(try !pair.store.transactions.hasUncommitted && (1...10).allSatisfy { try isKept($0, pair) })
   }
 
-  @Test func `a message is on disk before the next is asked for, with what waited before it`() throws {
+  @Test func `a message is on disk before the next one is requested, with earlier waiting writes`() throws {
     let pair = try Pair(channels: 4)
     pair.sync()
     pair.letsWait = true

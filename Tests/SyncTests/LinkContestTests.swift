@@ -6,7 +6,7 @@ import Timing
 @testable import Sync
 
 @Suite struct LinkContestTests {
-  @Test func `a radio that is taken again and again is left alone, longer each time, but not for ever`() {
+  @Test func `a radio that another program takes repeatedly is left alone ever longer, but not for ever`() {
     var random = SeededRandom(seed: 1)
     var contest = LinkContest()
     #expect(contest.closed(after: .seconds(2), using: &random) == nil, "it may have restarted")
@@ -22,7 +22,7 @@ import Timing
     #expect(total > .seconds(3600), "forty defeats take hours, and not seconds")
   }
 
-  @Test func `it is over when the radio was ours for some minutes, however it was lost then`() {
+  @Test func `a contest ends when the link lasted some minutes, however it ended then`() {
     var random = SeededRandom(seed: 2)
     var contest = LinkContest()
     _ = contest.closed(after: .seconds(2), using: &random)

@@ -19,7 +19,7 @@ import Timing
     queue.wasEmpty(askedAt: MonotonicTime(seconds: 1))
   }
 
-  @Test func `what waited is counted over links and over runs, until the queue is empty`() {
+  @Test func `waiting messages are counted over links and runs, until the queue is empty`() {
     var queue = RadioQueue()
     queue.connected(to: radio, now: MonotonicTime(seconds: 1))
     took(6, from: &queue)
@@ -61,7 +61,7 @@ import Timing
     #expect(large == nil && small == nil, "it has held forty")
   }
 
-  @Test func `a question without an answer may have cost a message, unless hints say that there was none`() {
+  @Test func `an unanswered request may have lost a message, unless hints show that there was none`() {
     var queue = RadioQueue()
     queue.connected(to: radio, now: MonotonicTime(seconds: 1))
     queue.wasSilent()
@@ -107,7 +107,7 @@ import Timing
     return queue.wasEmpty(askedAt: MonotonicTime(seconds: 1))
   }
 
-  @Test func `a question that was under way at a kill may have cost a message, unless its answer comes late`() {
+  @Test func `a request at the time of a kill may have lost a message, unless its answer comes late`() {
     var (silent, message, nothing) = (RadioQueue(), RadioQueue(), RadioQueue())
     #expect(loss(&silent) == .init(waited: 3, atMost: 1))
     // The bytes come from a port that has outlived the program.
@@ -118,7 +118,7 @@ import Timing
 
   /// `isKilled`: otherwise the gateway ends regularly, without another question.
   @Test(arguments: [StoreProfile.durable, .wear], [true, false])
-  func `a message that the radio handed over to a program that was killed then is told of`(
+  func `a message that the radio returned at the time of a kill is reported as possibly lost`(
     _ profile: StoreProfile, _ isKilled: Bool
   ) throws {
     let scratch = Scratch(), copy = Scratch()
@@ -159,7 +159,7 @@ import Timing
     for number in 1...count { pair.radio.injectChannelText("W: \(number)", slot: 0, time: UInt32(number)) }
   }
 
-  @Test func `a queue that was full is told of when its first fetch was cut, and what was under way with it`() throws {
+  @Test func `a full queue is reported although its first fetch was cut, with the message in flight`() throws {
     let pair = try Pair(on: InventedMachine())
     inject(16, into: pair)
     pair.link.returnsAtOnce = true
@@ -176,8 +176,7 @@ import Timing
   }
 
   @Test(arguments: [StoreProfile.durable, .wear])
-  func `a queue that was full is told of when the program was ended in its first fetch`(_ profile: StoreProfile) throws
-  {
+  func `a full queue is reported although the program ended during its first fetch`(_ profile: StoreProfile) throws {
     let scratch = Scratch()
     do {
       let pair = try Pair(profile: profile, on: InventedMachine(), in: scratch)
@@ -196,7 +195,7 @@ import Timing
     #expect(try pair.store.queueCounts(of: pair.radio.key) == nil)
   }
 
-  @Test func `a message whose answer is lost is told of; a question that the radio did not get is not`() throws {
+  @Test func `a message whose answer is lost is reported, and a request that did not reach the radio is not`() throws {
     let pair = try Pair(on: InventedMachine())
     loseOne(pair) { !pair.messageLosses.isEmpty }
     #expect(pair.messageLosses == [.init(waited: 0, atLeast: 1)] && pair.stored.isEmpty)
@@ -226,8 +225,7 @@ import Timing
     pair.run(until: { !losing && isLost() }, "it is lost")
   }
 
-  @Test func `a message that was lost on its way is told of by the next run, and after another radio was here`() throws
-  {
+  @Test func `a message that was lost in transit is reported by the next run, also after another radio`() throws {
     let scratch = Scratch()
     do {
       let pair = try Pair(on: InventedMachine(), in: scratch)
@@ -251,7 +249,7 @@ import Timing
     #expect(inbox.radioWasEmpty(askedAt: pair.loop.now) == .init(waited: 0, atLeast: 1))
   }
 
-  @Test func `an answer that comes twice does not hide one that did not come`() throws {
+  @Test func `a repeated answer does not hide a missing one`() throws {
     let pair = try Pair(on: InventedMachine())
     for number in 1...4 { pair.radio.injectChannelText("W: \(number)", slot: 0, time: UInt32(number)) }
     var answers = 0
@@ -269,7 +267,7 @@ import Timing
     #expect(pair.messageLosses.count == 1 && pair.messageLosses.first?.atMost == 1)
   }
 
-  @Test func `a radio that tells of messages that it does not have costs some events a minute, and each is counted`()
+  @Test func `a radio with endless false hints costs some events a minute, and each hint is counted`()
     throws
   {
     let pair = try Pair(on: InventedMachine())
@@ -292,7 +290,7 @@ import Timing
     #expect(told() == 201, "before the end")
   }
 
-  @Test func `a copy of the database knows nothing of a radio's queue`() throws {
+  @Test func `a copy of the database has no counts of a radio's queue`() throws {
     let pair = try Pair(on: InventedMachine())
     pair.store.keep(QueueCounts(taken: 10), ofQueue: pair.radio.key)
     pair.store.settle()

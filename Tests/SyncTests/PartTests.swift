@@ -10,7 +10,7 @@ import VirtualRadio
 @testable import Sync
 
 @Suite struct SyncPlanTests {
-  @Test func `a part that failed is tried again by itself, ever more rarely, and the others do not wait for it`() {
+  @Test func `a failed part is retried alone, ever more rarely, and the others do not wait for it`() {
     var plan = SyncPlan()
     var random = SeededRandom(seed: 1)
     var now = MonotonicTime(seconds: 10)
@@ -48,8 +48,7 @@ import VirtualRadio
     if case .getContacts = command { true } else { false }
   }
 
-  @Test func `a radio that does not list its contacts hands over its messages, and is asked for the list again`() throws
-  {
+  @Test func `a radio that does not list its contacts returns its messages, and is asked for the list again`() throws {
     let pair = try Pair(on: InventedMachine())
     var lists = 0
     pair.link.refuses = Self.isContactList
@@ -76,7 +75,7 @@ import VirtualRadio
     #expect(try pair.store.contactCount(onRadio: true) == 3 && pair.synchronizer.knowsAllContacts)
   }
 
-  @Test(arguments: [1, 2]) func `a slot that is refused once or twice keeps the stored channels behind it`(
+  @Test(arguments: [1, 2]) func `a slot that is refused once or twice keeps its stored channel`(
     times: Int
   ) throws {
     let pair = try Pair()
@@ -98,7 +97,7 @@ import VirtualRadio
     #expect(try pair.store.channel(slot: 5) == known)
   }
 
-  @Test func `a radio that hands over no messages is asked again, and synced once it does`() throws {
+  @Test func `a radio that returns no messages is asked again, and is synced once it returns them`() throws {
     let pair = try Pair(on: InventedMachine())
     pair.link.refuses = { $0 == .syncNextMessage }
     pair.radio.injectChannelText("W: hello", slot: 0, time: 1)
@@ -123,7 +122,9 @@ import VirtualRadio
   /// The ways in which a radio does not hand over its messages.
   enum Way: CaseIterable { case refused, silent, same, inTurn }
 
-  @Test(arguments: Way.allCases) func `a radio that does not hand over its messages is known over its links`(_ way: Way)
+  @Test(arguments: Way.allCases) func `a radio that returns no messages is remembered as such over its links`(
+    _ way: Way
+  )
     throws
   {
     let pair = try Pair(on: InventedMachine())
@@ -193,7 +194,7 @@ import VirtualRadio
 @Suite struct AdvertBurstTests {
   private static func key(_ number: UInt8) -> PublicKey { PublicKey(bytes: Array(repeating: number, count: 32))! }
 
-  @Test func `a burst of adverts holds up no message that waits in the radio, or to be sent`() throws {
+  @Test func `a burst of adverts delays no message in either direction`() throws {
     let pair = try Pair()
     pair.sync()
     var commands: [Command] = []
@@ -220,7 +221,7 @@ import VirtualRadio
     #expect(all == (1...100).map { Self.key(UInt8($0)) }, "in order, each once")
   }
 
-  @Test func `what changed goes before what was heard, and a list spares the questions for what it tells`() throws {
+  @Test func `changed contacts are fetched before heard ones, and a list replaces the single fetches`() throws {
     var fetches = ContactFetches()
     for number in 1...UInt8(ContactFetches.bound) { fetches.named(Self.key(number), by: .advert) }
     #expect(!fetches.needsList)

@@ -17,7 +17,7 @@ import VirtualRadio
   private func took(_ count: Int, from queue: inout RadioQueue) { for _ in 0..<count { queue.took() } }
 
   @Test(arguments: [0, 5], [true, false])
-  func `of a reading that was cut by a start of the radio nobody knows how much is lost`(
+  func `for a reading that a restart of the radio cut off, the number of lost messages is unknown`(
     _ taken: Int, _ isLate: Bool
   ) {
     var queue = RadioQueue()
@@ -36,7 +36,7 @@ import VirtualRadio
     #expect(rest == nil && !queue.dependsOnStart, "it is told once")
   }
 
-  @Test func `a start before the reading costs nothing of it, nor one after its end`() {
+  @Test func `a restart of the radio before or after a reading does not count against it`() {
     var queue = RadioQueue()
     queue.connected(to: radio, now: at(10))
     took(5, from: &queue)
@@ -55,7 +55,7 @@ import VirtualRadio
     #expect(idle == nil && !queue.dependsOnStart)
   }
 
-  @Test func `what a new queue brings does not hide what was lost with the old one`() {
+  @Test func `messages of a new queue do not hide losses of the old one`() {
     var queue = RadioQueue()
     queue.connected(to: radio, now: at(10))
     _ = queue.wasEmpty(askedAt: at(11))
@@ -71,7 +71,7 @@ import VirtualRadio
     #expect(rest == nil)
   }
 
-  @Test func `a start that is not told bounds nothing, and a sum with a loss without a bound has none`() {
+  @Test func `a start at an unknown time gives no bound, and a sum with an unbounded loss has none`() {
     var queue = RadioQueue()
     queue.connected(to: radio, now: at(10))
     queue.wasSilent()
@@ -121,7 +121,7 @@ import VirtualRadio
   }
 
   @Test(arguments: [true, false])
-  func `a radio that starts anew while it hands over what waited says nothing of how much is lost`(_ isAnew: Bool)
+  func `a radio that restarts during a reading makes the number of lost messages unknown`(_ isAnew: Bool)
     throws
   {
     let pair = try Pair(on: InventedMachine())
@@ -135,7 +135,7 @@ import VirtualRadio
   }
 
   @Test(arguments: [true, false])
-  func `a radio that starts anew before it was asked for what waited says nothing of it`(_ isAnew: Bool) throws {
+  func `a radio that restarts before a reading makes the number of lost messages unknown`(_ isAnew: Bool) throws {
     let pair = try Pair(on: InventedMachine())
     inject(14, into: pair)
     cut(pair, after: 0, at: .getDeviceTime, isAnew: isAnew)
@@ -143,7 +143,7 @@ import VirtualRadio
     #expect(pair.messageLosses == (isAnew ? [.init(waited: 0, start: .anew)] : []))
   }
 
-  @Test func `a start that no link shows is found by the question that had no answer`() throws {
+  @Test func `a restart without a lost link is found by its unanswered request`() throws {
     let pair = try Pair(on: InventedMachine())
     inject(14, into: pair)
     // Time passes before the radio restarts.
@@ -157,7 +157,7 @@ import VirtualRadio
     #expect(pair.losses == 0 && pair.messageLosses == [.init(waited: 5, start: .anew)])
   }
 
-  @Test func `an idle radio that starts anew has lost nothing`() throws {
+  @Test func `an idle radio that restarts has lost nothing`() throws {
     let pair = try Pair(on: InventedMachine())
     inject(3, into: pair)
     pair.sync()
@@ -170,7 +170,7 @@ import VirtualRadio
 
   /// `taken`: the messages before the end of the first run. The power fails: machine and radio restart.
   @Test(arguments: [0, 5], [true, false])
-  func `the next run knows that the reading of the last had no end`(_ taken: Int, _ isPowerCut: Bool) throws {
+  func `the next run knows that the last reading was not finished`(_ taken: Int, _ isPowerCut: Bool) throws {
     let scratch = Scratch()
     do {
       let pair = try Pair(on: InventedMachine(), in: scratch)
@@ -193,7 +193,7 @@ import VirtualRadio
     #expect(try pair.store.queueCounts(of: pair.radio.key) == nil)
   }
 
-  @Test func `the beginning of a reading is kept with its boot, and an older program's counts are read`() throws {
+  @Test func `the beginning of a reading is kept with its boot, and counts of an older program are read`() throws {
     let machine = InventedMachine(), scratch = Scratch()
     let store = try Store(Store.Settings(location: scratch.location("gw.db")), clocks: machine)
     let key = try #require(PublicKey(bytes: Array(repeating: 1, count: 32)))

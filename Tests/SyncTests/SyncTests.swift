@@ -16,7 +16,7 @@ import VirtualRadio
   private let radio = PublicKey(bytes: Array(repeating: 1, count: 32))!
   private let other = PublicKey(bytes: Array(repeating: 2, count: 32))!
 
-  @Test func `what comes after the radio was empty is new, what comes before may have waited since it last was`() {
+  @Test func `messages after an empty queue are new, and earlier ones may have waited since it was empty`() {
     var queue = RadioQueue()
     func at(_ seconds: Double) -> MonotonicTime { MonotonicTime(seconds: seconds) }
     #expect(queue.wait(now: at(1)) == .unknown)
@@ -41,7 +41,7 @@ import VirtualRadio
     return queue.wasEmpty(askedAt: MonotonicTime(seconds: 1))
   }
 
-  @Test func `a queue that held as many as it can may have lost some; who hints at more than it hands over has`() {
+  @Test func `a full queue may have lost messages, and a radio with more hints than messages has lost some`() {
     var queue = RadioQueue()
     #expect(loss(0, in: &queue) == nil && loss(15, in: &queue) == nil)
     #expect(loss(16, in: &queue) == .init(waited: 16, atLeast: nil))
@@ -72,7 +72,7 @@ import VirtualRadio
       tries: tries)
   }
 
-  @Test func `it is a full list the first time, for another radio, after a clock reset, and once a day`() {
+  @Test func `a full list is fetched the first time, for another radio, after a clock reset, and once a day`() {
     #expect(ContactSync(known: nil, radio: radio, radioClock: 1, now: 1).kind == .full)
     #expect(sync().kind == .incremental(since: 1499), "one second before the watermark: it is exclusive")
     #expect(sync(radio: other).kind == .full)
@@ -84,7 +84,7 @@ import VirtualRadio
     #expect(sync(started: 200, fullAt: 300).kind != .full)
   }
 
-  @Test func `totals that do not fit ask for a full list, an incomplete one is repeated, and given up`() {
+  @Test func `wrong totals cause a full list, and an incomplete one is repeated, then given up`() {
     let unchanged = sync().ended(total: 5, received: 0, lastModified: 0, known: 5)
     #expect(unchanged == .complete(watermark: 1500, removeMissing: false))
     #expect(sync().ended(total: 4, received: 0, lastModified: 0, known: 5) == .again)
@@ -95,7 +95,7 @@ import VirtualRadio
     #expect(sync(tries: 2).ended(total: 4, received: 3, lastModified: 9, known: 5) == .giveUp(watermark: 9))
   }
 
-  @Test func `each contact that pushes name is fetched once, and too many become a list`() {
+  @Test func `each contact that pushes name is fetched once, and too many cause a list`() {
     var discovery = ContactFetches()
     discovery.named(radio, by: .path)
     discovery.named(other, by: .change)
@@ -114,7 +114,7 @@ import VirtualRadio
 }
 
 @Suite struct SynchronizerTests {
-  @Test func `all slots are asked for, not eight`() throws {
+  @Test func `all slots of the radio are read, not only eight`() throws {
     let pair = try Pair()
     pair.radio.received(
       Command.setChannel(Channel(slot: 37, name: "far", secret: .init(bytes: Array(repeating: 7, count: 16))!)).encode()
@@ -126,7 +126,7 @@ import VirtualRadio
     #expect(try pair.store.contactCount(onRadio: true) == 3)
   }
 
-  @Test func `the second connection asks only for what is new, a removed contact is noticed by its number`() throws {
+  @Test func `the second connection fetches only changes, and a removed contact is noticed by the total`() throws {
     let pair = try Pair()
     pair.sync()
     pair.link.cut()
@@ -145,7 +145,7 @@ import VirtualRadio
     #expect(try pair.store.contactCount(onRadio: true) == 2)
   }
 
-  @Test func `a message on an empty slot is dropped and counted, after the radio was asked`() throws {
+  @Test func `a message on an empty slot is dropped and counted, after a question to the radio`() throws {
     let pair = try Pair()
     pair.sync()
     pair.radio.injectChannelText("Ghost: boo", slot: 9, time: 1)
@@ -175,7 +175,7 @@ import VirtualRadio
     }
   }
 
-  @Test func `a message that the disk refuses outlives the program`() throws {
+  @Test func `a message that the disk refuses survives the end of the program`() throws {
     let scratch = Scratch()
     let pair = try Pair(in: scratch)
     pair.sync()
@@ -213,7 +213,7 @@ import VirtualRadio
     }
   }
 
-  @Test func `while the store refuses, the message in hand is kept and none is asked for`() throws {
+  @Test func `while the store refuses writes, the message in hand is kept and none is requested`() throws {
     let pair = try Pair()
     pair.sync()
     var refuses = true

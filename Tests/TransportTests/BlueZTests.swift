@@ -34,13 +34,13 @@ import Testing
     ("org.freedesktop.DBus.Error.NoReply", "", .timedOut),
     ("org.bluez.Error.Failed", "Something new", .other("Something new")),
     ("org.bluez.Error.New", "", .other("org.bluez.Error.New")),
-  ]) func `an error of BlueZ is told by what follows from it`(
+  ]) func `an error of BlueZ is classified by its consequence`(
     _ name: String, _ words: String, _ failure: BluetoothFailure
   ) {
     #expect(BlueZ.failure(.refused(name: name, message: words)) == failure)
   }
 
-  @Test func `a device is a radio by its service or its name, and changes are taken one by one`() throws {
+  @Test func `a device is a radio by its service or its name, and changes are applied one by one`() throws {
     let values: BusValue = .options([
       ("Address", .string("C0:FF:EE:00:00:01")), ("Adapter", .objectPath("/org/bluez/hci0")), ("Paired", .bool(true)),
       ("UUIDs", .array(element: "s", [.string(RadioService.service.uppercased())])), ("RSSI", .int16(-61)),
@@ -69,7 +69,7 @@ import Testing
     #expect(!BluetoothTarget.name("MeshCore-cafe\u{301}").matches(facts))
   }
 
-  @Test func `rfkill's switches are read, Bluetooth's only`() throws {
+  @Test func `only Bluetooth's rfkill switches are read`() throws {
     let scratch = Scratch()
     func write(_ number: Int, _ type: String, _ soft: String, _ hard: String) throws {
       let folder = scratch.folder.appending(path: "rfkill\(number)")

@@ -211,7 +211,7 @@ private final class FakeBlueZ {
   }
 
   @Test(arguments: [true, false])
-  func `frames go both ways in order, and the link comes back when the radio is lost`(_ hasSockets: Bool) throws {
+  func `frames pass in both directions in order, and a lost link returns`(_ hasSockets: Bool) throws {
     let bluez = FakeBlueZ(daemon.address, on: loop, hasSockets: hasSockets)
     let (link, notes) = link()
     link.open()
@@ -240,7 +240,7 @@ private final class FakeBlueZ {
     #expect(loop.watchCount == 0 && loop.waitingTimers == 0)
   }
 
-  @Test func `a radio is paired with the PIN, and nobody else is told it`() throws {
+  @Test func `a radio is paired with the PIN, and no other device gets the PIN`() throws {
     let bluez = FakeBlueZ(daemon.address, on: loop, isPaired: false)
     let (link, notes) = link(BluetoothOptions(pin: 42))
     link.open()
@@ -251,7 +251,7 @@ private final class FakeBlueZ {
     loop.turn(wait: false)
   }
 
-  @Test func `what was asked of a bluetoothd that ends changes nothing with its successor`() throws {
+  @Test func `an unanswered call to a bluetoothd that ended changes nothing with its successor`() throws {
     for fatal in ["GetManagedObjects", "Connect", "AcquireNotify", "AcquireWrite"] {
       let first = FakeBlueZ(daemon.address, on: loop)
       first.diesOn = fatal
@@ -273,7 +273,7 @@ private final class FakeBlueZ {
     }
   }
 
-  @Test func `a scan finds the radio, and a radio is forgotten`() throws {
+  @Test func `a scan finds the radio, and a radio can be removed`() throws {
     let bluez = FakeBlueZ(daemon.address, on: loop)
     let tools = BluetoothTools(on: loop, log: log, bus: daemon.address)
     var (found, trouble): ([DeviceFacts], BluetoothTrouble?) = ([], nil)

@@ -33,7 +33,7 @@ import Timing
     #expect(openDescriptors() - descriptors < 100)
   }
 
-  @Test func `a thousand probes that are cancelled leave nothing behind`() throws {
+  @Test func `a thousand cancelled probes leave nothing behind`() throws {
     let (master, device) = terminal()
     defer { close(master) }
     let descriptors = openDescriptors()
@@ -136,7 +136,7 @@ import Timing
     #expect(last == nil)
   }
 
-  @Test func `a device that appears is noticed, once it has settled`() throws {
+  @Test func `a device that appears is noticed after it has settled`() throws {
     let location = scratch.location("ttyUSB0")
     let link = SerialLink(.named(location), baud: LinkAddress.defaultBaud, on: loop)
     var (isDown, returns) = (false, 0)

@@ -8,7 +8,7 @@ import Testing
 @testable import Transport
 
 @Suite struct ReceiveSpoolTests {
-  @Test func `a spool that nobody settles is emptied when it is full, says so, and gives every byte once`() throws {
+  @Test func `a full spool that nobody settles is emptied, reports it, and returns every byte once`() throws {
     var port: [Int32] = [-1, -1]
     try #require(meshpost_pipe(&port) == 0)
     defer { for end in port { close(end) } }
@@ -34,7 +34,7 @@ import Testing
     #expect(!spool.wasEmptied)
   }
 
-  @Test func `what was given out and is not settled is found by the successor`() throws {
+  @Test func `bytes that were read and not settled are found by the successor`() throws {
     var port: [Int32] = [-1, -1]
     try #require(meshpost_pipe(&port) == 0)
     defer { for end in port { close(end) } }

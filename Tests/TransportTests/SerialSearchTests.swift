@@ -90,7 +90,7 @@ import VirtualRadio
     return found
   }
 
-  @Test func `the radio is found among what is none, and what is none is hardly touched`() throws {
+  @Test func `the radio is found among other devices, and other devices get one short question`() throws {
     let gps = Stranger(loop, says: "$GPGGA,123519,4807.038,N,01131.000,E,1,08,0.9,545.4,M,46.9,M,,*47")
     let silent = Stranger(loop)
     let hilltop = try radio("Hilltop", seed: 1)
@@ -104,7 +104,7 @@ import VirtualRadio
     #expect(silent.heard == question + question)
   }
 
-  @Test func `of two radios the one with the key is taken, wherever it is`() throws {
+  @Test func `of two radios the one with the configured key is used, at any device`() throws {
     let (hilltop, ridge) = (try radio("Hilltop", seed: 1), try radio("Ridge", seed: 2))
     let search = SerialSearch(on: loop)
     for order in [[hilltop.device, ridge.device], [ridge.device, hilltop.device]] {
@@ -121,7 +121,7 @@ import VirtualRadio
     }
   }
 
-  @Test func `names change places, and the radio is found under its new one`() throws {
+  @Test func `when device names change places, the radio is found under its new name`() throws {
     let (hilltop, ridge) = (try radio("Hilltop", seed: 1), try radio("Ridge", seed: 2))
     let (zero, one) = (scratch.location("ttyUSB0"), scratch.location("ttyUSB1"))
     let key = hilltop.radio.key.hex
@@ -135,7 +135,7 @@ import VirtualRadio
     }
   }
 
-  @Test func `a device that is gone or in use is told of as such`() throws {
+  @Test func `a missing device and one in use are reported as such`() throws {
     let hilltop = try radio("Hilltop", seed: 1)
     let holder = try SerialPort(location: hilltop.device, baud: LinkAddress.defaultBaud, dtr: nil)
     guard
@@ -149,7 +149,7 @@ import VirtualRadio
     withExtendedLifetime(holder) {}
   }
 
-  @Test func `names of known boards come before udev's others, and those before the kernel's`() {
+  @Test func `links of known boards come before udev's others, and those before the kernel's names`() {
     let root = scratch.folder.path()
     #expect(SerialDevices.all(root: root).isEmpty)
     for folder in ["dev", "dev/serial/by-id", "dev/meshpost"] { scratch.makeFolder(folder) }

@@ -32,7 +32,7 @@ import VirtualRadio
   ]
 
   @Test(arguments: Fixtures.traceNames.filter { $0.hasPrefix("v1.17.1") && !$0.contains("handshake_v") })
-  func `it answers each command as the firmware did`(_ name: String) throws {
+  func `a virtual radio answers each command as the firmware did`(_ name: String) throws {
     let lines = Fixtures.trace(name)
     let scene = String(name.split(separator: "/").last ?? "")
     guard !lines.contains(where: \.isRaw), Self.known[scene] == nil else { return }
@@ -168,7 +168,7 @@ private final class Subject {
     }
   }
 
-  @Test func `a node that was heard can be exported and shared, one added by hand cannot`() throws {
+  @Test func `a heard node can be exported and shared, and one that was added by hand cannot`() throws {
     let two = Two()
     _ = two.ask(two.right, .sendSelfAdvert(flood: true))
     let card = try #require(
@@ -184,7 +184,7 @@ private final class Subject {
     #expect(two.ask(two.left, .shareContact(stranger)).contains(.reply(.error(.tableFull))))
   }
 
-  @Test func `a contact added without a position has one of zeros, as every record of the firmware`() throws {
+  @Test func `a contact that was added without a position has a position of zeros, as in the firmware`() throws {
     let two = Two()
     let key = try #require(PublicKey(bytes: [UInt8](repeating: 9, count: 32)))
     let short = Contact(key: key, name: "short", latitude: nil, longitude: nil, lastModified: nil)
