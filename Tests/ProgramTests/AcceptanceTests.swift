@@ -15,7 +15,7 @@ extension WholeProgramTests {
       return (try program.ended(), program.lines)
     }
 
-    @Test func `two radios that are well pass, and are as they were`() throws {
+    @Test func `two healthy radios pass the acceptance, and are unchanged afterwards`() throws {
       let rig = try Rig()
       try rig.startRadio(["--contacts", "5", "--tty", "r1=\(rig.scratch.location("second.tty"))", "--forgetful"])
       rig.radio?.write("chan r1 0 this waited in the radio")
@@ -30,7 +30,7 @@ extension WholeProgramTests {
       #expect(messages.contains("this waited in the radio"), "what was taken from the radio is kept")
     }
 
-    @Test func `what others may not read is theirs alone, and a radio that does not know the other is named`() throws {
+    @Test func `an acceptance's private files are for their owner, and a radio that lacks the other is named`() throws {
       let rig = try Rig()
       let second = rig.scratch.location("second.tty")
       try rig.startRadio(["--tty", "r1=\(second)", "--forgetful"], isKnown: false)
@@ -47,7 +47,7 @@ extension WholeProgramTests {
       }
     }
 
-    @Test func `a radio is as it was when its secrets, paths and flags are, too`() throws {
+    @Test func `an acceptance compares secrets, paths and flags of the radio, too`() throws {
       func picture(secret: String = "aa", contact: String) -> String {
         "{\"key\":\"00\",\"settings\":{},\"channels\":[[0,\"Public\",\"\(secret)\",\"\"]],\"contacts\":{\"k\":\(contact)}}"
       }
@@ -70,7 +70,7 @@ extension WholeProgramTests {
       #expect(try compare(picture(contact: node.replacing("\"flags\":0", with: "\"flags\":1"))).contains("flags of n"))
     }
 
-    @Test func `what is no radio fails, and it is said why`() throws {
+    @Test func `a device that is no radio fails the acceptance with a reason`() throws {
       let rig = try Rig()
       let program = try Program(
         Checkout.folder.appending(path: "hardware/acceptance").path(),

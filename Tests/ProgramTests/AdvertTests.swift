@@ -8,7 +8,7 @@ extension WholeProgramTests {
   @Suite struct Adverts {
     private func advert(_ rig: Rig) throws -> JSONValue? { try rig.status()?["radio"]?["advert"] }
 
-    @Test func `that a radio was not advertised is said until it is, and again when it has another name`() throws {
+    @Test func `a radio without an advert is reported until it is advertised, and again after a new name`() throws {
       let rig = try Rig()
       try rig.startRadio(isKnown: false)
       try rig.startGateway()

@@ -120,7 +120,7 @@ extension WholeProgramTests {
       #expect(try rig.meshpost("alerts", "acknowledge", "99999").code != 0)
     }
 
-    @Test func `a disk that takes nothing is told when it takes something again, as begun and over`() throws {
+    @Test func `an alert about a full disk is stored when the disk has room again, as begun and ended`() throws {
       let rig = try Rig()
       let place = rig.scratch.location("small")
       try FileManager.default.createDirectory(atPath: place, withIntermediateDirectories: true)
@@ -151,7 +151,7 @@ extension WholeProgramTests {
       #expect(try alerts().count { $0["rule"]?.string == "disk_full" } == 1)
     }
 
-    @Test func `Home Assistant shows no alerts that the filter denies, and forgets those it had`() throws {
+    @Test func `Home Assistant shows no alerts that the filter excludes, and earlier ones are removed`() throws {
       let rig = try Rig()
       let broker = try TestBroker(rig)
       func configure(_ filter: String) {

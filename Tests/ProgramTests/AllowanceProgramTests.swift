@@ -14,7 +14,7 @@ import Timing
     return (Show.allowance(json), Show.stopped(json))
   }
 
-  @Test func `an allowance in words`() throws {
+  @Test func `an allowance is described in words`() throws {
     #expect(Show.allowance(nil) == nil && Show.stopped(nil) == nil)
     let free = try shown(
       #"{"day_bytes":1999,"daily_bytes":3000000,"month_bytes":2000,"stopped":[],"waits_for_hours":false}"#)
@@ -68,7 +68,7 @@ extension WholeProgramTests {
       try rig.hubRows("events").reduce(into: [:]) { $0[$1["kind"]?.string ?? "", default: 0] += 1 }
     }
 
-    @Test func `as a day's bytes run out packets stop, then nodes, then messages, and a restart gives none`() throws {
+    @Test func `as a day's bytes run out, packets stop, then nodes, then messages, also over a restart`() throws {
       let rig = try Rig()
       try rig.startRadio(["--nodes", "4", "--airtime", "0", "--queue", "20000"])
       rig.writeGatewayConfiguration(

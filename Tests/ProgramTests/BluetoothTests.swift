@@ -22,7 +22,7 @@ import Testing
   @Test(
     .enabled(if: isReady, "hardware/bluez-bench/setup could not prepare the emulated machine here"),
     .timeLimit(.minutes(40)))
-  func `a radio that takes writes with response only, as ESP32 boards`() async throws {
+  func `a radio that accepts only writes with response works, as ESP32 boards need`() async throws {
     try await exercise(["killed"], environment: ["BENCH_ESP32": "1"])
   }
 

@@ -21,7 +21,7 @@ extension WholeProgramTests {
       try JSONValue(parsing: try rig.meshpost("radio", "info", "--json").lines.joined())
     }
 
-    @Test func `the radio is set, all or nothing, and says what it is then`() throws {
+    @Test func `the radio's settings change together or not at all, and the answer has the new ones`() throws {
       let rig = try rig()
       let (code, lines) = try rig.meshpost(
         "radio", "set", "name=Hilltop", "position=47.3769,8.5417", "preset=hungary", "power=14", "airtime-factor=2",
@@ -51,7 +51,7 @@ extension WholeProgramTests {
       #expect(try rig.meshpost("radio", "presets").lines.contains { $0.hasPrefix("EU/UK (Narrow)") })
     }
 
-    @Test func `a radio's backup makes another radio the same, its private key under a passphrase`() throws {
+    @Test func `a radio's backup restores another radio, with the private key under a passphrase`() throws {
       let rig = try rig(["--contacts", "25"])
       for channel in ["#one", "#two"] { #expect(try rig.meshpost("channel", "add", channel).code == 0) }
       #expect(try rig.meshpost("radio", "set", "name=Original", "position=47,8").code == 0)
@@ -114,7 +114,7 @@ extension WholeProgramTests {
     }
 
     @Test
-    func `a store's backup is made under traffic, is sound, and comes back with a new epoch; upstream misses nothing`()
+    func `a backup of the store under traffic is sound, is restored with a new epoch, and upstreams miss nothing`()
       throws
     {
       // A radio with the usual 16 places would drop some messages while the machine is busy.

@@ -95,7 +95,7 @@ private final class BrokerSite {
 
 extension WholeProgramTests {
   @Suite struct Compact {
-    @Test func `what is documented decodes every event, through kills and absent brokers`() throws {
+    @Test func `the documented decoder decodes every event, over kills and absent brokers`() throws {
       var random = SeededRandom(seed: 4)
       let site = try BrokerSite("")
       let subscriber = try site.subscriber()
@@ -172,7 +172,7 @@ extension WholeProgramTests {
       ("max_topic_alias 0", "format = \"compact\"\nversion = \"3.1.1\""),
       ("max_inflight_messages 1", "format = \"compact\""),
     ])
-    func `over a thin line with cuts a broker gets everything, in order`(_ broker: String, _ gateway: String) throws {
+    func `over a thin line with cuts a broker gets everything in order`(_ broker: String, _ gateway: String) throws {
       let site = try BrokerSite(broker, line: ["--up", "1500", "--delay", "0.3"])
       let (rig, line) = (site.rig, try #require(site.rig.line))
       let subscriber = try site.subscriber()

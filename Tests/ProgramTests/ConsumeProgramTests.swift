@@ -112,7 +112,7 @@ private final class ConsumeSite {
 extension WholeProgramTests {
   @Suite struct Consuming {
     @Test(arguments: ["", "format = \"compact\"", "version = \"3.1.1\""])
-    func `a hub's database fills from a broker, through kills, each event once`(_ gateway: String) throws {
+    func `a hub stores each event from a broker once, over kills`(_ gateway: String) throws {
       var random = SeededRandom(seed: 18)
       let site = try ConsumeSite()
       let rig = site.rig
@@ -172,7 +172,7 @@ extension WholeProgramTests {
     }
 
     @Test(.enabled(if: natsIsHere, "nats-server is not installed"))
-    func `a hub's database fills from NATS, whose server is killed`() throws {
+    func `a hub stores events from NATS, over kills of the server`() throws {
       let site = try ConsumeSite(broker: Self.nats)
       try site.rig.startHub()
       try site.startConsumer()
@@ -210,7 +210,7 @@ extension WholeProgramTests {
       program?.lines.count { $0.contains(words) } ?? 0
     }
 
-    @Test func `PostgreSQL fills from a broker while it crashes and the consumer is killed, each event once`() throws {
+    @Test func `PostgreSQL stores each event from a broker once, over crashes and kills of the consumer`() throws {
       let server = try PostgresServer()
       let site = try ConsumeSite(database: server.address)
       try site.startConsumer()
@@ -243,7 +243,7 @@ extension WholeProgramTests {
       #expect(try site.consumer?.ended() == 0)
     }
 
-    @Test func `PostgreSQL that answers nothing for a while gets everything later, and that is said once`() throws {
+    @Test func `PostgreSQL that hangs for a while gets everything later, and the outage is logged once`() throws {
       let server = try PostgresServer()
       let site = try ConsumeSite(database: server.address)
       try site.startConsumer()
@@ -261,7 +261,7 @@ extension WholeProgramTests {
       #expect(count(site.consumer, "connected") == 1, "that to the broker has lasted: \(site.consumer?.lines ?? [])")
     }
 
-    @Test func `a consumer whose tables a newer program upgrades ends, and the broker keeps what comes`() throws {
+    @Test func `a consumer ends when a newer program upgrades its tables, and the broker keeps new events`() throws {
       let server = try PostgresServer()
       let site = try ConsumeSite(database: server.address)
       try site.startConsumer()
@@ -280,7 +280,7 @@ extension WholeProgramTests {
 
     // MARK: TLS
 
-    @Test func `over TLS a consumer takes from a broker that its authority vouches for, and from no other`() throws {
+    @Test func `over TLS a consumer accepts only a broker whose certificate its authority signed`() throws {
       let server = try PostgresServer()
       var folder = ""
       let site = try ConsumeSite(database: server.address, url: "mqtts://localhost:PORT") { rig in
@@ -323,7 +323,9 @@ extension WholeProgramTests {
     // MARK: Groups
 
     @Test(arguments: ["auto", "3.1.1"])
-    func `two consumers of a group share what comes, and what a killed one had is its own again`(_ version: String)
+    func `two consumers of a group share the events, and a restarted one gets its unacknowledged ones`(
+      _ version: String
+    )
       throws
     {
       let server = try PostgresServer()
@@ -359,7 +361,7 @@ extension WholeProgramTests {
     }
 
     @Test(.enabled(if: natsIsHere, "nats-server is not installed"))
-    func `a group at a broker that does not say whether it shares is refused with the reason`() throws {
+    func `a group at a broker that does not report shared subscriptions is refused with the reason`() throws {
       let site = try ConsumeSite(options: "group = \"hubs\"", broker: Self.nats)
       try site.startConsumer()
       try site.consumer?.line(with: "does not say whether it has shared subscriptions")

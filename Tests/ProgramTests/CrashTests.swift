@@ -10,7 +10,7 @@ extension WholeProgramTests {
   @Suite struct Crashes {
     static let rounds = 30
 
-    @Test(arguments: [UInt64(20_261_121)]) func `nothing that was committed is missing at the hub or there twice`(
+    @Test(arguments: [UInt64(20_261_121)]) func `after kills, the hub has each committed event once`(
       _ seed: UInt64
     ) throws {
       var random = SeededRandom(seed: seed)

@@ -40,7 +40,7 @@ extension WholeProgramTests {
       .enabled("a network namespace with a dead address cannot be made here (needs root, veth and bind mounts)") {
         OwnNetwork.mayHaveDeadAddress
       })
-    func `hub, broker, webhook and radio are reached although their first address is dead`() throws {
+    func `a hub, a broker, a webhook and a radio are reached although their first address is dead`() throws {
       let rig = try Rig()
       let ports = try (0..<3).map { _ in
         let (descriptor, port) = try LoopbackPort.take()

@@ -27,7 +27,7 @@ extension WholeProgramTests {
       return rig
     }
 
-    @Test func `one token does not take all places of who follows`() throws {
+    @Test func `one token cannot take all places for streams`() throws {
       let rig = try hub()
       var readers: [Following] = []
       for _ in 0..<32 { readers.append(try Following(rig.hubPort, header: "Authorization: Bearer \(Self.other)")) }
@@ -43,7 +43,7 @@ extension WholeProgramTests {
       }
     }
 
-    @Test func `behind a proxy on this machine the log has the address that guesses`() throws {
+    @Test func `behind a proxy on this machine the log has the client's address`() throws {
       let rig = try hub()
       for address in ["192.0.2.9", "2001:db8::9", "8.8.8.8, 192.0.2.10", "no address"] {
         var request = HTTPRequest("GET", "/v1/fleet", headers: ["X-Forwarded-For": address])
@@ -55,7 +55,7 @@ extension WholeProgramTests {
       }
     }
 
-    @Test func `who has not signed in is not told where the database is`() throws {
+    @Test func `a client without a session does not learn where the database is`() throws {
       let server = try PostgresServer()
       let rig = try hub(database: server.address)
       try server.crash()
@@ -72,7 +72,7 @@ extension WholeProgramTests {
       }
     }
 
-    @Test func `a command's id is one line of text`() throws {
+    @Test func `a command's id must be one line of text`() throws {
       let rig = try hub()
       for id in ["", "a\u{0}b", "a\nb", "a\u{1B}[2J", "\u{202E}a", String(repeating: "a", count: 49)] {
         let body = JSONWriter.object { json in

@@ -27,7 +27,7 @@ extension WholeProgramTests {
       return steps
     }
 
-    @Test func `every command of the first ten minutes works, and says what the document says`() throws {
+    @Test func `every command of the first ten minutes works, and prints the documented output`() throws {
       let scratch = Scratch()
       let (descriptor, port) = try LoopbackPort.take()
       close(descriptor)

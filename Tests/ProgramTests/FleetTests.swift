@@ -49,7 +49,7 @@ extension WholeProgramTests {
       return (code, try JSONValue(parsing: check.lines.last ?? ""))
     }
 
-    @Test func `a fleet's backlog is at the hub, each event once, and what is heard by two is one message`() throws {
+    @Test func `a fleet's backlog is at the hub once, and a message that two gateways heard is one message`() throws {
       let result = try result(of: fleet("backlog", "--events", "10", "--nodes", "30", "--hearers", "2"))
       #expect(result["complete"]?.bool == true && result["wrong"]?.integer == 0)
       #expect(result["acknowledged"]?.integer == Int64(Self.gateways * 10))
@@ -69,7 +69,7 @@ extension WholeProgramTests {
       #expect(claimed == 1 && complaint["wrong"]?.integer ?? 0 > 0, "\(complaint)")
     }
 
-    @Test func `PostgreSQL fails over twice under load, and nothing that was acknowledged is lost`() throws {
+    @Test func `PostgreSQL fails over twice under load, and no acknowledged event is lost`() throws {
       let bench = try Program(
         Program.python,
         [
@@ -81,7 +81,7 @@ extension WholeProgramTests {
       #expect(row.contains("(kill)") && row.contains("(freeze)"), "\(row)")
     }
 
-    @Test func `a fleet whose hub is killed links again, and nothing that was acknowledged is lost`() throws {
+    @Test func `a fleet whose hub is killed links again, and no acknowledged event is lost`() throws {
       let fleet = try fleet("storm", "--rate", "1", "--nodes", "20", "--news", "--state")
       try fleet.line(with: #""linked""#)
       rig.hub?.kill9()

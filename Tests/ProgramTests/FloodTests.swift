@@ -87,7 +87,7 @@ extension WholeProgramTests {
       Peer(place: .hub, mode: "headers", isCut: true),
       Peer(place: .broker, mode: "pongs"), Peer(place: .radio, mode: "rubbish"), Peer(place: .radio, mode: "markers"),
       Peer(place: .radio, mode: "pushes"), Peer(place: .proxy, mode: "client"),
-    ]) func `an operator is answered while a peer floods`(_ peer: Peer) throws {
+    ]) func `an operator is answered while a peer floods the gateway`(_ peer: Peer) throws {
       let rig = try Rig()
       let (descriptor, port) = try LoopbackPort.take()
       close(descriptor)
@@ -135,7 +135,7 @@ extension WholeProgramTests {
       #expect((cut ?? .max) < 32 << 20)
     }
 
-    @Test func `without descriptors the operator is still answered, and nothing spins`() throws {
+    @Test func `without free descriptors the operator is still answered, and nothing spins`() throws {
       let rig = try Rig()
       try rig.startRadio()
       let (descriptor, port) = try LoopbackPort.take()

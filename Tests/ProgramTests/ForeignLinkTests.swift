@@ -33,7 +33,9 @@ import Timing
     asyncio.run(main())
     """
 
-  @Test(arguments: ["context", "none"]) func `a foreign server gives back what it got`(_ kind: String) throws {
+  @Test(arguments: ["context", "none"]) func `a foreign WebSocket server echoes our compressed messages`(_ kind: String)
+    throws
+  {
     let server = try Program(Program.python, ["-c", Self.server, kind])
     let port = UInt16(try server.line(with: "port ").split(separator: " ").last.map(String.init) ?? "") ?? 0
     let loop = EventLoop()
@@ -86,7 +88,9 @@ import Timing
             pass
     """
 
-  @Test(arguments: ["1.2", "1.3"]) func `a session is resumed after a cut, by the same context only`(_ version: String)
+  @Test(arguments: ["1.2", "1.3"]) func `a TLS session is resumed after a cut, only with the same context`(
+    _ version: String
+  )
     throws
   {
     let scratch = Scratch()
@@ -162,7 +166,8 @@ extension WholeProgramTests {
       asyncio.run(main())
       """
 
-    @Test(arguments: ["context", "none", "plain"]) func `a foreign gateway is served, and its bomb is not`(
+    @Test(arguments: ["context", "none", "plain"])
+    func `a foreign gateway is served, and its decompression bomb is refused`(
       _ kind: String
     ) throws {
       let rig = try Rig()
@@ -174,7 +179,7 @@ extension WholeProgramTests {
       _ = try client.line(with: "done")
     }
 
-    @Test func `batches by HTTP are compressed, and arrive whole`() throws {
+    @Test func `batches over HTTP are compressed, and arrive unchanged`() throws {
       let rig = try Rig()
       try rig.startRadio(["--queue", "500"])
       rig.writeGatewayConfiguration(extra: "link = \"http\"")

@@ -13,7 +13,9 @@ extension WholeProgramTests {
     }
 
     @Test(arguments: ["full", "read-only"])
-    func `a start on a disk that takes nothing waits, says so, and goes on when it does`(_ how: String) throws {
+    func `a gateway that starts on a full disk waits, reports it, and continues when there is room`(_ how: String)
+      throws
+    {
       let rig = try Rig()
       let place = rig.scratch.location("small")
       try FileManager.default.createDirectory(atPath: place, withIntermediateDirectories: true)
@@ -51,7 +53,7 @@ extension WholeProgramTests {
       #expect(try rig.gateway?.ended() == 0)
     }
 
-    @Test func `a database that is removed under the gateway is told, and can still be saved`() throws {
+    @Test func `a database that is removed while the gateway runs is reported, and can still be saved`() throws {
       let rig = try Rig()
       try rig.startRadio()
       rig.writeGatewayConfiguration()
@@ -78,7 +80,7 @@ extension WholeProgramTests {
       #expect(try rig.meshpost("messages").lines.contains { $0.contains("before it went") })
     }
 
-    @Test func `a database that is removed under the gateway is saved at its end, and missed at the next start`() throws
+    @Test func `a removed database is saved when the gateway stops, and reported as missing at the next start`() throws
     {
       let rig = try Rig()
       try rig.startRadio()
@@ -107,7 +109,7 @@ extension WholeProgramTests {
       #expect(try rig.meshpost("messages").lines.contains { $0.contains("before it went") })
     }
 
-    @Test func `a database that is damaged under the gateway is told, also where only a read meets it`() throws {
+    @Test func `a database that is damaged in use is reported, also if only a read meets the damage`() throws {
       let rig = try Rig()
       try rig.startRadio(["--contacts", "300"])
       rig.writeGatewayConfiguration()

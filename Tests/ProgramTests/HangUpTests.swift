@@ -100,7 +100,8 @@ extension WholeProgramTests {
       }
     }
 
-    @Test(arguments: Kind.allCases) func `a message over which the server hangs up is put aside, and the rest flows`(
+    @Test(arguments: Kind.allCases)
+    func `a message over which the server hangs up becomes a dead letter, and the others are delivered`(
       _ kind: Kind
     ) throws {
       let rig = try Rig()
@@ -124,7 +125,7 @@ extension WholeProgramTests {
       }
     }
 
-    @Test func `a name that no broker takes in a topic does not stop an upstream`() throws {
+    @Test func `a name that no broker accepts in a topic does not stop an upstream`() throws {
       let rig = try Rig()
       let server = try Server(.mqtt, rig, word: "nothing of the sort")
       let file = rig.scratch.location("gw.toml")

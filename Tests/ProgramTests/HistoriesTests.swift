@@ -9,7 +9,7 @@ extension WholeProgramTests {
   @Suite struct Histories {
     private static let count = ProcessInfo.processInfo.environment["MESHPOST_HISTORIES"].flatMap { Int($0) } ?? 20
 
-    @Test func `whatever is put back, cloned, emptied or forged, what a gateway holds is at its servers, or told`()
+    @Test func `after restores, clones and forgeries all events are at the servers or reported as lost`()
       throws
     {
       let run = Checkout.folder.appending(path: "Tests/Histories/run").path()

@@ -39,7 +39,7 @@ extension WholeProgramTests {
 
     private static let folder = Checkout.folder.appending(path: "deploy/hooks").path()
 
-    @Test func `the ping bot answers who pinged, directly and on a channel, and nobody else`() throws {
+    @Test func `the ping bot answers a ping, directly and on a channel, and nothing else`() throws {
       let rig = try rig(["\(Self.folder)/ping"], "reply = true")
       rig.radio?.write("dm r1 r0 ping")
       rig.radio?.write("chan r1 0 hello")
@@ -50,7 +50,7 @@ extension WholeProgramTests {
       #expect(try sent().allSatisfy { $0.contains("heard you") && $0.contains("dB") })
     }
 
-    @Test func `the weather bot asks and answers; without a network it says so`() throws {
+    @Test func `the weather bot asks and answers, and without a network it says so`() throws {
       let loop = EventLoop()
       let server = try HTTPServer(loopbackPort: 0, on: loop) { request, responder in
         let body = #"{"current":{"temperature_2m":-3.5,"wind_speed_10m":12,"weather_code":71}}"#
@@ -70,7 +70,7 @@ extension WholeProgramTests {
       #expect(try ask("http://127.0.0.1:1/v1").last == "I cannot get at the weather now")
     }
 
-    @Test func `what runs too long, eats memory or fails is ended and noted, and the next event has its turn`() throws {
+    @Test func `a hook that takes too long or too much memory, or fails, is ended, and the next event runs`() throws {
       let scratch = Scratch()
       chmod(scratch.folder.path(), 0o777)
       let program = script(
@@ -106,7 +106,8 @@ extension WholeProgramTests {
       try untilTrue("what the slow one had started to be gone") { kill(child, 0) != 0 }
     }
 
-    @Test func `a program that fails for everything for a while is in trouble, and no event is at fault`() throws {
+    @Test func `a hook that fails for all events for a while is in trouble, and no event becomes a dead letter`() throws
+    {
       let scratch = Scratch()
       chmod(scratch.folder.path(), 0o777)
       let (seen, broken) = (scratch.location("seen"), scratch.write("broken", ""))
@@ -137,7 +138,8 @@ extension WholeProgramTests {
       #expect(try deadLetters(rig).isEmpty)
     }
 
-    @Test func `killed and restarted, the hook gets each message once, in order; later means later`() throws {
+    @Test func `over kills and restarts a hook gets each message once and in order, and a postponed one later`() throws
+    {
       let scratch = Scratch()
       chmod(scratch.folder.path(), 0o777)
       let (seen, tried, go) = (scratch.location("seen"), scratch.location("tried"), scratch.location("go"))
@@ -176,7 +178,7 @@ extension WholeProgramTests {
       #expect(texts() == (1...4).map { "number \($0)" })
     }
 
-    @Test func `pings that waited in the radio are not answered, and say that they waited`() throws {
+    @Test func `pings that waited in the radio are not answered, and are marked as having waited`() throws {
       let rig = try Rig()
       rig.writeGatewayConfiguration(
         extra:
@@ -196,7 +198,7 @@ extension WholeProgramTests {
       #expect(try sent().count == 1)
     }
 
-    @Test func `a hook for one node's words runs for nobody else, nor for a channel`() throws {
+    @Test func `a hook for one node's messages runs for no other node and no channel`() throws {
       let scratch = Scratch()
       chmod(scratch.folder.path(), 0o777)
       let seen = scratch.location("seen")
@@ -217,7 +219,7 @@ extension WholeProgramTests {
       #expect(try String(contentsOfFile: seen, encoding: .utf8) == "open\n")
     }
 
-    @Test func `a hook that cannot be, is refused at the start`() throws {
+    @Test func `an invalid hook is refused at the start`() throws {
       let rig = try Rig()
       rig.writeGatewayConfiguration(
         extra: "[[hook]]\nname = \"x\"\nrun = [\"bot\"]\nuser = \"nobody-of-that-name\"\nkinds = [\"mesage\"]")

@@ -51,7 +51,7 @@ extension WholeProgramTests {
     }
 
     @Test(arguments: [false, true])
-    func `a gateway that falls silent is told once by all hubs, also after a kill, until it is heard`(
+    func `a gateway that falls silent causes one alert of all hubs, also over a kill, until it is heard`(
       _ isServer: Bool
     ) throws {
       let rig = try Rig()
@@ -114,7 +114,7 @@ extension WholeProgramTests {
     }
 
     /// As after an outage of its database, during which the contacts of gateways are unknown.
-    @Test func `a hub that stood still counts silence from then on`() throws {
+    @Test func `a hub that was stopped counts silence from its return on`() throws {
       let rig = try Rig()
       let (least, round) = (Duration.seconds(8), Duration.seconds(2))
       rig.writeHubConfiguration(extra: "[alerts]\ngateway_silent_after_s = 8\ndisk_free = 0")
@@ -142,7 +142,7 @@ extension WholeProgramTests {
       #expect(try #require(Self.silent(rig).first?["began_at"]?.integer) >= back)
     }
 
-    @Test func `what gateways tell is there once, over kills of both, and a hub's full disk`() throws {
+    @Test func `alerts of gateways are at the hub once, over kills of both, and so is the hub's full disk`() throws {
       let rig = try Rig()
       rig.writeHubConfiguration(extra: "[alerts]\ndisk_free = \"1048576 GiB\"")
       try rig.startHub()

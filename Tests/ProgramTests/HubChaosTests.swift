@@ -38,7 +38,8 @@ extension WholeProgramTests {
       return network
     }
 
-    @Test(arguments: [UInt64(20_261_121)]) func `in 50 rounds of faults nothing is missing, doubled or out of order`(
+    @Test(arguments: [UInt64(20_261_121)])
+    func `after 50 rounds of faults no event is missing, duplicated or out of order`(
       _ seed: UInt64
     ) throws {
       var random = SeededRandom(seed: seed)
@@ -167,7 +168,7 @@ extension WholeProgramTests {
       try rig.meshpost("sent", "--json").lines.compactMap { try JSONValue(parsing: $0)["text"]?.string }
     }
 
-    @Test func `a gateway whose card was put back does not send again what others have heard`() throws {
+    @Test func `a gateway with a restored SD card does not send others' messages again`() throws {
       let (hill, valley) = (try Rig(), try Rig())
       try hill.startHub()
       try gateway(hill, nil)
@@ -201,7 +202,7 @@ extension WholeProgramTests {
       #expect(sent.sorted() == ["before", "the last one"].map { "⇄r1@hilltop: \($0)" }, "\(sent)")
     }
 
-    @Test func `what one gateway hears the other sends, once, marked, and never back`() throws {
+    @Test func `a message that one gateway hears is sent by the other once, marked, and never back`() throws {
       let (hill, valley) = (try Rig(), try Rig())
       try hill.startHub()
       try gateway(hill, nil)

@@ -50,7 +50,7 @@ extension WholeProgramTests {
       """
 
     @Test(arguments: [(64, 300), (1024, 1500)])
-    func `connections without a token neither stop nor bring down a hub, and those that do not get on end`(
+    func `connections without a token neither block nor crash a hub, and stalled ones end`(
       _ files: Int, _ count: Int
     ) throws {
       let rig = try Rig()
@@ -78,7 +78,7 @@ extension WholeProgramTests {
       #expect(try rig.hub?.ended() == 0)
     }
 
-    @Test func `a gateway with a wrong token stops and says so, and the hub's log says where it came from`() throws {
+    @Test func `a gateway with a wrong token stops and reports it, and the hub logs its address`() throws {
       let rig = try Rig()
       try rig.startRadio()
       try rig.startHub()
@@ -95,7 +95,7 @@ extension WholeProgramTests {
       #expect(rig.hub?.lines.joined().contains("no-token-of-this-hub") == false)
     }
 
-    @Test func `a hub that is full of gateways turns others away with 503, and they come again`() throws {
+    @Test func `a hub without free connections answers 503 until a connection ends`() throws {
       let rig = try Rig()
       rig.writeHubConfiguration(extra: "max_connections = 1")
       try rig.startHub()

@@ -112,7 +112,7 @@ extension WholeProgramTests {
     private static let ana = #"{"preferred_username":"ana","groups":["x","mesh-admins"]}"#
 
     @Test(arguments: ["SQLite", "PostgreSQL"])
-    func `whom the provider names comes in, with the role that it gives`(_ kind: String) throws {
+    func `a person whom the provider names signs in with the provided role`(_ kind: String) throws {
       let server = kind == "SQLite" ? nil : try PostgresServer()
       let site = try Site(database: server?.address)
       let ways = try site.session(site.browser)
@@ -151,7 +151,7 @@ extension WholeProgramTests {
       #expect(!String(decoding: audit, as: UTF8.self).contains("s3cret"))
     }
 
-    @Test func `what is not to be trusted lets nobody in`() throws {
+    @Test func `an invalid token of the provider signs nobody in`() throws {
       let site = try Site()
       let wrong = [
         "issuer", "audience", "audiences", "party", "nonce", "expired", "future", "not-before", "stale", "large-number",
@@ -177,7 +177,7 @@ extension WholeProgramTests {
       #expect(try site.signIn("later", Self.ana).0 == "/?signin=refused")
     }
 
-    @Test func `what nobody began, or what failed, keeps nobody of that address from signing in`() throws {
+    @Test func `forged and failed sign-ins do not block others of the same address`() throws {
       let site = try Site()
       let office = "192.0.2.7"
       let forger = site.browser
@@ -201,7 +201,7 @@ extension WholeProgramTests {
       #expect((1...10).contains(lines.count), "what nobody began is no line, and of what failed so many a minute are")
     }
 
-    @Test func `nobody is led into another's sign-in, or elsewhere`() throws {
+    @Test func `a forged link signs nobody into another's session, and leads to no other site`() throws {
       let site = try Site()
       let (ana, vera) = (site.browser, site.browser)
       let query = try site.start(ana)
@@ -242,7 +242,9 @@ extension WholeProgramTests {
       #expect(try site.signIn("right", Self.ana).0 == "/?signin=unavailable")
     }
 
-    @Test(arguments: [true, false]) func `a provider is believed by whom the hub trusts`(_ isTrusted: Bool) throws {
+    @Test(arguments: [true, false]) func `a provider is believed only with a certificate that the hub trusts`(
+      _ isTrusted: Bool
+    ) throws {
       let rig = try Rig()
       let authority = try TestAuthority(rig, names: ["localhost"])
       let folder = authority.folder
@@ -259,7 +261,7 @@ extension WholeProgramTests {
       }
     }
 
-    @Test func `a provider that others wrote lets its people in`() throws {
+    @Test func `an independent OpenID provider signs its people in`() throws {
       let (descriptor, port) = try LoopbackPort.take()
       close(descriptor)
       let provider = try Program(

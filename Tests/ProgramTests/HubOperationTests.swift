@@ -61,7 +61,7 @@ extension WholeProgramTests {
       return lines.first { $0.hasPrefix(name + " ") }.map { String($0.dropFirst(name.utf8.count + 1)) }
     }
 
-    @Test func `while the database hangs a hub answers that it is not ready, at once, and is ready again behind it`()
+    @Test func `while the database hangs a hub reports at once that it is not ready, and is ready again afterwards`()
       throws
     {
       let rig = try Rig()
@@ -92,7 +92,7 @@ extension WholeProgramTests {
       try untilTrue("the hub to notice") { try reason(rig) == "database_down" }
     }
 
-    @Test func `a copy of the file alone is a database, from the first moment and with everything after the end`()
+    @Test func `a copy of the database file alone is complete at the first moment and after a stop`()
       throws
     {
       let rig = try Rig()
@@ -117,7 +117,7 @@ extension WholeProgramTests {
       #expect(try copied() == "there are 1")
     }
 
-    @Test func `metrics are for those with a token, and count what came`() throws {
+    @Test func `metrics need a token, and count the received events`() throws {
       let rig = try Rig()
       try rig.startHub()
       try ship(rig, "g", from: 1, [1, 1, 1])
@@ -130,7 +130,7 @@ extension WholeProgramTests {
       #expect(rig.askHub("GET", "/metrics")?.body.split(separator: 0x0A).count == before)
     }
 
-    @Test func `a backup that is made under load is a whole hub: restored, nothing is missing or doubled`() throws {
+    @Test func `a backup under load restores a whole hub without missing or duplicate events`() throws {
       let rig = try Rig()
       try rig.startRadio(["--queue", "100000", "--contacts", "5"])
       try rig.startHub()
@@ -166,7 +166,7 @@ extension WholeProgramTests {
       #expect(try Set(rig.hubTexts()).count == 2000)
     }
 
-    @Test func `what is old is deleted while a gateway sends, which loses nothing and is not sent anything back`()
+    @Test func `old events are deleted while a gateway sends, nothing else is lost, and nothing is sent again`()
       throws
     {
       let rig = try Rig()
@@ -208,7 +208,7 @@ extension WholeProgramTests {
       #expect(stats["top"]?.array?.first?["gateway"]?.string == "old")
     }
 
-    @Test func `on PostgreSQL, too: purge, stats, doctor, and a dump that another server takes`() throws {
+    @Test func `purge, stats, doctor and a dump work on PostgreSQL`() throws {
       let rig = try Rig()
       let server = try PostgresServer()
       let text = try String(contentsOfFile: rig.scratch.location("hub.toml"), encoding: .utf8)
@@ -250,7 +250,7 @@ extension WholeProgramTests {
       #expect(page["events"]?.array?.compactMap { $0["seq"]?.integer } == [1001, 1002, 1003])
     }
 
-    @Test func `a dump of which nothing more comes is ended, and leaves nothing behind`() throws {
+    @Test func `a dump that stalls is ended, and leaves nothing behind`() throws {
       let rig = try Rig()
       let server = try PostgresServer()
       rig.writeHubConfiguration(database: server.address)
@@ -277,7 +277,7 @@ extension WholeProgramTests {
       #expect(try command(rig, "backup", "--patience", "0", backup).code == 64)
     }
 
-    @Test func `the doctor of a hub that is not configured says what is wrong, and where`() throws {
+    @Test func `the doctor of an unconfigured hub names each problem and its place`() throws {
       let rig = try Rig()
       let missing = try command(rig, "doctor")
       #expect(missing.code == 1)

@@ -60,7 +60,7 @@ extension WholeProgramTests {
     }
 
     @Test(arguments: ["SQLite", "PostgreSQL"])
-    func `each may do what the role says, and nothing when removed`(_ kind: String) throws {
+    func `a person may do what the role allows, and nothing after removal`(_ kind: String) throws {
       let server = kind == "SQLite" ? nil : try PostgresServer()
       let hub = try Hub(database: server?.address)
       try hub.add("ana", "administer", password: "correct horse")
@@ -127,7 +127,7 @@ extension WholeProgramTests {
     }
 
     @Test(arguments: ["SQLite", "PostgreSQL"])
-    func `what somebody follows ends with their role, their session and themselves`(_ kind: String) throws {
+    func `a person's stream ends with their role, their session or their removal`(_ kind: String) throws {
       let server = kind == "SQLite" ? nil : try PostgresServer()
       let hub = try Hub(database: server?.address)
       try hub.add("ana", "administer", password: "correct horse")
@@ -152,7 +152,7 @@ extension WholeProgramTests {
       try anas.end("what ana follows, who has signed out")
     }
 
-    @Test func `who guesses waits, and tokens work as before`() throws {
+    @Test func `a person with wrong passwords waits, and tokens still work`() throws {
       let hub = try Hub()
       try hub.add("ana", "administer", password: "correct horse")
       let statuses = (0..<8).map { Self.signIn(hub.browser, "ana", "guess \($0)") }
@@ -163,7 +163,7 @@ extension WholeProgramTests {
       #expect(hub.browser.ask("GET", "/v1/fleet", headers: ["Authorization": "Bearer wrong"])?.status == 401)
     }
 
-    @Test func `who guesses locks out neither a browser that is known nor another's name`() throws {
+    @Test func `wrong passwords lock out neither a known browser nor another name`() throws {
       let hub = try Hub()
       try hub.add("ana", "administer", password: "correct horse")
       try hub.add("vera", "view", password: "battery staple")
@@ -198,7 +198,7 @@ extension WholeProgramTests {
       #expect(Self.signIn(hub.another(), "carl", "another horse", from: "10.0.5.2") == 200)
     }
 
-    @Test func `when a token was used is known after a restart`() throws {
+    @Test func `the last use of a token is known after a restart`() throws {
       let hub = try Hub()
       try hub.add("ana", "administer", password: "correct horse")
       #expect(Self.signIn(hub.browser, "ana", "correct horse") == 200)
@@ -215,7 +215,7 @@ extension WholeProgramTests {
       #expect(try lastUse() == used)
     }
 
-    @Test func `pages come with a policy, and only by the hub's names`() throws {
+    @Test func `pages have a security policy, and are served only under the hub's names`() throws {
       let hub = try Hub()
       let shell = try #require(hub.browser.ask("GET", "/fleet"))
       #expect(shell.status == 200 && shell.headers["Content-Type"]?.hasPrefix("text/html") == true)
@@ -233,7 +233,9 @@ extension WholeProgramTests {
       #expect(String(decoding: answer.prefix(max(0, count)), as: UTF8.self).contains(" 403 "))
     }
 
-    @Test(arguments: ["SQLite", "PostgreSQL"]) func `the fleet, its messages, and what is live`(_ kind: String) throws {
+    @Test(arguments: ["SQLite", "PostgreSQL"]) func `the pages show the fleet, its messages and live changes`(
+      _ kind: String
+    ) throws {
       let server = kind == "SQLite" ? nil : try PostgresServer()
       let hub = try Hub(database: server?.address)
       let rig = hub.rig

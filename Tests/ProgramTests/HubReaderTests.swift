@@ -81,7 +81,8 @@ extension WholeProgramTests {
     }
 
     @Test(arguments: Place.allCases)
-    func `pages from the newest, by words, times and gateways, are all of it once`(_ place: Place) throws {
+    func `pages from the newest, by words, times and gateways, are complete without repetitions`(_ place: Place) throws
+    {
       let site = try Site(place)
       let count = 250
       try site.take(
@@ -153,7 +154,7 @@ extension WholeProgramTests {
     }
 
     @Test(arguments: Place.allCases)
-    func `two histories that come event by event are two epochs, and a further one begins a third`(_ place: Place)
+    func `two interleaved histories become two epochs, and another one a third`(_ place: Place)
       throws
     {
       let site = try Site(place)
@@ -173,7 +174,7 @@ extension WholeProgramTests {
     }
 
     @Test(arguments: Place.allCases)
-    func `absurd numbers and long words are answered, or refused, and nothing ends`(_ place: Place) throws {
+    func `absurd numbers and long words are answered or refused, and the hub goes on`(_ place: Place) throws {
       let site = try Site(place)
       try site.take((1...5).map { message($0, "text \($0)") }, from: "hill")
       for number in [
@@ -197,7 +198,7 @@ extension WholeProgramTests {
     }
 
     @Test(arguments: Place.allCases)
-    func `the fleet, its nodes and its channels are what gateways told`(_ place: Place) throws {
+    func `the fleet, its nodes and its channels are as gateways reported them`(_ place: Place) throws {
       let site = try Site(place)
       let key = String(repeating: "ab", count: 32), node = String(repeating: "cd", count: 32)
       for gateway in ["hill", "valley"] {
@@ -248,7 +249,7 @@ extension WholeProgramTests {
     }
 
     @Test(arguments: Place.allCases)
-    func `a reader follows, is cut, and misses no message; one that does not read harms nobody`(_ place: Place) throws {
+    func `a reader that is cut off misses no message, and one that does not read harms nobody`(_ place: Place) throws {
       let site = try Site(place)
       try site.take([message(1, "before")], from: "hill")
       let reader = try site.follow()
@@ -285,7 +286,7 @@ extension WholeProgramTests {
     }
 
     @Test(arguments: Place.allCases)
-    func `a follower of another history of the hub is told that it missed some`(_ place: Place) throws {
+    func `a follower of another history of the hub is told that it missed messages`(_ place: Place) throws {
       let site = try Site(place)
       try site.take([message(1, "first"), message(2, "second"), message(3, "third")], from: "hill")
       let rows = try #require(try site.page("/v1/messages?order=newest")["messages"]?.array)
@@ -312,7 +313,7 @@ extension WholeProgramTests {
     }
 
     @Test(arguments: Place.allCases)
-    func `a gateway that names others gets each message once, until it says that it takes everybody's`(_ place: Place)
+    func `a gateway that selects reporters gets each message once, until it accepts all reporters`(_ place: Place)
       throws
     {
       let site = try Site(place)
@@ -332,7 +333,7 @@ extension WholeProgramTests {
       #expect(try ask("") == 3)
     }
 
-    @Test func `answers go as gzip to who takes that, in the lengths that they have, and to nobody else`() throws {
+    @Test func `answers are compressed with gzip only for clients that accept it, with their real length`() throws {
       let site = try Site(.sqlite)
       for number in 0..<200 { try site.take([message(1, "text \(number)")], from: "hill-\(number)") }
       func get(_ accepted: String?, _ target: String) throws -> (head: [String], body: [UInt8]) {
@@ -362,7 +363,7 @@ extension WholeProgramTests {
       #expect(try !get("gzip", "/v1/fleet/summary?x=1").body.isEmpty)
     }
 
-    @Test func `each question of the dashboard asks for metrics and labels that a hub has`() throws {
+    @Test func `each query of the dashboard uses metrics and labels that a hub has`() throws {
       let site = try Site(.sqlite)
       try site.take([message(1, "text")], from: "hill")
       let metrics = try String(decoding: #require(site.rig.askHub("GET", "/metrics")).body, as: UTF8.self)
@@ -389,7 +390,7 @@ extension WholeProgramTests {
       .enabled("schemathesis is not installed: hardware/requirements.txt") {
         access(schemathesis, X_OK) == 0
       }, arguments: Place.allCases)
-    func `the API is what its description says, whatever it is asked`(_ place: Place) throws {
+    func `the API matches its description for all generated requests`(_ place: Place) throws {
       let site = try Site(place)
       try site.take([message(1, "text"), event(2, "contact", #"{"key":"ab","name":"n"}"#)], from: "hill")
       let settings = site.rig.scratch.write(

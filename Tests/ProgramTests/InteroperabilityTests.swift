@@ -8,7 +8,7 @@ import Testing
 extension WholeProgramTests {
   /// Foreign radios and clients.
   @Suite struct Interoperability {
-    @Test func `pymc_core radios: contacts appear, a direct and a channel message arrive once`() throws {
+    @Test func `with pymc_core radios, contacts appear, and a direct and a channel message arrive once`() throws {
       let rig = try Rig()
       let folder = rig.scratch.folder.appending(path: "mesh")
       let base = try LoopbackPort.pair()
@@ -42,7 +42,7 @@ extension WholeProgramTests {
       try handle.close()
     }
 
-    @Test func `meshcore-cli talks to the virtual radio: infos, contacts, channels, send, receive`() throws {
+    @Test func `meshcore-cli works with the virtual radio: infos, contacts, channels, send, receive`() throws {
       let radio = try Program.own(
         "meshpost-radio", ["--clock", "now", "--contacts", "3", "--advertise", "--tcp", "r0=0"])
       let address = try JSONValue(parsing: try radio.line(with: "tcp:127.0.0.1"))["address"]?.string ?? ""

@@ -27,7 +27,7 @@ extension WholeProgramTests {
     }
 
     @Test(arguments: [("durable", UInt64(20_261_122)), ("wear", 20_261_123)])
-    func `no message is lost between radio and store, however often it is killed`(
+    func `no message is lost between the radio and the store over many kills`(
       _ profile: String, _ seed: UInt64
     ) throws {
       var random = SeededRandom(seed: seed)
@@ -53,7 +53,7 @@ extension WholeProgramTests {
       #expect(stored == handedOver, "seed \(seed)")
     }
 
-    @Test func `packets that wait for the disk outlive a kill, too`() throws {
+    @Test func `packets that wait for the disk survive a kill`() throws {
       let rig = try Rig()
       try rig.startRadio(["--nodes", "3", "--forgetful", "--airtime", "0"])
       let keeper = try start(rig, upstream: "kinds = [\"packet\"]")
@@ -80,7 +80,7 @@ extension WholeProgramTests {
       #expect(messages.count == 40)
     }
 
-    @Test func `a gateway that hangs is ended and started anew, and one that is restarted loses nothing`() throws {
+    @Test func `a gateway that hangs is killed and restarted, and a restart loses nothing`() throws {
       let rig = try Rig()
       try rig.startRadio(["--queue", "100000", "--forgetful"])
       let keeper = try start(rig, watchdog: 3)
@@ -105,7 +105,7 @@ extension WholeProgramTests {
       try keeper.line(with: "STATUS=radio up, synced")
     }
 
-    @Test func `a port that was pulled out meanwhile is not taken for the one that is there now`() throws {
+    @Test func `a kept port whose device was unplugged is not used for the new device`() throws {
       let rig = try Rig()
       try rig.startRadio(["--queue", "100000", "--forgetful"])
       let keeper = try start(rig)

@@ -38,7 +38,7 @@ extension WholeProgramTests {
       try rig.meshpost("sent", "--json").lines.compactMap { try JSONValue(parsing: $0)["text"]?.string }
     }
 
-    @Test func `a command is carried out live, or waits on disk at both ends, and the same twice is one`() throws {
+    @Test func `a command is carried out live, or waits on disk at both ends, and a repeated one runs once`() throws {
       let rig = try start()
       let buckets = try rig.meshpost("sync", "--json").lines.joined()
       #expect(buckets.contains("\"commands\"") && !buckets.contains("channel/"), "messages from hubs are off")
@@ -68,7 +68,7 @@ extension WholeProgramTests {
       #expect(journaled.allSatisfy { $0["body"]?["upstream"]?.string == "hub" })
     }
 
-    @Test func `of two upstreams that lead to one hub one has the link, and the other says so and goes without`() throws
+    @Test func `of two upstreams that lead to one hub one has the link, and the other reports it and uses HTTP`() throws
     {
       let rig = try Rig()
       let second = """
@@ -115,7 +115,7 @@ extension WholeProgramTests {
       asyncio.run(main())
       """
 
-    @Test func `whoever holds the link as an upstream that the gateway does not have loses it, and that is said`()
+    @Test func `a client that holds the link under an unknown upstream loses it, and the loss is reported`()
       throws
     {
       let rig = try start()
@@ -135,7 +135,7 @@ extension WholeProgramTests {
       }
     }
 
-    @Test func `a command that comes too soon waits in the queue`() throws {
+    @Test func `a command beyond the rate waits in the queue`() throws {
       let rig = try start("commands_per_minute = 1")
       #expect(
         try command(rig, #"{"id":"c1","command":"send","to":"Public","text":"one"}"#).json["state"]?.string == "done")
@@ -187,7 +187,7 @@ extension WholeProgramTests {
       #expect(rig.askHub("PUT", "/v1/gateways/\(id)/documents/root/password", body: #"{"value":"x"}"#)?.status == 400)
     }
 
-    @Test func `a hub that is stopped is noticed by ping, and the link comes back`() throws {
+    @Test func `a stopped hub is noticed by a ping, and the link returns`() throws {
       let rig = try start()
       rig.hub?.send(SIGSTOP)
       try rig.gateway?.line(with: "no answer to a ping")
@@ -219,7 +219,7 @@ extension WholeProgramTests {
       server.serve_forever()
       """
 
-    @Test func `behind a proxy that knows no WebSocket all of it goes by HTTP`() throws {
+    @Test func `behind a proxy without WebSocket everything goes over HTTP`() throws {
       let rig = try Rig()
       let proxy = try Program(Program.python, ["-c", Self.proxy, "http://127.0.0.1:\(rig.hubPort)"])
       let port = try proxy.line(with: "port ").split(separator: " ").last.map(String.init) ?? ""
@@ -274,7 +274,7 @@ extension WholeProgramTests {
           print("carried", sum(count[0] for count in used), sum(count[1] for count in used), flush=True)
       """
 
-    @Test func `by HTTP a message costs 160 bytes up and 60 down, and a hub that was started anew gets all of it`()
+    @Test func `over HTTP a message costs 160 bytes up and 60 down, and a restarted hub gets everything`()
       throws
     {
       let rig = try Rig()
@@ -327,7 +327,7 @@ extension WholeProgramTests {
       time.sleep(600)
       """
 
-    @Test func `a hub that is told to end does so at once, whoever is connected`() throws {
+    @Test func `a hub stops at once on SIGTERM, whatever clients are connected`() throws {
       let rig = try start()
       let idlers = try Program(Program.python, ["-c", Self.idlers, "\(rig.hubPort)"])
       try idlers.line(with: "ready")

@@ -42,7 +42,7 @@ extension WholeProgramTests {
     /// Commands whose output is a document, whose lines may begin with anything.
     private static let documents: Set<String> = ["report", "export", "map", "chart"]
 
-    @Test(arguments: [200, 503]) func `nothing that a gateway says steers the terminal, whichever command asks`(
+    @Test(arguments: [200, 503]) func `no output of a gateway can control the terminal, in any command`(
       _ status: Int
     ) throws {
       let scratch = Scratch()

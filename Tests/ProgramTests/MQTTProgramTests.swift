@@ -52,7 +52,7 @@ extension WholeProgramTests {
       }
     }
 
-    @Test(arguments: [UInt64(20_261_121)]) func `through kills of the gateway and an absent broker every message comes`(
+    @Test(arguments: [UInt64(20_261_121)]) func `over kills of the gateway and an absent broker every message arrives`(
       _ seed: UInt64
     ) throws {
       var random = SeededRandom(seed: seed)
@@ -108,7 +108,7 @@ extension WholeProgramTests {
       subscriber.kill9()
     }
 
-    @Test func `a broker's clients may have messages sent, and nothing else, and not many`() throws {
+    @Test func `clients of a broker may send messages, do nothing else, and have a rate limit`() throws {
       let rig = try Rig()
       let broker = try TestBroker(rig)
       try rig.startRadio()
@@ -177,7 +177,7 @@ extension WholeProgramTests {
       }
     }
 
-    @Test func `Home Assistant is told of the gateway, of nodes with telemetry, and where to send to`() throws {
+    @Test func `Home Assistant gets the gateway, nodes with telemetry, and the topic for messages`() throws {
       let rig = try Rig()
       let broker = try TestBroker(rig)
       let folder = rig.scratch.folder.appending(path: "mesh")
@@ -232,7 +232,7 @@ extension WholeProgramTests {
     }
 
     @Test(arguments: ["auto", "5"])
-    func `a broker that retains nothing and takes small packets gets what it can take`(_ version: String) throws {
+    func `a broker without retention and with small packets gets all it can accept`(_ version: String) throws {
       let rig = try Rig()
       let broker = try TestBroker(rig, extra: "allow_anonymous true\nretain_available false\nmax_packet_size 200")
       let subscriber = try broker.counter()
@@ -255,7 +255,7 @@ extension WholeProgramTests {
       #expect(broker.program?.lines.contains { $0.contains("as meshpost-hill-broker (p5") } == true)
     }
 
-    @Test func `a broker of QoS 0 is not used, and that is said`() throws {
+    @Test func `a broker that supports only QoS 0 is not used, and the log says so`() throws {
       let rig = try Rig()
       let broker = try TestBroker(rig, extra: "allow_anonymous true\nmax_qos 0")
       try rig.startRadio()
@@ -295,7 +295,7 @@ extension WholeProgramTests {
       """
 
     @Test(arguments: ["silent", "abrupt"])
-    func `a broker that does not answer version 5 is reached in 3.1.1`(_ manner: String) throws {
+    func `the gateway uses 3.1.1 with a broker that does not answer version 5`(_ manner: String) throws {
       let rig = try Rig()
       let broker = try TestBroker(rig)
       let (descriptor, port) = try LoopbackPort.take()
@@ -317,7 +317,7 @@ extension WholeProgramTests {
       #expect(old.lines.filter { $0.contains("a hello of 5") }.count == 1, "asked once")
     }
 
-    @Test func `TLS with client certificates, and a password that is wrong at first`() throws {
+    @Test func `the gateway connects with TLS client certificates, and after a wrong password is corrected`() throws {
       let rig = try Rig()
       let folder = rig.scratch.folder.path()
       let authority = try TestAuthority(rig, names: ["localhost", "gateway"])

@@ -14,7 +14,7 @@ import Testing
   @Test(
     .enabled(if: isReady, "hardware/machine/setup could not prepare the emulated machine here"),
     .timeLimit(.minutes(30)))
-  func `installed and set up without a hand, it survives reboots, kills, hangs, other ports and power cuts`()
+  func `a gateway that was installed unattended survives reboots, kills, hangs, other ports and power cuts`()
     async throws
   {
     let run = try Program(

@@ -8,7 +8,7 @@ import Testing
 /// Whole programs over real sockets and pseudo-terminals. One at a time: they share two cores.
 @Suite(.serialized, .timeLimit(.minutes(30))) struct WholeProgramTests {
   @Suite struct MainJob {
-    @Test func `what others say reaches the store and the hub, once`() throws {
+    @Test func `heard messages reach the store and the hub once`() throws {
       let rig = try Rig()
       try rig.startRadio(["--contacts", "40"])
       try rig.startHub()
@@ -33,7 +33,7 @@ import Testing
       }
     }
 
-    @Test func `the same over TCP`() throws {
+    @Test func `a heard message reaches the hub from a radio over TCP`() throws {
       let rig = try Rig()
       rig.radio = try Program.own("meshpost-radio", ["--clock", "now", "--advertise", "--tcp", "r0=0"])
       let line = try #require(try rig.radio?.line(with: "tcp:127.0.0.1"))
@@ -46,7 +46,7 @@ import Testing
       try untilTrue("a message at the hub") { try rig.hubTexts() == ["over the network"] }
     }
 
-    @Test func `the sync can be watched`() throws {
+    @Test func `the synchronisation can be followed`() throws {
       let rig = try Rig()
       try rig.startRadio(["--contacts", "200"])
       try rig.startGateway()
@@ -58,7 +58,7 @@ import Testing
       try watch.line(with: "\"state\":\"synced\"")
     }
 
-    @Test func `messages are followed as they come`() throws {
+    @Test func `messages can be followed live`() throws {
       let rig = try Rig()
       try rig.startRadio()
       try rig.startGateway()

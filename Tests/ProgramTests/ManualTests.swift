@@ -35,7 +35,7 @@ extension WholeProgramTests {
       return walk(root, [])
     }
 
-    @Test func `the manual that is shipped is the one that the commands make`() throws {
+    @Test func `the shipped manual is the generated one`() throws {
       let folder = Checkout.folder.appending(path: "docs/man")
       let names = try generate("man").split(separator: "\n").map(String.init)
       let shipped = try FileManager.default.contentsOfDirectory(atPath: folder.path()).filter { $0.hasSuffix(".1") }
@@ -50,7 +50,7 @@ extension WholeProgramTests {
       }
     }
 
-    @Test func `each command's help and man page name every argument, and man reads them without a complaint`() throws {
+    @Test func `each command's help and man page name every argument, and man renders them without warnings`() throws {
       for (words, command) in try leaves() {
         let help = try Program.own("meshpost", words + ["--help"])
         #expect(try help.ended() == 0)
@@ -87,7 +87,7 @@ extension WholeProgramTests {
       .enabled("openapi-spec-validator is not installed: hardware/requirements.txt") {
         try Program(Program.python, ["-c", "import openapi_spec_validator"]).ended() == 0
       })
-    func `the description of the control socket is one of OpenAPI`() throws {
+    func `the description of the control socket is valid OpenAPI`() throws {
       let file = Checkout.folder.appending(path: "docs/control-socket.json").path()
       let judge = try Program(Program.python, ["-m", "openapi_spec_validator", file])
       #expect(try judge.ended() == 0, "\(judge.lines.suffix(20))")
@@ -102,7 +102,7 @@ extension WholeProgramTests {
       return program.lines.joined(separator: " ")
     }
 
-    @Test func `completions are scripts that their shells take`() throws {
+    @Test func `completion scripts are valid in their shells`() throws {
       for shell in ["bash", "zsh", "fish"] {
         let script = try Program.own("meshpost", ["--generate-completion-script", shell])
         #expect(try script.ended() == 0 && script.lines.count > 100)
@@ -133,7 +133,7 @@ extension WholeProgramTests {
       }
     }
 
-    @Test func `names are completed from what the gateway knows`() throws {
+    @Test func `names are completed from the gateway's data`() throws {
       let rig = try Rig()
       try rig.startRadio(["--contacts", "2"])
       try rig.startGateway()
@@ -151,7 +151,7 @@ extension WholeProgramTests {
     }
 
     /// The output of each command matches its shape. Commands to other nodes are compared in NodeTests, those of Bluetooth where Bluetooth exists.
-    @Test func `what --json prints is what is promised, for every command`() throws {
+    @Test func `the JSON output of every command has its declared shape`() throws {
       let rig = try EveryCommand.rig()
       let shapes = try JSONShapes()
       let tried = try EveryCommand(rig, shapes).run()

@@ -38,7 +38,7 @@ extension WholeProgramTests {
       ("chart traffic --radio nosuch", radio),
     ]
 
-    @Test func `each kind of thing that is not there has a sentence of its own, and all have one exit code`() throws {
+    @Test func `each kind of missing thing has its own sentence, and all have one exit code`() throws {
       let rig = try Rig()
       try rig.startRadio(["--contacts", "1"])
       try rig.startGateway()
@@ -53,7 +53,7 @@ extension WholeProgramTests {
       }
     }
 
-    @Test func `a file that is not there is no failing disk`() throws {
+    @Test func `a missing file is not reported as a failing disk`() throws {
       let rig = try Rig()
       rig.writeGatewayConfiguration()
       let file = rig.scratch.location("gw.toml")
@@ -68,7 +68,7 @@ extension WholeProgramTests {
       #expect(!(restored.lines + wrong.lines).joined().contains("disk"))
     }
 
-    @Test func `a hub's commands say of whom and what they do not find`() throws {
+    @Test func `a hub's commands name the person or the gateway that they do not find`() throws {
       let rig = try Rig()
       try rig.startHub()
       for (line, words) in [
@@ -85,7 +85,7 @@ extension WholeProgramTests {
       }
     }
 
-    @Test func `a hub says of what it does not have what that is`() throws {
+    @Test func `a hub's answer names the kind of thing that is missing`() throws {
       let rig = try Rig()
       try rig.startHub()
       func error(_ method: String, _ target: String, body: String = "") throws -> (Int?, String) {

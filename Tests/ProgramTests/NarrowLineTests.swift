@@ -57,7 +57,7 @@ extension WholeProgramTests {
     @Test(
       arguments: [(1500, 403, "live"), (4000, 903, "live"), (2500, 300, "http")]
         as [(rate: Int, events: Int, road: String)])
-    func `over a narrow line a hub gets everything, and nothing twice`(_ line: (rate: Int, events: Int, road: String))
+    func `over a narrow line a hub gets everything once`(_ line: (rate: Int, events: Int, road: String))
       throws
     {
       let rig = try Rig()

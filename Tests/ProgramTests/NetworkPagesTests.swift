@@ -53,7 +53,7 @@ extension WholeProgramTests {
       var web: JSONValue? { get throws { try rig.status()?["web"] } }
     }
 
-    @Test func `a password lets in, sessions outlive the daemon, and end with the password`() throws {
+    @Test func `a password signs in, sessions survive a restart of the daemon, and end with the password`() throws {
       let network = try Network()
       let browser = network.browser
       #expect(try network.web?["has_password"]?.bool == false)
@@ -86,7 +86,7 @@ extension WholeProgramTests {
       #expect(try network.command(["web", "password"], input: "short").code == EX_USAGE)
     }
 
-    @Test func `what is live ends with its session, and a message goes both ways`() throws {
+    @Test func `a live stream ends with its session, and messages go both ways`() throws {
       let network = try Network()
       let (browser, rig) = (network.browser, network.rig)
       try network.setPassword("correct horse")
@@ -114,7 +114,7 @@ extension WholeProgramTests {
       #expect(other.ask("GET", "/v1/status")?.status == 200)
     }
 
-    @Test func `other sites, other names, secrets and large bodies are refused`() throws {
+    @Test func `requests of other sites, other names, for secrets, and with large bodies are refused`() throws {
       let network = try Network(web: #"names = ["hilltop.example.org"]"#)
       let browser = network.browser
       try network.setPassword("correct horse")
@@ -157,7 +157,7 @@ extension WholeProgramTests {
       try network.rig.gateway?.line(with: "pages: signed in from 203.0.113.9")
     }
 
-    @Test func `who guesses waits, and whoever is elsewhere gets in`() throws {
+    @Test func `an address with wrong passwords waits, and another address signs in`() throws {
       let network = try Network()
       let browser = network.browser
       try network.setPassword("correct horse")
@@ -171,7 +171,7 @@ extension WholeProgramTests {
       #expect(elsewhere?.status == 200)
     }
 
-    @Test func `connections that say nothing lock nobody out, and who may not connect is not heard`() throws {
+    @Test func `silent connections block nobody, and an address that is not allowed is not answered`() throws {
       let network = try Network()
       try network.setPassword("correct horse")
       let browser = network.browser
@@ -188,7 +188,7 @@ extension WholeProgramTests {
       #expect(try stranger.web?["address"]?.string == "127.0.0.1:\(stranger.browser.port)")
     }
 
-    @Test func `a port that is taken is tried again, and a reload begins and ends the pages`() throws {
+    @Test func `a port in use is tried again, and a reload starts and stops the pages`() throws {
       let network = try Network()
       let (browser, rig) = (network.browser, network.rig)
       #expect(browser.ask("GET", "/session")?.status == 200)

@@ -8,7 +8,7 @@ extension WholeProgramTests {
   /// The test's own network, which it can take down. Needs the right to make one (root, also in containers).
   @Suite struct Networks {
     @Test(.enabled("a network namespace cannot be made here") { OwnNetwork.isPossible() })
-    func `a network that goes away is noticed at once, and so is its return`() throws {
+    func `the loss of the network and its return are noticed at once`() throws {
       let rig = try Rig()
       rig.writeGatewayConfiguration()
       let script = """

@@ -9,7 +9,7 @@ import Testing
 extension WholeProgramTests {
   /// The first attempts of new users, and the answers.
   @Suite struct NewGatewayLimit {
-    @Test func `a node's alias is what people see and write, and nobody on the air can take it`() throws {
+    @Test func `a node's alias is shown and accepted, and no node on the air can take it`() throws {
       let rig = try Rig()
       try rig.startRadio(["--contacts", "2"])
       try rig.startGateway()
@@ -34,8 +34,7 @@ extension WholeProgramTests {
       #expect(message?["recipient"]?.string == key, "\(sent)")
     }
 
-    @Test func `a channel that is called nearly so is named, and a template as the documents print it is taken`() throws
-    {
+    @Test func `a similar channel name is suggested, and a documented template is accepted`() throws {
       let rig = try Rig()
       try rig.startRadio([])
       try rig.startGateway()
@@ -62,11 +61,11 @@ extension WholeProgramTests {
   @Test(arguments: [
     ("90s", 90), ("15m", 900), ("2h", 7200), ("3d", 259_200), ("1w", 604_800), ("90", 90), ("0", nil), ("-5m", nil),
     ("", nil), ("h", nil), ("2x", nil), ("٣h", nil), ("2h\u{301}", nil), ("99999999999h", nil), ("1.5h", nil),
-  ]) func `spans of time are read as they are typed`(_ text: String, _ seconds: Int?) {
+  ]) func `a duration is parsed as people type it`(_ text: String, _ seconds: Int?) {
     #expect(DurationArgument(argument: text)?.seconds == seconds)
   }
 
-  @Test func `ssh is tried as it was called`() {
+  @Test func `the suggested ssh command has the address as it was given`() {
     #expect(SSHAddress("ssh://pi@hilltop:2222")?.plainCommand == "ssh -p 2222 pi@hilltop true")
     #expect(SSHAddress("ssh://hilltop/run/x.sock")?.plainCommand == "ssh hilltop true")
   }

@@ -51,7 +51,7 @@ private final class PythonMesh {
 
 extension WholeProgramTests {
   @Suite struct RemoteNodes {
-    @Test func `a repeater: login, status, telemetry, neighbours, its command line`() throws {
+    @Test func `a repeater answers a login, status, telemetry, neighbours and commands`() throws {
       let mesh = try PythonMesh(poll: "[[poll]]\nnode = \"Ridge\"\nkind = \"status\"\nevery_min = 1\n")
       let rig = mesh.rig
       #expect(try mesh.meshpost(["node", "login", "Ridge"], input: "wrong").code != 0)
@@ -86,7 +86,7 @@ extension WholeProgramTests {
       #expect(!log.contains("password") && !log.contains("wrong"), "passwords never reach the log")
     }
 
-    @Test func `a room: login, post, and login again after a restart`() throws {
+    @Test func `a room accepts a login and posts, and a login again after a restart`() throws {
       let mesh = try PythonMesh()
       let rig = mesh.rig
       #expect(try mesh.meshpost(["room", "login", "Lobby"], input: "hello").code == 0)

@@ -8,7 +8,7 @@ import Testing
 extension WholeProgramTests {
   /// Impossible numbers from all senders: none of them ends a program.
   @Suite struct Numbers {
-    @Test func `whatever numbers a hub answers with, the gateway goes on, and nothing is lost`() throws {
+    @Test func `a hub's absurd numbers do not stop the gateway, and no event is lost`() throws {
       let rig = try Rig()
       let (descriptor, port) = try LoopbackPort.take()
       close(descriptor)
@@ -55,7 +55,7 @@ extension WholeProgramTests {
       }
     }
 
-    @Test func `whatever numbers a gateway answers with, no command traps`() throws {
+    @Test func `a gateway's absurd numbers trap no command`() throws {
       let rig = try Rig()
       try rig.startRadio()
       try rig.startHub()
@@ -92,7 +92,7 @@ extension WholeProgramTests {
       }
     }
 
-    @Test func `whatever numbers a hub is sent, it goes on, and takes what makes sense`() throws {
+    @Test func `absurd numbers in requests do not stop a hub, and valid events are stored`() throws {
       let rig = try Rig()
       try rig.startHub()
       for number in LyingPeer.numbers {

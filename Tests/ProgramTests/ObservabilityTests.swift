@@ -14,7 +14,7 @@ extension WholeProgramTests {
       #expect(try program.ended() == 0, "\(program.lines)")
     }
 
-    @Test func `metrics are read by Prometheus' own parser, on the socket and on loopback`() throws {
+    @Test func `Prometheus' own parser reads the metrics, on the socket and on loopback`() throws {
       let rig = try Rig()
       let (descriptor, port) = try LoopbackPort.take()
       close(descriptor)
@@ -54,7 +54,7 @@ extension WholeProgramTests {
       return port
     }
 
-    @Test func `packets are captured so that Wireshark and a decoder of others read them`() throws {
+    @Test func `Wireshark and another decoder read captured packets`() throws {
       let rig = try Rig()
       try rig.startRadio()
       try rig.startGateway()
@@ -101,7 +101,7 @@ extension WholeProgramTests {
       return count == 3
     }
 
-    @Test func `who may not use the control socket is told which group to join, but never root's`() throws {
+    @Test func `a user without rights to the control socket is told which group to join, but never root's`() throws {
       let rig = try Rig()
       try rig.startRadio()
       try rig.startGateway()
@@ -152,7 +152,7 @@ extension WholeProgramTests {
       }
     }
 
-    @Test func `a report has what a bug needs, and no secret, key, text or position`() throws {
+    @Test func `a report has what a bug report needs, and no secret, key, text or position`() throws {
       let rig = try Rig()
       try rig.startRadio(["--contacts", "3"])
       rig.writeGatewayConfiguration(
@@ -200,7 +200,7 @@ extension WholeProgramTests {
       }
     }
 
-    @Test func `journald gets lines with fields, and a priority`() throws {
+    @Test func `journald gets lines with fields and a priority`() throws {
       let rig = try Rig()
       try rig.startRadio()
       rig.writeGatewayConfiguration(url: "http://127.0.0.1:1")

@@ -111,7 +111,7 @@ extension WholeProgramTests {
       """
 
     @Test(.enabled(if: isReady, "the Python that checks it could not be prepared here"))
-    func `the radio signs its token, and each packet is told as analyzers compute it`() throws {
+    func `the radio signs its token, and each packet is published as analysers compute it`() throws {
       let rig = try Rig()
       let broker = try Program(Self.python, ["-c", Self.broker])
       let port = try broker.line(with: "port ").split(separator: " ").last.map(String.init) ?? ""
@@ -162,7 +162,7 @@ extension WholeProgramTests {
       """
 
     @Test(.enabled(if: isReady, "Home Assistant could not be prepared here"))
-    func `what Home Assistant is told passes its own schemas`() throws {
+    func `the discovery messages pass Home Assistant's own schemas`() throws {
       let rig = try Rig()
       // With only a WebSocket this mosquitto reports that it does not listen.
       let (free, taken) = try LoopbackPort.take()

@@ -8,7 +8,7 @@ import Testing
 extension WholeProgramTests {
   /// Starting, stopping, reloading, refusing.
   @Suite struct Operation {
-    @Test func `SIGTERM ends it cleanly, and what was stored is there at the next start`() throws {
+    @Test func `SIGTERM ends the gateway cleanly, and stored messages are there at the next start`() throws {
       let rig = try Rig()
       // If a radio started in the same second, the gateway cannot tell whether it has restarted, and would read its whole list.
       try rig.startRadio(["--uptime", "3600"])
@@ -50,7 +50,7 @@ extension WholeProgramTests {
       try other.gateway?.line(with: "is in use by meshpost")
     }
 
-    @Test func `SIGHUP reads the token anew, and a mistake in the file changes nothing`() throws {
+    @Test func `SIGHUP reads the token again, and a mistake in the file changes nothing`() throws {
       let rig = try Rig()
       try rig.startRadio()
       try rig.startHub()
@@ -74,7 +74,7 @@ extension WholeProgramTests {
       #expect(try rig.status() != nil)
     }
 
-    @Test func `TLS is verified: a hub behind an unknown authority gets nothing, a known one everything`() throws {
+    @Test func `a hub with an unknown authority's certificate gets nothing, with a known one everything`() throws {
       let rig = try Rig()
       let proxy = try TLSProxy(rig)
       try rig.startRadio()
@@ -93,7 +93,7 @@ extension WholeProgramTests {
       }
     }
 
-    @Test func `the hub refuses properly`() throws {
+    @Test func `the hub refuses invalid requests with the right status`() throws {
       let rig = try Rig()
       rig.writeHubConfiguration(extra: "max_body = 2048\nmax_events_per_second = 5")
       try rig.startHub()
@@ -117,7 +117,7 @@ extension WholeProgramTests {
       #expect(rig.askHub("GET", "/v1/gateways")?.status == 200)
     }
 
-    @Test func `a hub takes lanes and whole journals over HTTP, and says how far each lane is`() throws {
+    @Test func `a hub accepts lanes and whole journals over HTTP, and returns the position of each lane`() throws {
       let rig = try Rig()
       rig.writeHubConfiguration()
       try rig.startHub()

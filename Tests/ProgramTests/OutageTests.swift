@@ -6,7 +6,7 @@ import Testing
 
 extension WholeProgramTests {
   @Suite struct Outages {
-    @Test func `a hub that was away for 10,000 events gets all of them, and memory stays flat`() throws {
+    @Test func `a hub that was away for 10,000 events gets all of them, and memory stays constant`() throws {
       let rig = try Rig()
       try rig.startRadio(["--queue", "20000"])
       try rig.startGateway()

@@ -15,7 +15,7 @@ import UntrustedText
 
 /// Rows, words and keys from outside.
 @Suite struct OutsideTextTests {
-  @Test func `rows come whole out of any pieces, and one without end takes no memory`() {
+  @Test func `rows are read whole from any pieces, and an endless row takes no memory`() {
     let text = "one\n\ntwo\r\n" + String(repeating: "x", count: 100)
     for size in [1, 3, 7, 1000] {
       var (reader, rows): (RowReader, [String]) = (RowReader(), [])
@@ -34,7 +34,7 @@ import UntrustedText
     #expect(rows == [5])
   }
 
-  @Test func `an accent that was typed for itself is taken back with its word`() {
+  @Test func `an accent that was typed separately is deleted with its word`() {
     func typed(_ text: String) -> LineEditor {
       var editor = LineEditor()
       for scalar in text.unicodeScalars { _ = editor.take(.character(Character(scalar))) }
@@ -49,7 +49,7 @@ import UntrustedText
   }
 
   /// Reads the output of a remote program: it arrives line by line, bounded, and can be cleaned.
-  @Test func `hostile words from over there come line by line, each within its bound`() throws {
+  @Test func `hostile output of a remote program is read line by line, within bounds`() throws {
     let said = Mutex<[String]>([])
     let words = try RemoteWords { line in said.withLock { $0.append(line) } }
     let child = dup(words.end)
@@ -77,7 +77,7 @@ import UntrustedText
     }
   }
 
-  @Test func `input without end leaves the radios their turns`() {
+  @Test func `endless input leaves turns for the radios`() {
     let loop = EventLoop()
     let endless = open("/dev/zero", O_RDONLY | O_CLOEXEC)
     let input = LineInput(endless, on: loop)
@@ -99,13 +99,13 @@ import UntrustedText
     ["meshpost-hub", "watch", "--token-file", "/etc/passwd", "--interval", "inf"],
     ["meshpost-hub", "watch", "--token-file", "/etc/passwd", "--interval", "1e300"],
   ])
-  func `a number that cannot be is a mistake in the command, and no crash`(_ line: [String]) throws {
+  func `an impossible number is a usage error, not a crash`(_ line: [String]) throws {
     let program = try Program.own(line[0], Array(line.dropFirst()))
     program.endInput()
     #expect(try program.ended() == EX_USAGE, "\(program.lines)")
   }
 
-  @Test func `a server is held against its certificate, however its address is written`() throws {
+  @Test func `a server's certificate is checked, however its address is written`() throws {
     let scratch = Scratch()
     let make = """
       openssl req -x509 -newkey rsa:2048 -nodes -keyout server.key -out server.pem -days 2 -subj /CN=localhost \
@@ -157,7 +157,7 @@ import UntrustedText
 extension WholeProgramTests {
   /// Texts from the air, in output for people.
   @Suite struct HostileText {
-    @Test func `what comes over the air stands cleaned in the log, whoever repeats it`() throws {
+    @Test func `text from the air is cleaned in the log, whichever program repeats it`() throws {
       let rig = try Rig()
       chmod(rig.scratch.folder.path(), 0o777)
       try rig.startRadio()
@@ -187,7 +187,7 @@ extension WholeProgramTests {
       }
     }
 
-    @Test func `setup warns of what is sent over the network unencrypted`() throws {
+    @Test func `setup warns of secrets that are sent unencrypted over the network`() throws {
       let scratch = Scratch()
       let token = scratch.write("token", "a-token-that-is-secret\n")
       func setUp(_ url: String, _ more: [String]) throws -> [String] {

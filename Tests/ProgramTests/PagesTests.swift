@@ -21,7 +21,7 @@ extension WholeProgramTests {
     private static var mayBeMade: Bool { (try? stage(["--may"]).ended()) == 0 }
 
     @Test(.enabled("no browser is here (chromium, chromium-driver)") { mayBeMade })
-    func `each view works in a browser, for two people, on a phone, and for whom nobody trusts`() async throws {
+    func `each view works in a browser, for two people, on a phone, and for a person without trust`() async throws {
       let rig = try Rig()
       let air = rig.scratch.location("air")
       #expect(mkfifo(air, 0o600) == 0)
@@ -50,7 +50,7 @@ extension WholeProgramTests {
     }
 
     @Test(.enabled("no browser is here (chromium, chromium-driver)") { mayBeMade })
-    func `each view of the hub works in a browser, for who administers and for who views`() async throws {
+    func `each view of the hub works in a browser, for an administrator and for a viewer`() async throws {
       let rig = try Rig()
       let air = rig.scratch.location("air")
       #expect(mkfifo(air, 0o600) == 0)

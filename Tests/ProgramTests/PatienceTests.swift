@@ -15,8 +15,7 @@ import Testing
     return nil
   }
 
-  @Test func `a wait goes on for as long as something moves, however slowly, and ends a while after the last movement`()
-  {
+  @Test func `a wait continues while something progresses, however slowly, and ends a while after the last progress`() {
     let still = Patience.stillness
     #expect((givesUp(at: 0.1) ?? 0) >= 15 * still, "for ever is a quarter of an hour")
     #expect((givesUp(at: 0.001) ?? 0) > still && (givesUp(at: 0.001) ?? .infinity) < still + 3)
@@ -24,7 +23,7 @@ import Testing
     #expect(stopped > 8 * still && stopped < 9 * still + 3)
   }
 
-  @Test func `a program that says how far it is moves, though it computes nothing`() {
+  @Test func `a program that logs its progress is progressing, although it computes nothing`() {
     var patience = Patience(now: 0)
     let (still, end) = (Patience.stillness, 3 * Patience.stillness)
     // A log line in the middle of each minute, three times.
@@ -34,13 +33,13 @@ import Testing
     #expect(over.map { $0 > end + still && $0 < end + 2 * still + 3 } ?? false, "\(over ?? -1)")
   }
 
-  @Test func `a program that is started again and again only to look is no movement`() {
+  @Test func `programs that start and end repeatedly do not count as progress`() {
     let before = Work(own: 1, programs: [1: 5, 2: 7, 3: 100])
     #expect(Work(own: 1, programs: [1: 5, 2: 7, 4: 50]).since(before) == 0, "one has ended, another has begun")
     #expect(Work(own: 3, programs: [1: 5.5, 2: 7]).since(before) == 2.5)
   }
 
-  @Test func `what a program and its children compute is counted, unless it is left out`() throws {
+  @Test func `the computing of a program and its children is counted, unless it is left out`() throws {
     let busy = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done"
     let program = try Program("/bin/sh", ["-c", "sh -c '\(busy)'; echo ready; read x"])
     try program.line(with: "ready")

@@ -23,7 +23,7 @@ extension WholeProgramTests {
       return rig
     }
 
-    @Test func `a map is one page that loads nothing, and a hostile name is only a name in it`() throws {
+    @Test func `a map is one page that loads nothing, and a hostile name stays text in it`() throws {
       let rig = try rig()
       let file = rig.scratch.location("map.html")
       let coast = rig.scratch.write("coast.json", #"{"type":"LineString","coordinates":[[7.9,46.9],[8.1,47.1]]}"#)
@@ -54,7 +54,7 @@ extension WholeProgramTests {
       #expect(dom.utf8.split(separator: UInt8(ascii: "&")).contains { $0.starts(with: "lt;b id=x".utf8) })
     }
 
-    @Test func `charts are pictures that an XML parser takes, with what was told in them`() throws {
+    @Test func `charts are valid XML with the requested data`() throws {
       let rig = try rig()
       #expect(try rig.meshpost("send", "r1", "hello", "--wait").code == 0)
       let script = """

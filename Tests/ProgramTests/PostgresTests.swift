@@ -28,7 +28,7 @@ extension WholeProgramTests {
     }
 
     @Test(arguments: ["session", "transaction"])
-    func `a pool that changes sessions is refused at start, one that keeps them works`(_ mode: String) throws {
+    func `a pool that changes sessions is refused at the start, and one that keeps them works`(_ mode: String) throws {
       let rig = try Rig()
       let server = try PostgresServer()
       let (pool, port) = try server.pool(mode)
@@ -43,7 +43,7 @@ extension WholeProgramTests {
       #expect(try hub.ended() == 74)
     }
 
-    @Test func `each hub says of a gateway that it is linked to another, until that one ends`() throws {
+    @Test func `each hub shows that a gateway is linked to another hub, until that hub ends`() throws {
       let rig = try Rig()
       let server = try PostgresServer()
       let (descriptor, taken) = try LoopbackPort.take()
@@ -91,7 +91,7 @@ extension WholeProgramTests {
       try untilTrue("linked after the crash") { try said() == [true, true, true] }
     }
 
-    @Test func `two hubs on one server are one hub, and a crash of the server loses nothing`() throws {
+    @Test func `two hubs on one server work as one hub, and a crash of the server loses nothing`() throws {
       let rig = try Rig()
       let server = try PostgresServer()
       let (descriptor, taken) = try LoopbackPort.take()
@@ -155,8 +155,7 @@ extension WholeProgramTests {
       withExtendedLifetime(other) {}
     }
 
-    @Test func `a database without lanes has everything in order so far, and one of a newer version is refused`() throws
-    {
+    @Test func `the upgrade of a database without lanes keeps positions, and a newer database is refused`() throws {
       let rig = try Rig()
       let server = try PostgresServer()
       try startHub(rig, server, port: rig.hubPort).kill9()
@@ -204,7 +203,7 @@ extension WholeProgramTests {
       ALTER TABLE events RENAME COLUMN content TO body; DELETE FROM schema_version WHERE version = 99
       """
 
-    @Test func `a hub whose tables a newer one upgrades takes nothing more, ends, and has lost nothing`() throws {
+    @Test func `a hub ends without a loss when a newer hub upgrades its tables`() throws {
       let rig = try Rig()
       let server = try PostgresServer()
       try rig.startRadio(["--queue", "100000"])
@@ -233,7 +232,7 @@ extension WholeProgramTests {
       #expect(try Set(rig.hubTexts()).count == 1000)
     }
 
-    @Test func `pages end at 1 MiB here, too`() throws {
+    @Test func `pages end at 1 MiB on PostgreSQL, too`() throws {
       let rig = try Rig()
       let server = try PostgresServer()
       rig.hub = try startHub(rig, server, port: rig.hubPort)
@@ -266,8 +265,7 @@ extension WholeProgramTests {
       #expect(contacts["contacts"]?.array?.count == 1)
     }
 
-    @Test func `what a flood tells first at one hub is told again when another gateway reports it at the other`() throws
-    {
+    @Test func `a message that a flood reports at one hub is listed again for a reporter at the other hub`() throws {
       let rig = try Rig()
       let server = try PostgresServer()
       rig.hub = try startHub(rig, server, port: rig.hubPort)
@@ -300,7 +298,7 @@ extension WholeProgramTests {
       }
     }
 
-    @Test func `a server that is not there is told of at once`() throws {
+    @Test func `an unreachable database server is reported at once`() throws {
       let rig = try Rig()
       let file = rig.scratch.write(
         "hub-x.toml",

@@ -84,7 +84,7 @@ import Testing
     return Array(words.dropFirst())
   }
 
-  @Test func `every command that the documents print is one that the program takes`() throws {
+  @Test func `the program parses every command that the documents print`() throws {
     let printed = try Self.printed()
     #expect(printed.count > 150, "\(printed.count)")
     for command in printed where Self.exceptions[command.words.joined(separator: " ")] == nil {
@@ -112,13 +112,13 @@ import Testing
     ("staus", "'status'"), ("mesages", "'messages'"), ("sned", "'send'"), ("node staus", "'node status'"),
     ("login", "'room login' or 'node login'"), ("conta", "'contact'"), ("mess", "'messages'"),
     ("--json staus", "'status'"),
-  ]) func `a command that was mistyped is told`(_ typed: String, _ meant: String) throws {
+  ]) func `a mistyped command gets a suggestion`(_ typed: String, _ meant: String) throws {
     let remedy = try #require(TypedCommand(typed.split(separator: " ").map(String.init)).remedy)
     #expect(remedy.hasSuffix("Did you mean \(meant)?"), "\(remedy)")
   }
 
   @Test(arguments: ["status", "documents node/", "--help", "help send", "node", "", "--version"])
-  func `what is no mistyped command gets no guess`(_ typed: String) {
+  func `a command that is not mistyped gets no suggestion`(_ typed: String) {
     let command = TypedCommand(typed.split(separator: " ").map(String.init))
     // The prefix of a document's key is checked only when the parser refuses it.
     #expect(command.remedy == nil || typed == "documents node/")

@@ -49,7 +49,7 @@ extension WholeProgramTests {
         .map { $0.replacing("$job", with: "hub") }
     }
 
-    @Test func `promtool finds nothing wrong with the metrics of a gateway and a hub`() throws {
+    @Test func `promtool finds no fault in the metrics of a gateway and a hub`() throws {
       let hub = try #require(rig.askHub("GET", "/metrics")).body
       let gateway = try #require(rig.control("GET", "/metrics")).body
       for (name, body) in [("hub", hub), ("gateway", gateway)] {
@@ -59,7 +59,7 @@ extension WholeProgramTests {
       }
     }
 
-    @Test func `a server gets them, and has an answer to each question of the dashboard and the documents`() throws {
+    @Test func `Prometheus stores the metrics, and answers each query of the dashboard and the documents`() throws {
       let (descriptor, port) = try LoopbackPort.take()
       close(descriptor)
       let token = rig.scratch.write("scrape.token", Rig.token)

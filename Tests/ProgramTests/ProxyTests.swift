@@ -68,7 +68,7 @@ extension WholeProgramTests {
     }
 
     @Test
-    func `three meshcore-cli, the meshcore library and the gateway share a radio: 10,000 commands, no answer astray`()
+    func `five clients share a radio: each of 10,000 commands gets its own answer`()
       throws
     {
       let (rig, port) = try share()
@@ -113,7 +113,7 @@ extension WholeProgramTests {
       #expect(missing.isEmpty, "\(missing.count) messages missing: \(missing.prefix(3))")
     }
 
-    @Test func `what may do harm is refused, unless that client may`() throws {
+    @Test func `a harmful command is refused, unless the client is allowed to send it`() throws {
       let (rig, port) = try share("allow = [\"pin\"]")
       let client = try WireClient(port: port)
       let key = Array(repeating: UInt8(0), count: 32)
@@ -132,7 +132,7 @@ extension WholeProgramTests {
       #expect(try rig.status()?["radio"]?["state"]?.string == "up")
     }
 
-    @Test func `a web page's request is not carried out, nor what follows a frame and is none`() throws {
+    @Test func `a web page's request is not carried out, nor are bytes after a frame that are no frame`() throws {
       let (rig, port) = try share("allow = [\"name\", \"channels\", \"radio\"]")
       let rename = SerialFraming.wrap([8] + Array("owned".utf8), .toRadio)
       let say = SerialFraming.wrap([3, 0, 0, 0, 0, 0, 0] + Array("owned".utf8), .toRadio)
@@ -155,7 +155,7 @@ extension WholeProgramTests {
       #expect(try rig.status()?["radio"]?["state"]?.string == "up")
     }
 
-    @Test func `clients that others wrote read and send as they come; what changes the radio wants leave`() throws {
+    @Test func `foreign clients read and send unchanged, and a change of the radio needs permission`() throws {
       let (rig, port) = try share("allow = [\"name\"]")
       func run(_ arguments: String...) throws -> String {
         let program = try cli(port, arguments)
@@ -170,7 +170,7 @@ extension WholeProgramTests {
       #expect(try run("infos").contains("\"name\": \"hill\""))
     }
 
-    @Test func `each client has its own place in the messages, also after the gateway was killed`() throws {
+    @Test func `each client has its own position in the messages, also after a kill of the gateway`() throws {
       let (rig, port) = try share()
       let (first, second) = (try WireClient(port: port), try WireClient(port: port))
       rig.radio?.write("chan r1 0 one")
@@ -194,7 +194,7 @@ extension WholeProgramTests {
       _ = second
     }
 
-    @Test func `a radio that is away: clients still read what is stored, and are told that it is away`() throws {
+    @Test func `while the radio is away, clients read stored data, and other commands fail`() throws {
       let (rig, port) = try share()
       rig.radio?.write("chan r1 0 before")
       let client = try WireClient(port: port)
@@ -211,7 +211,7 @@ extension WholeProgramTests {
       #expect(try client.ask([5]).first == 9)
     }
 
-    @Test func `only this machine, or who is in the list`() throws {
+    @Test func `a shared radio is reachable only from this machine or from listed addresses`() throws {
       let rig = try Rig()
       rig.writeGatewayConfiguration(extra: "[[proxy]]\nlisten = \"0.0.0.0:5000\"\nallow = [\"everything\"]")
       let gateway = try Program.own("meshpostd", ["--check", "--config", rig.scratch.location("gw.toml")])

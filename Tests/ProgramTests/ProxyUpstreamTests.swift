@@ -148,7 +148,7 @@ extension WholeProgramTests {
     private static let login = "me:hush%20hush"
 
     @Test(arguments: [("http", "live"), ("http", "http"), ("socks5h", "live"), ("socks5h", "http"), ("socks4", "live")])
-    func `hub, broker and webhook are reached through the proxy that the configuration names`(
+    func `a hub, a broker and a webhook are reached through the configured proxy`(
       _ kind: String, _ link: String
     ) throws {
       let servers = try Servers()
@@ -174,7 +174,7 @@ extension WholeProgramTests {
       }
     }
 
-    @Test func `the environment's proxies are used by scheme, and no_proxy and "none" are heeded`() throws {
+    @Test func `the environment's proxies are used by scheme, and no_proxy and "none" are respected`() throws {
       let servers = try Servers()
       let (web, rest) = (try WayOut(), try WayOut())
       try web.start()
@@ -206,7 +206,7 @@ extension WholeProgramTests {
       _ = try servers.texts(2)
     }
 
-    @Test func `a variable that makes no sense stops its upstreams, and nothing goes past it`() throws {
+    @Test func `an invalid variable stops its upstreams, and no connection bypasses the proxy`() throws {
       let servers = try Servers()
       servers.configure(broker: "proxy = \"none\"")
       try servers.startGateway(["HTTP_PROXY": "https://me:hush@127.0.0.1:1"])
@@ -222,7 +222,7 @@ extension WholeProgramTests {
       #expect(servers.texts.isEmpty)
     }
 
-    @Test func `a proxy that is down, comes, goes and comes again loses nothing`() throws {
+    @Test func `a proxy that goes and comes repeatedly loses nothing`() throws {
       let servers = try Servers()
       let (rig, way) = (servers.rig, try WayOut())
       let proxy = "proxy = \"http://127.0.0.1:\(way.port)\""
@@ -268,7 +268,7 @@ extension WholeProgramTests {
       """
 
     @Test(arguments: ["http", "socks5h"])
-    func `a hub whose certificate is somebody else's is refused behind a proxy, too`(_ kind: String) throws {
+    func `a hub with the certificate of another host is refused behind a proxy, too`(_ kind: String) throws {
       let servers = try Servers()
       let (rig, way) = (servers.rig, try WayOut())
       try way.start()
@@ -292,7 +292,7 @@ extension WholeProgramTests {
       #expect(!server.lines.contains { $0.hasPrefix("told") }, "the token was told: \(server.lines)")
     }
 
-    @Test func `an upstream is added with its proxy, and a wrong one is refused without its password`() throws {
+    @Test func `an upstream is added with its proxy, and an invalid one is refused without its password`() throws {
       let servers = try Servers()
       let (rig, way) = (servers.rig, try WayOut(login: "me:hush hush"))
       servers.configure()

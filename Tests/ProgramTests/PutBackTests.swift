@@ -11,7 +11,7 @@ extension WholeProgramTests {
   @Suite struct PutBack {
     private static let ways = ["", "link = \"http\""]
 
-    @Test(arguments: ways, [false, true]) func `what others post in a gateway's name takes nothing of its own away`(
+    @Test(arguments: ways, [false, true]) func `events that others post with a gateway's id remove none of its own`(
       _ way: String, _ hasServer: Bool
     ) throws {
       let server = hasServer ? try PostgresServer() : nil
@@ -37,7 +37,7 @@ extension WholeProgramTests {
     }
 
     @Test(arguments: ways, [true, false])
-    func `a hub that lost what came before a gateway's new epoch gets all again, and both tell of the two histories`(
+    func `a hub that lost the events before a gateway's new epoch gets all again, and both report the two histories`(
       _ way: String, _ isEmptied: Bool
     ) throws {
       let rig = try begun(way, having: 5)

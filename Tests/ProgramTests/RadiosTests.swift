@@ -45,7 +45,7 @@ extension WholeProgramTests {
       return try lines.map { try JSONValue(parsing: $0) }.last { $0["id"]?.string == key }
     }
 
-    @Test func `a radio that gets another's private key is that one, and sends what that was to send`() throws {
+    @Test func `a radio that gets another's private key counts as that radio, and sends its messages`() throws {
       let rig = try rig()
       try plug("r0", rig)
       try rig.startGateway()
@@ -77,7 +77,7 @@ extension WholeProgramTests {
 
   /// Received and sent messages in one list.
   @Suite struct BothDirections {
-    @Test func `messages, search, export and following show what was said on both sides, in order`() throws {
+    @Test func `messages, search, export and following show both directions in order`() throws {
       let rig = try Rig()
       try rig.startRadio(["--nodes", "3"])
       try rig.startGateway()
@@ -138,7 +138,7 @@ extension WholeProgramTests {
       #expect(rig.control("GET", "/v1/messages?after=1.x")?.status == 400)
     }
 
-    @Test func `what a program sends that shares the radio stands there, too`() throws {
+    @Test func `a message of a program that shares the radio is in the list, too`() throws {
       let rig = try Rig()
       let (descriptor, port) = try LoopbackPort.take()
       close(descriptor)

@@ -9,7 +9,7 @@ extension WholeProgramTests {
   /// Mistakes in the configuration show at a start that no operator attends.
   @Suite struct RefusedConfigurations {
     @Test(arguments: ["[gateway]\nid = \"Hill top\"\n", "[radio\n"])
-    func `a gateway whose configuration is refused starts with the last one that worked, and says so`(_ wrong: String)
+    func `a gateway with a refused configuration starts with the last valid one, and reports it`(_ wrong: String)
       throws
     {
       let rig = try Rig()
@@ -50,7 +50,7 @@ extension WholeProgramTests {
       #expect(try rig.status()?["configuration_error"] != nil)
     }
 
-    @Test func `a reload says what waits for a restart, at the gateway and at the hub`() throws {
+    @Test func `a reload reports the settings that wait for a restart, at the gateway and at the hub`() throws {
       let rig = try Rig()
       try rig.startRadio()
       try rig.startHub()
@@ -83,8 +83,7 @@ extension WholeProgramTests {
       try rig.hub?.line(with: "not reloaded: max_connections, retention.nodes: ")
     }
 
-    @Test func `what documents set in place of the file is told with both values, and what everybody can read`() throws
-    {
+    @Test func `settings from documents are reported with both values, and so are world-readable secrets`() throws {
       let rig = try Rig()
       try rig.startRadio()
       rig.writeGatewayConfiguration()
@@ -134,7 +133,7 @@ extension WholeProgramTests {
       #expect(try !rig.meshpost("doctor").lines.contains { $0.contains("chmod o") && $0.contains(token) })
     }
 
-    @Test func `a channel that the radio does not have is told of until it has it`() throws {
+    @Test func `a configured channel that the radio does not have is reported until the radio has it`() throws {
       let rig = try Rig()
       try rig.startRadio()
       rig.writeGatewayConfiguration(extra: "[relay]\nmessages_from_hub = true\nchannels = [\"#hll\"]")
@@ -155,7 +154,7 @@ extension WholeProgramTests {
       #expect(try !rig.meshpost("doctor").lines.contains { $0.contains("#hll") })
     }
 
-    @Test func `a configuration that never worked, or another file's, is no way to start`() throws {
+    @Test func `a configuration that never worked, or another file's, is not used as a fallback`() throws {
       let rig = try Rig()
       try rig.startRadio()
       try rig.startGateway()

@@ -8,7 +8,7 @@ import Testing
 extension WholeProgramTests {
   /// Regions of channels and of the radio, as commands set them.
   @Suite struct Regions {
-    @Test func `a link's region is kept with the channel, and a backup brings regions back`() throws {
+    @Test func `a link's region is kept with the channel, and a backup restores regions`() throws {
       let rig = try Rig()
       try rig.startRadio()
       try rig.startGateway()

@@ -97,7 +97,7 @@ extension WholeProgramTests {
       return rig
     }
 
-    @Test func `commands say the same over ssh as on the gateway`() throws {
+    @Test func `commands print the same over ssh as on the gateway`() throws {
       let rig = try rig()
       let server = try Server()
       for arguments in [
@@ -119,7 +119,7 @@ extension WholeProgramTests {
       #expect(try server.run(["doctor"], of: rig).lines.contains { $0.hasPrefix("ok    radio") })
     }
 
-    @Test func `pages go through ssh, and through a new one when that is gone`() throws {
+    @Test func `pages work over ssh, and over a new connection when the old one is gone`() throws {
       let rig = try rig()
       let server = try Server()
       server.scratch.makeFolder("mux-user-known")
@@ -138,7 +138,7 @@ extension WholeProgramTests {
       }
     }
 
-    @Test func `every command works over ssh, and prints what it promises`() throws {
+    @Test func `every command works over ssh, and prints its declared shape`() throws {
       let rig = try EveryCommand.rig()
       let server = try Server()
       server.scratch.makeFolder("mux-user-known")
@@ -146,7 +146,7 @@ extension WholeProgramTests {
       #expect(tried.count > 45, "\(tried.count)")
     }
 
-    @Test func `a key that is refused, a host that is unknown, a machine without meshpost, a daemon that is away`()
+    @Test func `a refused key, an unknown host, a machine without meshpost and a stopped daemon are reported`()
       throws
     {
       let rig = try rig()
@@ -166,7 +166,7 @@ extension WholeProgramTests {
       #expect(try wrong.ended() == EX_USAGE, "no host is taken for an option")
     }
 
-    @Test func `a connection that is cut in the middle ends what it carried, and says so`() throws {
+    @Test func `a connection that is cut ends its command with an error`() throws {
       let rig = try rig()
       let server = try Server()
       server.scratch.makeFolder("mux-user-known")

@@ -82,7 +82,7 @@ extension WholeProgramTests {
       return try JSONValue(parsing: answer?.body ?? [])["gateways"]?.array?.first?["linked"]?.bool == true
     }
 
-    @Test func `what a removed token has begun ends: its link, what it follows and what it waits for`() throws {
+    @Test func `the end of a token ends its link, its streams and its waiting requests`() throws {
       let rig = try start()
       let reader = try Following(rig.hubPort, header: Self.bearer + Rig.token)
       let spared = try Following(rig.hubPort, header: Self.bearer + Self.other)
@@ -105,7 +105,7 @@ extension WholeProgramTests {
       #expect(!spared.hasEnded)
     }
 
-    @Test func `a token that may do less goes on with what it still may do`() throws {
+    @Test func `a token with fewer rights keeps what it still allows`() throws {
       let rig = try start()
       let reader = try Following(rig.hubPort, header: Self.bearer + Rig.token)
       try reader.begin()

@@ -9,7 +9,7 @@ import Testing
 extension WholeProgramTests {
   /// Other programs that use the gateway's resources: the radio, the database.
   @Suite struct Rivals {
-    @Test func `a program that has the database open is named, and the start is worth another try`() throws {
+    @Test func `a program that has the database open is named, and the start can be repeated`() throws {
       let rig = try Rig()
       try rig.startRadio()
       try rig.startGateway()
@@ -36,7 +36,7 @@ extension WholeProgramTests {
       try rig.waitForSync()
     }
 
-    @Test func `whatever becomes of a message, people are told what it means and what to do`() throws {
+    @Test func `each outcome of a message is explained with what to do`() throws {
       let rig = try Rig()
       try rig.startRadio()
       rig.writeGatewayConfiguration(extra: "[messaging]\nattempts = 1")

@@ -61,7 +61,7 @@ extension WholeProgramTests {
       "MESHPOST_SOCKET=\(rig.socket) \(Program.programs.appending(path: "meshpost").path()) top --interval 1"
     }
 
-    @Test func `top on 80 by 24 and on a phone: link, upstreams, messages as they come, nodes as they are heard`()
+    @Test func `top shows link, upstreams, messages and nodes live, on 80 by 24 and on a phone`()
       throws
     {
       let rig = try rig()
@@ -101,7 +101,7 @@ extension WholeProgramTests {
     }
 
     @Test
-    func `Ctrl-C at a hidden prompt ends the program, is no part of the secret, and leaves the terminal as it was`()
+    func `Ctrl-C at a hidden prompt ends the program, is not part of the secret, and restores the terminal`()
       throws
     {
       let scratch = Scratch()
@@ -129,7 +129,7 @@ extension WholeProgramTests {
       "MESHPOST_SOCKET=\(rig.socket) \(Program.programs.appending(path: "meshpost").path()) chat '\(to)'"
     }
 
-    @Test func `chat: what is said, its marks, reactions, names, another conversation; also on a phone`() throws {
+    @Test func `chat shows messages, marks, reactions, names and another conversation, also on a phone`() throws {
       let rig = try rig()
       rig.radio?.write("dm r1 r0 are you there?")
       try untilTrue("a message") { try rig.status()?["store"]?["messages"]?.integer == 1 }
@@ -181,7 +181,7 @@ extension WholeProgramTests {
       try screen.shows("the end") { $0.contains { $0.hasPrefix("ended 0") } }
     }
 
-    @Test func `top over a line of 9,600 baud: what comes is next in line, and no old pictures pile up before it`()
+    @Test func `top over a line of 9,600 baud shows new messages next, without a queue of old pictures`()
       throws
     {
       let rig = try rig()

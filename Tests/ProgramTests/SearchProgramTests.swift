@@ -19,7 +19,7 @@ extension WholeProgramTests {
       return rig
     }
 
-    @Test func `messages are found by words, sender, channel and time, and errors say what to do`() throws {
+    @Test func `messages are found by words, sender, channel and time, and errors have a remedy`() throws {
       let rig = try filled()
       func find(_ arguments: String...) throws -> [String] {
         let found = try Program.own("meshpost", ["search"] + arguments + ["--socket", rig.socket])
@@ -38,7 +38,7 @@ extension WholeProgramTests {
       #expect(try rig.meshpost("messages", "--since", "long ago").code == EX_USAGE)
     }
 
-    @Test func `messages and nodes are exported whole, in forms that other programs read`() throws {
+    @Test func `messages and nodes are exported completely, in forms that other programs read`() throws {
       let rig = try filled()
       func export(_ what: String, _ format: String) throws -> String {
         let file = rig.scratch.location("export.\(format)")

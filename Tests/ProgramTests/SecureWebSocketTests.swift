@@ -39,7 +39,7 @@ import Testing
     import time; time.sleep(30)
     """
 
-  @Test func `what is answered while more is there to be read comes in order, and traps nothing`() throws {
+  @Test func `answers that are sent while more can be read arrive in order, and nothing traps`() throws {
     let scratch = Scratch()
     let make = """
       openssl req -x509 -newkey rsa:2048 -nodes -keyout server.key -out server.pem -days 2 -subj /CN=localhost \

@@ -8,7 +8,7 @@ import Testing
 extension WholeProgramTests {
   /// `meshpost send` and related commands.
   @Suite struct Sending {
-    @Test func `it says how a message ended, and refuses with a code that says why`() throws {
+    @Test func `send reports how a message ended, and refuses with a code for the reason`() throws {
       let rig = try Rig()
       try rig.startRadio(["--nodes", "3"])
       try rig.startGateway()
@@ -39,7 +39,7 @@ extension WholeProgramTests {
     }
 
     /// Foreign radios, with losses: messages reported as delivered have arrived, and no message is shown twice.
-    @Test func `over a mesh that loses packets it tells the truth`() throws {
+    @Test func `over a mesh that loses packets, send reports the real outcome`() throws {
       let script = Checkout.folder.appending(path: "Benchmarks/delivery.py").path()
       let program = try Program(
         Program.python, [script, Program.programs.path(), "--messages", "4", "--loss", "0", "0.3", "--no-cli"])

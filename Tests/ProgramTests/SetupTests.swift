@@ -18,7 +18,7 @@ extension WholeProgramTests {
       return (try program.ended(), program.lines)
     }
 
-    @Test func `a radio is told from what is none, as promised`() throws {
+    @Test func `probe distinguishes a radio from other devices, in its declared shape`() throws {
       let rig = try Rig()
       try rig.startRadio()
       let device = rig.scratch.location("radio.tty")
@@ -60,7 +60,7 @@ extension WholeProgramTests {
       again.send(SIGINT)
     }
 
-    @Test func `run says who has the radio where the package's gateway runs`() throws {
+    @Test func `run names the gateway that has the radio`() throws {
       let rig = try Rig()
       try rig.startRadio()
       rig.writeGatewayConfiguration()
@@ -83,7 +83,7 @@ extension WholeProgramTests {
     }
 
     @Test
-    func `setup unattended writes what it was told, keeps secrets for root, and replaces nothing that was edited`()
+    func `unattended setup writes its arguments, keeps secrets for root, and replaces no edited file`()
       throws
     {
       let rig = try Rig()
@@ -131,7 +131,7 @@ extension WholeProgramTests {
       #expect(try kept().count == 1)
     }
 
-    @Test func `setup a second time keeps what is there, and changes what it is told`() throws {
+    @Test func `a second setup keeps the present settings, and changes only its arguments`() throws {
       let rig = try Rig()
       let written = """
         # by hand
@@ -206,7 +206,7 @@ extension WholeProgramTests {
       #expect(try text().contains("id = \"ridge\""))
     }
 
-    @Test func `from Bluetooth to USB, the PIN goes, from the configuration and from the disk`() throws {
+    @Test func `setup from Bluetooth to USB removes the PIN from the configuration and from the disk`() throws {
       let scratch = Scratch()
       let file = scratch.location("etc.toml")
       let pin = scratch.write("pin", "123456\n")
@@ -224,7 +224,7 @@ extension WholeProgramTests {
       #expect(FileManager.default.fileExists(atPath: pin), "a file of somebody else's stays")
     }
 
-    @Test func `setup writes nothing that the gateway would refuse, and stores no secret of it`() throws {
+    @Test func `setup writes nothing that the gateway would refuse, and stores none of its secrets`() throws {
       let scratch = Scratch()
       let pin = scratch.write("pin", "12345\n")
       let token = scratch.write("given", "a-token\n")
@@ -250,7 +250,7 @@ extension WholeProgramTests {
       #expect(try everything() == before)
     }
 
-    @Test func `setup asks again for what the gateway refuses, also where an earlier one wrote it`() throws {
+    @Test func `setup asks again for values that the gateway refuses, also if an earlier setup wrote them`() throws {
       let scratch = Scratch()
       let file = scratch.write(
         "etc.toml",
@@ -287,7 +287,7 @@ extension WholeProgramTests {
       #expect(try String(contentsOfFile: file, encoding: .utf8) == text)
     }
 
-    @Test func `in the dialogue no server takes the place of another unless that is meant`() throws {
+    @Test func `the dialogue of setup replaces a server only on request`() throws {
       let scratch = Scratch()
       let written =
         "[[upstream]]\nname = \"hub\"\nurl = \"https://old.example.org\"\n[radio]\nlink = \"auto:\"\nadvert_when_new = true\n"
@@ -304,7 +304,7 @@ extension WholeProgramTests {
       #expect(try !String(contentsOfFile: file, encoding: .utf8).contains("old.example.org"))
     }
 
-    @Test func `setup leaves alone what was added while the gateway ran, and makes no second link to a hub`() throws {
+    @Test func `setup keeps upstreams that were added at runtime, and makes no second link to a hub`() throws {
       let scratch = Scratch()
       let store = scratch.location("gw.db")
       scratch.makeFolder("gw.db.upstreams")
@@ -335,7 +335,7 @@ extension WholeProgramTests {
       #expect(try String(contentsOfFile: file, encoding: .utf8).contains("name = \"third\""))
     }
 
-    @Test func `a file that makes no sense is replaced where that is wanted, and kept`() throws {
+    @Test func `an invalid file is replaced on request, and a copy is kept`() throws {
       let scratch = Scratch()
       for (number, written) in ["[radio\n", "\u{0}\u{0}\u{0}", "link = \n[gateway]\nid = \"x\"\n"].enumerated() {
         let file = scratch.write("etc\(number).toml", written)
@@ -350,7 +350,7 @@ extension WholeProgramTests {
       }
     }
 
-    @Test func `setup leaves a file alone that it cannot change safely`() throws {
+    @Test func `setup does not change a file that it cannot change safely`() throws {
       let rig = try Rig()
       for written in ["radio = { link = \"auto:\" }\n", "radio.link = \"\"\"\nauto:\"\"\"\n", "[radio\n"] {
         let file = rig.scratch.write("etc.toml", written)
@@ -361,7 +361,7 @@ extension WholeProgramTests {
       }
     }
 
-    @Test func `setup asks, and what is answered is what is written`() throws {
+    @Test func `setup asks, and writes the answers`() throws {
       let rig = try Rig()
       let file = rig.scratch.location("etc.toml")
       let answer = try meshpost(

@@ -38,7 +38,7 @@ extension WholeProgramTests {
       return found
     }
 
-    @Test func `a line has the rate and the round trip that it was given`() throws {
+    @Test func `a shaped line has its configured rate and round trip`() throws {
       let (line, server, scratch) = try served("--up", "24000", "--delay", "0.05", "--buffer", "100000")
       defer { withExtendedLifetime((server, scratch)) {} }
       let trips = try best {
@@ -60,7 +60,7 @@ extension WholeProgramTests {
       #expect(after.up.bytes - before.up.bytes > rates.count * 48_008 * 1500 / 1448, "headers count")
     }
 
-    @Test func `it loses what it was told to lose, and tells what was sent twice`() throws {
+    @Test func `a shaped line loses its configured share, and counts retransmissions`() throws {
       let (line, server, scratch) = try served("--up", "100000", "--delay", "0.01", "--loss", "10", "--seed", "4")
       defer { withExtendedLifetime((server, scratch)) {} }
       let came = Int(try probed(line, "ping", "400", "0.005")["came"]?.integer ?? 0)
@@ -74,7 +74,7 @@ extension WholeProgramTests {
       #expect(told.up.repeated > 0)
     }
 
-    @Test func `nothing comes through a cut, and a NAT that forgets ends what was connected`() throws {
+    @Test func `nothing passes a cut line, and a forgetful NAT ends old connections`() throws {
       let (line, server, scratch) = try served("--up", "20000", "--delay", "0.01")
       defer { withExtendedLifetime((server, scratch)) {} }
       try line.tell("cut")

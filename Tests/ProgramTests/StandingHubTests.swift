@@ -7,7 +7,7 @@ import Testing
 
 extension WholeProgramTests {
   @Suite struct StandingHub {
-    @Test func `a hub that takes some and then only pings is given up, told, and tried again`() throws {
+    @Test func `a hub that takes some events and then only answers pings is given up and tried again`() throws {
       let rig = try Rig()
       let hub = try Program(
         "/usr/bin/python3",

@@ -46,7 +46,7 @@ extension WholeProgramTests {
       return fleet["gateways"]?.array?.contains { $0["linked"]?.bool == true } ?? false
     }
 
-    @Test func `its token reads nothing, and writes for nobody else`() throws {
+    @Test func `a gateway's token allows no reading, and no writing for other gateways`() throws {
       let rig = try start()
       let own = try tokens(rig, "add", "hilltop")
       let other = try tokens(rig, "add", "ridge")
@@ -94,7 +94,7 @@ extension WholeProgramTests {
           print(gateway, s.recv(4096).split(b"\\r\\n")[0].decode(), flush=True)
       """
 
-    @Test func `a token counts from the moment when it was added, by HTTP and for a link`() throws {
+    @Test func `a token works from the moment at which it was added, over HTTP and for a link`() throws {
       let rig = try start()
       let opener = try Program(Program.python, ["-c", Self.opener, "\(rig.hubPort)"])
       for number in 0..<5 {
@@ -110,7 +110,7 @@ extension WholeProgramTests {
       #expect(answer.hasPrefix("w0"), "\(answer)")
     }
 
-    @Test func `a gateway comes with the token that was made for it, and goes when that is taken away`() throws {
+    @Test func `a gateway is linked with the token that was made for it, until the token is removed`() throws {
       let rig = try start()
       try rig.startRadio(["--contacts", "3"])
       try rig.startGateway()
@@ -139,7 +139,7 @@ extension WholeProgramTests {
     }
 
     @Test(arguments: ["SQLite", "PostgreSQL"])
-    func `a token for any gateway is that one's that used it first, and the second is told`(_ kind: String) throws {
+    func `a token for any gateway belongs to its first gateway, and the second gets the reason`(_ kind: String) throws {
       let server = kind == "SQLite" ? nil : try PostgresServer()
       let rig = try start(shared: true)
       if let server {

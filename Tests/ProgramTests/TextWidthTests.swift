@@ -13,7 +13,7 @@ import Testing
     return try program.ended() == 0 ? program.lines : []
   }
 
-  @Test func `every sign is as wide as wcwidth says`() throws {
+  @Test func `every character has the width of wcwidth`() throws {
     let location = Checkout.folder.appending(path: "Sources/Tool/Terminal/WidthTable.swift")
     let table = try String(contentsOf: location, encoding: .utf8).split(
       separator: "\n", omittingEmptySubsequences: false)
@@ -33,7 +33,7 @@ import Testing
   @Test(arguments: [
     ("🇨🇭", 2), ("👩‍👩‍👧‍👦", 2), ("❤️", 2), ("1️⃣", 2), ("👍🏽", 2), ("한", 2), ("e\u{301}", 1), ("日本", 4), ("Grüezi", 6), ("ก็", 1),
     ("", 0),
-  ]) func `what is joined is as wide as what is seen`(_ text: String, _ columns: Int) {
+  ]) func `a joined sequence has the width of its visible form`(_ text: String, _ columns: Int) {
     #expect(TextWidth.of(text) == columns)
   }
 }

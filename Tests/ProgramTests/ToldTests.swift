@@ -9,7 +9,7 @@ import Testing
 extension WholeProgramTests {
   /// Commands with former names.
   @Suite struct Told {
-    @Test func `former names of commands do the same, and nothing shows them`() throws {
+    @Test func `former names of commands work, and are not shown`() throws {
       let rig = try EveryCommand.rig()
       let sent = try rig.meshpost("send", "r1", "hi", "--wait")
       #expect(sent.code == 0, "\(sent.lines)")

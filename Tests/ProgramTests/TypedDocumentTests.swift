@@ -16,7 +16,7 @@ extension WholeProgramTests {
 
     @Test(
       .enabled("a machine for a document cannot be made here (needs root, namespaces, overlays)") { mayBeMade })
-    func `every command line and configuration that the documents print works as it is printed`() async throws {
+    func `every command line and configuration in the documents works as printed`() async throws {
       let run = try Self.stage([])
       let code = await run.ends()
       #expect(code == 0, "\(run.lines.joined(separator: "\n"))")

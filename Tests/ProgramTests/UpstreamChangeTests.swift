@@ -33,8 +33,7 @@ extension WholeProgramTests {
     }
 
     @Test
-    func `an emptied file removes no upstream, and one that is removed goes on where it stood when it is back`() throws
-    {
+    func `an emptied file removes no upstream, and a removed upstream resumes when it is back`() throws {
       let rig = try start()
       let file = rig.scratch.location("gw.toml")
       let whole = try String(contentsOfFile: file, encoding: .utf8)
@@ -74,7 +73,7 @@ extension WholeProgramTests {
       #expect(try rig.status()?["removed_upstreams"]?.array?.isEmpty == true)
     }
 
-    @Test func `an upstream that is added has no file of the gateway's but its own`() throws {
+    @Test func `an added upstream can use only its own files`() throws {
       let rig = try start()
       let url = "http://127.0.0.1:\(rig.hubPort)/"
       let token = rig.scratch.location("token")

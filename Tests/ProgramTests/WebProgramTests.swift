@@ -108,7 +108,7 @@ extension WholeProgramTests {
       try JSONValue(parsing: response?.body ?? [])
     }
 
-    @Test func `a secret works once, a session until it ends, and nobody else gets in`() throws {
+    @Test func `a secret works once, a session until it ends, and nobody else signs in`() throws {
       let host = try PagesHost(rig())
       #expect(try json(host.ask("GET", "/session"))["signed_in"]?.bool == false)
       #expect(host.ask("GET", "/v1/status")?.status == 401)
@@ -139,13 +139,13 @@ extension WholeProgramTests {
       #expect(host.ask("GET", "/v1/status")?.status == 401)
     }
 
-    @Test func `another user of the machine who tries secrets keeps nobody out`() throws {
+    @Test func `another user of the machine who tries secrets blocks nobody`() throws {
       let host = try PagesHost(rig())
       for number in 0..<30 { #expect(host.signIn("guess \(number)")?.status == 403) }
       #expect(host.signIn()?.status == 200)
     }
 
-    @Test func `pages come from the folder with a policy that runs nothing else, and are not sent twice`() throws {
+    @Test func `pages come from the folder with a strict policy, and unchanged files are not sent again`() throws {
       let host = try PagesHost(rig())
       let shell = try #require(host.ask("GET", "/conversations/channel:0011"))
       #expect(shell.status == 200)
@@ -159,7 +159,7 @@ extension WholeProgramTests {
       #expect(host.ask("POST", "/", "x")?.status == 405)
     }
 
-    @Test func `long answers go as gzip to who takes that`() throws {
+    @Test func `long answers are compressed with gzip for clients that accept it`() throws {
       let host = try PagesHost(rig())
       #expect(host.signIn()?.status == 200)
       let short = try #require(host.ask("GET", "/session", headers: ["Accept-Encoding": "gzip"]))
@@ -179,7 +179,7 @@ extension WholeProgramTests {
       #expect(!live.isEmpty, "a stream is not held back")
     }
 
-    @Test func `what is live goes on behind the last event after the gateway was killed`() throws {
+    @Test func `a live stream continues after its last event when the gateway was killed`() throws {
       let rig = try rig()
       let host = try PagesHost(rig)
       #expect(host.signIn()?.status == 200)
@@ -199,7 +199,7 @@ extension WholeProgramTests {
       #expect(after.count { $0.hasPrefix("event: message") && $0.contains("while it was away") } == 1)
     }
 
-    @Test func `conversations tell what was not read, and a message sent twice is one`() throws {
+    @Test func `conversations count unread messages, and a message that is sent twice is one`() throws {
       let rig = try rig()
       let host = try PagesHost(rig)
       #expect(host.signIn()?.status == 200)

@@ -27,7 +27,7 @@ extension WholeProgramTests {
       server.serve_forever()
       """
 
-    @Test func `messages reach a webhook in order, through a kill, and only what passes the filter`() throws {
+    @Test func `a webhook gets messages in order over a kill, and only those that its filter passes`() throws {
       let rig = try Rig()
       let hook = try Program(Program.python, ["-c", Self.server])
       let port = try hook.line(with: "port ").split(separator: " ").last.map(String.init) ?? ""
