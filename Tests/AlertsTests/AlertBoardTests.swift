@@ -16,7 +16,7 @@ import Timing
 
   private func time(_ seconds: Double) -> MonotonicTime { MonotonicTime(seconds: seconds) }
 
-  @Test func `it begins after its time, tells since when, and ends after being well for its time`() {
+  @Test func `an alert begins after its time, has its first moment, and ends after being well for its time`() {
     var board = board()
     #expect(board.due == nil)
     #expect(board.read(radio, Self.bad, now: time(10)) == nil)
@@ -33,7 +33,7 @@ import Timing
     #expect(board.due == nil && board.open.isEmpty)
   }
 
-  @Test func `what passes by itself is never told`() {
+  @Test func `a problem that ends before its time causes no alert`() {
     var board = board()
     for second in stride(from: 0.0, to: 7200, by: 100) {
       #expect(board.read(radio, Self.bad, now: time(second)) == nil)
@@ -43,7 +43,7 @@ import Timing
     }
   }
 
-  @Test func `what is neither bad nor well keeps an alert open, and its time of being well begins anew`() {
+  @Test func `a reading between bad and well keeps an alert open, and restarts the time before its end`() {
     var board = board(begins: 0)
     #expect(board.read(radio, Self.bad, now: time(0)) != nil)
     #expect(board.read(radio, .well, now: time(10)) == nil)
@@ -53,7 +53,7 @@ import Timing
     #expect(board.timedOut(now: time(699)).isEmpty && board.timedOut(now: time(700)) == [.ends(radio)])
   }
 
-  @Test func `each return within a day has to be well for twice as long, up to a day; a day without forgets it`() {
+  @Test func `each return within a day doubles the time before an alert ends, up to a day; a day without forgets it`() {
     var (board, now) = (board(begins: 0, ends: 300), time(0))
     for turn in 0..<12 {
       guard case .begins(_, _, _, _, let returns) = board.read(radio, Self.bad, now: now) else {
@@ -75,7 +75,7 @@ import Timing
 
   /// Readings at any rhythm, or none, cause only few alerts a day; begins and ends alternate, and none comes before its time.
   @Test(arguments: 0..<60 as Range<UInt64>)
-  func `nothing flaps, whatever the readings do`(_ seed: UInt64) {
+  func `no sequence of readings makes alerts flap`(_ seed: UInt64) {
     var random = SeededRandom(seed: seed)
     let begins = Int64.random(in: 0...600, using: &random)
     let ends = Int64.random(in: 0...1800, using: &random)
@@ -119,7 +119,7 @@ import Timing
     }
   }
 
-  @Test func `what was open over a restart is told once more neither at its begin nor twice at its end`() {
+  @Test func `an alert that was open over a restart is not reported again, and its end once`() {
     var board = board(begins: 0, ends: 60)
     board.restore(radio, returns: 2)
     #expect(board.open == [radio] && board.due == nil)
@@ -130,7 +130,7 @@ import Timing
     #expect(board.timedOut(now: time(1000)).isEmpty)
   }
 
-  @Test func `an end before a restart is remembered for a day`() {
+  @Test func `an alert's end before a restart is remembered for a day`() {
     var board = board(begins: 0)
     board.restoreEnded(radio, at: time(-3600), returns: 3)
     guard case .begins(_, _, _, _, let returns) = board.read(radio, Self.bad, now: time(0)) else {
@@ -140,7 +140,7 @@ import Timing
     #expect(returns == 4)
   }
 
-  @Test func `a rule that is switched off ends what is open, begins nothing, and forgets`() {
+  @Test func `switching a rule off ends its open alerts, begins none, and forgets its past`() {
     var board = board(begins: 0)
     _ = board.read(radio, Self.bad, now: time(0))
     var settings = board.settings
@@ -149,7 +149,7 @@ import Timing
     #expect(board.read(radio, Self.bad, now: time(1)) == nil && board.open.isEmpty && board.due == nil)
   }
 
-  @Test func `subjects are told apart by bytes, and have a bound`() {
+  @Test func `subjects are distinguished by their bytes, and their number is bounded`() {
     var board = board()
     let (one, other) = (AlertSubject(.deadLetters, "caf\u{E9}"), AlertSubject(.deadLetters, "cafe\u{301}"))
     #expect(one != other)
@@ -160,13 +160,13 @@ import Timing
     #expect(board.open.isEmpty)
   }
 
-  @Test func `what is well takes no memory`() {
+  @Test func `subjects that are well take no memory`() {
     var board = board()
     for number in 0..<5000 { _ = board.read(AlertSubject(.backlogged, "\(number)"), .well, now: time(1)) }
     #expect(board.read(AlertSubject(.backlogged, "last"), Self.bad, now: time(2)) == nil && board.due != nil)
   }
 
-  @Test func `every rule says what it means, in its configured times`() {
+  @Test func `every rule has a sentence with its configured times`() {
     for rule in AlertRule.allCases {
       let text = rule.sentence(AlertTimes(begins: .seconds(7200), ends: .seconds(90)))
       #expect(text.hasSuffix(".") && !text.contains(" 0 seconds"), "\(text)")
@@ -176,7 +176,7 @@ import Timing
     #expect(Set(AlertRule.ofGateways + AlertRule.ofHubs) == Set(AlertRule.allCases))
   }
 
-  @Test func `who is not heard for its time is late, once, and listening again keeps what was heard`() {
+  @Test func `a silent subject is late once, and listening again keeps its last time`() {
     var silence = Silence<String>()
     silence.listen(for: "Ridge", heard: time(0), limit: .seconds(100))
     #expect(silence.due(after: time(0)) == time(100))

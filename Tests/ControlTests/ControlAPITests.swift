@@ -123,14 +123,14 @@ import Transport
     ("POST /v1/radio/pair?address=no", "", 400, "an address such as"),
     ("POST /v1/send", #"{"to":"x","text":"y","split":"yes"}"#, 400, "split"),
     ("POST /v1/send", #"{"to":"x","text":"y","expires_s":"60"}"#, 400, "expires_s"),
-  ]) func `what is asked is answered, and what fails says so in one way`(
+  ]) func `each request gets its answer, and all errors have the same form`(
     _ request: String, _ body: String, _ status: Int, _ words: String
   ) throws {
     let answer = try Fixture().answer(request, body: body)
     #expect(answer.hasPrefix("HTTP/1.1 \(status) ") && answer.contains(words), "\(answer)")
   }
 
-  @Test func `every route has a place of its own, and an answer`() throws {
+  @Test func `every route has its own path, and an answer`() throws {
     let fixture = try Fixture()
     for route in Route.allCases {
       let isRows = [.packets, .frames].contains(route)
@@ -142,7 +142,7 @@ import Transport
     }
   }
 
-  @Test func `the outbox fits into one answer, however much servers have said`() throws {
+  @Test func `the list of dead letters fits into one answer, however long the servers' words are`() throws {
     let fixture = try Fixture()
     let body = Array(#"{"text":"\#(String(repeating: "x", count: 9000))"}"#.utf8)
     fixture.store.write { store throws(SQLiteError) in
@@ -158,7 +158,7 @@ import Transport
     #expect(!answer.contains(String(repeating: "y", count: 300)))
   }
 
-  @Test func `who follows is told what comes`() throws {
+  @Test func `a client that follows the events gets new ones`() throws {
     let fixture = try Fixture()
     let descriptor = try fixture.ask("GET /v1/events?follow=1&limit=0")
     defer { close(descriptor) }
@@ -179,7 +179,7 @@ import Transport
     }
   }
 
-  @Test func `a page for which events were deleted before it was told of them is told that`() throws {
+  @Test func `a page tells its reader when events before it were deleted`() throws {
     let fixture = try Fixture()
     for number in 1...10 {
       fixture.store.post("a test") { store throws(SQLiteError) in
@@ -198,7 +198,7 @@ import Transport
     }
   }
 
-  @Test func `who follows is told how many events were deleted before they could be told`() throws {
+  @Test func `a follower gets the number of events that were deleted before it received them`() throws {
     let fixture = try Fixture()
     func append(_ numbers: ClosedRange<Int>) {
       for number in numbers {
@@ -249,7 +249,7 @@ import Transport
     #expect(try fixture.answer("GET /v1/status").contains("the database file was removed or replaced"))
   }
 
-  @Test func `a reader who is slow gets every row, and holds up nobody`() throws {
+  @Test func `a slow client gets every row, and delays nobody`() throws {
     let fixture = try Fixture()
     let body = Array(#"{"text":"\#(String(repeating: "x", count: 900))"}"#.utf8)
     for _ in 0..<1000 {
@@ -275,7 +275,7 @@ import Transport
     #expect(isOver && rows > 990, "\(rows) rows; some are cut in two by a read")
   }
 
-  @Test func `a thousand requests whose peer has gone leave nothing`() throws {
+  @Test func `a thousand requests whose client disconnected leave nothing behind`() throws {
     let fixture = try Fixture()
     let loop = fixture.loop
     let requests = [

@@ -21,7 +21,7 @@ import Transport
     return MachineDoctor(root: scratch.location(""), folder: scratch.location("")).examine()
   }
 
-  @Test func `a Pi whose supply is too weak`() {
+  @Test func `the doctor reports a Raspberry Pi with a weak power supply`() {
     let now = examine([
       "sys/class/hwmon/hwmon1/name": "rpi_volt", "sys/class/hwmon/hwmon1/in0_lcrit_alarm": "1",
       "sys/devices/platform/soc/soc:firmware/get_throttled": "50005",
@@ -30,7 +30,7 @@ import Transport
     #expect(now.contains { $0.message.contains("throttled") && $0.state == .warning })
   }
 
-  @Test func `a Pi that is well`() {
+  @Test func `the doctor finds no problem on a healthy Raspberry Pi`() {
     let findings = examine([
       "sys/class/hwmon/hwmon0/name": "cpu_thermal", "sys/class/hwmon/hwmon1/name": "rpi_volt",
       "sys/class/hwmon/hwmon1/in0_lcrit_alarm": "0", "sys/devices/platform/soc/soc:firmware/get_throttled": "0",
@@ -41,7 +41,7 @@ import Transport
     #expect(findings.contains { $0.subject == "wear" && $0.message.contains("20 %") })
   }
 
-  @Test func `worn, hot, full of others and short of memory`() {
+  @Test func `the doctor warns of wear, heat, little memory and ModemManager`() {
     let findings = examine([
       "sys/block/mmcblk0/device/life_time": "0x0b 0x01", "sys/class/thermal/thermal_zone0/temp": "84500",
       "proc/meminfo": "MemAvailable: 9000 kB", "proc/812/comm": "ModemManager", "proc/self/comm": "x",
@@ -50,13 +50,13 @@ import Transport
     #expect(findings.allSatisfy { $0.state == .ok || $0.remedy != nil })
   }
 
-  @Test func `a folder that is gone`() {
+  @Test func `the doctor reports a missing folder`() {
     #expect(MachineDoctor(root: "/nowhere", folder: "/nowhere/at/all").examine().map(\.state) == [.failed])
   }
 }
 
 @Suite struct SyncFindingTests {
-  @Test func `a radio that does not do its part is found, and more so where nothing is received`() {
+  @Test func `the doctor warns of a radio that fails a part of the synchronisation, and fails if no messages come`() {
     #expect(GatewayDoctor.sync(.synced, withheld: nil) == nil)
     #expect(GatewayDoctor.sync(.failed("the disk is full"), withheld: nil) == nil, "the store's own finding")
     #expect(GatewayDoctor.sync(.failed("no contacts", .contacts), withheld: nil)?.state == .warning)
@@ -74,7 +74,7 @@ import Transport
       age: nil, reason: reason, lastSuccess: nil, batches: 0, bytesSent: 0, certificateExpiry: expiry)
   }
 
-  @Test func `what is wrong says what to do`() {
+  @Test func `each problem of an upstream has a remedy`() {
     let dns = GatewayDoctor.upstream(status(.waiting, "no address for hub.example: x"), now: 0)
     #expect(dns.first?.state == .warning && dns.first?.remedy?.contains("DNS") == true)
     #expect(GatewayDoctor.upstream(status(.stopped, "HTTP 401"), now: 0).first?.state == .failed)
@@ -119,11 +119,11 @@ import Transport
     ("[radio]\ns3cret = 1\n[s3cret]\nid = \"x\"", "[radio]\n(unknown) = (hidden)\n[(unknown)]\nid = (hidden)"),
     ("[radio]\npin = \"s3cret", "line 2 is invalid; the configuration is not shown"),
   ])
-  func `of the configuration`(text: String, shown: String) {
+  func `a report shows a configuration without its secrets`(text: String, shown: String) {
     #expect(ShownConfiguration.text(Array(text.utf8)) == shown)
   }
 
-  @Test func `every key of the shipped configuration is known to it`() throws {
+  @Test func `the report knows every key of the shipped configuration`() throws {
     let file = Checkout.folder.appending(path: "deploy/meshpostd.toml")
     let text = try String(contentsOf: file, encoding: .utf8).split(separator: "\n").map { line in
       line.hasPrefix("#") && !line.hasPrefix("# ") ? String(line.dropFirst()) : String(line)
@@ -131,7 +131,7 @@ import Transport
     #expect(!ShownConfiguration.text(Array(text.utf8)).contains("(unknown)"))
   }
 
-  @Test func `a server that says back what it was asked for gives no secret away`() {
+  @Test func `a server that echoes the request reveals no secret in the report`() {
     let path = "/services/T00000001/abcdef?key=0123456"
     let words = "HTTP 404: Cannot POST /services/T00000001/abcdef?key=0123456, or T00000001"
     let shown = ServerAddress.hiding(path, in: words)
@@ -151,9 +151,11 @@ import Transport
     ("key=8b3387e9c5cdea6ac9e5edbaa115cd72", "key=8b3387e9…"), ("serial:/dev/ttyUSB0", "serial:/dev/ttyUSB0"),
     ("the-radio-does-not-answer-any-more", "the-radio-does-not-answer-any-more"),
   ])
-  func `of a line`(line: String, shown: String) { #expect(Redaction.line(line) == shown) }
+  func `a report shows a log line without its secrets`(line: String, shown: String) {
+    #expect(Redaction.line(line) == shown)
+  }
 
-  @Test func `what a radio calls itself writes no line of a report`() {
+  @Test func `a radio's name cannot add lines to a report`() {
     let shown = Redaction.line("radio: T-Beam\u{1b}[2J\n## Log\r\n\u{202e}v1")
     #expect(shown.hasPrefix("radio: T-Beam") && shown.unicodeScalars.allSatisfy { $0.value >= 32 && $0 != "\u{202e}" })
   }

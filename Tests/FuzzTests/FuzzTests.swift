@@ -59,7 +59,9 @@ import Timing
   private static let frames =
     ProcessInfo.processInfo.environment["MESHPOST_FUZZ_FRAMES"].flatMap(Int.init) ?? 200_000
 
-  @Test(arguments: [UInt64(1)]) func `mutated frames into the decoders, the stream and the session`(_ seed: UInt64) {
+  @Test(arguments: [UInt64(1)]) func `mutated frames do not trap the decoders, the stream and the session`(
+    _ seed: UInt64
+  ) {
     print("fuzz: seed \(seed)")
     var random = SeededRandom(seed: seed)
     var decoder = SerialDecoder(.fromRadio)
@@ -94,7 +96,7 @@ import Timing
     }
   }
 
-  @Test(arguments: [UInt64(2)]) func `mutated batches into the hub's parser, and JSON and TOML`(_ seed: UInt64) {
+  @Test(arguments: [UInt64(2)]) func `mutated batches, JSON and TOML do not trap their parsers`(_ seed: UInt64) {
     print("fuzz: seed \(seed)")
     var random = SeededRandom(seed: seed)
     let batch =
@@ -110,7 +112,7 @@ import Timing
   }
 
   /// Texts from people and from the air: links, reactions, mentions, texts to split, stray acknowledgements.
-  @Test(arguments: [UInt64(3)]) func `mutated texts and links`(_ seed: UInt64) {
+  @Test(arguments: [UInt64(3)]) func `mutated texts and links do not trap their parsers`(_ seed: UInt64) {
     print("fuzz: seed \(seed)")
     var random = SeededRandom(seed: seed)
     let texts = [

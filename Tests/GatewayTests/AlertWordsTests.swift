@@ -64,7 +64,7 @@ import Timing
     return told
   }
 
-  @Test func `a loss that goes on is told with its sum, also after a restart, and at its end`() throws {
+  @Test func `a loss that continues is reported with its sum, also after a restart and at its end`() throws {
     let was: (Int) -> String = { "\($0) events were deleted that c had not received" }
     do {
       let (store, alerts) = try open()
@@ -93,7 +93,7 @@ import Timing
     #expect(try words(store) == ["3: \(was(3))"])
   }
 
-  @Test func `a radio in the wrong region is told after a minute, and its end is`() throws {
+  @Test func `a radio in the wrong region is reported after a minute, and so is the end`() throws {
     let (store, alerts) = try open()
     func rules() throws -> [String] {
       try store.alerts(openOnly: true, limit: 10).map(\.rule).filter { $0 == "region_stuck" }
@@ -119,7 +119,7 @@ import Timing
     alerts.stop()
   }
 
-  @Test func `a radio that hands over no messages is told after two minutes, over broken links, and its end is`() throws
+  @Test func `a radio that returns no messages is reported after two minutes, over broken links, until it does`() throws
   {
     let (store, alerts) = try open()
     func rules() throws -> [String] {
@@ -155,7 +155,7 @@ import Timing
     alerts.stop()
   }
 
-  @Test func `what was deleted on its way, and has arrived, is taken off`() throws {
+  @Test func `deleted events that arrive at the upstream nevertheless are subtracted from the loss`() throws {
     let was: (Int) -> String = { "\($0) events were deleted that c had not received" }
     let (store, alerts) = try open()
     alerts.journalWasCut(cut(51))
@@ -174,7 +174,7 @@ import Timing
     #expect(try words(store) == [], "nothing is lost")
   }
 
-  @Test func `that another database has taken the place of a damaged one is told, whatever is being written just then`()
+  @Test func `the replacement of a damaged database is reported, whatever write is in progress`()
     throws
   {
     let (store, alerts) = try open()
@@ -191,7 +191,7 @@ import Timing
     #expect(said.contains("begin: \(text)"), "\(said)")
   }
 
-  @Test func `a node for which the radio has no place is told of when that has lasted, until there is one`() throws {
+  @Test func `a node without room in the contact table is reported after a minute, until there is room`() throws {
     var count = 350
     let (store, alerts) = try open(contactTable: { (count, 350) })
     let isOpen = { try store.alerts(openOnly: true, limit: 10).contains { $0.rule == "contacts_full" } }
@@ -208,7 +208,7 @@ import Timing
     #expect(try !isOpen())
   }
 
-  @Test func `what only changes a number is shown, and is not written by itself`() throws {
+  @Test func `a change of only the number is shown, and causes no write`() throws {
     let (store, alerts) = try open()
     let subject = AlertSubject(.diskFull)
     alerts.hear(subject, .bad(text: "only 47 MiB are free", value: 47))

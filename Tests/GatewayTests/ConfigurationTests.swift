@@ -16,14 +16,14 @@ import Transport
     try GatewayConfiguration(parsing: Array(text.utf8), file: "test.toml")
   }
 
-  @Test func `an empty file is a gateway with defaults`() throws {
+  @Test func `an empty file gives the default configuration`() throws {
     let configuration = try parse("")
     #expect(configuration.link == .auto(baud: 115_200))
     #expect(configuration.store.location == "/var/lib/meshpost/gateway.db")
     #expect(configuration.upstreams.isEmpty)
   }
 
-  @Test func `the shipped file, with everything commented out taken in, is right`() throws {
+  @Test func `the shipped file is valid, also with all its commented settings`() throws {
     let file = Checkout.folder.appending(path: "deploy/meshpostd.toml")
     let text = try String(contentsOf: file, encoding: .utf8)
     _ = try parse(text)
@@ -125,7 +125,9 @@ import Transport
     ("[control]\ngroup = \"no-such-group\"", "line 2", "does not exist"),
     ("[radio]\nadvert_every_h = 721", "line 2", "720"),
     ("nonsense", "line 1", "`=`"),
-  ]) func `a mistake is refused with file, line and what is allowed`(_ text: String, _ line: String, _ words: String) {
+  ]) func `a mistake is refused with the file, the line and the allowed values`(
+    _ text: String, _ line: String, _ words: String
+  ) {
     do {
       _ = try parse(text)
       Issue.record("\(text) was taken")
@@ -136,7 +138,7 @@ import Transport
     }
   }
 
-  @Test func `an upstream's proxy is its own, or none, or the environment's`() throws {
+  @Test func `an upstream's proxy comes from its settings, then from the environment, or is none`() throws {
     let environment = ProxyEnvironment {
       ["https_proxy": "web:1", "all_proxy": "socks5h://all:1", "no_proxy": "near"][$0]
     }
@@ -172,14 +174,14 @@ import Transport
       ["\"packet\" cannot be attributed"]
     ),
     ("kinds = [\"telemetry\"]\ncontacts = [\"\(Self.key)\"]", []), ("kinds = [\"packet\"]", []),
-  ]) func `a filter that is weak, or lets nothing pass, is warned of`(_ text: String, _ words: [String]) throws {
+  ]) func `a filter that is weak, or excludes everything, causes a warning`(_ text: String, _ words: [String]) throws {
     let upstream = "[[upstream]]\nname = \"a\"\nurl = \"http://x\"\n"
     let warnings = try parse(upstream + text).warnings
     #expect(warnings.isEmpty == words.isEmpty, "\(warnings)")
     for word in words { #expect(warnings.contains { $0.contains(word) }, "\(word): \(warnings)") }
   }
 
-  @Test func `the former name of a key is read, with a warning, and the present name wins`() throws {
+  @Test func `the former name of a key is read with a warning, and the present name takes precedence`() throws {
     let former = try parse("[alerts]\nradio_lost_over_s = 7")
     #expect(former.alerts.rules.times[.radioLost]?.ends == .seconds(7))
     #expect(former.warnings.count == 1 && former.warnings[0].contains("radio_lost_ends_after_s"), "\(former.warnings)")
@@ -192,7 +194,7 @@ import Transport
     ("", "", ["one status_topic"]), ("status_topic = \"a\"", "status_topic = \"b\"", []),
     ("client_id = \"c\"", "client_id = \"c\"\nstatus_topic = \"b\"", ["one client_id"]),
     ("client_id = \"c\"", "client_id = \"d\"", ["one status_topic"]),
-  ]) func `what two upstreams must not share at one broker is warned of`(
+  ]) func `two upstreams at one broker that share an identifier cause a warning`(
     _ one: String, _ other: String, _ words: [String]
   ) throws {
     let text = [("a", one, "b.example"), ("b", other, "b.example:1883"), ("c", one, "elsewhere.example")].map {
@@ -214,7 +216,9 @@ import Transport
     ("kind = \"mqtt\"\nurl = \"mqtts://b.example\"\nuser = \"u\"\npassword_file = \"p\"", ""),
     ("kind = \"mqtt\"\nurl = \"mqtt://localhost\"\nuser = \"u\"\npassword_file = \"p\"", ""),
     ("kind = \"mqtt\"\nurl = \"mqtt://b.example\"", ""),
-  ]) func `a token or a password that others can read on the way is warned of`(_ text: String, _ words: String) throws {
+  ]) func `a token or a password over an unencrypted connection causes a warning`(_ text: String, _ words: String)
+    throws
+  {
     let warnings = try parse("[[upstream]]\nname = \"a\"\n" + text).warnings.filter { $0.contains("unencrypted") }
     #expect(warnings.isEmpty == (words.isEmpty), "\(warnings)")
     if !words.isEmpty { #expect(warnings.first?.contains(words) == true, "\(warnings)") }
@@ -247,7 +251,7 @@ import Transport
     ("topic = \"{kind}\"\ncommand_topic = \"command\"", nil),
     ("topic = \"meshpost/{gateway}/{channel_name}\"", nil),
     ("[[upstream]]\nname = \"c\"\nkind = \"mqtt\"\nurl = \"mqtt://b\"", nil),
-  ]) func `what the gateway publishes is not where it takes commands`(_ text: String, _ words: String?) throws {
+  ]) func `the topics for events and for commands must differ`(_ text: String, _ words: String?) throws {
     do {
       _ = try parse(Self.broker + text)
       #expect(words == nil)
@@ -257,14 +261,14 @@ import Transport
   }
 
   @Test(arguments: [("webhook", "127.0.0.1:8080/v1/send"), ("webhook", "localhost:9100"), ("hub", "[::1]:8080")])
-  func `no server is this gateway itself`(_ kind: String, _ place: String) throws {
+  func `an upstream that leads to this gateway itself is refused`(_ kind: String, _ place: String) throws {
     let doors = "[control]\nmetrics_port = 9100\n[web]\nlisten = \"0.0.0.0:8080\"\n"
     let upstream = "[[upstream]]\nname = \"a\"\nkind = \"\(kind)\"\nurl = \"http://\(place)\"\n"
     #expect(throws: GatewayConfiguration.Failure.self) { try parse(doors + upstream) }
     _ = try parse(doors + upstream.replacing("8080", with: "8787").replacing("9100", with: "8787"))
   }
 
-  @Test func `the version of MQTT is one of three words`() throws {
+  @Test func `the MQTT version is 5, 3.1.1 or auto`() throws {
     func text(_ version: String) -> String {
       "[[upstream]]\nname = \"a\"\nkind = \"mqtt\"\nurl = \"mqtt://b\"\nversion = \"\(version)\""
     }
@@ -278,7 +282,7 @@ import Transport
     #expect(throws: (any Error).self) { try parse(text("4")) }
   }
 
-  @Test func `the compact form is of batches, and has no template, observer or topic of one event`() throws {
+  @Test func `the compact format is for batches, and excludes templates, observers and topics of one event`() throws {
     let broker = "[[upstream]]\nname = \"a\"\nkind = \"mqtt\"\nurl = \"mqtt://b\"\n"
     let compact = broker + "format = \"compact\"\n"
     for (text, isCompact, topic) in [
@@ -302,7 +306,7 @@ import Transport
 
   private static let key = String(repeating: "6312eee6", count: 8)
 
-  @Test func `a hook whose contacts are not a whole keys runs for nobody, and that is said`() throws {
+  @Test func `a hook with incomplete contact keys never runs, and the warning says so`() throws {
     let user = geteuid() == 0 ? "user = \"nobody\"" : ""
     let hook = "[[hook]]\nname = \"x\"\nrun = [\"/bin/true\"]\nkinds = [\"message\"]\n\(user)\n"
     for name in ["Birch", "6312", "6312eee62ef9"] {
@@ -332,7 +336,7 @@ import Transport
       "[[hook]]\nname = \"a\"\nkinds = [\"message\"]\nuser = \"no-such\"\nrun = [\"/bin/true\"]", "line 4",
       "does not exist"
     ),
-  ]) func `a file that cannot be used is told with its line, and is no mistake of the configuration`(
+  ]) func `an unusable file is reported with its line, and does not make the configuration invalid`(
     _ text: String, _ line: String, _ words: String
   ) throws {
     let configuration = try parse(text)
@@ -351,7 +355,7 @@ import Transport
     ("tcp:radio.local:5001", .tcp(host: "radio.local", port: 5001)),
     ("tcp:[fe80::1]:5002", .tcp(host: "fe80::1", port: 5002)), ("tcp:fe80::1", .tcp(host: "fe80::1", port: 5000)),
     ("auto:", .auto(baud: 115_200)),
-  ]) func `an address reads, and prints as it is written`(_ text: String, _ address: LinkAddress) throws {
+  ]) func `an address parses, and prints as it was written`(_ text: String, _ address: LinkAddress) throws {
     #expect(try LinkAddress(parsing: text) == address)
     #expect(try LinkAddress(parsing: address.description) == address)
   }
@@ -367,7 +371,7 @@ import Transport
       ["line 3: relay.gateways: \"a b\""]
     ),
   ])
-  func `what an exchange of channels lacks in the file is warned of`(
+  func `settings that an exchange of channels lacks cause a warning`(
     _ relay: String, _ upstream: String, _ words: [String]
   )
     throws
@@ -382,7 +386,7 @@ import Transport
     ("home_assistant_notify = [\"#a\"]", "home_assistant = true"), ("iata = \"ZRH\"", "observer = true"),
     ("token_owner = \"x\"", "radio_token = true"),
   ])
-  func `a key of a broker that does nothing without another one is warned of`(_ key: String, _ other: String) throws {
+  func `a broker's key that has no effect without another key causes a warning`(_ key: String, _ other: String) throws {
     let broker = "[[upstream]]\nname = \"a\"\nkind = \"mqtt\"\nurl = \"mqtts://x\"\n\(key)\n"
     let warnings = try parse(broker).warnings
     #expect(
@@ -390,7 +394,7 @@ import Transport
     #expect(try parse(broker + other).warnings.isEmpty)
   }
 
-  @Test func `channels that settings name and the radio does not have are told of, each once`() throws {
+  @Test func `channels in the settings that the radio does not have are reported once each`() throws {
     let configuration = try parse(
       """
       [relay]
@@ -442,7 +446,7 @@ import Transport
     #expect(lonely == ["relay.messages_from_hub: no upstream is a hub"])
   }
 
-  @Test func `two links of one gateway to one hub are warned of`() throws {
+  @Test func `two links of one gateway to one hub cause a warning`() throws {
     func hub(_ name: String, _ more: String = "") -> String {
       "[[upstream]]\nname = \"\(name)\"\nurl = \"https://hub.example\"\n\(more)\n"
     }

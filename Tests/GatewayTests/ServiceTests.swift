@@ -7,7 +7,7 @@ import Testing
 @testable import Gateway
 
 @Suite struct ServiceTests {
-  @Test func `a service that ends by itself is named, and services end one after the other, the newest first`() {
+  @Test func `a service that ends early is named, and services end one by one, the newest first`() {
     let loop = EventLoop(on: InventedMachine())
     var (early, ended): ([String], [String]) = ([], [])
     func lasting(_ name: String) -> Service {

@@ -27,7 +27,7 @@ import Timing
   }
 
   @Test(arguments: 0..<10 as Range<UInt64>)
-  func `whatever is read, few states are sent`(_ seed: UInt64) {
+  func `random readings cause few state reports`(_ seed: UInt64) {
     var random = SeededRandom(seed: seed)
     var (voltage, backlog, sent) = (ShownVoltage(), ShownBacklog(), (voltages: 0, backlogs: 0))
     for minute in 0..<1440 {
@@ -38,7 +38,7 @@ import Timing
     #expect(sent.voltages <= 24 && sent.backlogs <= 2 * 288)
   }
 
-  @Test func `a backlog is shown by its power of ten, and a few events are none`() {
+  @Test func `a backlog is shown by its power of ten, and fewer than ten events are not shown`() {
     for (events, coarse) in [
       (9, 0), (10, 10), (99, 10), (100, 100), (123_456, 100_000), (3, 0), (.max, 1_000_000_000_000_000_000),
     ] as [(Int64, Int64)] {
@@ -49,7 +49,7 @@ import Timing
     }
   }
 
-  @Test func `that a backlog is over is shown at once, and one that is over at once is never shown`() {
+  @Test func `the end of a backlog is shown at once, and a brief backlog is never shown`() {
     var shown = ShownBacklog()
     let readings: [(Int64, Double, isNew: Bool)] = [
       (50, 0, false), (0, 9, false), (50, 12, false), (50, 22, true), (500, 300, false), (500, 322, true),

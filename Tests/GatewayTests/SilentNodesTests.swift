@@ -41,7 +41,7 @@ import Testing
   }
 
   @Test
-  func `a node that is heard each half minute is never silent for a minute, and is so a minute after the last time`()
+  func `a node that is heard every half minute is never silent, and becomes so after a minute`()
     throws
   {
     var nodes = SilentNodes(store, on: loop)
@@ -63,7 +63,7 @@ import Testing
     #expect(!isLate(&nodes))
   }
 
-  @Test func `a node whose name tells nobody who it is has the beginning of its key`() throws {
+  @Test func `a node without a distinct visible name is shown with the beginning of its key`() throws {
     let now = machine.wallMilliseconds
     let keys = try (1...4).map { try #require(PublicKey(bytes: [UInt8](repeating: UInt8($0), count: 32))) }
     let names = ["\u{200B}", "", "Mast", " ridge\u{200B}"]
@@ -79,7 +79,7 @@ import Testing
     #expect(called[keys[3]] == " ridge\u{FFFD} (040404040404)")
   }
 
-  @Test func `when a node was heard is kept over a restart, to the second after a clean end`() throws {
+  @Test func `the time at which a node was heard survives a restart, exactly after a clean stop`() throws {
     var nodes = SilentNodes(store, on: loop)
     _ = isLate(&nodes)
     store.nodeWasHeard = { node, _ in nodes.hear(node, ago: .zero) }
@@ -97,7 +97,7 @@ import Testing
     #expect(isLate(&after))
   }
 
-  @Test func `a power cut makes no node silent that was heard, but for a part of the limit`() throws {
+  @Test func `after a power cut, a node that was heard is late by at most a part of the limit`() throws {
     var nodes = SilentNodes(store, on: loop)
     _ = isLate(&nodes)
     store.nodeWasHeard = { node, _ in

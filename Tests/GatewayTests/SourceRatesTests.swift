@@ -6,7 +6,7 @@ import Timing
 @testable import Gateway
 
 @Suite struct SourceRatesTests {
-  @Test func `each gateway has its own rate, and what is left out is told with its number once an hour`() {
+  @Test func `each gateway has its own rate, and the number of omitted messages is logged once an hour`() {
     var rates = SourceRates()
     let start = MonotonicTime(seconds: 0)
     func take(_ name: String, _ seconds: Double) -> SourceRates.Verdict {

@@ -8,7 +8,7 @@ import Testing
 @testable import Gateway
 
 @Suite struct SupplyWatchTests {
-  @Test func `a supply that becomes weak is noticed, and that it is right again`() {
+  @Test func `a weak power supply and its recovery are noticed`() {
     let (loop, scratch) = (EventLoop(), Scratch())
     scratch.makeFolder("sys/class/hwmon/hwmon2")
     _ = scratch.write("sys/class/hwmon/hwmon2/name", "rpi_volt\n")
@@ -35,7 +35,7 @@ import Testing
     #expect(heard == [true, false])
   }
 
-  @Test func `a machine that cannot tell says nothing`() {
+  @Test func `a machine without a voltage sensor reports nothing`() {
     let loop = EventLoop()
     let watch = SupplyWatch(on: loop, root: Scratch().folder.path())
     watch.look()

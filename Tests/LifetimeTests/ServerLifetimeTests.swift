@@ -76,7 +76,7 @@ extension UpstreamLifetimeTests {
     #expect(isOver, "descriptors \(Self.descriptors), tasks \(loop.taskCount); before \(none)")
   }
 
-  @Test func `a thousand servers that are begun and stopped leave no task, descriptor or timer`() throws {
+  @Test func `a thousand servers that start and stop leave no task, descriptor or timer`() throws {
     let (scratch, loop) = (Scratch(inMemory: true), EventLoop())
     let before = (Self.descriptors, loop.watchCount, loop.waitingTimers, loop.taskCount)
     for round in 0..<1000 {

@@ -10,7 +10,7 @@ import Timing
   private let one = Guesser(address: "one", name: "ana")
   private let other = Guesser(address: "other", name: "ana")
 
-  @Test func `who guesses waits longer and longer, and never for ever, and nobody else does`() {
+  @Test func `an address with wrong passwords waits ever longer, up to a limit, and no other address waits`() {
     var limit = GuessLimit()
     var now = start
     var waited: [Int64] = []
@@ -29,7 +29,7 @@ import Timing
     #expect(limit.pause(of: one, now: now) == nil)
   }
 
-  @Test func `who guesses for a week from one place locks out nobody, and gets few guesses`() {
+  @Test func `a week of wrong passwords from one address gets few guesses, and locks out nobody else`() {
     var limit = GuessLimit()
     var (now, guesses) = (start, 0)
     while now - start < .seconds(7 * 86_400) {
@@ -41,7 +41,7 @@ import Timing
     #expect(guesses < 7 * 300)
   }
 
-  @Test func `who has many places waits for a name, and all wait a minute at most`() {
+  @Test func `wrong passwords from many addresses for one name are limited, and everybody waits a minute at most`() {
     var limit = GuessLimit()
     var (now, guesses) = (start, 0)
     while now - start < .seconds(86_400) {
@@ -60,7 +60,7 @@ import Timing
     #expect(limit.pause(of: Guesser(address: "fresh", name: "vera"), now: now) == nil)
   }
 
-  @Test func `who tries one password with many names from many places waits, too`() {
+  @Test func `wrong passwords from many addresses for many names are limited`() {
     var limit = GuessLimit()
     var guesses = 0
     while limit.pause(of: Guesser(address: "a\(guesses)", name: "n\(guesses)"), now: start) == nil, guesses < 10_000 {
@@ -71,7 +71,7 @@ import Timing
     #expect(limit.pause(of: other, now: start).map { $0 <= GuessLimit.ofAll.every } == true)
   }
 
-  @Test func `an own password gives no more guesses at another's`() {
+  @Test func `signing in with one's own password gives no more guesses at another's`() {
     var limit = GuessLimit()
     let own = Guesser(address: "one", name: "vera")
     for _ in 0..<20 {
@@ -88,7 +88,7 @@ import Timing
     #expect(limit.pause(of: browser, now: start) == nil)
   }
 
-  @Test func `where there is one password, whoever has said it begins anew`() {
+  @Test func `with a single password, a right password resets the limit of its address`() {
     var limit = GuessLimit()
     let (home, fresh) = (Guesser(address: "home"), Guesser(address: "fresh"))
     for _ in 0..<6 { limit.guessedWrong(by: home, now: start) }
@@ -102,7 +102,7 @@ import Timing
     #expect(limit.pause(of: fresh, now: later) == nil)
   }
 
-  @Test func `any number of places and names takes bounded memory`() {
+  @Test func `any number of addresses and names takes bounded memory`() {
     var limit = GuessLimit(mostPlaces: 8)
     for number in 0..<5000 {
       limit.guessedWrong(by: Guesser(address: "\(number)", name: "\(number)"), now: start)

@@ -10,7 +10,7 @@ import Testing
   }
 
   /// RFC 7914 § 12.
-  @Test func `scrypt gives what its specification gives`() {
+  @Test func `scrypt gives the results of its specification`() {
     let salt = Array("NaCl".utf8)
     #expect(
       hex(PasswordHash.derive(Array("password".utf8), salt, .init(ln: 10, r: 8, p: 16), count: 64))
@@ -24,7 +24,7 @@ import Testing
     )
   }
 
-  @Test func `a password is right for its own hash alone, in any script, and by its bytes`() throws {
+  @Test func `a password matches only its own hash, in any script, by its bytes`() throws {
     let hash = try #require(PasswordHash.make("café 🏔", cost: .init(ln: 10, r: 8, p: 1)))
     #expect(hash.hasPrefix("$scrypt$ln=10,r=8,p=1$"))
     #expect(PasswordHash.isOne(hash))
@@ -35,7 +35,7 @@ import Testing
     #expect(PasswordHash.make("a") != PasswordHash.make("a"))
   }
 
-  @Test func `what is no hash, or would cost too much, is nobody's`() {
+  @Test func `an invalid or too expensive hash matches no password`() {
     let salt = Base64.encode([UInt8](repeating: 1, count: 16))
     let key = Base64.encode([UInt8](repeating: 2, count: 32))
     #expect(PasswordHash.isOne("$scrypt$ln=14,r=8,p=5$\(salt)$\(key)"))
@@ -52,7 +52,7 @@ import Testing
     }
   }
 
-  @Test func `base64 is what others write`() {
+  @Test func `Base64 follows its specification`() {
     for (plain, coded) in [("", ""), ("f", "Zg"), ("fo", "Zm8"), ("foo", "Zm9v"), ("foob", "Zm9vYg")] {
       #expect(Base64.encode(Array(plain.utf8)) == coded)
       #expect(Base64.decode(coded) == Array(plain.utf8))

@@ -15,7 +15,7 @@ import Timing
     "127.0.0.1", "127.0.0.1:8080", "localhost:80", "LOCALHOST", "192.168.1.20:1", "[::1]:8080", "[fd00::1]",
     "hilltop.local",
     "Hilltop.LOCAL:8080",
-  ]) func `addresses and own names are ours`(_ host: String) { #expect(guardian.isOurs(host)) }
+  ]) func `requests for addresses and configured names are accepted`(_ host: String) { #expect(guardian.isOurs(host)) }
 
   @Test(arguments: [
     "", "evil.example", "127.0.0.1.evil.example", "localhost.evil.example", "hilltop.local.evil.example", "1.2.3",
@@ -23,7 +23,9 @@ import Timing
     "127.0.0.1:80@evil.example", "[::1", "[]", "[::1]x", "[::1]:80x", "[evil.example]", "hilltop.local\u{301}",
     "\u{212A}localhost",
     "127.0.0.1:8x", "1234.1.1.1", "..", "...",
-  ]) func `other names are not: DNS rebinding`(_ host: String) { #expect(!guardian.isOurs(host)) }
+  ]) func `requests for other names are refused, against DNS rebinding`(_ host: String) {
+    #expect(!guardian.isOurs(host))
+  }
 
   private func request(_ method: String, _ headers: HTTPHeaders) -> BrowserRequest {
     var headers = headers
@@ -34,7 +36,7 @@ import Timing
   @Test(arguments: [
     "https://tiles.example.org/{z}/{x}/{y}.png", "http://10.0.0.5:8080/t/{z}/{x}/{y}.png?key=a;b,c",
     "https://T.example/{y}/{x}/{z}",
-  ]) func `a server of tiles is one word of the policy`(_ url: String) throws {
+  ]) func `a tile server is one source in the policy`(_ url: String) throws {
     let tiles = try TileServer(url)
     let policy = WebGuard.headers(tiles: tiles)["Content-Security-Policy"] ?? ""
     #expect(policy.contains("img-src 'self' data: \(tiles.origin); connect-src 'self';"))
@@ -49,11 +51,11 @@ import Timing
     "https://a'/{z}/{x}/{y}", "https://a/{z}/{x}", "https://a/{z}/{x}/{y}/{z}", "https://a/{z}/{x}/{y} ",
     "https://a\n/{z}/{x}/{y}", "https://{z}/{x}/{y}", "https://a?{z}/{x}/{y}", "https://ä.example/{z}/{x}/{y}",
     "javascript://a/{z}/{x}/{y}", "https://*/{z}/{x}/{y}",
-  ]) func `what is no server of tiles gets nowhere near the policy`(_ url: String) {
+  ]) func `an invalid tile server does not reach the policy`(_ url: String) {
     #expect(throws: TileServer.Invalid.self) { try TileServer(url) }
   }
 
-  @Test func `a request names one host`() throws {
+  @Test func `a request must name exactly one host`() throws {
     #expect(throws: WebGuard.Refusal.self) { try guardian.check(BrowserRequest(HTTPRequest("GET", "/"))) }
     var two: HTTPHeaders = ["Host": "127.0.0.1"]
     two.add("Host", "evil.example")
@@ -76,7 +78,7 @@ import Timing
     #expect(throws: WebGuard.Refusal.self) { try guardian.checkSameOrigin(request(method, headers)) }
   }
 
-  @Test func `those of our own pages are not`() throws {
+  @Test func `requests of our own pages are accepted`() throws {
     try guardian.checkSameOrigin(request("GET", ["Sec-Fetch-Site": "same-origin"]))
     try guardian.checkSameOrigin(request("GET", [:]))
     try guardian.checkSameOrigin(
@@ -88,15 +90,15 @@ import Timing
   @Test(arguments: [
     ("/", "index.html"), ("/conversations/channel:ab", "index.html"), ("/pages/app.js", "app.js"),
     ("/pages/views/chat.js", "views/chat.js"), ("/worker.js", "worker.js"),
-  ]) func `addresses lead to files`(_ path: String, _ name: String) { #expect(PageFiles.name(for: path) == name) }
+  ]) func `paths lead to their files`(_ path: String, _ name: String) { #expect(PageFiles.name(for: path) == name) }
 
   @Test(arguments: [
     "/pages/../secret", "/pages/..", "/pages//app.js", "/pages/.git/config", "/pages/", "/pages/a/b/c/d/e.js",
     "/favicon.ico",
     "/pages/\0.js", "/pages/a b.js", "/pages/ä.js", "/../etc/passwd.txt",
-  ]) func `nothing else is given out`(_ path: String) { #expect(PageFiles.name(for: path) == nil) }
+  ]) func `other paths lead to no file`(_ path: String) { #expect(PageFiles.name(for: path) == nil) }
 
-  @Test func `a link out of the folder is not followed, and only endings of pages count`() throws {
+  @Test func `a symbolic link out of the folder is not followed, and only known file types are served`() throws {
     let scratch = Scratch()
     scratch.makeFolder("pages")
     _ = scratch.write("pages/index.html", "x")
@@ -114,7 +116,7 @@ import Timing
     #expect(hub.file(for: "/fleet", acceptsGzip: true)?.size == 2)
   }
 
-  @Test func `what is named by what is in it is asked for once, anything else each time`() throws {
+  @Test func `a file with a hash in its name may be cached for ever, and others are checked each time`() throws {
     let scratch = Scratch()
     scratch.makeFolder("pages")
     scratch.makeFolder("pages/packed")
@@ -137,7 +139,7 @@ import Timing
     sessions.use(token, now: now) != nil
   }
 
-  @Test func `sessions end by themselves, by hand, and for newer ones`() {
+  @Test func `sessions end by age, by signing out, and for newer ones`() {
     var sessions = WebSessions()
     var now = MonotonicTime(nanoseconds: 0)
     sessions.begin("a", now: now)
@@ -159,7 +161,7 @@ import Timing
     #expect(isIn(&sessions, "s1", now))
   }
 
-  @Test func `sessions that are kept go on, and no more of them than there may be`() {
+  @Test func `kept sessions continue, up to the limit`() {
     var first = WebSessions()
     let now = MonotonicTime(nanoseconds: 0)
     first.begin("a", now: now)
@@ -169,7 +171,7 @@ import Timing
     #expect(WebSessions(many).count == WebSessions.mostSessions)
   }
 
-  @Test func `tokens differ, and pages get no route that has secrets`() {
+  @Test func `tokens differ, and pages get no route with secrets`() {
     #expect(WebSessions.token() != WebSessions.token())
     #expect(WebSessions.token().utf8.count == 64)
     for path in [

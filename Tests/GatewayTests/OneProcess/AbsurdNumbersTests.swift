@@ -10,7 +10,7 @@ import Testing
     "4294967296", String(repeating: "9", count: 400),
   ]
 
-  @Test func `whatever numbers the control socket is asked with, the gateway goes on`() throws {
+  @Test func `the gateway survives absurd numbers in requests at the control socket`() throws {
     let rig = try Rig()
     try rig.startSynced()
     rig.air("chan r1 0 one")

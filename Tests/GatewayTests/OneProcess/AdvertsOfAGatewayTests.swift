@@ -13,7 +13,7 @@ import Timing
     try rig.until("\(name) to be heard") { try rig.rows("/v1/contacts").contains { $0["name"]?.string == name } }
   }
 
-  @Test func `nobody knows a radio that was not advertised; that is said, and one advert mends it`() throws {
+  @Test func `a radio that was never advertised is reported, and one advert makes it known`() throws {
     let rig = try Rig(isKnown: false)
     rig.configure("[messaging]\nattempts = 1")
     try rig.startSynced()
@@ -39,7 +39,7 @@ import Timing
     #expect(try advert(rig)?["flood"]?.bool == true)
   }
 
-  @Test func `where it is configured a new radio is advertised once by itself, and not again at a restart`() throws {
+  @Test func `if configured, a new radio is advertised once, and not again at a restart`() throws {
     let rig = try Rig(isKnown: false)
     rig.edit = { $0.replacing("[radio]\n", with: "[radio]\nadvert_when_new = true\nadvert_every_h = 24\n") }
     try rig.start()

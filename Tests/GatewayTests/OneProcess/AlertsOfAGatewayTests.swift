@@ -8,7 +8,7 @@ import Timing
 @Suite struct AlertsOfAGatewayTests {
   private static let quiet = "[alerts]\nclock_wrong = false\ndisk_full = false\n"
 
-  @Test func `a dead upstream, a full disk and dead letters begin and end; what is switched off is silent`() throws {
+  @Test func `a dead upstream, a full disk and dead letters begin and end alerts, unless the rule is off`() throws {
     let rig = try Rig()
     func tables(_ more: String) -> String {
       """
@@ -45,7 +45,7 @@ import Timing
     }
   }
 
-  @Test func `a node that is named for it, and silent, is told; when it is heard, that is over`() throws {
+  @Test func `a configured node that is silent begins an alert, and the alert ends when the node is heard`() throws {
     let rig = try Rig()
     let rule = "nodes = [\"r1\"]\nnode_silent_after_s = 2"
     rig.configure(Self.quiet + rule)
@@ -63,7 +63,7 @@ import Timing
     try rig.until("nobody listens for it any more") { try rig.openAlerts().isEmpty }
   }
 
-  @Test func `what was lost is over after its time, also when a kill is in between`() throws {
+  @Test func `an alert about a loss ends after its time, also over a kill`() throws {
     let rig = try Rig { $0.queueCapacity = 100_000 }
     let small = "journal_max_size = \"1 MiB\""
     rig.configure(Self.quiet + "journal_loss_ends_after_s = 86400", store: small)
@@ -80,7 +80,7 @@ import Timing
     try rig.until("its end") { try !rig.openAlerts().contains("journal_loss") }
   }
 
-  @Test func `a node for which the radio has no place is told of, until there is one`() throws {
+  @Test func `a node without room in the contact table is reported until there is room`() throws {
     let rig = try Rig(isKnown: false) { ($0.maxContacts, $0.contacts) = (40, 40) }
     rig.configure(
       "[contacts]\nevict = false\n" + Self.quiet + "contacts_full_after_s = 0\ncontacts_full_ends_after_s = 0")
@@ -95,7 +95,7 @@ import Timing
     try rig.until("the hub to know both") { rig.hub.alerts == ["contacts_full begin", "contacts_full end"] }
   }
 
-  @Test func `a radio whose queue was full is told of, with how much, at the hub, too`() throws {
+  @Test func `a radio whose queue was full is reported with the loss, also at the hub`() throws {
     let rig = try Rig { $0.queueCapacity = 16 }
     rig.configure(Self.quiet)
     rig.air("inject r0 0 24")
@@ -107,7 +107,7 @@ import Timing
     #expect(rig.hub.events[..<gap].count { $0.kind == "message" } == 16, "behind those that came")
   }
 
-  @Test func `a radio that hands over no messages is told of as long as it does not`() throws {
+  @Test func `a radio that returns no messages is reported as long as it returns none`() throws {
     let rig = try Rig()
     rig.configure(Self.quiet + "messages_stuck_after_s = 1\nmessages_stuck_ends_after_s = 0")
     rig.link.refuses = { $0 == .syncNextMessage }
@@ -118,7 +118,7 @@ import Timing
     try rig.until("its end") { try rig.openAlerts().isEmpty }
   }
 
-  @Test func `a rule that is switched on finds what is wrong already`() throws {
+  @Test func `a rule that is switched on finds a present problem`() throws {
     let rig = try Rig()
     rig.configure(Self.quiet + "radio_lost_after_s = 0\nradio_lost = false")
     try rig.startSynced()

@@ -30,7 +30,7 @@ import Timing
     rig.hub.events.reduce(into: [:]) { $0[$1.kind, default: 0] += 1 }
   }
 
-  @Test func `as a day's bytes run out packets stop, then nodes, then messages, and a restart gives none`() throws {
+  @Test func `as a day's bytes run out, packets stop, then nodes, then messages, also over a restart`() throws {
     let rig = try Rig(nodes: 4, airtime: 0) { $0.queueCapacity = 20_000 }
     rig.configure(
       "daily_bytes = 200000\nkinds = [\"message\", \"advert\", \"contact\", \"packet\", \"allowance\"]")
@@ -74,7 +74,7 @@ import Timing
     try rig.until("the next day's bytes") { kinds(rig)["message"] ?? 0 > seen["message"] ?? 0 }
   }
 
-  @Test func `what waited while the hub was away is folded, over a restart, and messages are not`() throws {
+  @Test func `adverts that waited for the hub are folded, also over a restart, and messages are not`() throws {
     let rig = try Rig(nodes: 4, airtime: 0) { $0.queueCapacity = 20_000 }
     rig.hub.mood = .unreachable
     try rig.startSynced()

@@ -6,7 +6,7 @@ import Timing
 
 /// The radio's settings, and its table of contacts.
 @Suite struct CareOfARadioTests {
-  @Test func `the radio is set, all or nothing, and says what it is then`() throws {
+  @Test func `the radio's settings change together or not at all, and the answer has the new ones`() throws {
     let rig = try Rig()
     try rig.startSynced()
     func settings() throws -> JSONValue? { try rig.json("/v1/radio")["settings"] }
@@ -46,8 +46,7 @@ import Timing
   }
 
   @Test
-  func `a contact table that is nearly full: the oldest give way, are kept here, and come back when written to`() throws
-  {
+  func `in a nearly full contact table the oldest are evicted, stay stored, and return when written to`() throws {
     let rig = try Rig { ($0.maxContacts, $0.contacts) = (40, 35) }
     rig.configure("[contacts]\nevict = true\nmin_age_days = 0\nkeep_free = 15\ntypes = [\"repeater\", \"chat\"]")
     try rig.startSynced()
@@ -64,7 +63,7 @@ import Timing
     #expect(try onRadio(rig).contains(name), "who was written to stays")
   }
 
-  @Test func `nodes that this gateway needs stay; one that was evicted comes back when it is asked`() throws {
+  @Test func `contacts that the gateway needs stay, and an evicted node returns when it is queried`() throws {
     let rig = try Rig(nodes: 4) { ($0.maxContacts, $0.contacts) = (40, 30) }
     rig.configure("[contacts]\nevict = false")
     try rig.startSynced()

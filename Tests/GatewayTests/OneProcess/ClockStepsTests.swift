@@ -25,7 +25,7 @@ import Timing
     try rig.until("\(count) more messages") { try self.store(rig, "messages") == before + count }
   }
 
-  @Test func `a clock that steps begins no alert and ends none`() throws {
+  @Test func `a step of the clock begins no alert and ends none`() throws {
     let rig = away(try Rig())
     func tables(_ seconds: Int) -> String {
       """
@@ -61,7 +61,7 @@ import Timing
     }
   }
 
-  @Test func `a board without a clock of its own gives up nothing when its clock is set`() throws {
+  @Test func `a board without a clock of its own deletes nothing when its clock is set`() throws {
     let rig = away(try Rig { $0.queueCapacity = 1000 })
     set(rig, ahead: -120, synchronised: false)
     try rig.startSynced()
@@ -76,7 +76,7 @@ import Timing
     }
   }
 
-  @Test func `what is old by a clock that was right is given up, alone, and that is said`() throws {
+  @Test func `only events that are old by a trusted clock are deleted, and the loss is reported`() throws {
     let rig = away(try Rig())
     func boot(_ days: Int64) {
       rig.machine.boot = "\(days)"
@@ -105,7 +105,7 @@ import Timing
     #expect(try store(rig, "oldest_seq") == lost(rig) + 1)
   }
 
-  @Test func `a synchronised clock that jumps by 100 days gives up nothing`() throws {
+  @Test func `a jump of the synchronised clock by 100 days deletes nothing`() throws {
     let rig = away(try Rig { $0.queueCapacity = 1000 })
     try rig.startSynced()
     try inject(51, rig)

@@ -8,7 +8,7 @@ import Timing
 /// Mistakes in the configuration show at a start that no operator attends.
 @Suite struct ConfigurationsOfAGatewayTests {
   @Test(arguments: ["[gateway]\nid = \"Hill top\"\n", "[radio\n"])
-  func `a gateway whose configuration is refused starts with the last one that worked, and says so`(_ wrong: String)
+  func `a gateway with a refused configuration starts with the last valid one, and reports it`(_ wrong: String)
     throws
   {
     let rig = try Rig()
@@ -40,7 +40,7 @@ import Timing
     #expect(try String(contentsOfFile: kept, encoding: .utf8).hasSuffix("# mended\n"))
   }
 
-  @Test func `a reload says what waits for a restart`() throws {
+  @Test func `a reload reports the settings that wait for a restart`() throws {
     let rig = try Rig()
     try rig.startSynced()
     rig.reload(
@@ -55,7 +55,7 @@ import Timing
     #expect(try rig.status()["after_restart"] == nil, "nothing waits any more")
   }
 
-  @Test func `what documents set in place of the file is told with both values, and what everybody can read`() throws {
+  @Test func `settings from documents are reported with both values, and so are world-readable secrets`() throws {
     let rig = try Rig()
     let token = rig.write("open.token", "secret\n")
     rig.configure(
@@ -100,7 +100,7 @@ import Timing
     #expect(try !rig.doctor().contains { $0.contains("chmod o") && $0.contains(token) })
   }
 
-  @Test func `a channel that the radio does not have is told of until it has it`() throws {
+  @Test func `a configured channel that the radio does not have is reported until the radio has it`() throws {
     let rig = try Rig()
     rig.configure("[relay]\nmessages_from_hub = true\nchannels = [\"#hll\"]")
     try rig.startSynced()

@@ -5,7 +5,7 @@ import Timing
 
 /// Tests the rig itself: each heard message reaches the hub once, whatever happens.
 @Suite struct FirstDayTests {
-  @Test func `what the radio hears is at the hub, once and in order, over a cut, a kill and a restart`() throws {
+  @Test func `each message that the radio hears is at the hub once, over a cut, a kill and a restart`() throws {
     let rig = try Rig()
     try rig.startSynced()
     rig.air("chan r1 0 one")
@@ -28,7 +28,7 @@ import Timing
     #expect(Set(rig.hub.events.map(\.epoch)).count == 1)
   }
 
-  @Test func `a hub that stands still, hangs up, is late or forgets has everything in the end`() throws {
+  @Test func `a hub that stalls, hangs up, is late or loses its data gets everything in the end`() throws {
     let rig = try Rig(seed: 2)
     try rig.startSynced()
     var sent = 0
@@ -46,7 +46,7 @@ import Timing
     #expect(rig.hub.texts == (1...sent).map { "\($0)" })
   }
 
-  @Test func `a full disk keeps a message back, and the clock may step`() throws {
+  @Test func `a message is stored after a full disk has room again, also if the clock steps`() throws {
     let rig = try Rig(seed: 3)
     try rig.startSynced()
     rig.isDiskFull = true

@@ -36,7 +36,8 @@ import Timing
     }
   }
 
-  @Test(arguments: kinds) func `a message over which the server hangs up is put aside, and the rest flows`(
+  @Test(arguments: kinds)
+  func `a message over which the server hangs up becomes a dead letter, and the others are delivered`(
     _ kind: String
   ) throws {
     let (rig, server) = try begun(kind)

@@ -6,7 +6,7 @@ import Timing
 
 /// An operator's view of a gateway that works, and of one whose parts fail.
 @Suite struct OperationOfAGatewayTests {
-  @Test func `a battery that gets low is said, shown, and forwarded, once`() throws {
+  @Test func `a low battery is logged, shown and forwarded once`() throws {
     let rig = try Rig()
     rig.air("battery r0 3300")
     rig.configure("[power]\nlow_battery_mv = 3400")
@@ -26,7 +26,7 @@ import Timing
     #expect(body["battery_mv"]?.integer == 3300)
   }
 
-  @Test func `a disk that is full keeps messages in the radio until there is room`() throws {
+  @Test func `while the disk is full, messages stay in the radio`() throws {
     let rig = try Rig { $0.queueCapacity = 100_000 }
     func sized(_ size: String) -> String { "max_size = \"\(size)\"\njournal_max_size = \"1 GiB\"" }
     rig.configure("", store: sized("4 MiB"))
@@ -51,7 +51,7 @@ import Timing
     try rig.until("all but the one in hand") { try rig.status()["store"]?["messages"]?.integer ?? 0 >= count - 1 }
   }
 
-  @Test func `a token that is taken again, and a mistake in the file that changes nothing`() throws {
+  @Test func `a token that is valid again resumes the upstream, and a mistake in the file changes nothing`() throws {
     let rig = try Rig()
     rig.hub.mood = .locked
     try rig.startSynced()
@@ -66,7 +66,7 @@ import Timing
     try rig.until("what comes after it") { rig.hub.texts.count == 2 }
   }
 
-  @Test func `a command that comes by two upstreams is carried out once`() throws {
+  @Test func `a command that arrives by two upstreams is carried out once`() throws {
     let rig = try Rig()
     rig.configure(
       ["one", "other"].map { "[[upstream]]\nname = \"\($0)\"\nkind = \"mqtt\"\nurl = \"mqtt://127.0.0.1:1\"\n" }

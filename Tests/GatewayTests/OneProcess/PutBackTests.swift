@@ -19,7 +19,7 @@ import Testing
     try rig.until("\(stored) in the store") { try rig.status()["store"]?["messages"]?.integer == Int64(stored) }
   }
 
-  @Test func `a gateway's card that is put back loses nothing that it hears from then on`() throws {
+  @Test func `a gateway's restored SD card loses no message that is heard from then on`() throws {
     let rig = try begun(10)
     let card = rig.generation
     rig.end()
@@ -39,7 +39,7 @@ import Testing
     #expect(try rig.openAlerts().contains("journal_conflict"))
   }
 
-  @Test func `a hub that was put back while a gateway had nothing to say gets all again`() throws {
+  @Test func `a hub that was restored while a gateway was idle gets all events again`() throws {
     let rig = try begun(10)
     let kept = rig.hub.database
     try hear(50, stored: 60, rig)

@@ -20,7 +20,7 @@ import Timing
     }
   }
 
-  @Test func `a radio that takes another's place neither sends nor shows what was the other's`() throws {
+  @Test func `a replacement radio neither sends nor shows the messages of the radio before it`() throws {
     let rig = try Rig(nodes: 3)
     try rig.startSynced()
     rig.air("dm r2 r0 secret for r0")
@@ -88,7 +88,7 @@ import Timing
     #expect(try rig.status()["messaging"]?["held"]?.integer == 0)
   }
 
-  @Test func `a radio that gets another's private key is that one, and sends what that was to send`() throws {
+  @Test func `a radio that gets another's private key counts as that radio, and sends its messages`() throws {
     let rig = try Rig(nodes: 3)
     try rig.startSynced()
     let key = try #require(try rig.post("/v1/radio/private-key", #"{"export":true}"#).json["private_key"]?.string)
@@ -131,7 +131,7 @@ import Timing
     }
   }
 
-  @Test func `a radio that misbehaves is waited out, without a restart`() throws {
+  @Test func `a radio that misbehaves recovers without a restart of the gateway`() throws {
     let rig = try Rig { $0.contacts = 5 }
     try rig.startSynced()
     for fault in Fault.allCases {
@@ -147,7 +147,7 @@ import Timing
     #expect(after() == Fault.allCases.map { "after \($0)" })
   }
 
-  @Test func `a radio that another program takes again and again is left to it, and the cause is named`() throws {
+  @Test func `a radio that another program takes again and again is left to it, and the log names the cause`() throws {
     let rig = try Rig()
     try rig.startSynced()
     // A radio on TCP closes its older connection. A phone's app, too, connects again whenever it was disconnected.

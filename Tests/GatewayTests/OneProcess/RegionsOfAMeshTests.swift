@@ -19,7 +19,7 @@ import Timing
     return answer.json
   }
 
-  @Test func `what goes to a region gets past repeaters that refuse what goes to none`() throws {
+  @Test func `messages to a region pass repeaters that refuse messages without a region`() throws {
     let rig = try Rig(isKnown: false, repeaters: 1, regions: ["ottawa", "gatineau"], isFar: true)
     try rig.startSynced()
     /// The number of messages that have reached r1, which hears us only by the repeater.
@@ -41,7 +41,7 @@ import Timing
     #expect(try rig.outgoing().count { $0["heard"]?.integer == 1 } == 3)
   }
 
-  @Test func `firmware that cannot send to a region sends nothing, and the message says why it failed`() throws {
+  @Test func `firmware that cannot send to a region sends nothing, and the message has the reason`() throws {
     let rig = try Rig(isKnown: false) { $0.knowsRegions = false }
     try rig.startSynced()
     _ = try region("ottawa", rig)

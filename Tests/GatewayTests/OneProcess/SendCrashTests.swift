@@ -36,7 +36,8 @@ import Timing
     }
   }
 
-  @Test(arguments: Step.allCases) func `killed at each step of a send, the state ends right`(_ step: Step) throws {
+  @Test(arguments: Step.allCases) func `a send that is killed at any step ends in the right state`(_ step: Step) throws
+  {
     let rig = try Rig()
     var sent: [OutgoingText] = []
     func listen() { rig.link.onCommand = { if case .sendText(let text) = $0 { sent.append(text) } } }

@@ -6,7 +6,7 @@ import Timing
 
 /// Requests to send: how they end, and which survive a restart.
 @Suite struct SendingTests {
-  @Test func `it says how a message ended, and refuses with a reason`() throws {
+  @Test func `a message's end is reported, and a refused message has a reason`() throws {
     let rig = try Rig(nodes: 3)
     try rig.startSynced()
     #expect(try rig.send("r1", "hello there", id: "a") == 202)
@@ -42,7 +42,7 @@ import Timing
     #expect(status?["waiting"]?.integer == 0 && status?["airtime_used_ms"]?.integer ?? 0 > 1000)
   }
 
-  @Test func `repeaters that send a channel message on are counted`() throws {
+  @Test func `repeaters that repeat a channel message are counted`() throws {
     let rig = try Rig(repeaters: 3)
     try rig.startSynced()
     try rig.send("Public", "anybody there?", id: "p")
@@ -57,7 +57,7 @@ import Timing
     try rig.until("d", is: "delivered")
   }
 
-  @Test func `what waits survives a kill, and goes out when the radio is back`() throws {
+  @Test func `a waiting message survives a kill, and is sent when the radio is back`() throws {
     let rig = try Rig()
     try rig.startSynced()
     rig.link.isPresent = false
@@ -80,7 +80,7 @@ import Timing
     }
   }
 
-  @Test func `contacts and channels are changed, cards go around`() throws {
+  @Test func `contacts and channels are changed, exported and imported`() throws {
     let rig = try Rig(nodes: 3) { $0.channelSlots = 3 }
     try rig.startSynced()
     let card = try #require(try rig.json("/v1/contacts/export?contact=r2")["link"]?.string)

@@ -12,7 +12,7 @@ import Timing
     return Dictionary(uniqueKeysWithValues: (row["upstreams"]?.array ?? []).map { ($0["name"]?.string ?? "", $0) })
   }
 
-  @Test func `each message says who has it, what waits says how much, and one dead letter is retried`() throws {
+  @Test func `each message shows its receivers, waiting events are counted, and one dead letter is retried`() throws {
     let rig = try Rig()
     func hook(_ name: String, _ more: String) -> String {
       "[[upstream]]\nname = \"\(name)\"\nkind = \"webhook\"\nurl = \"http://127.0.0.1:1\"\nkinds = [\"message\"]\n\(more)\n"

@@ -12,7 +12,7 @@ import Timing
     return found?["state"]?.string == "stopped" && found?["reason"]?.string?.contains(message) == true
   }
 
-  @Test func `a reload with a bad file stops one upstream, and the others keep their connection`() throws {
+  @Test func `a reload with a bad file stops one upstream, and the others keep their connections`() throws {
     let rig = try Rig()
     try rig.startSynced()
     try rig.until("the hub to be there") { rig.hub.greetings == 1 }
@@ -50,7 +50,7 @@ import Timing
     #expect(rig.hub.carriers == 1, "the hub was not connected anew")
   }
 
-  @Test func `one that is removed goes on where it stood when it is back`() throws {
+  @Test func `a removed upstream resumes at its old position when it is back`() throws {
     let rig = try Rig()
     let broker = "[[upstream]]\nname = \"broker\"\nkind = \"mqtt\"\nurl = \"mqtt://127.0.0.1:1\"\n"
     rig.configure(broker)
@@ -92,7 +92,7 @@ import Timing
       try warnings("third", #","client_id":"c","status_topic":"t""#).map { $0.contains("one client_id") } == [true])
   }
 
-  @Test func `an upstream that is added in a gateway's first second keeps its first connection`() throws {
+  @Test func `an upstream that is added in the gateway's first second keeps its first connection`() throws {
     let rig = try Rig()
     rig.edit = { $0.components(separatedBy: "[[upstream]]")[0] }
     try rig.start()
@@ -108,7 +108,7 @@ import Timing
   }
 
   @Test(arguments: ["", "# nothing\n\n  # else\n"])
-  func `an emptied file removes no upstream, and one that is removed goes on where it stood when it is back`(
+  func `an emptied file removes no upstream, and a removed upstream resumes when it is back`(
     _ blank: String
   ) throws {
     let rig = try Rig()
@@ -145,7 +145,7 @@ import Timing
     #expect(try rig.status()["removed_upstreams"]?.array?.isEmpty == true)
   }
 
-  @Test func `a gateway starts with bad files, says which, and mends itself`() throws {
+  @Test func `a gateway with bad files starts, names them, and recovers`() throws {
     let rig = try Rig()
     let pem = rig.write("ca.pem", "this is no PEM\n")
     rig.configure(
@@ -164,7 +164,7 @@ import Timing
     try rig.until("it to try") { try rig.upstream("vault")?["state"]?.string == "waiting" }
   }
 
-  @Test func `what cannot work is not added, and costs the others nothing`() throws {
+  @Test func `an upstream that cannot work is not added, and the others keep their connections`() throws {
     let rig = try Rig()
     try rig.startSynced()
     try rig.until("the hub to be there") { rig.hub.greetings == 1 }
@@ -182,7 +182,7 @@ import Timing
     #expect(rig.hub.carriers == 1 && rig.hub.greetings == 1, "the hub was not connected anew")
   }
 
-  @Test func `an added upstream whose file is damaged keeps its place, and nothing else suffers`() throws {
+  @Test func `an added upstream with a damaged file keeps its position, and the others go on`() throws {
     let rig = try Rig()
     try rig.startSynced()
     rig.server("second", "hub").mood = .unreachable
@@ -201,7 +201,7 @@ import Timing
     #expect(try rig.post("/v1/upstreams/remove?upstream=second").status == 200)
   }
 
-  @Test func `an upstream that is added has no file of the gateway's but its own`() throws {
+  @Test func `an added upstream can use only its own files`() throws {
     let rig = try Rig()
     try rig.startSynced()
     let (token, folder) = (rig.location("token"), rig.location(rig.storeFile("gw.db.upstreams/files")))
@@ -227,7 +227,7 @@ import Timing
     #expect(!FileManager.default.fileExists(atPath: kept))
   }
 
-  @Test func `an upstream is added while it runs, from the start, and stays until it is removed`() throws {
+  @Test func `an upstream is added at runtime, gets events from the start, and stays until it is removed`() throws {
     let rig = try Rig()
     try rig.startSynced()
     rig.air("chan r1 0 before it was added")

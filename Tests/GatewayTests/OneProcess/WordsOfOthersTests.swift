@@ -29,7 +29,7 @@ import Timing
 
   private func sent(_ rig: Rig) throws -> [String] { try rig.outgoing().compactMap { $0["text"]?.string } }
 
-  @Test func `its own words do not come back when another gateway on its mesh has heard them`() throws {
+  @Test func `the gateway's own messages are not sent again when another gateway on its mesh has heard them`() throws {
     let rig = try begun()
     try rig.send("Public", "an own word", id: "own")
     try rig.until("own", is: "sent")
@@ -43,7 +43,7 @@ import Timing
     #expect(try sent(rig).count == 2)
   }
 
-  @Test func `a gateway with a token has another radio say so much a minute, and hides nobody else`() throws {
+  @Test func `the messages that a gateway can make another one send are limited, and others keep their share`() throws {
     let rig = try begun()
     for number in 1...48 { heard("forged \(number)", by: "forger", rig) }
     heard("heard by both", by: "forger", rig)
@@ -55,7 +55,7 @@ import Timing
     #expect(rig.hasSaid("of gateway forger's messages not sent"))
   }
 
-  @Test func `what others have heard is sent once, also over a kill, and an old card`() throws {
+  @Test func `messages from other gateways are sent once, also over a kill and with an old card`() throws {
     let rig = try begun()
     heard("before", by: "hilltop", from: "r1", rig)
     try rig.until("the first") { try sent(rig) == ["⇄r1@hilltop: before"] }
@@ -77,7 +77,7 @@ import Timing
     event.kind == "command" && event.body["code"]?.string == code
   }
 
-  @Test func `what was queued is refused by a gateway that does not allow it, as soon as it is linked`() throws {
+  @Test func `a queued command is refused by a gateway that does not allow it, as soon as that is linked`() throws {
     let rig = try Rig()
     rig.configure("allow = []")
     let command = #"{"id":"c1","command":"send","to":"Public","text":"x"}"#
@@ -87,7 +87,7 @@ import Timing
     #expect(try sent(rig).isEmpty)
   }
 
-  @Test func `a command that waited at the hub is carried out once, in order, over a kill`() throws {
+  @Test func `a queued command at the hub is carried out once, in order, over a kill`() throws {
     let rig = try Rig()
     func queue(_ number: Int) {
       let command = #"{"id":"c\#(number)","command":"send","to":"Public","text":"word \#(number)"}"#
@@ -127,7 +127,7 @@ import Timing
     return (rig.hub.events.filter { $0.kind == "outgoing" }, (try bytes() - before) / Int64(count))
   }
 
-  @Test func `a hub gets one event of a sent message, with its text and its end, and more where that is asked for`()
+  @Test func `a hub gets one event of a sent message, with its text and its end, and more if configured`()
     throws
   {
     let (ended, all) = (try cost(""), try cost(#"outgoing = "all""#))
