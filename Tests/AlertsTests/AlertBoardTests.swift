@@ -24,7 +24,7 @@ import Timing
     #expect(board.read(radio, Self.bad, now: time(129.9)) == nil && board.open.isEmpty)
     let begins = AlertChange.begins(radio, text: "gone", value: nil, since: time(10), returns: 0)
     #expect(board.timedOut(now: time(130)) == [begins])
-    #expect(board.due == nil && board.open == [radio], "what stays wrong wakes nobody")
+    #expect(board.due == nil && board.open == [radio], "a lasting problem needs no timer")
     #expect(board.read(radio, Self.bad, now: time(5000)) == nil)
     #expect(board.read(radio, .well, now: time(6000)) == nil)
     #expect(board.due == time(6300))
@@ -103,7 +103,7 @@ import Timing
       while let due = board.due, due <= next {
         now = max(now, due)
         let changes = board.timedOut(now: now)
-        #expect(changes.count == 1, "what is due happens")
+        #expect(changes.count == 1, "each due change happens")
         for change in changes { look(change) }
       }
       now = next
@@ -181,7 +181,7 @@ import Timing
     silence.listen(for: "Ridge", heard: time(0), limit: .seconds(100))
     #expect(silence.due(after: time(0)) == time(100))
     #expect(!silence.isLate("Ridge", now: time(99)) && silence.isLate("Ridge", now: time(100)))
-    #expect(silence.due(after: time(100)) == nil, "who is late wakes nobody")
+    #expect(silence.due(after: time(100)) == nil, "a late subject needs no timer")
     #expect(silence.due(after: time(99)) == time(100), "that time passed since the last look makes nobody forgotten")
     silence.hear("Ridge", at: time(150))
     silence.listen(for: "Ridge", heard: time(0), limit: .seconds(50))

@@ -305,6 +305,6 @@ import Transport
     #expect(loop.waitingTimers <= timers, "\(loop.waitingTimers) timers, before \(timers)")
     #expect(access(fixture.store.location + ".backup", F_OK) != 0)
     fixture.api.stop()
-    #expect(turn(loop) { loop.taskCount == 0 }, "a request goes on: it is a child of who listens")
+    #expect(turn(loop) { loop.taskCount == 0 }, "a request is still running: it is a child of the listener")
   }
 }

@@ -141,7 +141,7 @@ import Timing
     }
     alerts.messages(since, isKnown: true)
     pass(1)
-    #expect(try rules() == ["messages_stuck"], "a link that breaks off does not begin it anew")
+    #expect(try rules() == ["messages_stuck"], "a broken link does not restart its time")
     alerts.messages(nil, isKnown: false)
     pass(400)
     #expect(try rules() == ["messages_stuck"], "nobody knows")

@@ -110,6 +110,6 @@ import Testing
     }
     store.nodeWasHeard = { _, _ in }
     var after = SilentNodes(store, on: loop)
-    #expect(!isLate(&after), "what is kept is at most one time older")
+    #expect(!isLate(&after), "the stored time is at most one interval older")
   }
 }

@@ -14,7 +14,7 @@ import Timing
     }
     // One message a second, as from a stolen token.
     let forged = (0..<60).map { take("forger", Double($0)) }
-    #expect(forged.count { $0 == .allowed } == 12 + 5, "two minutes' worth, and what a minute brings: \(forged)")
+    #expect(forged.count { $0 == .allowed } == 12 + 5, "two minutes' worth, and a further share: \(forged)")
     #expect(forged.compactMap { if case .refused(let told) = $0 { told } else { nil } } == [1])
     #expect(take("honest", 30) == .allowed, "another one's rate is its own")
     // An hour later the gateway accepts its messages again, and reports how many it has left out.

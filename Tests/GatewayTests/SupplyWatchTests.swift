@@ -45,6 +45,6 @@ import Testing
       hasEnded = (try? await watch.change(from: false)) == .some(nil)
     }
     loop.turn(wait: false)
-    #expect(watch.isLow == nil && hasEnded, "nothing waits for what cannot come")
+    #expect(watch.isLow == nil && hasEnded, "nothing waits for a change that cannot come")
   }
 }

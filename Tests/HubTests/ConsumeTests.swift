@@ -63,7 +63,7 @@ import Timing
   ])
   func `a publication on the command topic is no event`(_ payload: String) throws {
     #expect(try Publication(topic: "meshpost/hill/command", payload: Array(payload.utf8)).meaning(Self.patterns) == nil)
-    #expect(try Self.single(3, "command").meaning(Self.patterns) == nil, "who may ask does not say that it is done")
+    #expect(try Self.single(3, "command").meaning(Self.patterns) == nil, "a command's topic reports no execution")
   }
 
   @Test

@@ -76,7 +76,7 @@ import Testing
     let both = try await told(store)
     #expect(both.map(\.gateway) == ["a", "b"] && both.first?.id == both.last?.id)
     for number in 0..<300 { _ = try await store.take([Self.report("g\(number)", came: Self.now + 100)]) }
-    #expect(try await told(store).count == 2, "that others heard it, too, is not told to everybody")
+    #expect(try await told(store).count == 2, "further reports of others are not listed for everybody")
   }
 
   @Test(arguments: [false, true])

@@ -89,7 +89,7 @@ import Testing
     #expect(got.lacking == Int64(flood - 980) && got.gateways == ["b"] && got.reached == Int64(flood + 20))
     let all = try await store.updates(
       Self.list, of: "z", from: HubStore.Position(after: Int64(flood + 20)), until: nil, limit: 10)
-    #expect(try JSONValue(parsing: all)["left_out"] == nil, "who lacks nothing is told nothing")
+    #expect(try JSONValue(parsing: all)["left_out"] == nil, "a gateway that lacks nothing gets no list of gateways")
   }
 
   @Test func `shares hold over all pages, in any order of reporters`() async throws {

@@ -14,7 +14,7 @@ import Testing
 
   private func linked(_ registry: LinkRegistry, _ sent: Sent) async -> Int {
     await registry.open("g") { bytes in
-      let id = (try? JSONValue(parsing: bytes))?["id"]?.string  // what is no JSON has no id
+      let id = (try? JSONValue(parsing: bytes))?["id"]?.string  // invalid JSON has no id
       sent.ids.withLock { $0.append(id ?? "?") }
       return true
     } close: {

@@ -7,7 +7,7 @@ import Testing
 
 @testable import Hub
 
-/// Limits of what a gateway's token can make a hub store, send and keep in memory.
+/// Limits of the data that a gateway's token can make a hub store, send and keep in memory.
 @Suite struct PageTests {
   private let scratch = Scratch(inMemory: true)
 

@@ -6,7 +6,7 @@ import Testing
 
 @testable import Hub
 
-/// Two hubs on one database: both get what one passes on, as by a notification.
+/// Two hubs on one database: both get each notification.
 @Suite struct PeerHubRequestsTests {
   private final class Pair: Sendable {
     let registries = (0..<2).map { _ in LinkRegistry(patience: .seconds(600)) }
@@ -47,7 +47,7 @@ import Testing
     #expect(lines.withLock { $0 } == [])
     for _ in 0..<20 { _ = await registry.open("g", { _ in true }, close: {}) }
     #expect(lines.withLock { $0.count == 1 && $0[0].contains("gateway g: two gateways with this id") })
-    #expect(await registry.takeContested() == ["g"], "the alert is told of these")
+    #expect(await registry.takeContested() == ["g"], "the alert gets these gateways")
     #expect(await registry.takeContested().isEmpty)
   }
 
@@ -118,7 +118,7 @@ import Testing
   /// A gateway that repeats each request as its answer, `times` over.
   private func link(_ registry: LinkRegistry, times: Int = 1) async {
     _ = await registry.open("g") { bytes in
-      let request = (try? JSONValue(parsing: bytes)) ?? .null  // what is no JSON is no request
+      let request = (try? JSONValue(parsing: bytes)) ?? .null  // invalid JSON is no request
       let text = request["params"]?["text"]?.string ?? ""
       let answer = JSONValue.object([("ok", .bool(true)), ("text", .string(String(repeating: text, count: times)))])
       Task { await registry.answered("g", id: request["id"]?.string ?? "", answer) }

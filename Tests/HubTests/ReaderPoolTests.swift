@@ -7,7 +7,7 @@ import Testing
 
 @testable import Hub
 
-/// Turns of readers who ask for pages: queries run until the test releases them.
+/// Readers take turns with their queries, which run until the test releases them.
 @Suite struct ReaderPoolTests {
   private let scratch = Scratch(inMemory: true)
 

@@ -104,6 +104,6 @@ import VirtualRadio
     bench.loop.turn(wait: false)
     bench.loop.turn(wait: false)
     #expect(bench.loop.taskCount < before, "nor does the one that looks at the time go on")
-    #expect(try bench.state("b").state == .sent, "as it was")
+    #expect(try bench.state("b").state == .sent, "its state is unchanged")
   }
 }

@@ -67,7 +67,7 @@ import VirtualRadio
     bench.store.commit()
     #expect(try bench.state("k").state == .sent, "an acknowledgement that the other radio tells is not its own")
     bench.swap(to: bench.own)
-    try bench.run("the first one goes on") {
+    try bench.run("the first message continues") {
       try bench.state("k").state == .delivered && bench.state("c").state == .sent
     }
     #expect(bench.store.radio == 1 && bench.store.radios.count == 2)
@@ -90,7 +90,7 @@ import VirtualRadio
     func adopt(_ key: String) throws -> Refusal? {
       try bench.refusal { () throws(Refusal) in try await bench.messenger.adopt(key: key) }
     }
-    #expect(try adopt("a") == .notOnRadio("r1"), "it has never heard of it")
+    #expect(try adopt("a") == .notOnRadio("r1"), "the radio has never heard that node")
     #expect(try bench.refusal { () throws(Refusal) in try bench.messenger.cancel(key: "b") } == nil)
     bench.store.commit()
     #expect(try bench.state("b").reason == "cancelled")
@@ -369,7 +369,7 @@ import VirtualRadio
     #expect(try bench.refusal { () throws(Refusal) in try await bench.messenger.retry(key: "one") } == nil)
     try bench.run("delivered") { try bench.state("one").state == .delivered }
     let message = try bench.state("one")
-    #expect(message.attempts.next == 2 && message.attempts.accepted == 1, "the attempt's number goes on")
+    #expect(message.attempts.next == 2 && message.attempts.accepted == 1, "the number of attempts continues")
   }
 
   @Test func `a reaction is attached to its message once, whichever arrives first`() throws {

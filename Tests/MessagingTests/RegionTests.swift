@@ -70,7 +70,7 @@ import Transport
     _ = try bench.send(SendRequest(to: "r1", text: "to r1", key: "d")).get()
     try bench.run("the other to fail") { try bench.state("d").hasEnded }
     #expect(try bench.state("d").reason == "region_unknown" && bench.other.queuedMessages == 1)
-    #expect(bench.synchronizer.connection.isScopeStuck && bench.knowsScopeIsStuck, "who looks on is told")
+    #expect(bench.synchronizer.connection.isScopeStuck && bench.knowsScopeIsStuck, "the observer knows it")
     takesBack = true
     _ = try bench.send(SendRequest(to: "r1", text: "again", key: "e")).get()
     try bench.run("r1 to have it") { try bench.state("e").state == .delivered }

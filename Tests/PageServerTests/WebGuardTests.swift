@@ -147,7 +147,7 @@ import Timing
     #expect(!isIn(&sessions, "b", now))
     #expect(!isIn(&sessions, "", now))
     let (first, second) = (sessions.end("a"), sessions.end("a"))
-    #expect(first && !second, "who has none ends none")
+    #expect(first && !second, "an unknown session ends no session")
     #expect(!isIn(&sessions, "a", now))
     sessions.begin("c", now: now)
     now = now + WebSessions.idleLimit + .seconds(1)

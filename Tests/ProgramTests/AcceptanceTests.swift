@@ -27,7 +27,7 @@ extension WholeProgramTests {
         parsing: String(contentsOfFile: rig.scratch.location("out/report.json"), encoding: .utf8))
       #expect((report["trials"]?.array ?? []).count == 9)
       let messages = try String(contentsOfFile: rig.scratch.location("out/messages.jsonl"), encoding: .utf8)
-      #expect(messages.contains("this waited in the radio"), "what was taken from the radio is kept")
+      #expect(messages.contains("this waited in the radio"), "messages from the radio are kept")
     }
 
     @Test func `an acceptance's private files are for their owner, and a radio that lacks the other is named`() throws {

@@ -81,11 +81,11 @@ extension WholeProgramTests {
         hook.lines.filter { $0.hasPrefix("got ") }.compactMap { try? JSONValue(parsing: String($0.dropFirst(4))) }
       }
       // The receiver got it from the disk: a kill before that commit is a different case.
-      try untilTrue("it to be told: \(hook.lines)") { Self.told(posted()) == ["radio_lost begin"] }
+      try untilTrue("the alert to be posted: \(hook.lines)") { Self.told(posted()) == ["radio_lost begin"] }
       rig.gateway?.kill9()
       try rig.startGateway()
       try untilTrue("the gateway to answer") { try rig.status() != nil }
-      #expect(try Self.open(rig) == ["radio_lost"], "what was open is open")
+      #expect(try Self.open(rig) == ["radio_lost"], "an open alert stays open")
       func events(_ topic: String) -> [JSONValue] {
         subscriber.lines.filter { $0.contains(topic) }.compactMap { line in
           // `try?`: other lines are no JSON.

@@ -64,7 +64,7 @@ extension WholeProgramTests {
       stat(file, &status)
       #expect(status.st_mode & 0o777 == 0o600, "secrets of channels are in it")
       let inode = status.st_ino
-      #expect(try rig.meshpost("radio", "backup", file).code == EX_CANTCREAT, "what is there may be the only one")
+      #expect(try rig.meshpost("radio", "backup", file).code == EX_CANTCREAT, "an existing file may be the only backup")
       stat(file, &status)
       #expect(status.st_ino == inode && access(file + ".part", F_OK) != 0)
       let key = try rig.status()?["radio"]?["identity"]?["key"]?.string
@@ -154,7 +154,7 @@ extension WholeProgramTests {
       #expect(try rig.status()?["store"]?["messages"]?.integer == Int64(saved))
       #expect(try rig.status()?["epoch"]?.string != epoch)
       rig.radio?.write("chan r1 0 after the restore")
-      try untilTrue("what comes after at the hub") { try rig.hubTexts().contains("after the restore") }
+      try untilTrue("the next message at the hub") { try rig.hubTexts().contains("after the restore") }
       let texts = try rig.hubTexts()
       #expect(
         (1...600).allSatisfy { number in texts.contains { $0 == "message \(number)" || $0 == "direct \(number)" } })

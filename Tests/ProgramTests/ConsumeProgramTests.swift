@@ -146,7 +146,7 @@ extension WholeProgramTests {
       #expect(try poison.ended() == 0)
       try site.untilAllArrived(total)
       let refused = rig.scratch.location("refused.jsonl")
-      try untilTrue("what was refused") {
+      try untilTrue("the refused publication") {
         (try? String(contentsOfFile: refused, encoding: .utf8))?.contains("not an event".utf8.hex) ?? false
       }
       site.consumer?.send(SIGTERM)

@@ -54,7 +54,7 @@ extension WholeProgramTests {
       #expect(Set(texts).count == texts.count, "nothing is there twice (seed \(seed))")
       let handedOver = Int(try rig.radioStats()["handed_over"]?.integer ?? 0)
       let stored = Int(status["store"]?["messages"]?.integer ?? 0)
-      #expect(texts.count == stored, "what is in the store is at the hub (seed \(seed))")
+      #expect(texts.count == stored, "each stored message is at the hub (seed \(seed))")
       let lost = handedOver - stored
       print(
         "kill -9: \(Self.rounds) of the gateway, \(Self.rounds) of the hub; the radio handed over \(handedOver) messages, "

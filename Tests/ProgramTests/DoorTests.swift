@@ -7,7 +7,7 @@ import TestSupport
 import Testing
 
 extension WholeProgramTests {
-  /// The limits of strangers: what they can learn, and how they could lock out others.
+  /// Limits for clients without a token: what they may learn, and whether they can block others.
   @Suite struct Doors {
     private static let other = "another-token-for-tests"
 

@@ -103,7 +103,7 @@ extension WholeProgramTests {
       #expect(reasons[1].contains("MemoryError"), "\(reasons)")
       #expect(reasons[2] == "exit code 3: it does not like that", "\(reasons)")
       let child = try #require(Int32(try String(contentsOfFile: scratch.location("child"), encoding: .utf8).dropLast()))
-      try untilTrue("what the slow one had started to be gone") { kill(child, 0) != 0 }
+      try untilTrue("the slow hook's child process to end") { kill(child, 0) != 0 }
     }
 
     @Test func `a hook that fails for all events for a while is in trouble, and no event becomes a dead letter`() throws

@@ -75,7 +75,7 @@ extension WholeProgramTests {
       #expect(Rig.isInOrder(events), "in order by lane (seed \(seed)): \(seqs)")
       #expect(Set(try rig.hubTexts()).count == total)
       let told = Fault.allCases.map { "\($0.rawValue) \(counts[$0] ?? 0)" }.joined(separator: ", ")
-      print("hub chaos, \(Self.rounds) rounds (\(told)): \(seqs.count) events, none missing, doubled or out of order")
+      print("hub chaos, \(Self.rounds) rounds (\(told)): \(seqs.count) events, none missing, repeated or out of order")
     }
 
     private func inflict(
@@ -234,7 +234,7 @@ extension WholeProgramTests {
       try valley.startGateway()
       try valley.waitForSync()
       hill.radio?.write("chan r1 0 after the kill")
-      try untilTrue("what came after the kill") { try outgoing(valley).contains { $0.hasSuffix("after the kill") } }
+      try untilTrue("the message after the kill") { try outgoing(valley).contains { $0.hasSuffix("after the kill") } }
       #expect(try outgoing(valley).count == 9)
     }
   }

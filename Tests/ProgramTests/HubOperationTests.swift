@@ -183,7 +183,7 @@ extension WholeProgramTests {
       let mistyped = try command(rig, "purge", "--older-than", "90d", "--kind", "mesage", "--yes")
       #expect(mistyped.code == 64 && mistyped.lines.joined().contains("radio, message, contact"), "\(mistyped.lines)")
       #expect(rig.askHub("GET", "/v1/gateways/old/events?kind=mesage")?.status == 400)
-      #expect(rig.askHub("GET", "/v1/gateways/old/events?kind=telemetry")?.status == 200, "there is none of it yet")
+      #expect(rig.askHub("GET", "/v1/gateways/old/events?kind=telemetry")?.status == 200, "there is no telemetry yet")
       let said = try command(rig, "purge", "--older-than", "90d", "--messages", "--dry-run")
       #expect(said.lines.last == "would delete 6000 events", "\(said.lines)")
       #expect(said.lines.contains("advert: 6000 of 6002 (99 %)"), "\(said.lines)")

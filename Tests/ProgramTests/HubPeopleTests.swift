@@ -142,14 +142,14 @@ extension WholeProgramTests {
       let anas = try follow(ana, "ana", "correct horse")
       let first = try follow(vera, "vera", "battery staple")
       #expect(try hub.people(["role", "vera", "operate"]).code == 0)
-      try first.end("what vera follows, who has another role")
+      try first.end("the stream of vera, whose role has changed")
       let second = try follow(vera, "vera", "battery staple")
       #expect(ana.ask("DELETE", "/v1/people/vera")?.status == 200)
-      try second.end("what vera follows, who is removed")
+      try second.end("the stream of vera, whose account is removed")
       _ = anas.look()
       #expect(!anas.hasEnded)
       #expect(ana.ask("DELETE", "/session")?.status == 200)
-      try anas.end("what ana follows, who has signed out")
+      try anas.end("the stream of ana after signing out")
     }
 
     @Test func `a person with wrong passwords waits, and tokens still work`() throws {

@@ -138,9 +138,9 @@ extension WholeProgramTests {
         ], folder: rig.scratch.folder)
       // One query runs, 16 wait.
       do {
-        try untilTrue("the others are told to come again") { searches.lines.count { $0 == "status 429 2" } >= 23 }
+        try untilTrue("the others to get a retry time") { searches.lines.count { $0 == "status 429 2" } >= 23 }
       } catch {
-        Issue.record("what they were told: \(searches.lines.filter { $0.hasPrefix("status") })")
+        Issue.record("their answers: \(searches.lines.filter { $0.hasPrefix("status") })")
         throw error
       }
       #expect(rig.askHub("GET", "/v1/nodes", token: other)?.status == 200)

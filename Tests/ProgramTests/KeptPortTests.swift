@@ -121,7 +121,7 @@ extension WholeProgramTests {
       }
       keeper.send(SIGUSR1)
       rig.radio?.write("inject r0 0 50")
-      try untilTrue("what came after that") { try rig.status()?["store"]?["messages"]?.integer == 50 }
+      try untilTrue("the later messages") { try rig.status()?["store"]?["messages"]?.integer == 50 }
       #expect(process(of: keeper) != first)
     }
 

@@ -132,7 +132,7 @@ extension WholeProgramTests {
       }
       let taken = try ask(#"{"id":"a1","command":"send","to":"r1","text":"from afar"}"#)
       #expect(taken["ok"]?.bool == true && taken["id"]?.string == "a1", "\(taken)")
-      try untilTrue("its delivery to be told: \(subscriber.lines.suffix(5))") {
+      try untilTrue("its delivery to be published: \(subscriber.lines.suffix(5))") {
         subscriber.lines.contains {
           $0.hasPrefix("meshpost/hill/outgoing ") && $0.contains("command/a1/") && $0.contains("delivered")
         }
@@ -153,7 +153,7 @@ extension WholeProgramTests {
       #expect(
         ids == ["a1", "a2", "a3", "b0", "b1"] && commands.allSatisfy { $0["body"]?["upstream"]?.string == "broker" })
       // Its events about commands are no commands: otherwise each would cause the next.
-      try untilTrue("all to be told: \(subscriber.lines.suffix(5))") {
+      try untilTrue("all to be published: \(subscriber.lines.suffix(5))") {
         subscriber.lines.filter { $0.hasPrefix("meshpost/hill/commanded ") }.count == ids.count
       }
       #expect(subscriber.lines.filter { $0.hasPrefix("meshpost/hill/command ") }.count == 11, "those that were asked")
@@ -172,7 +172,7 @@ extension WholeProgramTests {
         ])
       #expect(try publish.ended() == 0)
       try rig.startGateway()
-      try untilTrue("what came meanwhile: \(rig.gateway?.lines ?? [])") {
+      try untilTrue("the messages of the meantime: \(rig.gateway?.lines ?? [])") {
         try rig.meshpost("sent").lines.contains { $0.contains("while you were away") }
       }
     }
@@ -342,7 +342,7 @@ extension WholeProgramTests {
       let login = "user = \"hill\"\npassword_file = \"\(folder)/password\""
       try write("\(trust)\n\(login)")
       try rig.startGateway()
-      try untilTrue("what is missing to be told: \(rig.gateway?.lines ?? [])") {
+      try untilTrue("the problem to be logged: \(rig.gateway?.lines ?? [])") {
         rig.gateway?.lines.contains { $0.contains("certificate") } == true
       }
       let certificate = "cert_file = \"\(folder)/gateway.pem\"\nkey_file = \"\(folder)/gateway.key\""

@@ -75,7 +75,7 @@ extension WholeProgramTests {
       try untilTrue("linked again") { try said() == [true, true, true] }
       // A killed hub cannot announce its end.
       rig.hub?.kill9()
-      try untilTrue("not linked to who is gone") { try said() == [false, false, false] }
+      try untilTrue("not linked to the hub that has gone") { try said() == [false, false, false] }
       rig.hub = try startHub(rig, server, port: rig.hubPort)
       _ = rig.control("POST", "/v1/outbox/resume")
       try untilTrue("linked once more") { try said() == [true, true, true] }

@@ -72,7 +72,7 @@ import Testing
         if let done = word { words.append(done) }
         word = nil
       } else if character == ";" || (word == nil && "|>&#".contains(character)) {
-        break  // what follows is another command, or a comment
+        break  // another command or a comment follows
       } else {
         word = (word ?? "") + String(character)
       }

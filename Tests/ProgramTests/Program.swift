@@ -203,7 +203,8 @@ func until<Value>(
   while true {
     if let value = try look() { return value }
     guard !patience.isOver(said: said()) else {
-      let end = (try? what()) ?? "what cannot be told any more"  // who is asked may be the one that is stuck
+      // `try?`: the stuck program may be the one that `what` asks.
+      let end = (try? what()) ?? "a program that no longer answers"
       throw Program.Waited(description: "waited \(Int(patience.waited())) s for \(end); nothing moves any more")
     }
     usleep(UInt32(patience.pause() * 1_000_000))

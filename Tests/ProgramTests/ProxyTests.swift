@@ -128,7 +128,7 @@ extension WholeProgramTests {
       #expect(try client.ask([15] + key) == [1, 2], "a key of zeros is an empty entry of the radio's table")
       #expect(try client.ask([3, 0, 30, 0, 0, 0, 0, 65]) == [1, 3], "an empty slot is a channel that anybody reads")
       #expect(try client.ask([9, 1, 2]) == [1, 1], "too short: the radio would fill it with leftovers")
-      #expect(try client.ask([5]).first == 9, "and it goes on")
+      #expect(try client.ask([5]).first == 9, "and the connection still works")
       #expect(try rig.status()?["radio"]?["state"]?.string == "up")
     }
 
@@ -202,7 +202,7 @@ extension WholeProgramTests {
       rig.killRadio()
       try untilTrue("the link to be down") { try rig.status()?["radio"]?["state"]?.string == "down" }
       #expect(try client.ask([5]) == [1, 4])
-      #expect(try client.ask([22, 3]).first == 13, "what it was when it was last here")
+      #expect(try client.ask([22, 3]).first == 13, "the radio's last known answer")
       let me = try client.ask([1, 3, 32, 32, 32, 32, 32, 32, 65])
       #expect(me.first == 5 && String(decoding: me.suffix(2), as: UTF8.self) == "r0")
       #expect(String(decoding: try client.ask([10]).suffix(10), as: UTF8.self) == "r1: before")

@@ -123,7 +123,7 @@ extension WholeProgramTests {
       }
       let doctor = try rig.meshpost("doctor").lines
       let check = try Program.own("meshpostd", ["--check", "--config", file])
-      #expect(try check.ended() == 0, "it is told, and not refused")
+      #expect(try check.ended() == 0, "it is reported, and not refused")
       for said in [doctor, check.lines] {
         #expect(said.contains { $0.contains("chmod o-w \(file)") }, "\(said)")
         #expect(said.contains { $0.contains("chmod o= \(token)") }, "\(said)")

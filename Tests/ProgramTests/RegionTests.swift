@@ -38,7 +38,7 @@ extension WholeProgramTests {
       #expect(try rig.meshpost("radio", "set", "flood-scope=none").code == 0)
       for channel in ["Hill", "Club"] { #expect(try rig.meshpost("channel", "remove", channel).code == 0) }
       #expect(try rig.meshpost("channel", "add", "Hill", "--secret", "000102030405060708090a0b0c0d0e0f").code == 0)
-      #expect(try region("Hill") == nil, "who leaves a channel leaves its region, too")
+      #expect(try region("Hill") == nil, "leaving a channel removes its region, too")
       #expect(try rig.meshpost("radio", "restore", file, "--yes").code == 0)
       #expect(try region("Hill") == "ottawa" && region("Club") == "*")
       let info = try rig.meshpost("radio", "info").lines

@@ -76,7 +76,7 @@ extension WholeProgramTests {
     }
 
     private func isLinked(_ rig: Rig) throws -> Bool {
-      // What waits with back-off need not do so for the test's sake.
+      // A retry with back-off need not slow the test down.
       _ = rig.control("POST", "/v1/outbox/resume")
       let answer = rig.askHub("GET", "/v1/fleet", token: Self.other)
       return try JSONValue(parsing: answer?.body ?? [])["gateways"]?.array?.first?["linked"]?.bool == true

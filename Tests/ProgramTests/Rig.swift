@@ -201,7 +201,7 @@ final class Rig {
   /// nothing as pending until it has greeted the hub. `told`: events that came from the hub, and do not return to it.
   func waitForAllAtHub(messages: Int, told: Int64 = 0, _ note: @autoclosure () -> String = "") throws {
     try untilTrue("\(messages) messages at the hub \(note()): \(gateway?.lines.suffix(5) ?? [])") {
-      // What waits with back-off need not do so for the test's sake.
+      // A retry with back-off need not slow the test down.
       _ = control("POST", "/v1/outbox/resume")
       guard let status = try status(), let store = status["store"], store["messages"]?.integer == Int64(messages),
         status["upstreams"]?.array?.first?["pending"]?.integer == 0,
@@ -214,7 +214,7 @@ final class Rig {
 
   func hubTexts() throws -> [String] { try hubRows("messages").compactMap { $0["body"]?["text"]?.string } }
 
-  /// The radio's own count of what it queued and handed over.
+  /// The radio's own count of queued and returned messages.
   func radioStats() throws -> JSONValue {
     let before = radio?.lines.count ?? 0
     radio?.write("stats r0")

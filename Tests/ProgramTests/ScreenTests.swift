@@ -79,7 +79,7 @@ extension WholeProgramTests {
           && lines.contains { $0.range(of: "s +r1 ", options: .regularExpression) != nil }
       }
       #expect(try rig.meshpost("send", "r1", "from here", "--wait").code == 0)
-      try screen.shows("what we say, once, with what became of it") { lines in
+      try screen.shows("our message, once, with its outcome") { lines in
         lines.count { $0.contains("me → r1: from here") } == 1 && lines.contains { $0.contains("from here  ✓") }
       }
       #expect(try screen.lines.count <= 24)
@@ -134,11 +134,11 @@ extension WholeProgramTests {
       rig.radio?.write("dm r1 r0 are you there?")
       try untilTrue("a message") { try rig.status()?["store"]?["messages"]?.integer == 1 }
       let screen = try Screen(chat(rig, "r1"), columns: 80, rows: 24)
-      try screen.shows("what was said before") { lines in
+      try screen.shows("the earlier messages") { lines in
         lines.first?.hasPrefix("r1 (chat") == true && lines.contains { $0.hasSuffix("r1: are you there?") }
       }
       try screen.type("-l", "yes, Grüezi 👍")
-      try screen.shows("what is typed") { $0.contains("> yes, Grüezi 👍") }
+      try screen.shows("the typed text") { $0.contains("> yes, Grüezi 👍") }
       try screen.type("Enter")
       try screen.shows("that it is delivered") { $0.contains { $0.contains("me: yes, Grüezi 👍  ✓") } && $0.last == ">" }
       rig.radio?.write("dm r1 r0 fine")
@@ -167,7 +167,7 @@ extension WholeProgramTests {
       try screen.resize(columns: 40, rows: 20)
       let long = String(repeating: "word ", count: 20)
       try screen.type("-l", long)
-      try screen.shows("the end of what is typed") { lines in
+      try screen.shows("the end of the typed text") { lines in
         lines.allSatisfy { $0.count <= 40 } && lines.last?.hasPrefix("> ") == true
           && lines.last?.hasSuffix("word") == true
       }

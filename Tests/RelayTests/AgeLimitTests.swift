@@ -25,7 +25,7 @@ import Timing
     let bot = AgeLimit(oldest: 300, takesWaited: false, isStrict: true), log = AgeLimit(oldest: 300)
     #expect(passes(bot, "") && passes(log, ""))
     #expect(!passes(bot, "\"waited\":true") && passes(log, "\"waited\":true"))
-    #expect(!passes(bot, "\"waited\":true,\"age_s\":5"), "whoever sends may say any time")
+    #expect(!passes(bot, "\"waited\":true,\"age_s\":5"), "a sender may claim any time")
     #expect(passes(bot, "\"waited\":true,\"waited_s\":20"), "a link that came back at once")
     #expect(!passes(bot, "\"waited\":true,\"waited_s\":20,\"age_s\":400"), "a room's old post")
     #expect(!passes(bot, "\"waited\":true,\"waited_s\":280", ago: 30), "the time here counts as well")
@@ -112,7 +112,7 @@ import Timing
     while seq > 0 {
       let event = JournalEvent(seq: seq, at: 0, trusted: false, kind: "message", body: [])
       let (age, told) = (now - seq * pause, (times.age(of: event, wall: Self.wall, now: now) ?? -1) * 1000)
-      #expect((age - 1000...age + age / 20 + 2 * pause).contains(told), "\(age) ms is told as \(told)")
+      #expect((age - 1000...age + age / 20 + 2 * pause).contains(told), "an age of \(age) ms is computed as \(told)")
       seq -= max(1, (count - seq) / 3)
     }
   }

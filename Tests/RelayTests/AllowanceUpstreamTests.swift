@@ -135,7 +135,7 @@ private final class MeteredHub: Carrier {
     loop.pass(.seconds(86_400))
     #expect(count("message") > 300 && count("packet") >= packets && hub.lineBytes <= 600_000)
     // The third event waits behind the messages.
-    #expect(count("allowance") == 2, "what was stopped is told")
+    #expect(count("allowance") == 2, "the stops are reported")
     #expect(lines.count { $0.contains("the allowance stops") } >= 3)
     upstream.stop()
   }

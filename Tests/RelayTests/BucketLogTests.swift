@@ -110,7 +110,7 @@ private final class EndlessSource: UpdatesSource {
     // The pages that may come at once, and then those of a day.
     let first = pass(1)
     #expect(first.events <= 4500 && first.questions <= 4800, "\(first)")
-    #expect(sync.report.trouble != nil, "it is told: \(sync.report)")
+    #expect(sync.report.trouble != nil, "it is reported: \(sync.report)")
     let day = pass(24)
     #expect(day.events <= (lie == .documents ? 8700 : 1500), "\(day)")
     #expect(day.questions <= (lie == .documents ? 11_000 : 4000) && day.lines <= 1500, "\(day)")

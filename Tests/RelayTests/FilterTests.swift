@@ -157,7 +157,7 @@ private final class Mesh {
     ]
     #expect(try passing(mesh, EventFilter(wantsWholeKeys: true), caused) == [])
     #expect(try passing(mesh, EventFilter(wantsWholeKeys: true), others).count == 3)
-    #expect(try passing(mesh, EventFilter(), caused + others).count == 6, "servers get all of it")
+    #expect(try passing(mesh, EventFilter(), caused + others).count == 6, "servers get all events")
   }
 
   @Test func `a filter for contacts passes only their direct messages and events`() throws {
@@ -200,7 +200,7 @@ private final class Mesh {
     let filter = EventFilter(contacts: [Mesh.birch.hex], wantsWholeKeys: true)
     #expect(try mesh.passes(filter, .message, Mesh.ofBirch[0].1))
     let unknown = EventFilter(contacts: [Mesh.key("aabbccddeeff", 9).hex], wantsWholeKeys: true)
-    #expect(try !mesh.passes(unknown, .message, Mesh.ofBirch[0].1), "that is Birch, not who is named")
+    #expect(try !mesh.passes(unknown, .message, Mesh.ofBirch[0].1), "that is Birch, not the named contact")
     try mesh.add(Mesh.key("aabbccddeeff", 9), "made to look like Birch")
     #expect(try !mesh.passes(filter, .message, Mesh.ofBirch[0].1))
   }

@@ -47,7 +47,7 @@ import Timing
     #expect(before > 30_000)
     // Both were in transit when the line was cut.
     bench.pair(after: .seconds(seconds) + .milliseconds(650), .seconds(seconds) + .milliseconds(1200))
-    #expect(bench.pacer.window == before / 2, "it is not known yet what that was")
+    #expect(bench.pacer.window == before / 2, "a cut is not yet distinguished from slowness")
     bench.answer(after: .milliseconds(700))
     #expect(bench.pacer.window >= before)
   }
@@ -107,7 +107,7 @@ import Timing
     #expect(slow < 4000)
     bench.pacer.reset()
     bench.answer(after: .milliseconds(600))
-    #expect(bench.pacer.window <= max(2000, slow), "in short steps, beyond what it has shown")
+    #expect(bench.pacer.window <= max(2000, slow), "beyond its proven window only in short steps")
   }
 
   @Test func `a window is forgotten after some time`() {

@@ -54,7 +54,7 @@ private final class WaitingSource: UpdatesSource {
     loop.pass(.seconds(5))
     let answer = try String(decoding: #require(try store.commandAnswer("c", of: "hub")), as: UTF8.self)
     #expect(answer.contains("not_allowed") && answer.contains("allowed are: none"), "\(answer)")
-    #expect(host.waited.isEmpty && store.lastSeq == 1, "the hub hears of it by the journal")
+    #expect(host.waited.isEmpty && store.lastSeq == 1, "the hub gets the refusal by the journal")
     loop.pass(.seconds(86_400))
     #expect(source.questions <= 30, "\(source.questions)")
   }

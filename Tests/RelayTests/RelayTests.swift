@@ -282,7 +282,7 @@ final class Bench {
     bench.append(2)
     bench.greetings = ["{\"acknowledged\":\(number)}"]
     bench.run(until: { bench.upstream.status.state == .waiting }, "waits")
-    #expect(bench.posts == 0, "nothing is sent after what makes no sense")
+    #expect(bench.posts == 0, "nothing is sent after an invalid greeting")
     bench.run(until: { bench.isDelivered }, "delivered")
     #expect(bench.here == [1, 2])
   }

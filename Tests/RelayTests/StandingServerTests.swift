@@ -94,7 +94,7 @@ import Timing
     // A hub of an older version does not report it.
     bench.server.tellsLanes = false
     bench.server.acknowledged = seq
-    #expect(!bench.pass(310) { bench.server.greetings > 2 }, "as of one that asks for nothing, below")
+    #expect(!bench.pass(310) { bench.server.greetings > 2 }, "as for a gateway that does not poll, below")
   }
 
   @Test func `an HTTP hub that was restored gets its missing events within an hour if its gateway does not poll`()
@@ -117,7 +117,7 @@ import Timing
       bench.pass(900) { bench.server.states == [1] }, "\(bench.server.states), \(bench.server.refusedStates) to go")
     bench.upstream.setState("gateway", Array(#"{"n":2}"#.utf8))
     #expect(bench.pass(60) { bench.server.states == [1, 2] })
-    #expect(!bench.pass(35_000) { bench.server.states.count > 2 }, "each is told once")
+    #expect(!bench.pass(35_000) { bench.server.states.count > 2 }, "each state is sent once")
   }
 
   @Test(arguments: [0, 2])

@@ -76,8 +76,8 @@ import Testing
     #expect(turn(loop) { answers.count == 7 })
     #expect(answers.map(\.isEmpty) == [false, false, true, false, true, true, false], "\(answers)")
     #expect(answers.last?.contains("at most 3 commands a minute") == true && desk.refused == 7)
-    #expect(store.lastSeq == before, "nothing of it is journaled")
-    #expect(lines.count == 2, "each kind of refusal is told once: \(lines)")
+    #expect(store.lastSeq == before, "invalid commands are not journaled")
+    #expect(lines.count == 2, "each kind of refusal is logged once: \(lines)")
   }
 
   @Test(arguments: ["a+", "a+\u{301}", "#\u{301}", "a\u{85}", ""])

@@ -24,7 +24,7 @@ import Testing
       bench.store.trimJournal(now: Moment(milliseconds: 1, trusted: true))
       bench.store.commit()
     }
-    #expect(oldest > (had > 0 ? 13 : 1), "beyond what the server has")
+    #expect(oldest > (had > 0 ? 13 : 1), "beyond the server's position")
     bench.greetings = [Self.welcome]
     return bench
   }
@@ -82,7 +82,7 @@ import Testing
     #expect(batch.events.count { $0.kind == "message" } == had + 60 - Int(oldest) + 1)
   }
 
-  /// The answer may be lost: then the greeting shows what has arrived.
+  /// The answer may be lost: then the greeting shows the arrived events.
   @Test(arguments: [true, false])
   func `deleted events that were in flight do not count as lost if they arrived`(_ isAnswered: Bool) throws {
     let bench = try Bench(journalMaxSize: 2000)

@@ -8,7 +8,7 @@ import Timing
 
 @testable import Store
 
-/// The list of conversations, compared with one that is counted anew from all messages.
+/// The list of conversations, compared with a full recount of all messages.
 @Suite struct ConversationListTests {
   private let radio = PublicKey(bytes: Array(repeating: 9, count: 32))!
 

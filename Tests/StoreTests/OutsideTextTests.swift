@@ -69,6 +69,6 @@ import Testing
       key: "k", origin: OutgoingMessage.sharedOrigin + "\u{301}x", priority: 0, kind: .direct, text: "hello",
       created: Moment(milliseconds: 1, trusted: true), lifetime: 1000)
     message.state = .sent
-    #expect(message.hasEnded, "what it sent is its to repeat")
+    #expect(message.hasEnded, "that program repeats its own messages")
   }
 }

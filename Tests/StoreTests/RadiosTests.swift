@@ -181,7 +181,7 @@ import Testing
       arrival = try store.insert(Shop.direct("3", time: 3), at: Moment(milliseconds: 4000, trusted: true))
     }
     try store.commitNow()
-    #expect(arrival == .duplicate, "what came before is still known")
+    #expect(arrival == .duplicate, "an earlier message is still known")
     #expect(try store.attach(key(2), name: "r2", at: 2))
     #expect(try store.lastMessageID(ofRadio: 2) == 0 && store.heldCount() == 4)
   }

@@ -57,7 +57,7 @@ import Testing
     #expect(FileManager.default.fileExists(atPath: kept))
     #expect(store.gatewayID == id, "it is still the same gateway")
     #expect(store.epoch != epoch)
-    #expect(store.lastSeq == 1, "it tells what is lost")
+    #expect(store.lastSeq == 1, "it reports the loss")
   }
 
   @Test func `a full store refuses writes, keeps its content, and continues when there is room`() throws {

@@ -56,7 +56,7 @@ import Testing
     #expect(try mode(settings.location) == 0o600)
     for name in ["gw.db"] { chmod(scratch.location(name), 0o664) }
     _ = try Store(settings)
-    #expect(try mode(settings.location) == 0o640, "a group that may read goes on reading")
+    #expect(try mode(settings.location) == 0o640, "a group with the right to read keeps it")
   }
 
   @Test func `a backup with a trigger is refused`() throws {
@@ -259,7 +259,7 @@ import Testing
         store.epoch != epoch && store.identity.epochFirst == store.lastSeq && store.provenance.loss?.cause == .log,
         "at \(place)")
       let kept = try #require(words.split(separator: " ").last.map(String.init))
-      #expect(try Data(contentsOf: URL(filePath: kept)) == log, "the log is kept as it was")
+      #expect(try Data(contentsOf: URL(filePath: kept)) == log, "the log is kept unchanged")
       #expect(try mode(kept) == 0o600)
     }
   }
@@ -283,7 +283,7 @@ import Testing
     store = nil
     let image = try Data(contentsOf: URL(filePath: settings.location))
     store = try Store(settings)
-    #expect(store?.epoch == epoch && store?.provenance.putBack == nil, "it is as it was")
+    #expect(store?.epoch == epoch && store?.provenance.putBack == nil, "the same database is no restored one")
     try hear(3, #require(store))
     store = nil
     try image.write(to: URL(filePath: settings.location))
@@ -294,7 +294,7 @@ import Testing
     try hear(1, #require(store))
     let renewed = try #require(store?.epoch)
     store = nil
-    #expect(try Store(settings).epoch == renewed, "it is told once")
+    #expect(try Store(settings).epoch == renewed, "the loss is reported once")
   }
 
   @Test func `a loss from the log is reported once`() throws {
@@ -405,7 +405,7 @@ import Testing
     try shop.store.commitNow()
     let seq = shop.store.lastSeq
     #expect(try !apply(Int(Store.maxDocuments), "\"one more\""))
-    #expect(shop.store.lastSeq == seq, "and it is not told to other hubs")
+    #expect(shop.store.lastSeq == seq, "and it is not sent to other hubs")
     #expect(try shop.store.hasRoomForDocument(key(7)) && !shop.store.hasRoomForDocument("settings/log_level"))
     #expect(try apply(7, "\"another\""))
   }
@@ -427,10 +427,10 @@ import Testing
     let seq = shop.store.lastSeq
     // The other hub gives it a time of its own, and reports it to the gateway; then the first hub reports its own time again.
     #expect(try !apply("\"debug\"", at: 1000, via: "slow") && !apply("\"debug\"", at: ahead, via: "fast"))
-    #expect(shop.store.lastSeq == seq, "nothing is told on")
+    #expect(shop.store.lastSeq == seq, "nothing is passed on")
     shop.store.write { store throws(SQLiteError) in try store.editDocument(key, "\"info\"", at: Shop.moment) }
     try shop.store.commitNow()
-    #expect(try shop.store.document(key)?.updatedAt == ahead + 1, "later than what either of them has")
+    #expect(try shop.store.document(key)?.updatedAt == ahead + 1, "later than the time of both hubs")
   }
 }
 

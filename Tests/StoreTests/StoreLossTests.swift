@@ -197,7 +197,7 @@ import Testing
     }
     suspect()
     #expect(store.isDamaged)
-    #expect(try !store.confirmDamage() && !store.isDamaged, "a read only looked like damage")
+    #expect(try !store.confirmDamage() && !store.isDamaged, "a failed read alone is no damage")
     store.write { store throws(SQLiteError) in
       try store.append(.message, at: Shop.moment, body: Array("{}".utf8))
     }

@@ -172,7 +172,7 @@ struct Shop {
     #expect(try !hear(50, trusted: false))
     let now = UInt32(Shop.moment.milliseconds / 1000)
     #expect(try hear(0, time: now) && !hear(5, time: now), "a clock that goes")
-    #expect(try !hear(26, time: now) && !hear(999, time: now), "and what somebody has recorded")
+    #expect(try !hear(26, time: now) && !hear(999, time: now), "and a recorded repetition")
     #expect(try hear(0, room: true) && !hear(90, room: true))
     // This also applies to indexed messages, and to those that remain when the oldest are deleted.
     for number in 1...140 { try shop.insert(Shop.direct("\(number)", from: 2)) }

@@ -116,7 +116,7 @@ import VirtualRadio
     #expect(pair.stored.count == 32 && most == 31)
     #expect(pair.synchronizer.hasMessageInHand)
     pair.store.commit(everything: true)
-    pair.run(until: { pair.stored.count == 40 && !pair.synchronizer.hasMessageInHand }, "all told")
+    pair.run(until: { pair.stored.count == 40 && !pair.synchronizer.hasMessageInHand }, "all are stored")
   }
 
   @Test func `an unasked answer changes nothing, and an unasked message is kept`() throws {

@@ -35,7 +35,7 @@ import Timing
     var asked: [UInt8] = []
     pair.link.onCommand = { if case .getChannel(let slot) = $0 { asked.append(slot) } }
     pair.run(until: { pair.synchronizer.state == .synced }, "by itself")
-    #expect(asked == [1], "the others were told")
+    #expect(asked == [1], "the others are known from pushes")
     #expect(try pair.store.channel(slot: 1)?.name == "#secret" && !pair.synchronizer.doubts(1))
     pair.radio.injectChannelText("Eve: more", slot: 1, time: 2)
     pair.run(until: { pair.stored.count == 2 }, "it is stored")
@@ -69,7 +69,7 @@ import Timing
     pair.radio.received(Command.reboot.encode())
     aWhile()
     again()
-    #expect(lists() == [2, 1], "what it had not written is gone")
+    #expect(lists() == [2, 1], "contacts that the radio had not written are gone")
     again()
     #expect(lists() == [2, 2])
     var first: PublicKey?

@@ -27,7 +27,7 @@ import Timing
     var contest = LinkContest()
     _ = contest.closed(after: .seconds(2), using: &random)
     #expect(contest.closed(after: .seconds(2), using: &random) != nil)
-    #expect(contest.closed(after: .seconds(299), using: &random) != nil, "who takes it every few minutes takes it, too")
+    #expect(contest.closed(after: .seconds(299), using: &random) != nil, "one loss every few minutes counts, too")
     #expect(contest.closed(after: .seconds(301), using: &random) == nil)
     #expect(contest.closed(after: .seconds(2), using: &random) == nil)
     #expect(contest.closed(after: .seconds(2), using: &random) != nil)

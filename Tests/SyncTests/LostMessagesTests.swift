@@ -29,7 +29,7 @@ import Timing
     #expect(first == .init(waited: 16))
     queue.connected(to: radio, now: MonotonicTime(seconds: 1))
     let none = empty(&queue)
-    #expect(none == nil, "it was told")
+    #expect(none == nil, "the loss was reported already")
 
     var next = RadioQueue()
     next.connected(to: radio, kept: QueueCounts(taken: 6), now: MonotonicTime(seconds: 1))
@@ -66,7 +66,7 @@ import Timing
     queue.connected(to: radio, now: MonotonicTime(seconds: 1))
     queue.wasSilent()
     let backlog = empty(&queue)
-    #expect(backlog == .init(waited: 0, atMost: 1), "nobody knows what waited")
+    #expect(backlog == .init(waited: 0, atMost: 1), "the number of waiting messages is unknown")
     queue.wasSilent()
     let idle = empty(&queue)
     #expect(idle == nil, "nothing had come")
@@ -278,7 +278,7 @@ import Timing
       pair.run(until: { told() + (pair.synchronizer.losses.untold?.atLeast ?? 0) == number }, "it is noticed")
     }
     #expect(pair.messageLosses.count < 40)
-    pair.run(until: { told() == 200 }, "all are told")
+    pair.run(until: { told() == 200 }, "all losses are reported")
     pair.radio.output?(Push.messageWaiting.encode())
     pair.run(until: { told() + (pair.synchronizer.losses.untold?.atLeast ?? 0) == 201 }, "one more")
     var isDone = false

@@ -113,7 +113,7 @@ import VirtualRadio
     #expect(pair.synchronizer.counters.fullContactLists == 1)
     pair.link.refuses = { _ in false }
     pair.run(until: { pair.synchronizer.state == .synced && pair.stored.count == 1 }, "by itself")
-    #expect(pair.synchronizer.counters.fullContactLists == 1, "what had worked was not asked for again")
+    #expect(pair.synchronizer.counters.fullContactLists == 1, "a successful part is not repeated")
     #expect(pair.synchronizer.withheld == nil)
   }
 }
@@ -212,7 +212,7 @@ import VirtualRadio
     }
     pair.run(until: { question?.answer != nil && pair.stored.count == 5 }, "the messages are here")
     let before = commands.prefix { $0 != .getBattery }.count(where: isFetch)
-    #expect(before <= 2, "\(before) contacts were asked for before what was to be sent")
+    #expect(before <= 2, "\(before) contacts were fetched before the message was sent")
     let taking = commands.indices.filter { commands[$0] == .syncNextMessage }
     let fetched = commands.prefix(taking.count < 5 ? 0 : taking[4]).count(where: isFetch)
     #expect(fetched <= 8, "\(fetched) contacts were asked for before five messages were taken")
@@ -227,7 +227,7 @@ import VirtualRadio
     #expect(!fetches.needsList)
     fetches.named(Self.key(200), by: .change)
     #expect(fetches.next == Self.key(200) && fetches.needsList && fetches.pending.count == ContactFetches.bound)
-    #expect(fetches.pending[Self.key(UInt8(ContactFetches.bound))] == nil, "a list tells of an advert")
+    #expect(fetches.pending[Self.key(UInt8(ContactFetches.bound))] == nil, "a list covers an advert")
     fetches.named(Self.key(7), by: .path)
     fetches.took(Self.key(200))
     #expect(fetches.next == Self.key(7))

@@ -22,7 +22,7 @@ import VirtualRadio
   ) {
     var queue = RadioQueue()
     queue.connected(to: radio, now: at(10))
-    #expect(!queue.dependsOnStart, "what came before this link nobody knows")
+    #expect(!queue.dependsOnStart, "nothing is known about the time before this link")
     took(taken, from: &queue)
     queue.wasSilent()
     if !isLate { queue.connected(to: radio, now: at(20)) }
@@ -33,7 +33,7 @@ import VirtualRadio
     #expect(loss?.description.contains("nobody knows how many") == true)
     took(2, from: &queue)
     let rest = queue.wasEmpty(askedAt: at(31))
-    #expect(rest == nil && !queue.dependsOnStart, "it is told once")
+    #expect(rest == nil && !queue.dependsOnStart, "the loss is reported once")
   }
 
   @Test func `a restart of the radio before or after a reading does not count against it`() {
@@ -49,7 +49,7 @@ import VirtualRadio
     queue.hinted(now: at(23))
     took(1, from: &queue)
     queue.connected(to: radio, now: at(40))
-    #expect(!queue.dependsOnStart, "all that it had told of is here")
+    #expect(!queue.dependsOnStart, "all announced messages are here")
     let idle = queue.wasEmpty(askedAt: at(41))
     queue.connected(to: radio, now: at(60))
     #expect(idle == nil && !queue.dependsOnStart)

@@ -49,7 +49,7 @@ import VirtualRadio
     #expect(loss(19, hints: 3, in: &queue) == .init(waited: 19, atLeast: nil), "three came while it was emptied")
     #expect(loss(16, hints: 16, in: &queue, away: false) == nil, "each came and was taken")
     #expect(loss(16, hints: 24, in: &queue, away: false) == .init(waited: 16, atLeast: 8), "nobody asked for a while")
-    #expect(loss(5, hints: 9, in: &queue, away: false) == .init(waited: 5, atLeast: 4), "the radio was started anew")
+    #expect(loss(5, hints: 9, in: &queue, away: false) == .init(waited: 5, atLeast: 4), "the radio has restarted")
     #expect(loss(40, in: &queue) == nil)
     #expect(loss(16, in: &queue) == nil, "it has held forty")
     #expect(loss(128, in: &queue) == .init(waited: 128, atLeast: nil))
@@ -80,7 +80,7 @@ import VirtualRadio
     #expect(sync(now: 86_400_000).kind == .full)
     #expect(sync(fullAt: 5000).kind == .full, "our own clock went back")
     #expect(sync(tries: 1).kind == .full)
-    #expect(sync(started: 400, fullAt: 300).kind == .full, "what it had not written is gone")
+    #expect(sync(started: 400, fullAt: 300).kind == .full, "contacts that the radio had not written are gone")
     #expect(sync(started: 200, fullAt: 300).kind != .full)
   }
 

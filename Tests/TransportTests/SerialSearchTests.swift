@@ -96,7 +96,7 @@ import VirtualRadio
     let hilltop = try radio("Hilltop", seed: 1)
     let search = SerialSearch(on: loop)
     #expect(look(search, [gps.device, silent.device, hilltop.device]) == .success(hilltop.device))
-    #expect(gps.heard.isEmpty, "what talks by itself is only listened to")
+    #expect(gps.heard.isEmpty, "a device that sends by itself is only read")
     let question = SerialFraming.wrap(Command.deviceQuery(clientVersion: 3).encode(), .toRadio)
     #expect(silent.heard == question + question)
     // Again, in another order: the search does not touch devices that are no radio.

@@ -106,6 +106,6 @@ import Timing
     #expect(newest.count == 3 && newest.values.allSatisfy(here.map(\.seq).contains), "\(newest)")
     #expect(here.count < adverts.count / 2, "\(here.count) of \(adverts.count)")
     let folded = here.reduce(0) { $0 + ($1.body["folded"]?.integer ?? 0) }
-    #expect(Int(folded) + here.count == adverts.count, "\(folded) told, \(here.count) of \(adverts.count)")
+    #expect(Int(folded) + here.count == adverts.count, "\(folded) folded, \(here.count) of \(adverts.count)")
   }
 }

@@ -60,7 +60,7 @@ import Timing
     #expect(try rig.send(key, "are you there?") == 202)
     try rig.until("it to be back") { try onRadio(rig).contains(name) }
     try rig.until("room again") { try onRadio(rig).count == 25 }
-    #expect(try onRadio(rig).contains(name), "who was written to stays")
+    #expect(try onRadio(rig).contains(name), "the recipient of a message stays")
   }
 
   @Test func `contacts that the gateway needs stay, and an evicted node returns when it is queried`() throws {

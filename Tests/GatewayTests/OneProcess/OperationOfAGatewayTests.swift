@@ -63,7 +63,7 @@ import Timing
     rig.reload("[radio\n")
     try rig.until("it to be refused") { rig.hasSaid("running with the last configuration that worked") }
     rig.air("chan r1 0 goes on")
-    try rig.until("what comes after it") { rig.hub.texts.count == 2 }
+    try rig.until("the next message") { rig.hub.texts.count == 2 }
   }
 
   @Test func `a command that arrives by two upstreams is carried out once`() throws {

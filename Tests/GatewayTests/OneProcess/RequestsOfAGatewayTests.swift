@@ -26,7 +26,7 @@ import Testing
   }
 
   private static let key = "\"" + String(repeating: "ab", count: 32) + "\""
-  /// What is given for a name, as JSON, and for a name of one request. Others are left out.
+  /// The value for a name, as JSON, and for a name of one request. Other names are left out.
   private static let given = [
     "to": #""r1""#, "text": #""hello""#, "contact": #""r1""#, "node": #""r1""#, "name": #""r1""#,
     "channel": ##""#test""##, "emoji": #""👍""#, "message": "1", "key": #""settings/log_level""#, "value": #""info""#,
@@ -37,9 +37,9 @@ import Testing
     "/v1/contacts/add key": key, "/v1/contacts/put key": key, "/v1/channels/add channel": #""other""#,
     "/v1/contacts/add name": #""added""#, "/v1/node/tags value": #"["a"]"#, "/v1/channels/relay value": "true",
   ]
-  /// Answers that do not end, and what asks Bluetooth of this machine.
+  /// Requests with endless answers, and requests that use this machine's Bluetooth.
   private static let notAsked = ["/v1/live", "/v1/packets", "/v1/frames", "/v1/radio/scan", "/v1/doctor/bluetooth"]
-  /// What needs more than is given here: another state of a message, a repeater, a configured server. All others succeed.
+  /// Requests that need more than this test has: another state of a message, a repeater, a configured server. All others succeed.
   private static let mayRefuse: Set = [
     "/v1/outgoing/retry", "/v1/outgoing/cancel", "/v1/outgoing/adopt", "/v1/contacts/export", "/v1/contacts/import",
     "/v1/contacts/share", "/v1/node/login", "/v1/node/status", "/v1/node/telemetry", "/v1/node/neighbours",

@@ -38,7 +38,7 @@ import Timing
     for (sender, word) in [("r0", "an own word"), ("old name", "an own word"), ("r0", "another word")] {
       heard(word, by: "neighbour", from: sender, sentAt: time, rig)
     }
-    try rig.until("what it has not said itself") { try sent(rig).contains("⇄r0@neighbour: another word") }
+    try rig.until("the message that is not its own") { try sent(rig).contains("⇄r0@neighbour: another word") }
     rig.pass(.seconds(600))
     #expect(try sent(rig).count == 2)
   }

@@ -247,7 +247,7 @@ struct RandomSchedule {
       // The next state also counts those that were under way at a cut, although they arrived.
       let most = Int64(identities.count { missing.contains($0) || letters.contains($0) })
       let isRight = isExact ? told == most : told < max(1, identities.count) || !isHub || !letters.isEmpty
-      if !isRight { fault("\(state.kind): \(told) of \(most) told") }
+      if !isRight { fault("\(state.kind): \(told) of \(most) reported") }
     }
   }
 

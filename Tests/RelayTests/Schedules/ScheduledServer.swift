@@ -261,7 +261,7 @@ final class ScheduledServer: Carrier {
   private func keep(_ event: JournalEvent) {
     sent += 1
     bytesTaken += event.body.count
-    if event.kind == EventKind.gap.rawValue { complaints.append("a gap is told, and nothing was lost") }
+    if event.kind == EventKind.gap.rawValue { complaints.append("a gap arrived although nothing was lost") }
     guard journal.known.insert(event.seq).inserted else { return }
     let identity = ScheduledEvent.identity(of: event)
     journal.seqs[Lane(of: event)].append(event.seq)

@@ -231,7 +231,7 @@ import Testing
     for round in 1...50 {
       order = []
       let call = begin(client, .call("org.example.o", "/o", "org.example.O", "X")) { order.append("answer") }
-      run(until: { order.count == 3 }, "all of it has come")
+      run(until: { order.count == 3 }, "all of it has arrived")
       #expect(order == ["answer", "one", "two"], "round \(round)")
       #expect(call.outcome.isOver)
     }
@@ -258,7 +258,7 @@ import Testing
       server.emit("/r", "org.example.R", "between")
       server.post(Self.nameCall("ReleaseName", [.string("org.example.order")]))
       server.emit("/r", "org.example.R", "after")
-      run(until: { order.count >= 5 }, "all of it has come")
+      run(until: { order.count >= 5 }, "all of it has arrived")
       #expect(order == ["before", "owned", "between", "nobody", "after"], "round \(round)")
     }
   }

@@ -31,7 +31,7 @@ private typealias Action = ConnectionRace.Action
     #expect(order([six, six, six, four, four]) == [0, 3, 1, 4, 2])
     #expect(order([four, four, six]) == [0, 2, 1])
     #expect(order([six]) == [0])
-    #expect(order([six, six, four, four], first: 3) == [3, 0, 2, 1], "what worked last time, then the other family")
+    #expect(order([six, six, four, four], first: 3) == [3, 0, 2, 1], "last time's address, then the other family")
     #expect(order([six, four], first: 7) == [0, 1], "it is not among them any more")
   }
 

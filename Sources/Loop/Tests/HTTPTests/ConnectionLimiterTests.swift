@@ -32,7 +32,7 @@ import Testing
     #expect(limiter.arrived(5, from: "proxy") == .admittedInPlaceOf(2))
     #expect(limiter.showed(3, as: "session") == true)
     limiter.asks(3, for: "crowd")
-    #expect(limiter.isKnown(3), "what was shown counts for more than what a proxy says")
+    #expect(limiter.isKnown(3), "a shown token takes precedence over a proxy's header")
   }
 
   @Test func `if all connections belong to one owner, the one that was idle longest is evicted`() {

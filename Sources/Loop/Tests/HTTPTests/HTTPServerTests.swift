@@ -69,14 +69,14 @@ private final class RawClient {
     client.stream.write(flood)
     settle()
     #expect(asked == 1)
-    #expect(client.stream.pendingBytes > flood.count / 2, "the rest stays with who sends it")
+    #expect(client.stream.pendingBytes > flood.count / 2, "the rest stays with its sender")
     responder?.end()
     var (seen, limit) = (0, loop.now + .seconds(60))
     while asked < many, loop.now < limit {
       loop.turn(wait: true)
       if asked > seen { (seen, limit) = (asked, loop.now + .seconds(60)) }
     }
-    #expect(asked == many, "and all of it comes to its turn")
+    #expect(asked == many, "and every request is handled")
     client.stream.close()
     server.stop()
   }
@@ -233,7 +233,7 @@ private final class RawClient {
     say(Self.request, other, on: loop)
     #expect(hasAnswer(other, on: loop), "somebody else comes in")
     say("GET /known HTTP/1.1\r\nHost: x\r\n\r\n", known, on: loop)
-    #expect(hasAnswer(known, on: loop), "and who has signed in stays")
+    #expect(hasAnswer(known, on: loop), "and a signed-in client stays")
     // A client that reads a byte each second, as if it made progress.
     for _ in 0..<120 {
       _ = heard(crowd[39], most: 1)

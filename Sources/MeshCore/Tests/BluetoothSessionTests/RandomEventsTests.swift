@@ -20,7 +20,7 @@ import Timing
     var random = SeededRandom(seed: seed)
     var ups = 0
     for _ in 0..<Self.sequences { ups += sequence(&random, seed) }
-    #expect(ups > 1000, "the events reach what they are to test")
+    #expect(ups > 1000, "the random events bring the link up often enough")
   }
 
   private func sequence(_ random: inout SeededRandom, _ seed: UInt64) -> Int {

@@ -142,7 +142,7 @@ struct Vector: Sendable, CustomTestStringConvertible {
     if fragment["kind"] as! String == "lpp" {
       let telemetry = Telemetry(decoding: data)
       let whole = telemetry.encode() + telemetry.rest
-      #expect(Hex.string(data).hasPrefix(Hex.string(whole)), "\(name): what was read encodes to the same bytes")
+      #expect(Hex.string(data).hasPrefix(Hex.string(whole)), "\(name): the decoded fields encode to the same bytes")
     }
   }
 

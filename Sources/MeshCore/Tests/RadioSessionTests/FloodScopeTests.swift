@@ -51,7 +51,7 @@ import Timing
       #expect(asked == [back])
       #expect(radio.receive(.error(error)) == [.completed(id: id!, .failed(.notSent(isRefused: true)))])
     }
-    #expect(radio.submit(.getDeviceTime).1 == [.send([5])], "what is not flooded goes")
+    #expect(radio.submit(.getDeviceTime).1 == [.send([5])], "a command that does not flood is sent")
     _ = radio.receive(.currentTime(1))
     _ = radio.submit(text)
     #expect(radio.receive(.ok) == [.send(text.encode())] && !radio.session.isScopeStuck)
