@@ -69,7 +69,7 @@ extension HubStore {
   }
 
   /// A query for the stored events with these numbers, within a transaction or outside.
-  static func storedCall(
+  static func findingEvents(
     _ places: [(gateway: String, epoch: String, seq: Int64)],
     _ found: @escaping (_ gateway: String, _ epoch: String, _ seq: Int64, StoredEvent) -> Void
   ) -> HubCall {
@@ -159,7 +159,7 @@ extension HubStore {
 
   private func stored(_ keys: [EventKey]) throws(HubDatabaseError) -> [EventKey: StoredEvent] {
     var stored: [EventKey: StoredEvent] = [:]
-    let call = Self.storedCall(keys.map { ($0.gateway, $0.epoch, $0.seq) }) {
+    let call = Self.findingEvents(keys.map { ($0.gateway, $0.epoch, $0.seq) }) {
       stored[EventKey(gateway: $0, epoch: $1, seq: $2)] = $3
     }
     try database.perform([call], begins: false, ends: false)

@@ -47,8 +47,8 @@ extension HubStore {
   }
 
   /// The calls that store messages and their hearers. `row` gets the identity of each message that is new or has a better time now; `hearer` gets the
-  /// new reports of named hearers; `unsettled`: see `unsettledCall`.
-  func heardCalls(
+  /// new reports of named hearers; `unsettled`: see `findingUnsettled`.
+  func storingMessages(
     _ work: IngestWork, hearer: @escaping (MessageHearer) -> Void,
     unsettled: @escaping (MessageHearer, _ isFirst: Bool, ListedTimes) -> Void, _ row: @escaping (any HubRow) -> Void
   ) -> [HubCall] {
@@ -85,7 +85,7 @@ extension HubStore {
       HubCall(
         "\(change) FROM @rows WHERE messages.\(condition) RETURNING messages.identity",
         ["identity": knowing.map(\.heard.identity), "at": knowing.map(\.at), "sent": knowing.map(\.sent)], row: row),
-      unsettledCall(hearers, unsettled),
+      findingUnsettled(hearers, unsettled),
       HubCall(
         "SELECT m.identity, v.gateway FROM @rows JOIN messages m ON m.identity = v.identity WHERE \(isNew)",
         ["identity": ofWanted.map(\.heard.identity), "gateway": ofWanted.map(\.gateway)]
@@ -104,7 +104,7 @@ extension HubStore {
   }
 
   /// Finds the channels of these messages that are known to the gateways which take them from named hearers.
-  func knownChannelsCall(_ work: IngestWork, _ row: @escaping (GatewayChannel) -> Void) -> HubCall {
+  func findingKnownChannels(_ work: IngestWork, _ row: @escaping (GatewayChannel) -> Void) -> HubCall {
     var asked: Set<GatewayChannel> = []
     for batch in work.accepted {
       for case .heard(let heard) in batch.events.map(\.effect) {

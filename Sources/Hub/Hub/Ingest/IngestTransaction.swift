@@ -109,7 +109,7 @@ extension HubStore {
     var removed: [ContactKey: String] = [:]
     let moved = work.moved
     var calls = [
-      eventsCall(work.storedBatches, without: moved) { row in
+      insertingEvents(work.storedBatches, without: moved) { row in
         added.insert(EventKey(gateway: row.text(0), epoch: row.text(1), seq: row.integer(2)))
       }
     ]
@@ -119,11 +119,11 @@ extension HubStore {
       let lists = Set(named.takers.values.flatMap(\.self)).sorted().map { "\(Self.heardBucket) \($0)" }
       calls = database.locking(lists) + calls
       calls.append(
-        listedCall(work) { named.listed[$0, default: ListedTimes(sent: $1)].add($1, isBeyond: $2) })
-      calls.append(knownChannelsCall(work) { named.joined.insert($0) })
+        findingListed(work) { named.listed[$0, default: ListedTimes(sent: $1)].add($1, isBeyond: $2) })
+      calls.append(findingKnownChannels(work) { named.joined.insert($0) })
     }
     var (first, unsettled): (Set<MessageHearer>, [String: ListedTimes]) = ([], [:])
-    calls += heardCalls(
+    calls += storingMessages(
       work, hearer: { named.reports.insert($0) },
       unsettled: { hearer, isFirst, state in
         unsettled[hearer.identity] = state
@@ -149,7 +149,7 @@ extension HubStore {
     (work.unsettled, work.firstReports) = (unsettled, first)
   }
 
-  private func eventsCall(
+  private func insertingEvents(
     _ batches: [PreparedBatch], without left: Set<EventKey>, _ row: @escaping (any HubRow) -> Void
   ) -> HubCall {
     let rows = batches.flatMap { batch in
@@ -218,11 +218,11 @@ extension HubStore {
     try reportConflicts(work)
     var numbered: [BucketKey: (last: Int64, at: Int64)] = [:]
     let calls =
-      progressCalls(batches, work, events, radios)
-      + [contactsCall(contacts, areOrdered: batches.allSatisfy(\.isOrdered))] + channelsCalls(joined)
+      storingProgress(batches, work, events, radios)
+      + [storingContacts(contacts, areOrdered: batches.allSatisfy(\.isOrdered))] + storingChannels(joined)
       + [
-        settledTimesCall(channelUpdates, work.unsettled),
-        bucketsCall(updates, now: batches.map(\.at).max() ?? 0) {
+        storingSettledTimes(channelUpdates, work.unsettled),
+        reservingNumbers(updates, now: batches.map(\.at).max() ?? 0) {
           numbered[BucketKey(scope: $0.text(0), name: $0.text(1))] = ($0.integer(2), $0.integer(3))
         },
       ]
@@ -232,16 +232,16 @@ extension HubStore {
     try database.perform(calls, begins: false, ends: false)
     for (place, state) in numbered { announce(HubChange(gateway: place.scope, bucket: place.name, seq: state.last)) }
     let full = fullLists(updates, numbered)
-    let added = updatesCall(updates, numbered)
+    let added = insertingUpdates(updates, numbered)
     guard !full.isEmpty else {
       return try database.perform([added] + database.notifying(changes), begins: false, ends: true)
     }
     var counts: [BucketKey: [Int64]] = [:]
     var last = [added]
-    for list in full { last.append(countsCall(list.place) { counts[list.place, default: []].append($0) }) }
+    for list in full { last.append(countingUpdates(list.place) { counts[list.place, default: []].append($0) }) }
     try database.perform(last, begins: false, ends: false)
     let trims = full.flatMap { place, most in
-      Self.share(of: most, counts[place] ?? []).map { trimCalls(place, to: $0) } ?? []
+      Self.share(of: most, counts[place] ?? []).map { trimming(place, to: $0) } ?? []
     }
     try database.perform(trims + database.notifying(changes), begins: false, ends: true)
   }
@@ -252,7 +252,7 @@ extension HubStore {
     return JSONValue.object(fields.filter { $0.0 != "on_radio" } + [("on_radio", .bool(false))]).text
   }
 
-  private func progressCalls(
+  private func storingProgress(
     _ batches: [PreparedBatch], _ work: IngestWork, _ events: [String: Int64], _ radios: [String: String]
   ) -> [HubCall] {
     var newest: [String: (epoch: String, at: Int64)] = [:]
@@ -282,7 +282,7 @@ extension HubStore {
   }
 
   /// Stores contacts. If batches are unordered, a contact that is older than the stored one is left out.
-  private func contactsCall(_ contacts: [ContactKey: StoredContact], areOrdered: Bool) -> HubCall {
+  private func storingContacts(_ contacts: [ContactKey: StoredContact], areOrdered: Bool) -> HubCall {
     let rows = Array(contacts)
     return HubCall(
       into: "contacts",
@@ -300,7 +300,7 @@ extension HubStore {
   private static let mostChannels = 1000
 
   /// Sorted, so that several hubs do not wait for each other in a ring.
-  private func channelsCalls(_ joined: Set<GatewayChannel>) -> [HubCall] {
+  private func storingChannels(_ joined: Set<GatewayChannel>) -> [HubCall] {
     guard !joined.isEmpty else { return [] }
     let rows = joined.sorted { ($0.gateway, $0.channel) < ($1.gateway, $1.channel) }
     // The gateway's channels are counted only if one is new.
@@ -318,7 +318,7 @@ extension HubStore {
 
   /// Reserves numbers in each list, and for each number a time later than all before. Other transactions on the same channel wait from here to the
   /// commit.
-  private func bucketsCall(
+  private func reservingNumbers(
     _ updates: [BucketKey: [Update]], now: Int64, _ row: @escaping (any HubRow) -> Void
   ) -> HubCall {
     let places = updates.keys.sorted { ($0.scope, $0.name) < ($1.scope, $1.name) }
@@ -348,7 +348,7 @@ extension HubStore {
     }
   }
 
-  private func updatesCall(
+  private func insertingUpdates(
     _ updates: [BucketKey: [Update]], _ numbered: [BucketKey: (last: Int64, at: Int64)]
   ) -> HubCall {
     var rows: [(place: BucketKey, seq: Int64, at: Int64, update: Update)] = []

@@ -72,7 +72,7 @@ extension HubStore {
 
   /// Reads the messages whose updates exceed a rate limit, and whether this is a gateway's first report of each. On a server other transactions wait
   /// from here to the commit.
-  func unsettledCall(
+  func findingUnsettled(
     _ hearers: [MessageReport], _ row: @escaping (MessageHearer, _ isFirst: Bool, ListedTimes) -> Void
   ) -> HubCall {
     let columns = """
@@ -92,7 +92,7 @@ extension HubStore {
   }
 
   /// Stores the settled times that have changed.
-  func settledTimesCall(_ updates: ListUpdates, _ before: [String: ListedTimes]) -> HubCall {
+  func storingSettledTimes(_ updates: ListUpdates, _ before: [String: ListedTimes]) -> HubCall {
     var rows: [(identity: String, settled: Int64?)] = []
     for (identity, state) in updates.states.sorted(by: { $0.key < $1.key }) {
       let settled = [state.settled, before[identity]?.settled].compactMap(\.self).max() ?? -1
@@ -130,7 +130,7 @@ extension HubStore {
 
   /// Reads which of these messages a named hearer has reported before, and their updates in the list. A message whose update has left the list, for
   /// example in a flood, is not settled.
-  func listedCall(_ work: IngestWork, _ row: @escaping (MessageHearer, _ sent: Int64, _ isBeyond: Bool) -> Void)
+  func findingListed(_ work: IngestWork, _ row: @escaping (MessageHearer, _ sent: Int64, _ isBeyond: Bool) -> Void)
     -> HubCall
   {
     var asked: Set<MessageHearer> = []

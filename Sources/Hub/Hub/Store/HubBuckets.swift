@@ -259,8 +259,8 @@ extension HubStore {
           // A newer update than the bucket's number is on the next page.
           if $0.integer(0) <= seq { fit.add($0.integer(1)) }
         },
-      ] + (isJoined ? [] : [joinedCall(bucket, gateway) { isJoined = true }])
-        + (isOfMessages ? [lostCall(list, after: position.after) { lost.append($0) }] : [])
+      ] + (isJoined ? [] : [findingReportedChannel(bucket, gateway) { isJoined = true }])
+        + (isOfMessages ? [findingLostSources(list, after: position.after) { lost.append($0) }] : [])
         + (isOfCommands ? [HubCall(Self.marks) { marks.append(Mark($0)) }] : []))
     if position.after > seq || (known != nil && position.at != nil && known != position.at) {
       return try diverged(bucket, scope, since: position.since ?? 0)
@@ -296,7 +296,7 @@ extension HubStore {
   }
 
   /// Whether the gateway has reported the channel. A new or a restored hub may not know that.
-  private func joinedCall(_ bucket: String, _ gateway: String, _ row: @escaping () -> Void) -> HubCall {
+  private func findingReportedChannel(_ bucket: String, _ gateway: String, _ row: @escaping () -> Void) -> HubCall {
     HubCall("SELECT 1 FROM gateway_channels WHERE gateway = @1 AND channel = substr(@2, 9)", values: [gateway, bucket])
     { _ in row() }
   }

@@ -73,7 +73,7 @@ extension HubStore {
       ends.lanes[lane].flatMap { end in whole.lanes[lane].map { min($0, end) } }
     }
     found.expectDigests()
-    let call = Self.storedCall(found.lanes.values.map { (gateway, epoch, $0) }) { _, _, seq, event in
+    let call = Self.findingEvents(found.lanes.values.map { (gateway, epoch, $0) }) { _, _, seq, event in
       for (lane, end) in found.lanes where end == seq { found.digests[lane] = event.digest }
     }
     try database.read([call])

@@ -36,7 +36,7 @@ extension HubStore {
   // MARK: Trimming
 
   /// Counts each gateway's updates in a list.
-  func countsCall(_ place: BucketKey, _ row: @escaping (Int64) -> Void) -> HubCall {
+  func countingUpdates(_ place: BucketKey, _ row: @escaping (Int64) -> Void) -> HubCall {
     HubCall(
       "SELECT count(*) FROM updates WHERE gateway = @1 AND bucket = @2 AND source <> '' GROUP BY source",
       values: place.values
@@ -44,7 +44,7 @@ extension HubStore {
   }
 
   /// Deletes the updates beyond a share, and stores their gateways.
-  func trimCalls(_ place: BucketKey, to share: Int64) -> [HubCall] {
+  func trimming(_ place: BucketKey, to share: Int64) -> [HubCall] {
     let list = place.values
     return [
       HubCall(
@@ -102,7 +102,7 @@ extension HubStore {
   static let withinShare = " AND seq IN (SELECT seq FROM \(ranked(" AND seq > @3 AND seq <= @4")) WHERE nth <= @7)"
 
   /// The stored gateways whose updates behind a number have left a list.
-  func lostCall(_ place: BucketKey, after: Int64, _ row: @escaping (String) -> Void) -> HubCall {
+  func findingLostSources(_ place: BucketKey, after: Int64, _ row: @escaping (String) -> Void) -> HubCall {
     HubCall(
       """
       SELECT source FROM lost_updates WHERE gateway = @1 AND bucket = @2 AND through > @3
