@@ -65,13 +65,13 @@ private final class TroubledHub: Carrier {
     let trouble = "hub: HTTP 503"
     #expect(
       lines == [
-        "\(trouble). Nothing is lost; retrying automatically",
-        "hub: connected again, 1 events to send",
-        "\(trouble), again: it can be reached, and takes nothing. Nothing is lost; retrying automatically",
+        "\(trouble). Nothing is lost. Retrying automatically",
+        "hub: connected again; events to send: 1",
+        "\(trouble), again: it can be reached, and takes nothing. Nothing is lost. Retrying automatically",
       ], "\(lines.prefix(10))")
     hub.isTroubled = false
     loop.pass(.seconds(600))
-    #expect(lines.count == 4 && lines.last == "hub: connected again, 0 events to send", "\(lines.suffix(3))")
+    #expect(lines.count == 4 && lines.last == "hub: connected again; events to send: 0", "\(lines.suffix(3))")
     hub.isTroubled = true
     loop.pass(.seconds(86_400))
     #expect(lines.count == 4, "nothing waits: \(lines.suffix(3))")
@@ -171,7 +171,7 @@ private final class TroubledHub: Carrier {
     loop.pass(.seconds(3 * 3600 + 60))
     #expect(hub.greetings > 300)
     let untold = lines.filter { !$0.contains("came and went") }.map { String($0.prefix(21)) }
-    let (goes, comes) = ("hub: HTTP 503. Nothin", "hub: connected again,")
+    let (goes, comes) = ("hub: HTTP 503. Nothin", "hub: connected again;")
     #expect(untold == [goes, comes, goes, comes, "hub: HTTP 503, again:"], "\(lines.prefix(10))")
     #expect(lines.count == 8, "\(lines.suffix(5))")
     hub.isTroubled = false

@@ -183,7 +183,7 @@ public final class Upstream {
   func failed(_ verdict: Verdict) {
     forgetFlights()
     shipment.failed(verdict, now: loop.now)
-    health.report(shipment.state)
+    reportHealth()
   }
 
   /// Voids the batches under way in a lane; `nil`: in all lanes.

@@ -72,7 +72,7 @@ extension Upstream {
       // Until another event has passed, the server may refuse everything.
       guard isProven, let event = batch.events.first else { return }
       bury(event, through: batch, in: lane, status: status, reason: reason)
-    case .keep: health.report(shipment.state)
+    case .keep: reportHealth()
     }
   }
 
@@ -88,7 +88,7 @@ extension Upstream {
       journal.lanes[lane].suspicion.anotherPassed()
     case .refused, .hungUp, .retry, .busy, .diverged, .stopped: journal.lanes[lane].suspicion.anotherFailed()
     }
-    health.report(shipment.state)
+    reportHealth()
   }
 
   /// `marks`: the dead letter's marks when it was sent.
@@ -117,7 +117,7 @@ extension Upstream {
       }
     case .bury(let status, let reason):
       bury(event, through: nil, in: lane, status: status, reason: reason, tried: marks)
-    case .keep: health.report(shipment.state)
+    case .keep: reportHealth()
     }
   }
 

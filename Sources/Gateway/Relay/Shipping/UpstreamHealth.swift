@@ -80,7 +80,7 @@ final class UpstreamHealth {
     let isFruitless = unrest.isFruitless
     if before != nil || (hasTaken && isFruitless), hasTaken || pending == 0 || !isFruitless {
       if unrest.comesBack(at: loop.now) {
-        log.notice("\(name): connected again, \(pending) events to send")
+        log.notice("\(name): connected again; events to send: \(pending)")
       } else {
         unrest.timer = loop.schedule(after: Unrest.calm) { [weak self] in self?.holdsAgain() }
       }
@@ -100,7 +100,7 @@ final class UpstreamHealth {
   }
 
   /// Logs a trouble once, not with each try, even if the server answers each connection and takes nothing, or a little each time.
-  func report(_ state: Shipment.State) {
+  func report(_ state: Shipment.State, hasLosses: @autoclosure () -> Bool) {
     let now: UpstreamTrouble
     switch state {
     case .waiting(_, let reason), .busy(_, let reason): now = UpstreamTrouble(isStopped: false, reason: reason)
@@ -111,28 +111,29 @@ final class UpstreamHealth {
     guard now != trouble else { return }
     trouble = now
     unrest.timer?.cancel()
+    let comfort = hasLosses() ? "" : " Nothing is lost."
     if now == unrest.fruitless, !now.isStopped {
       guard !unrest.isFruitless else { return }
       unrest.isFruitless = true
       log.warning(
-        "\(name): \(now.reason), again: it can be reached, and takes nothing. Nothing is lost; retrying automatically")
+        "\(name): \(now.reason), again: it can be reached, and takes nothing.\(comfort) Retrying automatically")
       return
     }
     unrest.isFruitless = false
     if now.isStopped {
       unrest = Unrest()
-      log.error("\(name): stopped: \(now.reason). Nothing is lost; fix it, then run `meshpost upstream resume`")
+      log.error("\(name): stopped: \(now.reason).\(comfort) Fix it, then run `meshpost upstream resume`")
       return
     }
     switch unrest.goes(at: loop.now) {
-    case .first: log.warning("\(name): \(now.reason). Nothing is lost; retrying automatically")
+    case .first: log.warning("\(name): \(now.reason).\(comfort) Retrying automatically")
     case .again:
       log.warning(
-        "\(name): \(now.reason), again: the connection comes and goes (logged at most once an hour). Nothing is lost; retrying automatically"
+        "\(name): \(now.reason), again: the connection comes and goes (logged at most once an hour).\(comfort) Retrying automatically"
       )
     case .often(let times):
       log.warning(
-        "\(name): \(now.reason): the connection came and went \(times) times since this was logged last. Nothing is lost"
+        "\(name): \(now.reason): the connection came and went (\(times)× since this was logged last).\(comfort)"
       )
     case .untold: break
     }

@@ -94,14 +94,23 @@ extension Upstream {
 }
 
 extension Upstream {
+  func reportHealth() {
+    health.report(shipment.state, hasLosses: givenUp > 0 || self.backlog?.lost ?? 0 > 0)
+  }
+
+  private var backlog: (oldest: Int64?, lost: Int64)? { store.ifReadable { try store.backlog(after: journal.cursor) } }
+
+  private var givenUp: Int64 {
+    let counted = store.ifReadable { try store.leftOut(of: name).givenUp } ?? 0
+    return max(0, counted - Lane.allCases.reduce(0) { $0 + journal.doubtful($1) })
+  }
+
   public var status: UpstreamStatus {
     // Only people read these counts: without a readable store they are 0.
     let deadLetters = store.ifReadable { try store.deadLetterCount(of: name) } ?? 0
-    let backlog = store.ifReadable { try store.backlog(after: journal.cursor) }
+    let backlog = self.backlog
     let age = backlog?.oldest.map { max(0, (loop.wallClock.milliseconds - max(0, $0)) / 1000) }
     let (state, reason) = stateForPeople
-    let counted = store.ifReadable { try store.leftOut(of: name).givenUp } ?? 0
-    let givenUp = max(0, counted - Lane.allCases.reduce(0) { $0 + journal.doubtful($1) })
     return UpstreamStatus(
       name: name, kind: carrier.kind, url: carrier.place, link: carrier.link, state: state,
       cursor: journal.cursor.lowest, lanes: laneStatus,
