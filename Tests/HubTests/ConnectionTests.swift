@@ -42,7 +42,7 @@ import Testing
     let start = ContinuousClock.now
     for _ in 0..<1000 { line.say("full", now: start) }
     line.say("full", now: start + .seconds(61))
-    #expect(lines.all.withLock { $0 } == ["full", "full (repeated 999 times in the last minutes)"])
+    #expect(lines.all.withLock { $0 } == ["full", "full (repetitions in the last minutes: 999)"])
   }
 
   @Test func `a token is compared whole, and the scheme in any case`() throws {

@@ -222,10 +222,10 @@ extension WholeProgramTests {
       try site.publish(201...1200)
       try site.consumer?.line(with: "received batches cannot be stored")
       try server.start()
-      try site.consumer?.line(with: "what comes is stored again")
+      try site.consumer?.line(with: "new events are stored again")
       try untilStored(server, 1200, site)
       #expect(count(site.consumer, "received batches cannot be stored") == 1, "\(site.consumer?.lines ?? [])")
-      #expect(count(site.consumer, "what comes is stored again") == 1)
+      #expect(count(site.consumer, "new events are stored again") == 1)
 
       // Kills both in the middle.
       for round in 0..<3 {
@@ -255,7 +255,7 @@ extension WholeProgramTests {
       try site.consumer?.line(with: "received batches cannot be stored")
       #expect(site.consumer?.lines.contains { $0.contains("broker") && $0.contains("ended") } == false)
       try server.thaw()
-      try site.consumer?.line(with: "what comes is stored again")
+      try site.consumer?.line(with: "new events are stored again")
       try untilStored(server, 500, site)
       #expect(count(site.consumer, "received batches cannot be stored") == 1, "\(site.consumer?.lines ?? [])")
       #expect(count(site.consumer, "connected") == 1, "that to the broker has lasted: \(site.consumer?.lines ?? [])")

@@ -51,7 +51,7 @@ extension WholeProgramTests {
       try whole.components(separatedBy: "[[upstream]]")[0].write(toFile: file, atomically: true, encoding: .utf8)
       try reload(rig)
       #expect(
-        rig.gateway?.lines.contains { $0.contains("hub: removed, with \(waiting) events that it had not received") }
+        rig.gateway?.lines.contains { $0.contains("hub: removed; events that it had not received: \(waiting)") }
           == true,
         "\(rig.gateway?.lines ?? [])")
       // Events in between wait, too.

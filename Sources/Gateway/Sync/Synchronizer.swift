@@ -196,7 +196,7 @@ public final class Synchronizer {
     forgetNames()
     contacts.stop()
     let lost = inbox.close(isAsked: questions.isOpen)
-    if lost > 0 { log.error("stopping: \(lost) messages could not be written to disk and are lost") }
+    if lost > 0 { log.error("stopping: messages that could not be written to disk and are lost: \(lost)") }
   }
 
   // MARK: The attached radio

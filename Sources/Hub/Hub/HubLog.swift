@@ -89,7 +89,7 @@ final class ThrottledLog: Sendable {
       return state.leftOut
     }
     guard let leftOut else { return }
-    log(.warning, leftOut == 0 ? words : "\(words) (repeated \(leftOut) times in the last minutes)")
+    log(.warning, leftOut == 0 ? words : "\(words) (repetitions in the last minutes: \(leftOut))")
   }
 }
 

@@ -226,7 +226,7 @@ private final class Tokens: Sendable {
   func apply(to access: HubAccess, _ connections: ConnectionTable) {
     state.withLock { access.replace(with: $0.listed + ($0.folder?.tokens ?? [])) }
     let ended = connections.close { access.allows($0) }
-    HubLog.write(.notice, "tokens reloaded" + (ended > 0 ? "; closed \(ended) connections that they do not allow" : ""))
+    HubLog.write(.notice, "tokens reloaded" + (ended > 0 ? "; closed connections without rights: \(ended)" : ""))
   }
 
   private func logFaults() {

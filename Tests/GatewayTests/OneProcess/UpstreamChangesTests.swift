@@ -128,7 +128,7 @@ import Timing
     rig.edit = { $0.components(separatedBy: "[[upstream]]")[0] }
     rig.reload("")
     try rig.until("it to be removed") {
-      rig.hasSaid("hub: removed, with \(waiting) events that it had not received")
+      rig.hasSaid("hub: removed; events that it had not received: \(waiting)")
     }
     // Events in between wait, too.
     let removed = try rig.status()["removed_upstreams"]?.array?.first

@@ -77,17 +77,16 @@ extension Daemon {
   /// Saves a removed database at the end: the closing of its descriptor would delete it.
   func saveLostStore() async {
     guard store.isElsewhere, !store.isSetAside else { return }
-    let events = "\(store.lastSeq) events"
-    let target = store.lostLocation
+    let (last, target) = (store.lastSeq, store.lostLocation)
     do {
       try await copyStore(to: target)
       log.error(
-        "the database file was removed or replaced while the gateway ran: all of it, \(events), was saved as \(target). "
+        "the database file was removed or replaced while the gateway ran: all of it, up to event \(last), was saved as \(target). "
           + "`meshpostd --restore \(target)` restores it")
     } catch {
       unlink(target)
       log.error(
-        "the database file was removed or replaced while the gateway ran, and could not be saved (\(error)): \(events) are lost, with all messages"
+        "the database file was removed or replaced while the gateway ran, and could not be saved (\(error)): all events up to \(last) are lost, with all messages"
       )
     }
   }

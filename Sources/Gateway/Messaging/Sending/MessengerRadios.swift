@@ -19,7 +19,7 @@ extension Messenger {
       try resume()
       let held = try store.heldCount()
       if held > 0 {
-        log.notice("\(held) messages are held for another radio: see meshpost sent")
+        log.notice("messages held for another radio: \(held); see meshpost sent")
       }
     } catch {
       log.error("waiting messages cannot be read: \(error)")

@@ -58,7 +58,7 @@ final class HookCarrier: Carrier {
     guard takesGaps || event.kind != EventKind.gap.rawValue else {
       let count = (event.json?["count"] ?? event.json?["at_most"])?.integer.map { "\($0)" } ?? "nobody knows how many"
       log.warning(
-        "\(name): \(count) events are missing, deleted before it had them, damaged or lost with a database. Its `kinds` do not name gap: its program is not told"
+        "\(name): missing events, which were deleted before it had them, damaged or lost with a database: \(count). Its `kinds` do not name gap: its program is not told"
       )
       return .acknowledged(through: through)
     }

@@ -202,7 +202,7 @@ final class JournalReader {
   /// Logs events that were too old: at most once a minute, or at the upstream's end (`now` is `nil`).
   func reportTooOld(at now: MonotonicTime? = nil) {
     guard tooOld.unreported > 0, now.map({ tooOldLines.take(at: $0) }) ?? true else { return }
-    log.notice("\(name): \(tooOld.unreported) events were too old when their turn came (max_age_s), and were left out")
+    log.notice("\(name): events that were too old at their turn (max_age_s), and were left out: \(tooOld.unreported)")
     tooOld.unreported = 0
   }
 }

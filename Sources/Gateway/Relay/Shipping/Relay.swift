@@ -41,7 +41,7 @@ public final class Relay {
     }
     for removed in try store.keepOnlyCursors(of: all.map(\.name)) where removed.pending > 0 {
       log.warning(
-        "\(removed.name): removed, with \(removed.pending) events that it had not received. An upstream of this name goes on there "
+        "\(removed.name): removed; events that it had not received: \(removed.pending). An upstream of this name goes on there "
           + "while the journal has them; under another name it begins as a new one")
     }
     let gone = upstreams.filter { old in !all.contains { $0 === old } }
@@ -62,7 +62,7 @@ public final class Relay {
     let upstream = try Upstream(settings, carriers: carriers, store: store, on: loop, log: log)
     if isReturning {
       log.notice(
-        "\(upstream.name): back, and goes on where it was when it was removed: \(upstream.pendingEvents) events to send"
+        "\(upstream.name): back, and goes on where it was when it was removed; events to send: \(upstream.pendingEvents)"
       )
     }
     upstream.host = host

@@ -73,7 +73,7 @@ final class Inbox {
       entries.append(entry)
       write(entry)
     }
-    if !entries.isEmpty { log.info("\(entries.count) messages were kept in \(store.reservedLocation): storing them") }
+    if !entries.isEmpty { log.info("storing the messages of \(store.reservedLocation): \(entries.count)") }
   }
 
   var count: Int { entries.count }
@@ -249,7 +249,7 @@ final class Inbox {
     areHeld = store.hold(refused)
     guard couldHold, !areHeld, !refused.isEmpty else { return }
     log.error(
-      "\(refused.count) messages that the radio has handed over are only in memory, and lost if the gateway is killed: "
+      "messages of the radio that are only in memory: \(refused.count); if the gateway is killed, they are lost. "
         + "\(store.reservedLocation) cannot be written either")
   }
 
@@ -280,7 +280,7 @@ final class Inbox {
     settle()
     retrying?.cancel()
     let held = areHeld ? entries.count(where: \.wasRefused) : 0
-    if held > 0 { log.warning("stopping: \(held) messages wait in \(store.reservedLocation) for the next start") }
+    if held > 0 { log.warning("stopping: messages that wait in \(store.reservedLocation) for the next start: \(held)") }
     return entries.count - held
   }
 }

@@ -24,7 +24,7 @@ final class Ingest: Sendable {
             return answers
           } catch {
             metrics.failed(error.kind)
-            Self.failures.say("\(batches.count) batches not stored: \(error)")
+            Self.failures.say("batches not stored (\(batches.count)): \(error)")
             throw error
           }
         })

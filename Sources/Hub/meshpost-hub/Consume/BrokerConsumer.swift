@@ -211,7 +211,7 @@ final class BrokerConsumer {
         switch try await answer.value() {
         case .kept(let kept):
           counts += kept
-          if isTold { say(.notice, "what comes is stored again") }
+          if isTold { say(.notice, "new events are stored again") }
           for held in round { held.acknowledge() }
         case .outdated(let words):
           // Nothing is acknowledged: the broker keeps it for the next program with this client id.
@@ -268,9 +268,9 @@ final class BrokerConsumer {
   }
 
   private func words(_ counts: PublicationIngest.Counts) -> String {
-    var words = "\(counts.stored) events stored of \(counts.publications) publications, \(counts.known) were known"
-    if counts.missing > 0 { words += ", \(counts.missing) are missing at gateways" }
-    if counts.refused > 0 { words += ", \(counts.refused) publications refused (\(settings.refusedFile))" }
+    var words = "events: \(counts.stored) stored, \(counts.known) known before; publications: \(counts.publications)"
+    if counts.missing > 0 { words += "; events missing at gateways: \(counts.missing)" }
+    if counts.refused > 0 { words += "; publications refused (\(settings.refusedFile)): \(counts.refused)" }
     return words
   }
 
