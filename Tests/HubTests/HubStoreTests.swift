@@ -39,6 +39,21 @@ import Testing
         bucket, of: gateway, from: HubStore.Position(after: after, at: at, since: since), until: nil, limit: 100))
   }
 
+  @Test(arguments: [
+    (#""after":"16""#, "true"), (#""after":1.5"#, "true"), (#""after":-1"#, "true"), (#""after":[]"#, "true"),
+    (#""before":5"#, "true"), (#""lane":7"#, "true"), (#""after":16"#, "1"), (#""after":16"#, #""true""#),
+    (#""after":16"#, "null"),
+  ]) func `a batch with a field of a wrong type is refused, not taken as one without it`(
+    _ field: String, _ trusted: String
+  ) {
+    func parse(_ field: String, _ trusted: String) throws -> EventBatch {
+      let event = #"{"seq":17,"at":1,"trusted":\#(trusted),"kind":"message","body":{}}"#
+      return try EventBatch(parsing: Array(#"{"epoch":"e",\#(field),"events":[\#(event)]}"#.utf8))
+    }
+    #expect(throws: EventBatch.Refusal.self) { try parse(field, trusted) }
+    #expect(try parse(#""after":16"#, "true").after == 16)
+  }
+
   @Test func `the database of the hub is for its owner only, and one of an older version becomes so`() throws {
     let scratch = Scratch()
     let location = scratch.location("hub.db")

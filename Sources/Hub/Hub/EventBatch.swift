@@ -78,8 +78,13 @@ public struct EventBatch: Sendable, Equatable {
       self.lane = lane
     }
     self.epoch = epoch
+    guard json["before"].map({ $0.string != nil }) ?? true else { throw .malformed("before is not a text") }
     before = Self.before(json)
-    after = json["after"]?.count
+    if let after = json["after"] {
+      // Taken for absent, it would store a batch without the events before it.
+      guard let seq = after.count else { throw .malformed("after is not a whole number") }
+      self.after = seq
+    }
     var previous: Int64 = 0
     var events: [HubEvent] = []
     for value in list {
@@ -105,7 +110,10 @@ public struct EventBatch: Sendable, Equatable {
     guard let body = value["body"], body.fields != nil else {
       throw .badEvent(seq: seq, reason: "body is not an object")
     }
-    return HubEvent(seq: seq, at: at, trusted: value["trusted"]?.bool ?? false, kind: kind, body: body)
+    guard let trusted = (value["trusted"] ?? .bool(false)).bool else {
+      throw .badEvent(seq: seq, reason: "trusted is not true or false")
+    }
+    return HubEvent(seq: seq, at: at, trusted: trusted, kind: kind, body: body)
   }
 }
 

@@ -145,7 +145,10 @@ extension HubAPI {
     [
       HubRoute(
         .get, Self.id, .greet, "A gateway, and the stored part of its journal.",
-        [.text("epoch", "An epoch; by default the newest.")]
+        [
+          .text("epoch", "An epoch; by default the newest."),
+          .whole("short", "1: also the key of `POST /v1/e`, for small batches."),
+        ]
           + EventBatch.Lane.allCases.map { .whole($0.rawValue, "The stored part of this lane up to this event.") },
         answer: ["gateway": .text, "epoch": .text, "linked": .truth], refusals: [404], handler: greet),
       HubRoute(
@@ -236,9 +239,9 @@ extension HubAPI {
       HubRoute(
         .post, "\(Self.id)/events", .write, "Stores a batch of the gateway's journal.",
         body: [
-          "epoch": .text, "lane?": .oneOf(["messages", "nodes", "packets"]),
-          "events": .list(["seq": .whole, "at": .whole, "trusted": .truth, "kind": .text, "body": [:]]),
-        ], answer: Self.acknowledged, refusals: [413, 415, 422], handler: take),
+          "epoch": .text, "lane?": .oneOf(["messages", "nodes", "packets"]), "after?": .whole, "before?": .text,
+          "events": .list(["seq": .whole, "at": .whole, "trusted?": .truth, "kind": .text, "body": [:]]),
+        ], answer: Self.acknowledged, refusals: [409, 413, 415, 422], handler: take),
       HubRoute(
         .get, "\(Self.id)/link", .write, "Opens the gateway's link: a WebSocket.", refusals: [409, 426],
         handler: refuseLink),
