@@ -58,11 +58,12 @@ extension WholeProgramTests {
         for post in posts { #expect(try post.ended() == 0) }
       }
 
-      func follow(_ parameters: String = "") throws -> Program {
+      func follow(_ parameters: String = "", header: String = "Accept: */*") throws -> Program {
         try Program(
           "/usr/bin/curl",
           [
-            "-sN", "-H", "Authorization: Bearer \(Rig.token)", "http://127.0.0.1:\(rig.hubPort)/v1/live\(parameters)",
+            "-sN", "-H", "Authorization: Bearer \(Rig.token)", "-H", header,
+            "http://127.0.0.1:\(rig.hubPort)/v1/live\(parameters)",
           ], folder: rig.scratch.folder)
       }
     }
@@ -113,6 +114,49 @@ extension WholeProgramTests {
       let newest = try site.page("/v1/messages?order=newest&limit=1")["messages"]?.array?.first
       let position = try #require(newest?["position"]?.integer)
       #expect(try site.page("/v1/messages/\(position)") == newest)
+    }
+
+    @Test func `a browser that reconnects goes on after its last message, not after the address of its first request`()
+      throws
+    {
+      let site = try Site(.sqlite)
+      try site.take((1...3).map { message($0, "text \($0)") }, from: "hill")
+      let positions = try (site.page("/v1/messages")["messages"]?.array ?? []).compactMap { $0["position"]?.integer }
+      #expect(positions.count == 3)
+      let reader = try site.follow("?after=\(positions[0])&arrived=1", header: "Last-Event-ID: \(positions[1])")
+      _ = try reader.line(with: "text 3")
+      #expect(!reader.lines.contains { $0.contains("text 2") || $0.contains("missed") }, "\(reader.lines)")
+      for wrong in ["x", "1.5"] {
+        let refused = try site.follow(header: "Last-Event-ID: \(wrong)")
+        #expect(try refused.line(with: "error").contains("Last-Event-ID must be a whole number"))
+      }
+    }
+
+    @Test func `a command with a field of a wrong type is refused, and an id names one command`() throws {
+      let site = try Site(.sqlite)
+      func send(_ fields: String, wait: String = "0") throws -> (status: Int, body: JSONValue) {
+        try site.ask(
+          "/v1/gateways/hill/commands?wait_s=\(wait)", method: "POST", #"{"command":"send","queue":true,\#(fields)}"#)
+      }
+      for wrong in [
+        #""to":"t","text":"x","id":5"#, #""to":"t","text":"x","id":"""#, #""text":"x""#, #""to":5,"text":"x""#,
+        #""to":"","text":"x""#, #""to":"t""#, #""to":"t","text":5"#, #""to":"t","text":"x","expires_s":"60""#,
+        #""to":"t","text":"x","expires_s":0"#, #""to":"t","text":"x","expires_s":1.5"#,
+        #""to":"t","text":"x","priority":"highest""#, #""to":"t","text":"x","split":"yes""#,
+      ] {
+        #expect(try send(wrong).status == 400, "\(wrong)")
+      }
+      for wrong in ["x", "60x", "1.5"] { #expect(try send(#""to":"t","text":"x""#, wait: wrong).status == 400) }
+      #expect(try site.page("/v1/commands")["commands"]?.array?.isEmpty == true)
+      for id in ["a b", "é", "a/b", "%41", "+"] {
+        let fields = #""id":"\#(id)","to":"t","text":"x""#
+        #expect(try send(fields).status == 202)
+        #expect(try send(fields).status == 202, "the same once more")
+        #expect(try send(#""id":"\#(id)","to":"t","text":"y""#).status == 409)
+        let escaped = try #require(id.addingPercentEncoding(withAllowedCharacters: .alphanumerics))
+        #expect(try site.page("/v1/gateways/hill/commands/\(escaped)")["id"]?.string == id)
+      }
+      #expect(try site.page("/v1/commands")["commands"]?.array?.count == 5)
     }
 
     @Test func `forty searches of one token wait, and another holder's page is answered`() throws {

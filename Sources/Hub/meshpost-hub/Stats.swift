@@ -33,7 +33,7 @@ struct Stats: AsyncParsableCommand {
     print("gateways  \(found.gateways)")
     print("events    \(found.eventsTaken) taken since the beginning")
     if let oldest = found.oldest, let newest = found.newest {
-      print("          the oldest of \(Self.date(oldest)), the newest of \(Self.date(newest))")
+      print("          the first to arrive is of \(Self.date(oldest)), the last of \(Self.date(newest))")
     }
     print("commands  \(found.waitingCommands) wait")
     for table in found.tables {

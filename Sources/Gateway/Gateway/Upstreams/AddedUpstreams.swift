@@ -24,15 +24,16 @@ extension Daemon {
     var fresh = configuration
     fresh.upstreams.append(added.upstream)
     UpstreamSettings.separate(&fresh.upstreams)
+    // Those of the last upstream in the list come last.
+    let known = UpstreamSettings.sharedAtBrokers(configuration.upstreams).count
+    let shared = UpstreamSettings.sharedAtBrokers(fresh.upstreams).dropFirst(known)
     do throws(StoreError) {
       try change(to: fresh)
     } catch {
       _ = folder.remove(added.upstream.name)
       throw .store(error)
     }
-    // Those of the upstream that is last in the list come last.
-    let known = UpstreamSettings.sharedAtBrokers(configuration.upstreams).count
-    return added.warnings + UpstreamSettings.sharedAtBrokers(fresh.upstreams).dropFirst(known)
+    return added.warnings + shared
   }
 
   func removeUpstream(_ name: String) throws(Refusal) {

@@ -59,8 +59,6 @@ struct HubAPI: Sendable {
       let coding = request.headers[.contentEncoding]?.lowercased()
       return coding == "identity" ? nil : coding
     }
-    /// Rows of a page: 1 to 1000, 100 by default.
-    var limit: Int { min(max(query("limit").flatMap { Int($0) } ?? 100, 1), 1000) }
   }
 
   func router() -> Router<HubContext> {

@@ -18,12 +18,19 @@ extension HubAPI {
     guard let body = await object(of: call), let name = body["command"]?.string else {
       return Self.refusal(.badRequest, "expected a JSON object with \"command\"")
     }
-    let id = body["id"]?.string ?? UUID().uuidString
-    guard Visible.isLine(id, bytes: 1...48) else {
-      return Self.refusal(.badRequest, "\"id\" must have 1 to 48 bytes and no control characters")
+    guard let id = (body["id"] ?? .string(UUID().uuidString)).string, Visible.isLine(id, bytes: 1...48) else {
+      return Self.refusal(.badRequest, "\"id\" must be a text with 1 to 48 bytes and no control characters")
     }
-    let wait = min(max(call.number("wait_s") ?? 15, 0), Self.longestWait)
-    if let known = try await stores.writer.command(id, of: call.gateway) { return await ended(known, call, wait: wait) }
+    if let wrong = Self.wrongField(of: body, name) { return Self.refusal(.badRequest, wrong) }
+    let wait = min(try call.bound("wait_s") ?? 15, Self.longestWait)
+    if let known = try await stores.writer.command(id, of: call.gateway) {
+      // `try?`: stored values were valid JSON when they arrived.
+      let before = (try? JSONValue(parsing: known.body)) ?? .null
+      guard ["command", "to", "text"].allSatisfy({ before[$0] == body[$0] }) else {
+        return Self.refusal(.conflict, "the id \(id) belongs to another command")
+      }
+      return await ended(known, call, wait: wait)
+    }
     guard try await isKnown(call.gateway) || body["queue"]?.bool == true else {
       return Self.unknownGateway(call.gateway, "; with \"queue\":true the command waits until it comes")
     }
@@ -55,6 +62,22 @@ extension HubAPI {
       try await auditCommand(request, id, call)
       return await ended(command, call, wait: wait)
     }
+  }
+
+  /// A field that the gateway would refuse: a queued command would say so days later. Fields that this version does not know are the gateway's.
+  private static func wrongField(of body: JSONValue, _ name: String) -> String? {
+    func isWrong(_ field: String, _ isRight: (JSONValue) -> Bool) -> Bool { body[field].map { !isRight($0) } ?? false }
+    for field in ["queue", "split", "full"] where isWrong(field, { $0.bool != nil }) {
+      return "\"\(field)\" must be true or false"
+    }
+    guard name == "send" else { return nil }
+    for field in ["to", "text"] where body[field]?.string?.isEmpty ?? true { return "\"\(field)\" must be a text" }
+    if isWrong("expires_s", { $0.count ?? 0 > 0 }) { return "\"expires_s\" must be a whole number from 1" }
+    let priorities: Set = ["interactive", "relayed", "bulk"]
+    if isWrong("priority", { $0.string.map(priorities.contains) ?? false }) {
+      return "\"priority\" must be one of \(priorities.sorted().joined(separator: ", "))"
+    }
+    return nil
   }
 
   /// Whether the gateway was ever here, or a token is for it.
@@ -116,25 +139,28 @@ extension HubAPI {
   }
 
   func commands(_ call: Call) async throws -> Response {
-    let found = try await stores.readers.ask(call.holder) { try $0.commands(of: call.gateway, limit: call.limit) }
+    let limit = try call.pageLimit()
+    let found = try await stores.readers.ask(call.holder) { try $0.commands(of: call.gateway, limit: limit) }
     // An unknown gateway may have queued commands.
     if found.isEmpty, try await !isKnown(call.gateway) { return Self.unknownGateway(call.gateway) }
     return Self.json(["commands": found.map(\.json)])
   }
 
   func oneCommand(_ call: Call) async throws -> Response {
-    guard let id = call.parameters.get("command"), let found = try await stores.writer.command(id, of: call.gateway)
+    guard let id = call.parameters.get("command").flatMap({ PercentCoding.decode($0) }),
+      let found = try await stores.writer.command(id, of: call.gateway)
     else {
       return Self.refusal(.notFound, "no such command")
     }
-    return await ended(found, call, wait: min(max(call.number("wait_s") ?? 0, 0), Self.longestWait))
+    return await ended(found, call, wait: min(try call.bound("wait_s") ?? 0, Self.longestWait))
   }
 
   // MARK: Documents
 
   func documents(_ call: Call) async throws -> Response {
+    let limit = try call.pageLimit()
     let (found, hasMore) = try await stores.readers.ask(call.holder) {
-      try $0.documents(of: call.gateway, after: call.query("after") ?? "", limit: call.limit)
+      try $0.documents(of: call.gateway, after: call.query("after") ?? "", limit: limit)
     }
     return Self.json(["documents": found.map(\.json), "next": hasMore ? found.last?.key : nil])
   }

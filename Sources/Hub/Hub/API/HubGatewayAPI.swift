@@ -83,13 +83,14 @@ extension HubAPI {
   }
 
   func gateways(_ call: Call) async throws -> Response {
+    let limit = try call.pageLimit()
     let found = try await stores.readers.ask(call.holder) {
-      try $0.gateways(after: call.query("after") ?? "", limit: call.limit)
+      try $0.gateways(after: call.query("after") ?? "", limit: limit)
     }
     let rows = found.map {
       JSONObject(joining: $0.json, ["epoch": $0.epoch, "acknowledged": $0.progress.acknowledged])
     }
-    return Self.json(["gateways": rows, "next": found.count == call.limit ? found.last?.id : nil])
+    return Self.json(["gateways": rows, "next": found.count == limit ? found.last?.id : nil])
   }
 
   /// With `buckets`: their states; with `bucket` and `after`: a page of one bucket.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import HTTPTypes
 import Hummingbird
 import JSON
 
@@ -145,6 +146,10 @@ extension HubAPI.Call {
   /// 0 to 2⁵³: a whole number outside counts as the nearest bound; anything else is refused.
   func bound(_ name: String) throws(BadQuery) -> Int64? {
     guard let text = query(name) else { return nil }
+    return try Self.whole(text, name)
+  }
+
+  private static func whole(_ text: String, _ name: String) throws(BadQuery) -> Int64 {
     let digits = text.utf8.drop { $0 == UInt8(ascii: "-") }
     guard (1...40).contains(digits.count), text.utf8.count - digits.count <= 1,
       digits.allSatisfy({ (0x30...0x39).contains($0) })
@@ -153,6 +158,13 @@ extension HubAPI.Call {
     return min(Int64(text) ?? .max, JSONValue.wholeNumbers.upperBound)
   }
 
-  /// 1 to 1000.
+  /// The reader's last message, by the header `Last-Event-ID`: a browser sends it when it reconnects, with the address of its first request.
+  func lastEvent() throws(BadQuery) -> Int64? {
+    let name = "Last-Event-ID"
+    guard let text = HTTPField.Name(name).flatMap({ request.headers[$0] }), !text.isEmpty else { return nil }
+    return try Self.whole(text, name)
+  }
+
+  /// Rows of a page: 1 to 1000, 100 by default.
   func pageLimit() throws(BadQuery) -> Int { Int(min(max(try bound("limit") ?? 100, 1), 1000)) }
 }

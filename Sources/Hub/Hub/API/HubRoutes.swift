@@ -163,7 +163,7 @@ extension HubAPI {
         .get, "\(Self.id)/contacts", .read, "The newest state of each node, by key.", [Self.afterText, Self.limit],
         answer: Self.page("contacts", [:], next: .text), refusals: [404],
         handler: ifKnown(
-          reading { try $0.contacts(gateway: $1.gateway, after: $1.query("after") ?? "", limit: $1.limit) })),
+          reading { try $0.contacts(gateway: $1.gateway, after: $1.query("after") ?? "", limit: try $1.pageLimit()) })),
       HubRoute(
         .get, "\(Self.id)/state", .read, "The gateway's last states, by name.", answer: [:], refusals: [404],
         handler: ifKnown(reading { try $0.states(of: $1.gateway) })),
@@ -188,7 +188,7 @@ extension HubAPI {
       HubRoute(
         .post, "\(Self.id)/commands", .command, "Sends a command to the gateway.", [Self.wait],
         body: ["command": .text, "id?": .text(most: 48), "queue?": .truth], answer: Self.command, isQueued: true,
-        refusals: [404, 413, 504], handler: command),
+        refusals: [404, 409, 413, 504], handler: command),
       HubRoute(
         .put, "\(Self.id)/documents/**", .command, "Edits a document.", body: ["value": .any], answer: Self.document,
         refusals: [404, 422], handler: ifKnown(editDocument)),
@@ -228,7 +228,7 @@ extension HubAPI {
         answer: Self.page(
           "audit",
           ["id": .whole, "at": .whole, "who": .text, "way": .text, "what": .text, "gateway?": .text, "detail": [:]]),
-        handler: reading { try $0.auditRecords(before: $1.number("before") ?? .max, limit: $1.limit) }),
+        handler: reading { try $0.auditRecords(before: try $1.bound("before") ?? .max, limit: try $1.pageLimit()) }),
     ]
   }
 

@@ -9,8 +9,10 @@ import ServiceLifecycle
 /// `/v1/live`: changes as server-sent events. Source: docs/hub-protocol.md.
 extension HubAPI {
   func follow(_ call: Call) async throws -> Response {
-    let wanted = try call.bound("after") ?? Self.lastEvent(call.request.headers)
-    let arrived = try call.bound("arrived")
+    let (last, after) = (try call.lastEvent(), try call.bound("after"))
+    let wanted = last ?? after
+    // In the address it belongs to `after`.
+    let arrived = last != nil && after != nil && last != after ? nil : try call.bound("arrived")
     guard let reader = try await live.enter(call.holder) else {
       let words = "\(LiveFeed.mostReaders) readers already follow, or \(LiveFeed.mostOfOne) of yours"
       return Self.refusal(.serviceUnavailable, words, retryAfter: 30)
@@ -27,10 +29,6 @@ extension HubAPI {
         while let bytes = try await stream.next() { try await writer.write(ByteBuffer(bytes: bytes)) }
         try await writer.finish(nil)
       })
-  }
-
-  private static func lastEvent(_ headers: HTTPFields) -> Int64? {
-    HTTPField.Name("Last-Event-ID").flatMap { headers[$0] }.flatMap { Int64($0) }.flatMap { $0 >= 0 ? $0 : nil }
   }
 }
 
