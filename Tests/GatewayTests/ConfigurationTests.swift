@@ -181,6 +181,24 @@ import Transport
     for word in words { #expect(warnings.contains { $0.contains(word) }, "\(word): \(warnings)") }
   }
 
+  @Test(arguments: [
+    (
+      "url = \"http://h/\"\nkind = \"webhook\"\ntemplate = '{{txt}} {{text}} {{event}}'",
+      ["no message has a field \"txt\""]
+    ),
+    ("url = \"http://h/\"\nkind = \"webhook\"\ntemplate = '{{Text:chat}}'", ["no message has a field \"Text\""]),
+    ("url = \"http://h/\"\nkind = \"webhook\"\ntemplate = '{{state}}'\nkinds = [\"outgoing\"]", []),
+    ("topic = \"m/{gateway}/{kind}/{chanel_name}\"\nkinds = [\"message\"]", ["no message has a field \"chanel_name\""]),
+    ("topic = \"m/{gateway}/{channel_name}\"\nkinds = [\"message\"]\ntemplate = \"{{age_s}}\"", []),
+    ("status_topic = \"m/{gatway}\"", ["{gatway} has no value here"]),
+    ("command_topic = \"m/{gateway}/{channel}\"", ["{channel} has no value here"]),
+  ]) func `a mistyped field of a template or a topic causes a warning`(_ text: String, _ words: [String]) throws {
+    let broker = text.hasPrefix("url") ? "" : "kind = \"mqtt\"\nurl = \"mqtt://b.example\"\n"
+    let warnings = try parse("[[upstream]]\nname = \"a\"\ncontacts = []\nchannels = []\n\(broker)\(text)").warnings
+    #expect(warnings.count == words.count, "\(warnings)")
+    for word in words { #expect(warnings.contains { $0.contains(word) }, "\(word): \(warnings)") }
+  }
+
   @Test func `the former name of a key is read with a warning, and the present name takes precedence`() throws {
     let former = try parse("[alerts]\nradio_lost_over_s = 7")
     #expect(former.alerts.rules.times[.radioLost]?.ends == .seconds(7))

@@ -3,6 +3,7 @@
 import EventLoop
 import JSON
 import Store
+import Testing
 import Timing
 
 @testable import Relay
@@ -164,6 +165,10 @@ final class ScriptedServer {
     if came.contains(where: hangsUpOver) { return .hungUp(reason: "it hung up") }
     if let bad = came.first(where: refuses) { return .refused(status: 422, reason: "not \(bad.seq)") }
     for event in came where !events.contains(where: { $0.seq == event.seq && $0.epoch == epoch }) {
+      if event.kind == "message" {
+        let others = Set((event.body.fields ?? []).map(\.0)).subtracting(EventBody.messageFields)
+        #expect(others.isEmpty, "fields that the configuration's check does not know")
+      }
       events.append(event)
     }
     guard kind == "hub" else { return .acknowledged(through: batch.last) }

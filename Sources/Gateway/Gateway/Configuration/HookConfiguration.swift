@@ -59,6 +59,7 @@ enum HookConfiguration {
     guard let program = run.first else {
       return table.note("run", "a program and its arguments are required, such as [\"/usr/local/bin/bot\"]")
     }
+    if run.contains(where: { $0.utf8.contains(0) }) { table.note("run", "an argument cannot have a U+0000") }
     if !program.hasPrefix("/") { table.note("run", "\"\(program)\" is not an absolute path") }
   }
 }

@@ -58,6 +58,7 @@ enum UpstreamConfiguration {
     if case .mqtt(let mqtt) = details, mqtt.observer != nil { kept = EventFilter(kinds: ["packet"]) }
     // A template's fields are those of a message: other events would leave them empty.
     if case .webhook(_, let template, _, _) = details, template != nil, kept.kinds.isEmpty { kept.kinds = ["message"] }
+    warnOfFields(details, kept.kinds, &table)
     let batches = if case .webhook(_, _, _, let batches) = details { batches } else { true }
     var upstream = UpstreamSettings(
       kind: details,
@@ -167,6 +168,10 @@ enum UpstreamConfiguration {
   private static func mqtt(_ table: inout TOMLReader, _ url: String?) -> UpstreamSettings.Kind? {
     let (user, password) = (table.string("user"), table.string("password_file"))
     let client = table.string("client_id")
+    for (key, text) in [("user", user), ("client_id", client)] {
+      guard let text, text.utf8.count > 65_535 || text.utf8.contains(0) else { continue }
+      table.note(key, "expected at most 65535 bytes without U+0000, as MQTT does")
+    }
     let (certificate, key) = (
       table.string("cert_file").map { Credential.location($0) },
       table.string("key_file").map { Credential.location($0) }
@@ -272,6 +277,29 @@ enum UpstreamConfiguration {
       table.warn(weakness.key, weakness.message)
     }
     return filter
+  }
+
+  /// Warns of fields that have no value in any event: a mistyped one stays empty for ever.
+  private static func warnOfFields(_ kind: UpstreamSettings.Kind, _ kinds: Set<String>, _ table: inout TOMLReader) {
+    let template: BodyTemplate?
+    switch kind {
+    case .webhook(_, let text, _, _): template = text
+    case .mqtt(let mqtt):
+      template = mqtt.template
+      for (key, topic) in [("status_topic", mqtt.statusTopic), ("command_topic", mqtt.commandTopic)] {
+        for field in topic?.fields ?? [] where field != "gateway" {
+          table.warn(key, "{\(field)} has no value here: this topic may have {gateway}")
+        }
+      }
+      let fields = mqtt.topic.fields.filter { $0 != "gateway" && $0 != "kind" && !mqtt.isCompact }
+      for field in fields where kinds == ["message"] && !EventBody.messageFields.contains(field) {
+        table.warn("topic", "no message has a field \"\(field)\": it is `none` in each topic")
+      }
+    case .hub, .hook, .unreadable: return
+    }
+    for field in template?.fieldsWithoutValue ?? [] where kinds == ["message"] {
+      table.warn("template", "no message has a field \"\(field)\": it stays empty")
+    }
   }
 
   private static func webhook(_ table: inout TOMLReader) -> UpstreamSettings.Kind {

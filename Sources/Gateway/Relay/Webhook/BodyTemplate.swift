@@ -60,6 +60,18 @@ public struct BodyTemplate: Equatable, Sendable {
     return nil
   }
 
+  /// Its fields that no message has: they stay empty.
+  public var fieldsWithoutValue: [String] {
+    let others: Set = ["event", "seq", "at", "gateway"]
+    return pieces.compactMap {
+      if case .field(let name, _) = $0, !others.contains(name), !EventBody.messageFields.contains(name) {
+        name
+      } else {
+        nil
+      }
+    }
+  }
+
   func render(_ event: JournalEvent, gateway: String) -> [UInt8] {
     let body = event.json ?? .null
     return render { name in

@@ -16,6 +16,13 @@ public enum EventBody {
     }
   }
 
+  /// The names of all fields of a message's event.
+  public static let messageFields: Set<String> = [
+    "id", "kind", "sender", "sender_name", "author", "author_name", "channel", "channel_name", "sender_time",
+    "data_type", "data", "text", "text_hex", "mentions", "snr", "hops", "direct", "waited", "waited_s", "age_s",
+    "radio",
+  ]
+
   /// The fields of a message, also used by the control socket. `radio`: the name in rows of the radio that received it.
   public static func write(
     _ message: StoredMessage, channelName: Text?, radio: String? = nil, showsText: Bool = true,
