@@ -3,6 +3,7 @@
 import Documents
 import FoundationEssentials
 import Glibc
+import HTTP
 import Hummingbird
 import JSON
 import UntrustedText
