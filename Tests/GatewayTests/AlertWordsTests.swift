@@ -53,7 +53,7 @@ import Timing
       .map { "\(Int($0.value ?? -1)): \($0.text)" }
   }
 
-  private func told(_ store: Store) throws -> [String] {
+  private func alertEvents(_ store: Store) throws -> [String] {
     var told: [String] = []
     try store.readJournal(after: 0) { event, _ in
       // `try?`: the gateway has written the body itself.
@@ -79,13 +79,14 @@ import Timing
     #expect(try words(store) == ["100: \(was(100))"])
     alerts.journalWasCut(cut(1801))
     pass(1)
-    #expect(try told(store) == ["begin: \(was(51))"], "once")
+    #expect(try alertEvents(store) == ["begin: \(was(51))"], "once")
     alerts.found(.lost(events: 9), at: "c")
     #expect(
       try words(store) == ["1910: 1910 events at most are missing at c, and the journal has not kept them"])
     pass(90_000)
-    #expect(try told(store).last == "end: 1910 events at most are missing at c, and the journal has not kept them")
-    #expect(try told(store).count == 2)
+    #expect(
+      try alertEvents(store).last == "end: 1910 events at most are missing at c, and the journal has not kept them")
+    #expect(try alertEvents(store).count == 2)
     #expect(store.alertWords.isEmpty, "nobody needs them any more")
     // The next loss is counted from zero.
     alerts.journalWasCut(cut(3))
@@ -113,7 +114,7 @@ import Timing
     pass(301)
     #expect(try rules() == [])
     #expect(
-      try told(store).last
+      try alertEvents(store).last
         == "end: the radio does not go back to its default region: power-cycle it. Until then what it might flood is not sent"
     )
     alerts.stop()
@@ -149,7 +150,7 @@ import Timing
     pass(301)
     #expect(try rules() == [])
     #expect(
-      try told(store).last
+      try alertEvents(store).last
         == "end: the radio does not return its messages: nothing more is received from it. If it stays so, restart the radio"
     )
     alerts.stop()
@@ -187,7 +188,7 @@ import Timing
       + "of which upstreams had not got: hub 3, web 12"
     let open = try store.alerts(openOnly: true, limit: 10)
     #expect(open.filter { $0.rule == "store_lost" }.map(\.text) == [text])
-    let said = try told(store)
+    let said = try alertEvents(store)
     #expect(said.contains("begin: \(text)"), "\(said)")
   }
 

@@ -24,7 +24,7 @@ import Testing
     }
   }
 
-  private func gathered(_ database: Database, patience: Duration) -> Coalescer<Int, Int> {
+  private func coalescer(_ database: Database, patience: Duration) -> Coalescer<Int, Int> {
     Coalescer(patience: patience, weight: { _ in 0.001 }) { (items) async throws(HubDatabaseError) in
       try await database.work(items)
     }
@@ -33,9 +33,9 @@ import Testing
   @Test func `after a stall of the database all waiting requests are committed in few groups`() async throws {
     let database = Database()
     database.state.withLock { $0.isFrozen = true }
-    let gathered = gathered(database, patience: .seconds(3600))
+    let coalescer = coalescer(database, patience: .seconds(3600))
     let answers = try await withThrowingTaskGroup(of: Int.self) { group in
-      for number in 0..<500 { group.addTask { try await gathered.submit(number) } }
+      for number in 0..<500 { group.addTask { try await coalescer.submit(number) } }
       // All that have asked by then.
       try await Task.sleep(for: .milliseconds(1200))
       database.state.withLock { $0.isFrozen = false }
@@ -48,9 +48,9 @@ import Testing
   @Test func `requests wait for a database that is away, in their order`() async throws {
     let database = Database()
     database.state.withLock { $0.failures = 2 }
-    let gathered = gathered(database, patience: .seconds(3600))
-    async let first = gathered.submit(1)
-    async let second = gathered.submit(2)
+    let coalescer = coalescer(database, patience: .seconds(3600))
+    async let first = coalescer.submit(1)
+    async let second = coalescer.submit(2)
     let answers = try await [first, second]
     #expect(answers == [1, 2])
     #expect(database.state.withLock { $0.failures } < 0)
@@ -59,17 +59,17 @@ import Testing
   @Test func `a request that waited too long is refused with a reason, and later requests are served`() async throws {
     let database = Database()
     database.state.withLock { $0.isFrozen = true }
-    let gathered = gathered(database, patience: .zero)
-    let late = await #expect(throws: QueueTimeout.self) { try await gathered.submit(1) }
+    let coalescer = coalescer(database, patience: .zero)
+    let late = await #expect(throws: QueueTimeout.self) { try await coalescer.submit(1) }
     #expect(late?.retryAfter == 1 && late?.description == Admission.message)
     // The request under way continues, and fails.
     database.state.withLock { ($0.isFrozen, $0.failures) = (false, 1_000_000) }
-    let away = await #expect(throws: QueueTimeout.self) { try await gathered.submit(2) }
+    let away = await #expect(throws: QueueTimeout.self) { try await coalescer.submit(2) }
     #expect(away?.description == "the disk is full" || away?.description == Admission.message)
     database.state.withLock { $0.failures = 0 }
     while true {
       // `try?`: with this time limit it may fail once more.
-      if let answer = try? await gathered.submit(3) {
+      if let answer = try? await coalescer.submit(3) {
         #expect(answer == 3)
         break
       }

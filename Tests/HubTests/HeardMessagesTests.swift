@@ -37,7 +37,7 @@ import Testing
   }
 
   /// The gateways and ids of the reports that the gateway `c` gets.
-  private func told(
+  private func listed(
     _ store: HubStore, in bucket: String = "channel/\(Self.channel)", of gateway: String = "c"
   ) async throws -> [(gateway: String, id: String)] {
     let page = try await store.updates(
@@ -71,12 +71,12 @@ import Testing
   @Test func `a report of a message that waited in a radio does not exclude a direct report`() async throws {
     let store = try await store()
     _ = try await store.take([Self.report("a", waited: [("waited", .bool(true))])])
-    #expect(try await told(store).map(\.gateway) == ["a"])
+    #expect(try await listed(store).map(\.gateway) == ["a"])
     _ = try await store.take([Self.report("b", came: Self.now + 5)])
-    let both = try await told(store)
+    let both = try await listed(store)
     #expect(both.map(\.gateway) == ["a", "b"] && both.first?.id == both.last?.id)
     for number in 0..<300 { _ = try await store.take([Self.report("g\(number)", came: Self.now + 100)]) }
-    #expect(try await told(store).count == 2, "further reports of others are not listed for everybody")
+    #expect(try await listed(store).count == 2, "further reports of others are not listed for everybody")
   }
 
   @Test(arguments: [false, true])
@@ -90,7 +90,7 @@ import Testing
     try await store.setWantedHearers(wanted)
     #expect(try await store.states(of: [HubStore.BucketQuery([], of: "c")]).map(\.hearers) == [["b", "d"]])
     func own(_ gateway: String = "c") async throws -> [String] {
-      try await told(store, in: "heard", of: gateway).map(\.gateway)
+      try await listed(store, in: "heard", of: gateway).map(\.gateway)
     }
     let reports = ["a", "b", "e", "b"].enumerated().map { number, gateway in
       Self.report(gateway, came: Self.now + Int64(number), seq: Int64(number + 1))
@@ -100,9 +100,9 @@ import Testing
     } else {
       for report in reports { _ = try await store.take([report]) }
     }
-    #expect(try await told(store).map(\.gateway) == ["a"])
+    #expect(try await listed(store).map(\.gateway) == ["a"])
     #expect(try await own() == ["b"])
-    #expect(try await told(store).map(\.id) == told(store, in: "heard", of: "c").map(\.id))
+    #expect(try await listed(store).map(\.id) == listed(store, in: "heard", of: "c").map(\.id))
     #expect(try await own("stranger").isEmpty, "it does not know the channel")
     try await store.setWantedHearers([HubStore.WantedHearers(gateway: "c", hearers: [])])
     _ = try await store.take([Self.report("a", text: "third", seq: 10), Self.report("b", text: "third", seq: 10)])
@@ -122,7 +122,7 @@ import Testing
         for report in reports { _ = try await store.take([report]) }
       }
     }
-    #expect(try await told(store, in: "heard").map(\.gateway) == ["h1", "h1"])
+    #expect(try await listed(store, in: "heard").map(\.gateway) == ["h1", "h1"])
   }
 
   @Test(arguments: [false, true])
@@ -142,7 +142,7 @@ import Testing
     } else {
       for report in reports { _ = try await store.take([report]) }
     }
-    #expect(try await told(store, in: "heard").map(\.gateway) == (together ? ["d"] : ["b", "d"]))
+    #expect(try await listed(store, in: "heard").map(\.gateway) == (together ? ["d"] : ["b", "d"]))
   }
 
   @Test func `messages that left the list are listed again by another selected reporter only at the limited rate`()
@@ -223,7 +223,7 @@ import Testing
     let store = try await store()
     let ages: [(String, Int64)] = [("a", 3000), ("b", 2970), ("d", 1200), ("e", 1199), ("f", 0), ("g", -500)]
     for (gateway, age) in ages { _ = try await store.take([Self.report(gateway, at: Self.now - age * 1000)]) }
-    #expect(try await told(store).map(\.gateway) == ["a", "d", "f"])
+    #expect(try await listed(store).map(\.gateway) == ["a", "d", "f"])
   }
 
   @Test func `of several reports in one transaction, the best one is listed`() async throws {
@@ -231,7 +231,7 @@ import Testing
     _ = try await store.take([
       Self.report("a", waited: [("waited", .bool(true))]), Self.report("b"), Self.report("d"),
     ])
-    #expect(try await told(store).map(\.gateway) == ["b"])
+    #expect(try await listed(store).map(\.gateway) == ["b"])
   }
 
   @Test func `no gateway's clock hides a message that another gateway heard from readers of the last hour`()
@@ -442,7 +442,7 @@ import Testing
       let reports = (1...300 as ClosedRange<Int64>).map { Self.report(gateway, text: "text \($0)", seq: $0) }
       try await take(store, reports, .seconds(61 * minute))
     }
-    let counts = Dictionary(grouping: try await told(store).map(\.gateway)) { $0 }.mapValues(\.count)
+    let counts = Dictionary(grouping: try await listed(store).map(\.gateway)) { $0 }.mapValues(\.count)
     #expect(counts == ["a": 300, "b": 6, "d": 6])
     for number in 7...18 { #expect(try await reporterRates(store, text: "text \(number)").count == 2) }
   }

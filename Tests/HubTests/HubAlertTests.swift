@@ -141,7 +141,7 @@ import Timing
   {
     // A number stands for many events here.
     let store = try HubStore(location: scratch.location("hub.db"), alertsOnConflicts: false)
-    func told(_ rule: String, _ number: Int64, _ state: String) throws -> HubEvent {
+    func lyingEvent(_ rule: String, _ number: Int64, _ state: String) throws -> HubEvent {
       HubEvent(
         seq: number + 1, at: number.isMultiple(of: 2) ? .min : .max, trusted: true, kind: "alert",
         body: try JSONValue(
@@ -154,11 +154,12 @@ import Timing
       "retention_held",
     ]
     .enumerated() {
-      try await take([told(rule, Int64(number), "begin"), told(rule, Int64(number), "end")], store, epoch: "own")
+      try await take(
+        [lyingEvent(rule, Int64(number), "begin"), lyingEvent(rule, Int64(number), "end")], store, epoch: "own")
     }
     #expect(try await all(store).map(\.rule) == ["backlogged"], "they would be taken for the hub's")
     for start in stride(from: 0 as Int64, to: 3000, by: 500) {
-      let events = try (start..<start + 500).map { try told("lie", $0, "begin") }
+      let events = try (start..<start + 500).map { try lyingEvent("lie", $0, "begin") }
       let batch = PreparedBatch(events, of: "lies", in: .messages, from: "liar", after: nil, at: 6000)
       _ = try await store.keepUnordered([batch])
     }

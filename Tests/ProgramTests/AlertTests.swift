@@ -24,7 +24,7 @@ extension WholeProgramTests {
       """
 
     /// The rules and states of alert events, in order; by the events' identity, because a server may get one twice.
-    private static func told(_ events: [JSONValue]) -> [String] {
+    private static func alertChanges(_ events: [JSONValue]) -> [String] {
       var seen: Set<Int64> = []
       return events.compactMap { event in
         guard event["kind"]?.string == "alert" || event["kind"]?.string == "power", let seq = event["seq"]?.integer,
@@ -81,7 +81,7 @@ extension WholeProgramTests {
         hook.lines.filter { $0.hasPrefix("got ") }.compactMap { try? JSONValue(parsing: String($0.dropFirst(4))) }
       }
       // The receiver got it from the disk: a kill before that commit is a different case.
-      try untilTrue("the alert to be posted: \(hook.lines)") { Self.told(posted()) == ["radio_lost begin"] }
+      try untilTrue("the alert to be posted: \(hook.lines)") { Self.alertChanges(posted()) == ["radio_lost begin"] }
       rig.gateway?.kill9()
       try rig.startGateway()
       try untilTrue("the gateway to answer") { try rig.status() != nil }
@@ -93,9 +93,9 @@ extension WholeProgramTests {
         }
       }
       try untilTrue("the begin everywhere: \(hook.lines) \(subscriber.lines.suffix(9))") {
-        try Self.told(rig.hubRows("events")) == ["radio_lost begin"]
-          && Self.told(events("/alert ")) == ["radio_lost begin"]
-          && Self.told(posted()) == ["radio_lost begin"] && events("/alerts ").last?["open"]?.integer == 1
+        try Self.alertChanges(rig.hubRows("events")) == ["radio_lost begin"]
+          && Self.alertChanges(events("/alert ")) == ["radio_lost begin"]
+          && Self.alertChanges(posted()) == ["radio_lost begin"] && events("/alerts ").last?["open"]?.integer == 1
       }
       rig.hub?.kill9()
       let id = try #require(try Self.row(rig, "radio_lost")?["id"]?.integer)
@@ -105,9 +105,11 @@ extension WholeProgramTests {
       try untilTrue("its end: \(rig.gateway?.lines ?? [])") { try Self.open(rig).isEmpty }
       try rig.startHub()
       let all = ["radio_lost begin", "radio_lost acknowledged", "radio_lost end"]
-      func atHub() throws -> [String] { try Self.told(rig.hubRows("events")).filter { $0.hasPrefix("radio_lost") } }
+      func atHub() throws -> [String] {
+        try Self.alertChanges(rig.hubRows("events")).filter { $0.hasPrefix("radio_lost") }
+      }
       try untilTrue("begin, acknowledgement and end everywhere, once") {
-        try atHub() == all && Self.told(events("/alert ")) == all && Self.told(posted()) == all
+        try atHub() == all && Self.alertChanges(events("/alert ")) == all && Self.alertChanges(posted()) == all
           && events("/alerts ").last?["open"]?.integer == 0
       }
       let row = try #require(try Self.row(rig, "radio_lost"))

@@ -8,7 +8,7 @@ import Testing
 
 extension WholeProgramTests {
   /// The first attempts of new users, and the answers.
-  @Suite struct NewGatewayLimit {
+  @Suite struct Newcomers {
     @Test func `a node's alias is shown and accepted, and no node on the air can take it`() throws {
       let rig = try Rig()
       try rig.startRadio(["--contacts", "2"])

@@ -115,20 +115,20 @@ extension WholeProgramTests {
         environment: ["CREDENTIALS_DIRECTORY": rig.scratch.location("credentials")])
       #expect(try check.ended() == 0, "\(check.lines)")
       // Repeating it changes nothing.
-      func kept() throws -> [String] {
+      func backups() throws -> [String] {
         try FileManager.default.contentsOfDirectory(atPath: rig.scratch.folder.path()).filter {
           $0.hasPrefix("etc.toml.before-")
         }
       }
       let again = try meshpost(words)
       #expect(again.code == 0 && again.lines.contains { $0.contains("is up to date") }, "\(again.lines)")
-      #expect(try String(contentsOfFile: file, encoding: .utf8) == text && kept().isEmpty)
+      #expect(try String(contentsOfFile: file, encoding: .utf8) == text && backups().isEmpty)
       // Started over, the gateway keeps its name.
       let anew = ["setup", "--unattended", "--no-start", "--config", file, "--link", rig.link, "--replace"]
       #expect(try meshpost(anew).code == 0)
       let fresh = try String(contentsOfFile: file, encoding: .utf8)
       #expect(fresh.contains("id = \"hilltop\"") && !fresh.contains("upstream"), "\(fresh)")
-      #expect(try kept().count == 1)
+      #expect(try backups().count == 1)
     }
 
     @Test func `a second setup keeps the present settings, and changes only its arguments`() throws {
@@ -165,13 +165,13 @@ extension WholeProgramTests {
       chmod(file, 0o640)
       let setup = ["setup", "--unattended", "--no-start", "--config", file]
       func text() throws -> String { try String(contentsOfFile: file, encoding: .utf8) }
-      func beside() throws -> [String] {
+      func backups() throws -> [String] {
         try FileManager.default.contentsOfDirectory(atPath: rig.scratch.folder.path()).filter {
           $0.hasPrefix("etc.toml.before-")
         }
       }
       #expect(try meshpost(setup).code == 0)
-      #expect(try text() == written && beside().isEmpty, "nothing was asked for, nothing is changed")
+      #expect(try text() == written && backups().isEmpty, "nothing was asked for, nothing is changed")
 
       let told = setup + ["--upstream", "hub=https://new.example.org", "--upstream", "mqtts://broker.example.org"]
       let answer = try meshpost(told)
@@ -180,13 +180,13 @@ extension WholeProgramTests {
       let now = try text()
       for line in changed.split(separator: "\n") { #expect(now.contains(line), "\(line) in \(now)") }
       #expect(try text().contains("url = \"mqtts://broker.example.org\"") && !text().contains("hub.example.org"))
-      let old = try beside()
+      let old = try backups()
       #expect(try old.count == 1 && String(contentsOfFile: rig.scratch.location(old[0]), encoding: .utf8) == written)
       let mode = try FileManager.default.attributesOfItem(atPath: file)[.posixPermissions] as? Int
       #expect(mode == 0o640)
       let once = try text()
       #expect(try meshpost(told).code == 0)
-      #expect(try text() == once && beside().count == 1, "the same again changes nothing")
+      #expect(try text() == once && backups().count == 1, "the same again changes nothing")
 
       // Another hub without a name is added, and does not replace the first.
       #expect(try meshpost(setup + ["--upstream", "https://third.example.org", "--link", "auto:"]).code == 0)

@@ -76,16 +76,16 @@ private final class Host: RelayHost {
       if wasFollowed { try store.setBucket(bucket, of: "hub", to: BucketPosition(seq: 1, at: 1, since: 1)) }
     }
     try store.commitNow()
-    func told() throws -> Int {
+    func channelEvents() throws -> Int {
       try Int(store.database.value("SELECT count(*) FROM journal WHERE kind = 'channel'")?.integer ?? 0)
     }
     sync.reachable(true)
     loop.pass(.seconds(60))
-    #expect(try told() == 1 && host.taken == 0)
+    #expect(try channelEvents() == 1 && host.taken == 0)
     #expect(sync.report.buckets.first { $0.name == bucket }?.behind == (wasFollowed ? 2 : 0))
     #expect((sync.report.trouble != nil) == wasFollowed)
     loop.pass(.seconds(3600))
-    #expect(try told() <= 13 && source.pages <= 90, "\(source.pages) questions")
+    #expect(try channelEvents() <= 13 && source.pages <= 90, "\(source.pages) questions")
     source.isJoined = true
     loop.pass(.seconds(600))
     #expect(host.taken == (wasFollowed ? 2 : 0) && sync.report.trouble == nil)

@@ -272,22 +272,22 @@ import Timing
   {
     let pair = try Pair(on: InventedMachine())
     pair.sync()
-    func told() -> Int { pair.messageLosses.reduce(0) { $0 + ($1.atLeast ?? 0) } }
+    func reported() -> Int { pair.messageLosses.reduce(0) { $0 + ($1.atLeast ?? 0) } }
     for number in 1...200 {
       pair.radio.output?(Push.messageWaiting.encode())
-      pair.run(until: { told() + (pair.synchronizer.losses.untold?.atLeast ?? 0) == number }, "it is noticed")
+      pair.run(until: { reported() + (pair.synchronizer.losses.untold?.atLeast ?? 0) == number }, "it is noticed")
     }
     #expect(pair.messageLosses.count < 40)
-    pair.run(until: { told() == 200 }, "all losses are reported")
+    pair.run(until: { reported() == 200 }, "all losses are reported")
     pair.radio.output?(Push.messageWaiting.encode())
-    pair.run(until: { told() + (pair.synchronizer.losses.untold?.atLeast ?? 0) == 201 }, "one more")
+    pair.run(until: { reported() + (pair.synchronizer.losses.untold?.atLeast ?? 0) == 201 }, "one more")
     var isDone = false
     _ = pair.loop.begin {
       await pair.synchronizer.finish(within: .seconds(1))
       isDone = true
     }
     pair.run(until: { isDone }, "the end")
-    #expect(told() == 201, "before the end")
+    #expect(reported() == 201, "before the end")
   }
 
   @Test func `a copy of the database has no counts of a radio's queue`() throws {

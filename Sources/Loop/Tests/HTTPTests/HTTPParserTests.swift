@@ -17,8 +17,9 @@ import Timing
     while !rest.isEmpty {
       let taken = try parser.parse(rest.prefix(piece)) { event in
         switch event {
-        case .request(let method, let target, let headers): messages.append("\(method) \(target) \(Self.told(headers))")
-        case .response(let status, let headers): messages.append("\(status) \(Self.told(headers))")
+        case .request(let method, let target, let headers):
+          messages.append("\(method) \(target) \(Self.shown(headers))")
+        case .response(let status, let headers): messages.append("\(status) \(Self.shown(headers))")
         case .body(let bytes): body += bytes
         case .end:
           messages[messages.count - 1] += "[\(String(decoding: body, as: UTF8.self))]."
@@ -32,7 +33,7 @@ import Timing
     return messages
   }
 
-  private static func told(_ headers: HTTPHeaders) -> String {
+  private static func shown(_ headers: HTTPHeaders) -> String {
     headers.fields.filter { $0.name.hasPrefix("X") }.map { "\($0.name)=\($0.value);" }.joined()
   }
 

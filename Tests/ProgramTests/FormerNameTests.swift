@@ -8,7 +8,7 @@ import Testing
 
 extension WholeProgramTests {
   /// Commands with former names.
-  @Suite struct Told {
+  @Suite struct FormerNames {
     @Test func `former names of commands work, and are not shown`() throws {
       let rig = try EveryCommand.rig()
       let sent = try rig.meshpost("send", "r1", "hi", "--wait")
