@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""hangup.py TARGET_PORT WORD: a server that hangs up whenever it is sent WORD, for tests.
+"""hangup.py TARGET_PORT WORD: a server that hangs up whenever it receives WORD, for tests.
 
 It stands in front of a real one and passes everything else on: plain HTTP, MQTT, and WebSockets, whose frames it unmasks and unpacks to
 look into. Bodies of HTTP it unpacks, too. Prints the port that it listens on, and a line each time it hangs up.
@@ -20,7 +20,7 @@ def dictionary():
 
 
 class Watcher:
-    """Looks at what a client sends. Pieces of it come in any size."""
+    """Searches a client's bytes, which come in pieces of any size."""
 
     def __init__(self):
         self.bytes, self.is_websocket, self.is_mqtt, self.is_known, self.unpacker = b"", False, False, False, None
@@ -44,7 +44,7 @@ class Watcher:
             body, self.bytes = rest[:length], rest[length:]
             coding = re.search(rb"content-encoding: (\S+)", head.lower())
             if head.startswith(b"POST ") and head.split(b" ")[1].endswith(b"/v1/e"):
-                # A small batch behind its key, compressed with what that key posted before.
+                # A small batch behind its key, compressed with that key's earlier batches as context.
                 key, packed = body[:9], body[13:]
                 body = zlib.decompressobj(-15, zdict=dictionary() + posted.get(key, b"")).decompress(packed)
                 if WORD not in body:
@@ -55,7 +55,7 @@ class Watcher:
                 body = zlib.decompressobj(-15, zdict=dictionary()).decompress(body)
             requests += [head, body]
         if self.is_mqtt:
-            # A word may be in two pieces.
+            # The word may be cut in two.
             seen, self.bytes = self.bytes, self.bytes[-len(WORD):]
             return [seen]
         if not self.is_websocket:

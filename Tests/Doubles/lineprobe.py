@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""lineprobe.py: what a line does to plain TCP and UDP, to judge shapedline.py by. Prints one JSON object.
+"""lineprobe.py: measures plain TCP and UDP over a line, to check shapedline.py. Prints one JSON object.
 
     lineprobe.py serve PORT                 answers both; prints `listening`
     lineprobe.py bulk HOST PORT BYTES       sends so many bytes over TCP, and waits until the other end has all of them

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""Passes on what comes over one connection to another, for the doubles and benchmarks that stand between two programs."""
+"""Copies the bytes of one connection to another, for doubles and benchmarks between two programs."""
 import asyncio
 
 
 async def pump(reader, writer):
-    """All that comes, until either side ends."""
+    """Copies all bytes until either side ends."""
     try:
         while data := await reader.read(65536):
             writer.write(data)
@@ -16,7 +16,7 @@ async def pump(reader, writer):
 
 
 def to(port):
-    """For `asyncio.start_server`: whoever connects gets 127.0.0.1:PORT."""
+    """For `asyncio.start_server`: connects each client to 127.0.0.1:PORT."""
     async def visit(reader, writer):
         try:
             inner_reader, inner_writer = await asyncio.open_connection("127.0.0.1", port)

@@ -11,7 +11,7 @@ buffer in front of the narrow place, full buffers, losses, silence.
 The first line printed says how to start programs there: `nsenter --net=NEAR meshpostd …`. Then a JSON object each second, with totals
 for each direction:
 
-    bytes, packets      that the line carried, with IP headers: what a meter of the provider counts
+    bytes, packets      that the line carried, with IP headers: as a provider's meter counts
     payload, again      TCP payload carried, and how much of it had been carried before
     offered, repeated   TCP payload that senders handed to the line, and how much of it they had handed over before
     full, lost, cut     packets dropped because the buffer was full, by chance, and by a cut
@@ -82,7 +82,7 @@ def network(address, options):
 
 
 def open_door(file, port):
-    """A process of its own on the far side, so that those who look do not disturb the line."""
+    """A separate process on the far side, so that observers do not disturb the line."""
     parent = os.getpid()
     if os.fork() != 0:
         return
@@ -97,7 +97,7 @@ def open_door(file, port):
     os._exit(0)
 
 
-# What TCP sends, and sends again.
+# TCP's bytes, and its retransmissions.
 
 Segment = collections.namedtuple("Segment", "flow seq payload is_first")
 
@@ -113,7 +113,7 @@ def segment(packet):
 
 
 def answers(flow):
-    """The same connection as the other end sees it."""
+    """The same connection in the other direction."""
     return flow[4:8] + flow[0:4] + flow[10:12] + flow[8:10]
 
 
@@ -176,7 +176,7 @@ class Way:
             self.waiting.append((now, packet, part))
 
     def move(self, now):
-        """Whatever is through by now."""
+        """Delivers the packets that have arrived by now."""
         while self.waiting and max(self.free_at, self.waiting[0][0]) + len(self.waiting[0][1]) / self.rate <= now:
             came, packet, part = self.waiting.popleft()
             self.free_at = max(self.free_at, came) + len(packet) / self.rate
@@ -199,14 +199,14 @@ class Way:
                 self.count["lost"] += 1  # the other side's device takes no more
 
     def next(self):
-        """When there is something to do."""
+        """The time of the next work."""
         times = [self.flying[0][0]] if self.flying else []
         if self.waiting:
             times.append(max(self.free_at, self.waiting[0][0]) + len(self.waiting[0][1]) / self.rate)
         return min(times, default=float("inf"))
 
     def cut(self):
-        """What is on its way vanishes, and so does what the modem holds."""
+        """Drops the packets in transit and in the modem."""
         self.count["cut"] += len(self.waiting) + len(self.flying)
         self.waiting.clear()
         self.flying.clear()
@@ -215,7 +215,7 @@ class Way:
 
 class Line:
     def __init__(self, options, near, far):
-        # Each has its own chances: what is lost depends on the packet's number, not on what the other way does meanwhile.
+        # Each direction has its own random numbers: a loss depends on the packet's number, not on the other direction.
         self.options, self.chance = options, random.Random(options.seed)
         self.ways = {
             near: Way(options.up, options, far, f"up {options.seed}"), far: Way(options.down, options, near, f"down {options.seed}")}
@@ -298,7 +298,7 @@ def run(line):
         # select, not poll: it waits for microseconds.
         ready, _, _ = select.select([0, *line.ways], [], [], max(0, min(line.next(), tell_at) - now))
         now = time.monotonic()
-        # First what left before: a packet that comes now must not find the buffer as it was.
+        # Earlier packets leave first: a new packet must not see the old buffer.
         line.turn(now)
         for device in line.ways:
             if device in ready:

@@ -22,7 +22,7 @@ from ports import free_port  # noqa: E402, F401
 
 
 class Stuck(Exception):
-    """Something that was waited for did not come."""
+    """An awaited state did not come."""
 
 
 def until(what, look, limit=60.0, pause=0.03):
@@ -38,7 +38,7 @@ def until(what, look, limit=60.0, pause=0.03):
 
 
 class Radio:
-    """A companion radio on TCP that hands over what it is told to have heard."""
+    """A companion radio on TCP that returns the messages of the test."""
 
     PUBLIC = bytes.fromhex("8b3387e9c5cdea6ac9e5edbaa115cd72")
 
@@ -66,7 +66,7 @@ class Radio:
                 return
             command = stream.read(struct.unpack("<H", head[1:])[0])
             if len(command) < struct.unpack("<H", head[1:])[0]:
-                return  # Who asked is gone.
+                return  # The client has disconnected.
             self.say(*self.answer(command))
 
     def say(self, *frames):
@@ -74,7 +74,7 @@ class Radio:
             try:
                 self.client.sendall(b"".join(b">" + struct.pack("<H", len(frame)) + frame for frame in frames))
             except (OSError, AttributeError):
-                pass  # Nobody is connected: it asks when it comes.
+                pass  # No client is connected: the next one asks by itself.
 
     def hear(self, text):
         now = struct.pack("<I", int(time.time()))
@@ -82,7 +82,7 @@ class Radio:
         self.say(b"\x83")
 
     def hear_advert(self, name):
-        """Of a node that is new."""
+        """An advert of a new node."""
         key = hashlib.sha256(name.encode()).digest()
         self.say(b"\x8a" + key + bytes([1, 0, 0xFF]) + bytes(64) + name.encode().ljust(32, b"\0")
                  + struct.pack("<IiiI", int(time.time()), 0, 0, int(time.time())))
@@ -165,7 +165,7 @@ DATABASE_FILES = ["", "-wal", "-shm", ".mark"]
 
 
 def copy_database(source, target, with_mark=True):
-    """As `cp` has it; without the mark where only the database was put back."""
+    """A copy as by `cp`; without the mark if only the database is restored."""
     for suffix in DATABASE_FILES:
         if suffix == ".mark" and not with_mark:
             continue
@@ -224,7 +224,7 @@ class Gateway(Daemon):
         return [row for row in map(json.loads, rows.splitlines()) if "missed" not in row]
 
     def alerts(self):
-        """Of what is open, the rules."""
+        """The rules of the open alerts."""
         answer = json.loads(self.ask("GET", "/v1/alerts") or b"{}")
         return [alert["rule"] for alert in answer.get("alerts") or [] if not alert.get("ended_at")]
 

@@ -1,4 +1,4 @@
-"""The far ends of a history: a hub, a broker's consumer, a webhook, and what was never upgraded."""
+"""The far ends of a history: a hub, a broker's consumer, a webhook, and an old hub and an old gateway."""
 import http.client
 import http.server
 import json
@@ -17,7 +17,7 @@ SAID = ["channel", "data", "kind", "sender", "sender_name", "sender_time", "text
 
 
 def content(event):
-    """What an event says, by docs/hub-protocol.md."""
+    """The content of an event, by docs/hub-protocol.md."""
     body = event["body"]
     names = SAID if event["kind"] == "message" else sorted(set(body) - {"folded"})
     return event["kind"], event["at"], json.dumps({name: body.get(name) for name in names}, sort_keys=True)
@@ -90,7 +90,7 @@ class Hub(Daemon):
             raise Stuck(f"the hub ended:\n{self.said()[-1500:]}")
 
     def is_ready(self):
-        if self.consumes:  # What is published before it has subscribed, the broker keeps for nobody.
+        if self.consumes:  # The broker drops publications from before the first subscription.
             return self.broker and f"Sending SUBACK to hub-{self.identity}" in self.broker.said()
         try:
             socket.create_connection(("127.0.0.1", self.port), 1).close()
@@ -134,7 +134,7 @@ class Hub(Daemon):
         return [{**row, "body": json.loads(row["body"])} for row in found]
 
     def ask(self, method, target, body=None):
-        """As the gateway, or as somebody who calls himself so: status and answer."""
+        """A request of the gateway, or of a forger with its id: status and answer."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
         connection.request(method, f"/v1/gateways/{self.identity}{target}", body and json.dumps(body),
                            {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"})
@@ -157,7 +157,7 @@ class Server(http.server.ThreadingHTTPServer):
         threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
 
     def handle_error(self, request, client_address):
-        pass  # Who hangs up is expected to.
+        pass  # The client may hang up.
 
     def took(self, method, path, body):
         """Status and answer."""
@@ -197,7 +197,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def drip(self):
-        """An answer that never ends, and takes nothing."""
+        """An endless answer that accepts no event."""
         self.close_connection = True
         self.wfile.write(b"HTTP/1.1 200 OK\r\nX-Padding: ")
         while self.server.drips:
@@ -209,7 +209,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 class Webhook(Server):
-    """Keeps what it gets, each identity once, as a receiver is told to."""
+    """Stores each identity once, as the documents demand of receivers."""
 
     def __init__(self):
         self.kept, self.lock = {}, threading.Lock()
@@ -233,7 +233,7 @@ class Webhook(Server):
 
 
 class OldHub(Server):
-    """Version 1: one order, no digests, each identity once whatever it says."""
+    """Version 1: one order, no digests, each identity once whatever its content."""
 
     def __init__(self):
         self.kept, self.lock = {}, threading.Lock()
@@ -259,7 +259,7 @@ class OldHub(Server):
 
 
 class OldGateway:
-    """A gateway on HTTP that knows of no conflicts, and does not say what a batch follows; by it a conflict is what is beyond its own journal."""
+    """An old gateway on HTTP: it handles no conflicts, sends no position before a batch, and takes a position beyond its journal for a conflict."""
 
     def __init__(self, hub, lane):
         self.hub, self.lane = hub, lane
@@ -277,7 +277,7 @@ class OldGateway:
         self.state, self.is_greeted = json.loads(json.dumps(state)), False
 
     def flush(self):
-        """Until the hub has all, or is away."""
+        """Sends until the hub has all events, or is away."""
         state = self.state
         try:
             while True:

@@ -1,4 +1,4 @@
-"""One history, made from a seed: what happens to both ends."""
+"""One history, made from a seed: the events at both ends."""
 import json
 import random
 import signal
@@ -23,10 +23,10 @@ class History(Judge):
         self.identity = f"g{seed}"
         self.heard, self.copies, self.hub_copies, self.forged = 0, [], [], 0
         self.twin, self.clones, self.pinger = None, [], None
-        self.spoiled = set()  # What makes an order, or a repetition, unavoidable.
+        self.spoiled = set()  # Reasons why a wrong order or a repetition is unavoidable.
         self.steps = self.plan()
 
-    # What happens
+    # The plan
 
     def plan(self):
         steps = {"hear": 6, "adverts": 2, "settle": 4, "flow": 3, "restart": 3, "kill": 3, "stop": 2, "copy": 4, "put_back": 5,
@@ -36,7 +36,7 @@ class History(Judge):
             steps |= {"far_copy": 4, "far_put_back": 6, "far_emptied": 2, "forge": 3}
         if self.way == "mqtt":
             steps |= {"forge": 3}
-        if self.peer == "old hub":  # It is not to be helped where numbers are given out twice.
+        if self.peer == "old hub":  # An old hub cannot handle numbers that are used twice.
             for name in ("copy", "put_back", "put_back_unmarked", "clone", "clone_alone", "clone_ends"):
                 del steps[name]
             steps |= {"far_copy": 4, "far_put_back": 4, "far_emptied": 2}
@@ -45,7 +45,7 @@ class History(Judge):
         return [("hear", 4), ("copy", 0) if "copy" in steps else ("flow", 1)] + [
             (name, self.random.randint(1, 8)) for name in chosen] + [("hear", self.random.randint(0, 3))]
 
-    def told(self):
+    def description(self):
         return f"seed {self.seed}: {self.way}, {self.database}, {self.peer}: " + " ".join(f"{name}:{number}" for name, number in self.steps)
 
     def build(self):
@@ -120,7 +120,7 @@ class History(Judge):
             self.radio.hear_advert(f"{self.identity} node {self.heard}")
 
     def settle(self, _):
-        """Until all is there, if it can be: not longer than a moment."""
+        """Waits a moment for all events to arrive."""
         self.start()
         end = time.monotonic() + 1.5
         while time.monotonic() < end and (self.radio.queue or self.gateway.upstream().get("pending")):
@@ -158,7 +158,7 @@ class History(Judge):
         self.spoiled.add("put back")
         self.stop(amount)
         if not with_mark:
-            # The mark beside it stays: the database alone is older.
+            # The mark stays: only the database is older.
             mark = self.gateway.folder / "gw.db.mark"
             kept = mark.read_bytes() if mark.exists() else None
         copy_database(self.random.choice(self.copies), self.gateway.database)
@@ -263,7 +263,7 @@ class History(Judge):
             return
         self.spoiled.add("hub")
         if isinstance(self.far, OldHub):
-            self.gateway.end()  # It is told of by a greeting alone.
+            self.gateway.end()  # Only a greeting can show it.
             with self.far.lock:
                 self.far.kept = dict(self.random.choice(self.hub_copies))
             return
@@ -285,7 +285,7 @@ class History(Judge):
             self.start_far()
 
     def mute(self, _):
-        """In its place somebody answers all, and takes nothing; who waits for that is told."""
+        """In place of the server something answers all requests, and accepts nothing; the gateway must raise an alert."""
         if self.way == "mqtt" or self.peer == "old hub":
             return
         if not isinstance(self.far, Hub):
@@ -300,10 +300,10 @@ class History(Judge):
         self.start()
         self.hear(2)
 
-        until(lambda: f"an alert of what waits: {self.gateway.alerts()} {self.gateway.upstream()}", lambda: "backlogged" in self.gateway.alerts(), 40)
+        until(lambda: f"an alert about waiting events: {self.gateway.alerts()} {self.gateway.upstream()}", lambda: "backlogged" in self.gateway.alerts(), 40)
 
     def forge(self, amount):
-        """Somebody writes in its name, with what it may know."""
+        """A forger sends events with the gateway's id."""
         self.spoiled.add("forged")
         self.start()
         if isinstance(self.far, Hub) and not self.far.runs:

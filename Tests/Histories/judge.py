@@ -1,4 +1,4 @@
-"""Whether all is where it belongs, when all are well again: content is compared, by lane, and no counter is believed."""
+"""Checks at the end of a history that each event is where it belongs: compares the content by lane, and believes no counter."""
 import collections
 import time
 
@@ -20,7 +20,7 @@ class Wrong(Exception):
 
 
 class Judge:
-    """What a history ends with."""
+    """The checks at the end of a history."""
 
     def judge(self):
         self.start_far()
@@ -38,26 +38,26 @@ class Judge:
         self.nothing_twice()
 
     def settled(self, gateway):
-        if self.way == "http":  # Without a link it learns what a hub lacks when it has something to say.
+        if self.way == "http":  # Without a link it notices the hub's missing events with its next batch.
             self.heard += 1
             gateway.radio.hear(f"{self.identity} message {self.heard}")
         until("the radio's queue to be empty", lambda: not gateway.radio.queue, 30)
 
     def whole(self, gateway):
-        """Each event that it holds is there, or told by a gap, or an alert is open."""
+        """Each of its events is at the server, or in a gap, or an alert is open."""
         began, quiet, left = time.monotonic(), 0, None
         while True:
             journal, rows = gateway.journal(), self.far.rows()
             found = self.missing(journal, rows)
             if not found:
                 break
-            if left is None or len(found) < left:  # It goes on: so long as that is so, there is time.
+            if left is None or len(found) < left:  # While events arrive, the time limit starts again.
                 began, left = time.monotonic(), len(found)
             waited = time.monotonic() - began
             if waited > 6:
                 gateway.ask("POST", "/v1/outbox/resume")
             state = gateway.upstream()
-            # It says itself that there is nothing to do.
+            # It reports itself that nothing is pending.
             quiet = quiet + 1 if state.get("pending") == 0 and state.get("state") == "idle" else 0
             if waited > LIMIT or quiet > 12:
                 alerts = gateway.alerts()
@@ -70,7 +70,7 @@ class Judge:
 
     def missing(self, journal, rows):
         there = {content(row) for row in rows}
-        # One without a range tells of a database that is lost: what this one holds it does not excuse.
+        # A gap without a range is about a lost database: it does not excuse missing events of this database.
         gaps = [row for row in rows if row["kind"] == "gap" and "first" in row["body"]]
         found = []
         for event in journal:
@@ -100,7 +100,7 @@ class Judge:
                 raise Wrong(f"events of {name} came out of order: {places}")
 
     def no_hole(self, journal, rows):
-        """What is neither here nor there was told."""
+        """Each event that is at neither end was reported as lost."""
         known = {event["seq"] for event in journal} | {row["seq"] for row in rows}
         for row in rows:
             if row["kind"] == "gap" and "first" in row["body"]:

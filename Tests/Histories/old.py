@@ -8,7 +8,7 @@ from judge import Wrong
 
 
 class OldHistory(History):
-    """Of a gateway that was never upgraded: what the hub takes from it, it has."""
+    """Checks of an old gateway: the hub has each of its acknowledged events."""
 
     def plan(self):
         self.lane = self.random.choice([{}, {"lane": "messages"}])
@@ -74,7 +74,7 @@ class OldHistory(History):
         self.forget()
 
     def forget(self):
-        """What was taken and went with the hub's database; by the hub's word alone such a gateway passes over what another one has sent, too."""
+        """Acknowledged events that were lost with the hub's database. An old gateway believes the hub's position, and so also skips events of a forger."""
         for gateway in [self.gateway, *self.clones]:
             gateway.taken, gateway.is_greeted = [], False
 
