@@ -1,4 +1,4 @@
-"""A real browser, Debian's chromium, driven by selenium; and waiting for what one sees in it."""
+"""A real browser, Debian's chromium, driven by selenium; and waits for visible elements."""
 import contextlib
 import time
 
@@ -9,7 +9,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 PATIENCE = 30
-# Noted from the first script of each page on: what the policy refused, and what was thrown.
+# Noted from the first script of each page on: violations of the policy, and uncaught errors.
 WATCH = """
 window.refused = [];
 document.addEventListener("securitypolicyviolation", (event) => window.refused.push(event.violatedDirective + " " + event.blockedURI + " " + event.sample));
@@ -19,7 +19,7 @@ addEventListener("unhandledrejection", (event) => window.refused.push("rejection
 
 
 class Stuck(Exception):
-    """What was waited for did not come."""
+    """An awaited state did not come."""
 
 
 class Browser:
@@ -38,7 +38,7 @@ class Browser:
         options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
         self.driver = webdriver.Chrome(options=options, service=Service("/usr/bin/chromedriver"))
         self.driver.set_script_timeout(60)
-        # Less than what selenium waits for its driver: then it is said which page it was.
+        # Less than selenium's own time limit, so that the failure names the page.
         self.driver.set_page_load_timeout(100)
         if not touch:
             self.size(width, height)
@@ -61,7 +61,7 @@ class Browser:
             self.driver.quit()
 
     def go(self, address):
-        """Loads a page; in a new browser where this one's own process stands still, and told: on a busy machine it does. A page that hangs, hangs there, too."""
+        """Loads a page. If the browser's own process hangs, as on a busy machine, says so and uses a new browser; a page that hangs also hangs there."""
         try:
             self.driver.get(address)
             self.cookies = self.driver.get_cookies()
@@ -79,7 +79,7 @@ class Browser:
                 raise Stuck(f"{address} does not load: {self.waits_for()}") from error
 
     def waits_for(self):
-        """What a page that does not load waits for; where the browser does not even answer that, it computes or hangs itself."""
+        """The open requests of a page that does not load; a browser that does not even answer this is busy, or hangs itself."""
         try:
             self.driver.set_script_timeout(20)
             return self.script("""return JSON.stringify([location.href, document.readyState, performance.now(),
@@ -93,7 +93,7 @@ class Browser:
         return self.driver.execute_script(words, *values)
 
     def until(self, what, seen, patience=PATIENCE):
-        """Asks again and again until it is so, and returns what was seen."""
+        """Repeats the check until it succeeds, and returns its value."""
         end = time.monotonic() + patience
         trouble = None
         while time.monotonic() < end:
@@ -122,7 +122,7 @@ class Browser:
         self.until(f"a click on {selector}", lambda: (self.find(selector).click(), True)[1])
 
     def press(self, selector, words, inner=None):
-        """Clicks the first with these words in it; `inner`: what is in it. What is drawn anew meanwhile is looked for again."""
+        """Clicks the first element with these words; `inner`: an element inside it. If it is redrawn meanwhile, the search is repeated."""
         def pressed():
             for one in self.all(selector):
                 if words in one.text:

@@ -1,4 +1,4 @@
-"""What is tried in the browser. Each waits for what it wants to see, and never for a time."""
+"""The tests in the browser. Each waits for an element, never for a fixed time."""
 import gzip
 import json
 import pathlib
@@ -29,7 +29,7 @@ def write(browser, text):
 
 
 def chat(world, id=PUBLIC, **options):
-    """A chat that is open, at its end: not at what was unread."""
+    """Opens a chat at its end, not at the unread messages."""
     browser = world.open(f"/conversations/{id}", **options)
     browser.find(".composer-field")
     browser.until("its messages", lambda: not browser.all(".chat-shapes"))
@@ -48,7 +48,7 @@ def r1(world):
 
 @test
 def catalogues_are_whole(world):
-    """Each language has the words of English, with the same values in them; and what the pages ask for is there."""
+    """Each language has the same keys as English, with the same placeholders, and all keys that the pages use."""
     folder = CHECKOUT / "Sources/Pages"
     browser = world.open("/conversations")
     words = {}
@@ -88,13 +88,13 @@ def first_view_is_small(world):
     sent = sum(sent for _, _, sent in entries)
     print(f"        first view: {len(entries)} files, {total} bytes, {sent} over the line; at 50 KB/s and 100 ms: " + ", ".join(f"{name} {time:.0f} ms" for name, time in times))
     assert total > 50_000, "not all of it was counted"
-    assert not [path for path, _, _ in entries if "/hub" in path or "-hub" in path], "what only a hub shows"
+    assert not [path for path, _, _ in entries if "/hub" in path or "-hub" in path], "files of the hub's pages"
     assert total < MOST_BYTES, sorted(entries, key=lambda one: -one[1])
 
 
 @test
 def a_deep_link_is_small_as_the_package_has_it(world):
-    """As it goes over a line where there is a .gz beside each file."""
+    """The size over the network: each file has a .gz."""
     world.browser()
     browser = world.browser()
     browser.command("Network.enable")
@@ -128,7 +128,7 @@ def a_message_arrives_in_another_browser_with_its_marks(world):
     one.shows("Attempts", ".details")
     one.shows("Sent by", ".details")
     assert "message=" in one.path()
-    # And what comes from the mesh comes to both.
+    # A message from the mesh arrives at both.
     answer = fresh("from the mesh")
     world.gateway.say(f"chan r1 0 {answer}")
     for browser in (one, other):
@@ -176,7 +176,7 @@ def reactions_are_shown_and_sent(world):
     assert "👍" in browser.text(f'article[data-cursor="{cursor}"]')
 
 
-# Answers to what is read for the second time, when the stream has begun, are held back, as on a slow line, until `release()`.
+# Answers to second reads, after the beginning of the stream, are held back until `release()`, as on a slow line.
 HOLD = """
 const real = window.fetch;
 const times = {};
@@ -209,7 +209,7 @@ def what_the_stream_tells_during_a_reading_stays(world):
     browser.until("the message by the stream", lambda: text in browser.script("return window.told"))
     browser.script("window.release()")
     browser.shows(text, ".chat-scroll")
-    # Both answers are older than that message; the page has drawn what it made of them when a later one is there.
+    # Both answers are older than that message; the page has handled them when a later one is there.
     later = fresh("and after")
     world.gateway.say(f"chan r1 0 {later}")
     for place in (".chat-scroll", f'a.conversation[data-id="{PUBLIC}"]'):
@@ -303,7 +303,7 @@ def what_is_written_while_cut_off_goes_out_once(world):
     browser = chat(world)
     browser.find(".composer-field")
     browser.until("a line", lambda: browser.script("return import('/pages/stores/live.js').then(({live}) => live.isLinked)"))
-    browser.until("what the service worker keeps", lambda: browser.script("""
+    browser.until("the files of the service worker", lambda: browser.script("""
       const files = performance.getEntriesByType('resource').map(({name}) => name).filter((name) => name.startsWith(`${location.origin}/pages/`));
       return Promise.all(['/', ...files].map((file) => caches.match(file))).then((found) => files.length > 0 && found.every(Boolean))"""))
     texts = [fresh("first while cut"), fresh("second while cut")]
@@ -313,14 +313,14 @@ def what_is_written_while_cut_off_goes_out_once(world):
         write(browser, text)
         browser.shows(text, ".message.waiting")
     browser.shows("2 messages wait", ".bar")
-    # The page is opened anew without a line: the service worker has it, and what was written is still there.
+    # The page opens without a connection: the service worker has it, and the typed text is still there.
     browser.driver.refresh()
     browser.shows("No connection since", ".bar")
     for text in texts:
         browser.shows(text, ".message.waiting")
     world.host.start()
     world.cookies = None
-    # A host that was started again knows nobody: what waits is kept over signing in.
+    # A restarted host knows no session: waiting messages are kept over the new sign-in.
     world.sign_in(browser)
     browser.go(f"{world.host.base}/conversations/{PUBLIC}")
     browser.find(".composer-field")
@@ -393,7 +393,7 @@ def what_attacks_is_shown_as_text(world):
             world.gateway.say(f"chan r1 0 {mark} {attack}")
             world.gateway.say(f"dm r1 r0 {mark} {attack}")
     heard = [attack for attack in ATTACKS if "\u0000" not in attack]
-    # One after the other goes over the air: what comes later would push the first ones out of sight again.
+    # They are transmitted one by one: later messages would scroll the first ones out of sight.
     browser.until("all to be heard", lambda: sum(row.get("text", "").startswith(mark) for row in world.gateway.ask("GET", "/v1/messages?limit=200")) >= 2 * len(heard), patience=120)
     world.gateway.ask("POST", "/v1/node/alias", {"node": node["key"], "value": "<img src=x onerror=window.hit=1>\u202e"})
     world.gateway.ask("POST", "/v1/node/note", {"node": node["key"], "value": "<script>window.hit=1</script>" + "\u0301" * 400})
@@ -507,14 +507,14 @@ def axe_finds_nothing_serious(world):
             browser.scheme(dark)
             for path in (*VIEWS, f"/nodes/{key}", f"/conversations/{PUBLIC}?details=1"):
                 browser.go(world.host.base + path)
-                browser.until("what is shown", lambda: browser.all(SHOWN))
+                browser.until("the view's content", lambda: browser.all(SHOWN))
                 browser.until("the rest", lambda: not browser.all(".shape"))
                 axe = Axe(browser.driver)
                 axe.inject()
                 for one in axe.run()["violations"]:
                     if one["impact"] in ("serious", "critical"):
                         found.append(f"{path} {'dark' if dark else 'light'} {'phone' if options else 'wide'}: {one['id']}: " + "; ".join(node["html"][:160] for node in one["nodes"][:3]))
-                # Axe is a script of its own and may look at what the policy forbids: that is not the page's doing.
+                # Axe is a separate script and may violate the policy: the page is not at fault.
                 browser.script("window.refused = []")
         browser.close()
         world.browsers.remove(browser)
@@ -523,7 +523,7 @@ def axe_finds_nothing_serious(world):
 
 @test
 def a_hundred_thousand_messages(world):
-    """Scrolled back through, of which only what is seen is in the page. The rows are made in the browser, in place of the gateway's."""
+    """Scrolls back; only visible rows are in the page. The rows are made in the browser, in place of the gateway's."""
     browser = world.open("/conversations")
     browser.script("""
       window.real = window.fetch; window.pages = 0;
@@ -555,7 +555,7 @@ def a_hundred_thousand_messages(world):
     print(f"        {int(most[0])} rows in the page at most, {most[1] / most[2] * 1000:.0f} frames a second while scrolling through 1800")
     assert most[0] < 150
     assert most[1] > 60, f"{most[1]:.0f} steps of 900 pixels went through it all: it does not stay where one reads"
-    # What one reads stays where it is.
+    # The visible text keeps its place.
     assert re.search(r"message \d+", browser.text(".chat-scroll"))
 
 

@@ -14,7 +14,7 @@ from cases import PUBLIC, VIEWS, r1
 from run import test
 
 HUB_VIEWS = ("/fleet", "/fleet?show=map", "/messages", "/coverage", "/alerts", "/commands", "/commands?show=documents", "/people")
-# Of a gateway's first view: the document, its style, what asks first, the view, its words; and the icon and the manifest.
+# Files of a gateway's first view: the document, its style, the first script, the view, its words, the icon and the manifest.
 MOST_FILES = 7
 MOST_BYTES = 24_000
 FILES = """return [...performance.getEntriesByType("navigation"), ...performance.getEntriesByType("resource")]
@@ -46,11 +46,11 @@ def walk(browser, base, views):
 
 
 def without_a_line(browser, base, views, end):
-    """All files are kept, also of views that were never opened and of the other language; then nobody answers."""
+    """All files are kept, also those of unopened views and of the other language; then the host stops answering."""
     host = "hub" if views is HUB_VIEWS else "gateway"
     files = browser.script("return fetch('/worker.js').then((one) => one.text())").split(f"{host}:[")[1].split("]")[0].replace('"', "").split(",")
     assert len(files) > 20, files
-    browser.until("what the service worker keeps", lambda: browser.script(
+    browser.until("the files of the service worker", lambda: browser.script(
         "return Promise.all(arguments[0].map((file) => caches.match(file))).then((found) => found.every(Boolean))", files))
     end()
     for language in ("en", "de"):

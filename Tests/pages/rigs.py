@@ -1,4 +1,4 @@
-"""What single tests need besides the gateway that all have: another gateway, another host of the pages."""
+"""Parts for single tests, beside the gateway that all have: another gateway, another host of the pages."""
 import contextlib
 import http.client
 import http.server
@@ -115,7 +115,7 @@ class Answering(http.server.ThreadingHTTPServer):
             do_POST = do_DELETE = do_GET
 
             def log_message(self, *words):
-                """Nothing: who asks is what the test looks at."""
+                """No output: the test looks at the requests."""
 
         super().__init__(("127.0.0.1", 0), Handler)
         self.port = self.server_address[1]
@@ -137,7 +137,7 @@ def with_password(world, password):
     """A host whose way in is a password, as that of `meshpostd` is; behind it is the world's own. Streams are answered as if there were none."""
     sessions = set()
     if world.cookies is None:
-        world.browser()  # signs in: there is a cookie for what is behind it
+        world.browser()  # signs in: there is a cookie for the host behind the proxy
     inner = "; ".join(f"{one['name']}={one['value']}" for one in world.cookies)
     place = re.search(r"//([^/]+)", world.host.base).group(1)
 

@@ -1,4 +1,4 @@
-"""What is tried in the browser of single views, and of who gets in. As cases.py, which says how."""
+"""Tests of single views, and of signing in, in the browser. See cases.py."""
 import json
 import pathlib
 import re
@@ -30,7 +30,7 @@ def signing_out_ends_it(world):
     assert browser.script("return fetch('/v1/status').then((one) => one.status)") == 401
     assert "secret plans" not in browser.script("return JSON.stringify(localStorage)")
     world.cookies = None
-    world.host.kill()  # its next secret is known by nobody
+    world.host.kill()  # no browser knows its next secret
 
 
 @test
@@ -150,7 +150,7 @@ def a_repeater_is_asked(world):
 @test
 def dead_letters_are_retried_and_deleted(world):
     isRefusing = {"now": True}
-    # What refuses everything refuses no event: it takes others.
+    # A server that refuses everything makes no event a dead letter, so this one accepts others.
     with rigs.Answering(lambda *asked: (422, {}, b"no") if isRefusing["now"] and b"letter" in asked[3] else (200, {}, b"")) as server:
         name = "refuser" + secrets.token_hex(2)
         world.gateway.ask("POST", "/v1/upstreams/add", {"name": name, "kind": "webhook", "url": server.base + "/in", "kinds": ["message"]})
@@ -196,7 +196,7 @@ def settings_are_changed_with_a_warning(world):
         browser.type(setting("power"), "14")
         browser.click(button("power"))
         browser.until("the power", lambda: world.gateway.ask("GET", "/v1/radio")["settings"]["power"] == 14)
-        # A preset is only changed by who has read what it means.
+        # A preset can be changed only after reading its meaning.
         browser.script("const field = document.querySelector(arguments[0]); field.value = 'Hungary'", setting("preset"))
         browser.click(button("preset"))
         browser.shows("The radio then hears only nodes with the same settings", "dialog")
@@ -272,7 +272,7 @@ def tiles_come_from_the_server_that_was_named_and_from_no_other(world):
         # Nodes lie where they lie on the tiles: the middle of the map is in the tile that it says.
         browser.go(site.host.base + "/map?at=47.37690,8.54170,20")
         browser.until("the tile of Zurich", lambda: any(re.match(r"/t/12/2145/1434\.", path) for path, _ in asked) or any(re.match(r"/t/13/429[01]/286[89]\.", path) for path, _ in asked))
-    # Without one there is the grid, and the policy names nobody.
+    # Without one there is the grid, and the policy names no server.
     browser = world.open("/map")
     browser.shows("with a position", ".view-head")
     assert not browser.all(".map-credit:not(:empty)")
@@ -290,7 +290,7 @@ def pseudo(text):
 
 @test
 def right_to_left(world):
-    """A catalogue that is written from right to left: nothing is too wide, and what points along the line points the other way."""
+    """A language from right to left: nothing is too wide, and arrows along the line are mirrored."""
     if not world.host.command:
         return
     folder = pathlib.Path(tempfile.mkdtemp(prefix="meshpost-pages-"))
@@ -312,7 +312,7 @@ def right_to_left(world):
                 browser.script("localStorage.setItem('meshpost.language', 'xr')")
                 for path in (*VIEWS, f"/nodes/{key}", f"/conversations/{PUBLIC}?details=1"):
                     browser.go(site.host.base + path)
-                    browser.until("what is shown", lambda: browser.all("a.conversation, .node-link, .card .facts, article, .map-canvas, .air-row"))
+                    browser.until("the view's content", lambda: browser.all("a.conversation, .node-link, .card .facts, article, .map-canvas, .air-row"))
                     browser.until("the rest", lambda: not browser.all(".shape"))
                     assert browser.script("return document.documentElement.dir") == "rtl"
                     where = f"{path} at {options.get('width', 1440)}"
@@ -330,7 +330,7 @@ def right_to_left(world):
                     if (!one.checkVisibility()) continue;
                     const name = one.classList.contains("along") ? "along" : "still"; (seen[name] ??= new Set()).add(getComputedStyle(one).transform); }
                   return Object.fromEntries(Object.entries(seen).map(([name, all]) => [name, [...all]]))""")
-                # They come with what they stand beside.
+                # They are drawn together with their neighbours.
                 turned = browser.until("an icon that points along", lambda: (found := icons()).get("along") and found)
                 assert turned.get("along") == ["matrix(-1, 0, 0, 1, 0, 0)"], turned
                 assert turned.get("still", ["none"]) == ["none"], turned

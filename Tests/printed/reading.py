@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""What the documents print: commands, configurations, scripts, files, and text that is only shown."""
+"""The printed examples of the documents: commands, configurations, scripts, files, and text that is only shown."""
 import pathlib
 import re
 
 CHECKOUT = pathlib.Path(__file__).resolve().parents[2]
 
-# Programs that a line may begin with; what begins otherwise within a sentence is no command.
+# Programs at the beginning of a command; within a sentence other text is no command.
 PROGRAMS = {
     "meshpost", "meshpostd", "meshpost-hub", "meshpost-radio", "meshcore-cli", "make", "apt", "systemctl", "journalctl",
     "systemd-analyze", "udevadm", "adduser", "curl", "ssh", "man", "source", "cp", "pip", "pip3", "git", "mosquitto_sub", "mosquitto_pub",
@@ -17,7 +17,7 @@ SHOWN = re.compile(r"[{→←…]|^\d{3}\s|^(warning|notice|info): |^[A-Z][A-Za-
 
 
 def documents():
-    """Every document that a newcomer reads, by its location in the checkout; not what is made from the programs themselves."""
+    """Every document that a newcomer reads, by its location in the checkout; without the documents that the programs generate."""
     found = ["README.md"]
     for folder, pattern in (("docs", "*.md"), ("deploy", "*.md"), ("deploy", "*.toml"), ("udev", "*.md"), ("hardware", "**/*.md")):
         found += [str(path.relative_to(CHECKOUT)) for path in sorted((CHECKOUT / folder).glob(pattern))]
@@ -78,7 +78,7 @@ def _sentence(line, number):
 
 
 def read(name):
-    """What the document prints, in its order. A command that is printed in a sentence a second time is the same command."""
+    """The examples of a document, in order. A command that a sentence repeats is the same command."""
     lines = (CHECKOUT / name).read_text().split("\n")
     found, block, known = [], [], set()
     for number, line in enumerate(lines + [""], 1):

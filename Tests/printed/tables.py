@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the documents do not print: values for placeholders, answers, other exit codes, and what is run elsewhere.
+"""Supplements to the documents: values for placeholders, answers, other exit codes, and examples that run elsewhere.
 
 An entry belongs to one printed line, without the remark behind it. Its keys:
 
@@ -37,7 +37,7 @@ LONG = ()
 
 def _fits(document, printed):
     for place in (document, EVERYWHERE):
-        # A block goes by its first line, a script by what its second says of it.
+        # A block is known by its first line, a script by the comment in its second line.
         lines = printed.text.splitlines()
         for key in (printed.key, lines[1] if printed.kind == "script" else lines[0]):
             if key in DOCUMENTS.get(place, {}):
@@ -395,7 +395,7 @@ until_true 'test "$(says head) $(says tail)" = "401 200"'; meshpost upstream tes
         "before": "echo a-password-for-the-database >/etc/meshpost-hub/credentials/database.password", "shows": "a-password-for-the-database"},
     "sudo -u postgres createuser --pwprompt meshpost": {
         "answers": [("password", "a-password-for-the-database\n"), ("again", "a-password-for-the-database\n")]},
-    # What comes after the backup comes again, too.
+    # Messages from after the backup arrive again, too.
     "sudo -u meshpost-hub meshpost-hub backup /var/lib/meshpost-hub/backup": {
         "before": "until_true 'is_at_hub evening'; on /var/lib/meshpost-hub/hub.db", "shows": "verified",
         "after": "heard morning chan Birch 0 good morning; until_true 'is_at_hub morning'; expected=morning"},

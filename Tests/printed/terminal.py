@@ -11,7 +11,7 @@ import subprocess
 import termios
 import time
 
-# Nobody waits longer for a command that neither ends nor shows what it should; only a hang ever takes so long.
+# The time limit of a command that neither ends nor shows its expected output; only a hang takes so long.
 PATIENCE = float(os.environ.get("MESHPOST_TEST_PATIENCE", 60)) * 4
 MARK = b"\x1e"
 
@@ -57,8 +57,8 @@ class Terminal:
         return int(match[1]), said
 
     def type(self, line, answers=(), ends=None, when=None):
-        """The exit code, and what was shown. `answers`: what is waited for, and what is typed then; `ends`: when this is shown
-        Ctrl-C is pressed (or, as a pair, something else is typed); `when`: a shell's condition for that, of what shows nothing."""
+        """The exit code and the output. `answers`: pairs of awaited output and typed text; `ends`: when this is shown
+        Ctrl-C is pressed (or, as a pair, something else is typed); `when`: a shell's condition for that, for commands without output."""
         end, shown = time.monotonic() + PATIENCE, b""
         # Each line has a number: a Ctrl-C that comes when its program has just ended makes a prompt of its own.
         self.number += 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A machine for one document: files, users, services, servers and a mesh that nobody else sees, and that are gone with its last process.
+"""A machine for one document: files, users, services, servers and a mesh. Other programs do not see them, and they end with its last process.
 
 It is made within namespaces of mounts, network and processes, as root: overlays lie over the machine's own folders, so that the packages' files,
 the users and the addresses that the documents name can be where the documents say.
@@ -131,7 +131,7 @@ def install(programs, python):
     write("/usr/bin/systemctl", f'#!/bin/sh\nexec {PYTHON} {HERE}/run --systemctl "$@"\n', 0o755)
     if not os.path.exists("/usr/bin/sudo"):
         write("/usr/bin/sudo", '#!/bin/sh\nif [ "$1" = -u ]; then user=$2; shift 2; exec runuser -u "$user" -- "$@"; fi\nexec "$@"\n', 0o755)
-    # What others wrote, as `pip install` brings it.
+    # Foreign programs, as `pip install` installs them.
     write("/usr/local/bin/meshcore-cli", f'#!/bin/sh\nexec {python} -m meshcore_cli.meshcore_cli "$@"\n', 0o755)
 
 
@@ -163,7 +163,7 @@ def trust(certificate):
 
 
 def start(*command, ready=None, log=None, environment=None):
-    """A server of the world; with `ready`, when it has said so."""
+    """A server of the world; with `ready`, waits until the server prints that."""
     log = log or f"/var/log/{pathlib.Path(str(command[0])).name}.log"
     with open(log, "ab") as output:
         process = subprocess.Popen(list(map(str, command)), stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, env=environment)
@@ -244,7 +244,7 @@ def make(programs, python):
     systemctl(["start", "meshpost"])
 
 
-# What systemd does of the units' words, as far as a document needs it.
+# The parts of systemd that a document needs.
 
 
 def unit(name):
@@ -274,7 +274,7 @@ def is_running(name):
 def begin(name, words):
     user = USERS[words["User"]]
     if folder := words.get("StateDirectory"):
-        # systemd hands a folder over to the unit's user, with all in it, when the folder itself is somebody else's.
+        # systemd gives a folder with its content to the unit's user if another user owns the folder.
         state = f"/var/lib/{folder}"
         if not os.path.exists(state) or os.stat(state).st_uid != user:
             own(state, user, 0o750)
