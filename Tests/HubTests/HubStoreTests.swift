@@ -45,7 +45,7 @@ import Testing
     (#""after":16"#, "null"),
   ]) func `a batch with a field of a wrong type is refused, not taken as one without it`(
     _ field: String, _ trusted: String
-  ) {
+  ) throws {
     func parse(_ field: String, _ trusted: String) throws -> EventBatch {
       let event = #"{"seq":17,"at":1,"trusted":\#(trusted),"kind":"message","body":{}}"#
       return try EventBatch(parsing: Array(#"{"epoch":"e",\#(field),"events":[\#(event)]}"#.utf8))
