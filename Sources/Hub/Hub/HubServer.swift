@@ -102,6 +102,12 @@ public struct HubServer: Sendable {
   public func run(_ ready: @escaping @Sendable (Int) -> Void) async throws {
     let registry = api.registry
     let live = api.live
+    for kind in configuration.retention.kinds.keys.sorted() where !KnownKinds.all.contains(kind) {
+      HubLog.write(
+        .warning,
+        "[retention] kinds: \"\(kind)\" is not a kind of event that this version knows. If it is mistyped, the age of its lane counts"
+      )
+    }
     do {
       access.load(try await api.stores.lookups.tokenBindings())
     } catch {
