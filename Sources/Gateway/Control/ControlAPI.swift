@@ -111,7 +111,9 @@ public final class ControlAPI {
   private var alerts: AlertsAPI { AlertsAPI(dependencies: dependencies) }
 
   private func answer(_ request: HTTPRequest, _ reply: Reply) async throws -> Answer {
-    switch try Route(request) {
+    let route = try Route(request)
+    if let reason = route.refusal(of: request.query) { throw Refusal.invalid(reason) }
+    return switch route {
     case .status: try status.show()
     case .metrics: try status.metrics()
     case .sync: try await status.sync(request, reply)

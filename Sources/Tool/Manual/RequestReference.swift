@@ -28,7 +28,7 @@ enum RequestReference {
     }
     return OpenAPI.Operation(
       target[0], target[1], request.summary.replacing(/\[([^\]]*)\]\([^)]*\)/) { $0.1 },
-      parameters: request.query.map { OpenAPI.Parameter($0, $1) }, body: request.body.map { .object($0) },
+      parameters: route.query.map(\.parameter), body: request.body.map { .object($0) },
       answers: [("\(request.status)", contents), ("default", [("application/json", .named("refusal"))])])
   }
 
@@ -50,7 +50,7 @@ enum RequestReference {
     var text = """
       # Requests of the control socket
 
-      Made by `make manual` from `Sources/Shared/ControlShapes/Route.swift` and `Sources/Tool/Manual/Requests.swift`; for programs:
+      Made by `make manual` from `Sources/Shared/ControlShapes` and `Sources/Tool/Manual/Requests.swift`; for programs:
       [control-socket.json](control-socket.json), an OpenAPI 3.1 description of the [control socket](control-socket.md). `[]`, `?`: optional.
       Nodes and channels are named as on the command line. `radio`: whose rows, by a name, a key prefix, or `all`.
 
@@ -61,8 +61,8 @@ enum RequestReference {
     for route in Route.allCases {
       let request = route.request
       let query =
-        request.query.isEmpty
-        ? "" : "?" + request.query.map { $0.0.hasSuffix("?") ? "[\($0.0.dropLast())]" : $0.0 }.joined(separator: "&")
+        route.query.isEmpty
+        ? "" : "?" + route.query.map { $0.isRequired ? $0.name : "[\($0.name)]" }.joined(separator: "&")
       let body = request.body.map { ", body \(object($0))" } ?? ""
       let answers = request.answers.map { answer in
         let name = answer.name.map { "[\($0)](json.md#\($0))" } ?? answer.fields.map(object) ?? "`\(answer.kind)`"

@@ -12,15 +12,14 @@ struct Request {
   typealias Fields = [(String, Schema)]
 
   let summary: String
-  let query: Fields
   let body: Fields?
   let status: Int
   let answers: [Answer]
   /// Commands whose `--json` prints the first answer.
   let commands: [String]
 
-  init(_ summary: String, query: Fields = [], body: Fields? = nil, status: Int = 200, _ answers: Answer..., commands: String...) {
-    (self.summary, self.query, self.body) = (summary, query, body)
+  init(_ summary: String, body: Fields? = nil, status: Int = 200, _ answers: Answer..., commands: String...) {
+    (self.summary, self.body) = (summary, body)
     (self.status, self.answers, self.commands) = (status, answers, commands)
   }
 }
@@ -45,9 +44,19 @@ struct Answer: Sendable {
 
 private let ok = Answer.object(Shape.Ok())
 private let document = Answer.object(Shape.Document())
-private let flag = Schema.oneOf(["0", "1"])
-private let ofRadio: Request.Fields = [("radio?", .text)]
 private let node: Request.Fields = [("node", .text)]
+
+extension QueryField {
+  var parameter: OpenAPI.Parameter {
+    let schema: Schema =
+      switch kind {
+      case .text: .text
+      case .whole: .whole
+      case .choice(let values): .oneOf(values)
+      }
+    return OpenAPI.Parameter(name + (isRequired ? "" : "?"), schema)
+  }
+}
 
 extension Route {
   /// The compiler refuses a route without a line here.
@@ -55,37 +64,37 @@ extension Route {
     switch self {
     case .status: .init("Everything in [one object](control-socket.md#status).", .object(Shape.Status()), commands: "status", "overview")
     case .metrics: .init("[Metrics](observability.md#metrics) for Prometheus.", .other("text/plain"))
-    case .sync: .init("The sync state of the radio, and of [the hubs' buckets](hub-protocol.md#buckets) as `updates`; with `follow=1` rows without these, one at each change.", query: [("follow?", flag)], .object(Shape.Sync()), .rows(Shape.SyncState()), commands: "sync")
-    case .startSync: .init("Syncs now; `full=1`: including the whole contact list. 409: no radio.", query: [("full?", flag)], status: 202, ok)
-    case .messages: .init("Messages, oldest first, with their `reactions`: the newest `limit` (100), or the first after a position. `direction`: by default `received`, so that a bot does not receive its own messages. A position is a row's `cursor`, or a message's number. `with`: the conversation with a node. `q`: a search, as in `meshpost search --help` (not with `follow`). `since`, `until`: milliseconds since 1970. With `follow` sent messages are repeated with each state. `upstreams=1`: with [`upstreams`](control-socket.md#what-upstreams-have).", query: [("limit?", .whole), ("after?", .text), ("before?", .text), ("q?", .text), ("from?", .text), ("with?", .text), ("channel?", .text), ("conversation?", .text), ("since?", .whole), ("until?", .whole), ("direction?", .oneOf(["received", "sent", "both"])), ("follow?", flag), ("upstreams?", flag)] + ofRadio, .rows(Shape.Message()), commands: "messages", "search", "room read")
-    case .conversations: .init("Channels, and nodes with which messages were exchanged, the newest first.", query: ofRadio, .rows(Shape.Conversation()))
+    case .sync: .init("The sync state of the radio, and of [the hubs' buckets](hub-protocol.md#buckets) as `updates`; with `follow=1` rows without these, one at each change.", .object(Shape.Sync()), .rows(Shape.SyncState()), commands: "sync")
+    case .startSync: .init("Syncs now; `full=1`: including the whole contact list. 409: no radio.", status: 202, ok)
+    case .messages: .init("Messages, oldest first, with their `reactions`: the newest `limit` (100), or the first after a position. `direction`: by default `received`, so that a bot does not receive its own messages. A position is a row's `cursor`, or a message's number. `with`: the conversation with a node. `q`: a search, as in `meshpost search --help` (not with `follow`). `since`, `until`: milliseconds since 1970. With `follow` sent messages are repeated with each state. `upstreams=1`: with [`upstreams`](control-socket.md#what-upstreams-have).", .rows(Shape.Message()), commands: "messages", "search", "room read")
+    case .conversations: .init("Channels, and nodes with which messages were exchanged, the newest first.", .rows(Shape.Conversation()))
     case .markRead: .init("Read up to and including the row with this cursor; never moves back.", body: [("conversation", .text), ("cursor", .text)], ok)
     case .mute: .init("Whether pages show a number at it. 404: there is no such conversation.", body: [("conversation", .text), ("muted", .truth)], ok)
-    case .live: .init("Changes, as [server-sent events](control-socket.md#live).", query: [("after?", .whole)], .other("text/event-stream"))
-    case .contacts: .init("Nodes, by key. `heard`: so many that were heard last, newest first.", query: [("on_radio?", flag), ("heard?", .whole)] + ofRadio, .rows(Shape.Contact()), commands: "contacts")
+    case .live: .init("Changes, as [server-sent events](control-socket.md#live).", .other("text/event-stream"))
+    case .contacts: .init("Nodes, by key. `heard`: so many that were heard last, newest first.", .rows(Shape.Contact()), commands: "contacts")
     case .channels: .init("Channels, by slot.", .rows(Shape.Channel()), commands: "channels")
-    case .readings: .init("Readings of nodes.", query: [("node?", .text), ("limit?", .whole)] + ofRadio, .rows(Shape.Reading()), commands: "node readings")
+    case .readings: .init("Readings of nodes.", .rows(Shape.Reading()), commands: "node readings")
     case .radios: .init("All radios that were ever attached.", .rows(Shape.KnownRadio()), commands: "radio list")
-    case .journal, .events: .init("Events, in the format of [upstreams](hub-protocol.md).\(self == .events ? " An alias." : "")", query: [("limit?", .whole), ("after?", .whole), ("follow?", flag)], .rows(Shape.Event()), commands: "journal")
+    case .journal, .events: .init("Events, in the format of [upstreams](hub-protocol.md).\(self == .events ? " An alias." : "")", .rows(Shape.Event()), commands: "journal")
     case .packets: .init("[Received packets](observability.md#capture), as they arrive.", .json([("at?", .whole), ("raw?", .text), ("snr?", .number), ("rssi?", .whole), ("frequency_khz?", .whole), ("bandwidth_hz?", .whole), ("spreading_factor?", .whole), ("lost?", .whole)], Answer.lines))
     case .frames: .init("[Frames on the link](observability.md#capture), as they pass; secrets are masked.", .json([("at?", .whole), ("dir?", .oneOf(["in", "out"])), ("hex?", .text), ("lost?", .whole)], Answer.lines))
-    case .resolve: .init("What a name stands for: a [contact](json.md#contact) with `\"kind\":\"contact\"`, or a channel. 404, or 409 with `candidates`.", query: [("name", .text)], .json([("kind", .oneOf(["contact", "channel"])), ("name", .text), ("slot?", .whole), ("channel?", .text), ("key?", .text)]))
+    case .resolve: .init("What a name stands for: a [contact](json.md#contact) with `\"kind\":\"contact\"`, or a channel. 404, or 409 with `candidates`.", .json([("kind", .oneOf(["contact", "channel"])), ("name", .text), ("slot?", .whole), ("channel?", .text), ("key?", .text)]))
     case .send: .init("The messages are on disk, and will be sent.", body: [("to", .text), ("text", .text), ("id?", .text), ("expires_s?", .whole), ("priority?", .oneOf(["interactive", "relayed", "bulk"])), ("split?", .truth), ("origin?", .text)], status: 202, .object(Shape.Accepted()), commands: "send", "room post")
     case .react: .init("A reaction to a message: with `message` its number, or with `outgoing` its id.", body: [("message?", .whole), ("outgoing?", .text), ("emoji", .text), ("id?", .text)], status: 202, .object(Shape.Accepted()), commands: "react")
-    case .outgoing: .init("Sent messages; those held for another radio have `held_for`. With `id` only this one, and with `follow=1` again after each change until its state is final. `upstreams=1`: with [`upstreams`](control-socket.md#what-upstreams-have).", query: [("limit?", .whole), ("id?", .text), ("follow?", flag), ("upstreams?", flag)] + ofRadio, .rows(Shape.Outgoing()), commands: "sent list")
-    case .attempts: .init("A message's attempts: when it was handed to the radio, whether it was flooded, and the code that acknowledges it. They are read from the journal, so lost ones are absent. `codes`: the codes of all attempts; none for channels, where nobody acknowledges.", query: [("id", .text)], .object(Shape.Attempts()))
-    case .retryOutgoing: .init("Sends a failed message again.", query: [("id", .text)], .object(Shape.Outgoing()), commands: "retry")
-    case .cancelOutgoing: .init("Cancels the message; with `held=1` all that are held for another radio.", query: [("id?", .text), ("held?", flag)], .object(Shape.Outgoing()), .object(Shape.Adopted()), commands: "cancel")
-    case .adoptOutgoing: .init("[The attached radio](sending.md#another-radio) sends a message that is held for another; with `held=1` all of them.", query: [("id?", .text), ("held?", flag)], .object(Shape.Outgoing()), .object(Shape.Adopted()))
+    case .outgoing: .init("Sent messages; those held for another radio have `held_for`. With `id` only this one, and with `follow=1` again after each change until its state is final. `upstreams=1`: with [`upstreams`](control-socket.md#what-upstreams-have).", .rows(Shape.Outgoing()), commands: "sent list")
+    case .attempts: .init("A message's attempts: when it was handed to the radio, whether it was flooded, and the code that acknowledges it. They are read from the journal, so lost ones are absent. `codes`: the codes of all attempts; none for channels, where nobody acknowledges.", .object(Shape.Attempts()))
+    case .retryOutgoing: .init("Sends a failed message again.", .object(Shape.Outgoing()), commands: "retry")
+    case .cancelOutgoing: .init("Cancels the message; with `held=1` all that are held for another radio.", .object(Shape.Outgoing()), .object(Shape.Adopted()), commands: "cancel")
+    case .adoptOutgoing: .init("[The attached radio](sending.md#another-radio) sends a message that is held for another; with `held=1` all of them.", .object(Shape.Outgoing()), .object(Shape.Adopted()))
     case .addContact: .init("Adds a known node to the radio's contacts (`contact`), or a new one (`key`, `name`, `type`).", body: [("contact?", .text), ("key?", .text), ("name?", .text), ("type?", .oneOf(["chat", "repeater", "room", "sensor"]))], ok, commands: "contact add")
-    case .removeContact: .init("Removes it from the radio's contacts.", query: [("contact", .text)], ok, commands: "contact remove")
-    case .exportContact: .init("A link to the node; without `contact` to this radio.", query: [("contact?", .text)], .object(Shape.Link()), commands: "contact export")
+    case .removeContact: .init("Removes it from the radio's contacts.", ok, commands: "contact remove")
+    case .exportContact: .init("A link to the node; without `contact` to this radio.", .object(Shape.Link()), commands: "contact export")
     case .importContact: .init("Adds the link's node to the radio's contacts.", body: [("link", .text)], .object(Shape.Key()), commands: "contact import")
-    case .shareContact: .init("Sends the contact's advert to direct neighbours.", query: [("contact", .text)], ok, commands: "contact share")
+    case .shareContact: .init("Sends the contact's advert to direct neighbours.", ok, commands: "contact share")
     case .contactPath: .init("The path to it; `discover`: as the node reports it; `reset`: the next message floods; `path`: sets it, with `hash_bytes` (1 to 3) for each hop.", body: [("contact", .text), ("path?", .text), ("hash_bytes?", .whole), ("reset?", .truth), ("discover?", .truth)], .object(Shape.Path()), commands: "contact path")
     case .putContact: .init("Restores a contact: a row of a backup.", body: [("key", .text), ("name_hex", .text), ("type?", .whole), ("flags?", .whole), ("path?", .text), ("path_hash_bytes?", .whole), ("last_advert?", .whole), ("latitude?", .whole), ("longitude?", .whole)], ok)
     case .addChannel: .init("Adds a channel: `#name`, `Public`, a link, or a name with its `secret`.", body: [("channel", .text), ("secret?", .text), ("region?", .text)], .object(Shape.Channel()), commands: "channel add")
-    case .removeChannel: .init("Empties the channel's slot.", query: [("channel", .text)], .object(Shape.Channel()), commands: "channel remove")
+    case .removeChannel: .init("Empties the channel's slot.", .object(Shape.Channel()), commands: "channel remove")
     case .setRegion: .init("The region for messages to it (`*`: none); without `region` the radio's default.", body: [("channel", .text), ("region?", .text)], .object(Shape.Channel()), commands: "channel region")
     case .putChannel: .init("Restores a channel: a row of a backup.", body: [("slot", .whole), ("name_hex", .text), ("secret", .text), ("region?", .text)], ok)
     case .logIn: .init("Logs in to a node. `read_only` in the answer: a room ignores our posts, and the password is stored only if the body contains `read_only`.", body: node + [("password?", .text), ("read_only?", .truth)], .object(Shape.Login()), commands: "node login", "room login")
@@ -101,26 +110,26 @@ extension Route {
     case .presets: .init("Settings with their allowed values, and presets.", .object(Shape.Presets()), commands: "radio presets")
     case .radioBackup: .init("The radio, its channels with secrets, its contacts: `kind` says which.", .json([("kind", .oneOf(["radio", "channel", "contact"]))], Answer.lines))
     case .privateKey: .init("`export`: the radio's private key; `import`: replaces it (128 hex digits). Both are logged.", body: [("export?", .truth), ("import?", .text)], .json([("private_key?", .text), ("ok?", .truth)]))
-    case .scan: .init("Radios in range over Bluetooth.", query: [("seconds?", .whole)], .object(Shape.Scan()), commands: "radio scan")
-    case .pair: .init("Pairs, which takes up to 150 s; without a PIN, with the configuration's.", query: [("address", .text)], body: [("pin?", .text)], .object(Shape.Paired()), commands: "radio pair")
-    case .forget: .init("Removes it and its bond from this machine.", query: [("address", .text)], .object(Shape.Forgotten()), commands: "radio forget")
-    case .documents: .init("[Documents](documents.md), at most 1000.", query: [("prefix?", .text), ("after?", .text)], .object(Shape.Documents()), commands: "documents list")
+    case .scan: .init("Radios in range over Bluetooth.", .object(Shape.Scan()), commands: "radio scan")
+    case .pair: .init("Pairs, which takes up to 150 s; without a PIN, with the configuration's.", body: [("pin?", .text)], .object(Shape.Paired()), commands: "radio pair")
+    case .forget: .init("Removes it and its bond from this machine.", .object(Shape.Forgotten()), commands: "radio forget")
+    case .documents: .init("[Documents](documents.md), at most 1000.", .object(Shape.Documents()), commands: "documents list")
     case .editDocument: .init("Sets the document; without `value` it is deleted.", body: [("key", .text), ("value?", .any)], document, commands: "documents set", "documents delete")
     case .nodeAlias: .init("Sets the node's alias; without `value` it is deleted.", body: node + [("value?", .any)], document, commands: "node alias")
     case .nodeNote: .init("Sets the node's note; without `value` it is deleted.", body: node + [("value?", .any)], document, commands: "node note")
     case .nodeTags: .init("Sets the node's tags; without `value` they are deleted.", body: node + [("value?", .any)], document, commands: "node tag")
     case .relayChannel: .init("Whether the channel is [joined with other places](hub-protocol.md#messages-of-other-places).", body: [("channel", .text), ("value?", .any)], document, commands: "channel relay")
     case .outbox: .init("Upstreams and dead letters (the first 500, at most 640 KiB).", .object(Shape.Outbox()), commands: "upstream list", "upstream pending", "upstream dead")
-    case .retryOutbox: .init("Queues dead letters again: all, those of an upstream, or one of these.", query: [("upstream?", .text), ("seq?", .whole)], .object(Shape.Retried()), commands: "upstream retry")
-    case .dropOutbox: .init("Deletes dead letters of an upstream, or one of these.", query: [("upstream", .text), ("seq?", .whole)], .object(Shape.Dropped()), commands: "upstream drop")
+    case .retryOutbox: .init("Queues dead letters again: all, those of an upstream, or one of these.", .object(Shape.Retried()), commands: "upstream retry")
+    case .dropOutbox: .init("Deletes dead letters of an upstream, or one of these.", .object(Shape.Dropped()), commands: "upstream drop")
     case .resumeOutbox: .init("Retries waiting and stopped upstreams now.", ok)
-    case .pauseUpstream: .init("Sends it nothing from now on.", query: [("upstream", .text)], .object(Shape.Upstream()), commands: "upstream pause")
-    case .resumeUpstream: .init("Sends it events again.", query: [("upstream", .text)], .object(Shape.Upstream()), commands: "upstream resume")
-    case .testUpstream: .init("Sends it a test. 504: the reason why it failed.", query: [("upstream", .text)], ok, commands: "upstream test")
+    case .pauseUpstream: .init("Sends it nothing from now on.", .object(Shape.Upstream()), commands: "upstream pause")
+    case .resumeUpstream: .init("Sends it events again.", .object(Shape.Upstream()), commands: "upstream resume")
+    case .testUpstream: .init("Sends it a test. 504: the reason why it failed.", ok, commands: "upstream test")
     case .addUpstream: .init("[Stores the upstream](control-socket.md#added-upstreams) beside the database, and starts it. The body has the keys of an `[[upstream]]`, and `files`.", body: [], .object(Shape.Added()), commands: "upstream add")
-    case .removeUpstream: .init("Removes an upstream that was added this way.", query: [("upstream", .text)], ok, commands: "upstream remove")
-    case .forgetUpstream: .init("An upstream that is not configured any more loses its place in the journal. 404: there is none.", query: [("upstream", .text)], ok, commands: "upstream forget")
-    case .alerts: .init("[Alerts](alerts.md), the newest first; `before`: an id.", query: [("state?", .oneOf(["all", "open"])), ("before?", .whole), ("limit?", .whole)], .object(Shape.Alerts()), commands: "alerts list")
+    case .removeUpstream: .init("Removes an upstream that was added this way.", ok, commands: "upstream remove")
+    case .forgetUpstream: .init("An upstream that is not configured any more loses its place in the journal. 404: there is none.", ok, commands: "upstream forget")
+    case .alerts: .init("[Alerts](alerts.md), the newest first; `before`: an id.", .object(Shape.Alerts()), commands: "alerts list")
     case .alertRules: .init("The rules that are on.", .object(Shape.AlertRules()), commands: "alerts rules")
     case .acknowledgeAlert: .init("Acknowledges the alert. 404: there is none.", body: [("id", .whole), ("by?", .text), ("note?", .text)], .object(Shape.Alert()), commands: "alerts acknowledge")
     case .setWebPassword: .init("The [pages](pages.md)' password has this hash (`$scrypt$…`) from now on; without it nobody can sign in. All sessions end. `serves`: `[web]` has `listen`.", body: [("hash?", .text)], .json([("ok", .truth), ("serves", .truth)]))

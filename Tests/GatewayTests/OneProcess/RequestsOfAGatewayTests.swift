@@ -87,6 +87,25 @@ import Testing
     }
   }
 
+  @Test func `a parameter that a request does not have, or with a value of another kind, is refused`() throws {
+    let rig = try Rig()
+    try rig.startSynced()
+    for (method, path, operation) in operations {
+      func refusal(_ query: String) throws -> String? {
+        let answer = try rig.ask(method, "\(path)?\(query)", body(operation) == nil ? "" : "{}")
+        return answer.status == 400 ? try JSONValue(parsing: answer.body)["error"]?.string : nil
+      }
+      #expect(try refusal("limt=5")?.contains("\"limt\" is not a parameter") == true, "\(path)")
+      for parameter in parameters(operation) {
+        let (name, schema) = (parameter["name"]?.string ?? "", parameter["schema"])
+        guard schema?["type"]?.string == "integer" || schema?["enum"] != nil else { continue }
+        for value in ["x", "1.5", "", "%31%00"] {
+          #expect(try refusal("\(name)=\(value)")?.contains("\"\(name)\" must be") == true, "\(path) \(name)=\(value)")
+        }
+      }
+    }
+  }
+
   /// The errors of a value; empty: none. An object of a declared shape has no other fields.
   private func problems(_ value: JSONValue, _ schema: JSONValue, _ place: String = "") -> [String] {
     if let name = schema["$ref"]?.string?.split(separator: "/").last {
