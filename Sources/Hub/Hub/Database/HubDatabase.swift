@@ -146,10 +146,10 @@ struct StatementTexts {
   private static let most = 1000
   private var made: [String: String] = [:]
 
-  /// The SQL with parameters `MARK1`, `MARK2` …: one for each column, then the values. `source`: the table `v`.
-  mutating func text(of call: HubCall, mark: String, source: () -> String) -> String {
+  /// The SQL with parameters `MARK1`, `MARK2` …: one for each column, then the values. `resolve` puts the columns into it.
+  mutating func text(of call: HubCall, mark: String, resolve: (String) -> String) -> String {
     if let text = made[call.sql] { return text }
-    let text = call.values.indices.reversed().reduce(call.sql.replacing("@rows", with: source())) { text, index in
+    let text = call.values.indices.reversed().reduce(resolve(call.sql)) { text, index in
       text.replacing("@\(index + 1)", with: "\(mark)\(call.columns.count + index + 1)")
     }
     if made.count >= Self.most { made = [:] }

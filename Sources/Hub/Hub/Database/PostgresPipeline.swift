@@ -25,9 +25,10 @@ extension PostgresHubDatabase {
     let guardNames = try guards.map { (sql) throws(HubDatabaseError) in try prepare(sql) }
     var names: [String] = []
     for call in calls {
-      let text = texts.text(of: call, mark: "$") {
+      let text = texts.text(of: call, mark: "$") { sql in
         let arrays = call.columns.enumerated().map { "$\($0.offset + 1)::\($0.element.isText ? "text" : "bigint")[]" }
-        return "unnest(\(arrays.joined(separator: ", "))) AS v(\(call.columns.map(\.name).joined(separator: ", ")))"
+        let names = call.columns.map(\.name).joined(separator: ", ")
+        return sql.replacing("@rows", with: "unnest(\(arrays.joined(separator: ", "))) AS v(\(names))")
       }
       names.append(try prepare(text + call.returning))
     }

@@ -117,12 +117,18 @@ final class SQLiteHubDatabase: HubDatabase {
     if ends { try execute("COMMIT") }
   }
 
+  /// The SQL for one row: its parameters in place of the set's columns. As a table, even of one row, the set would be sorted, or stored for an UPDATE.
+  private static func ofOneRow(_ sql: String, _ names: [String]) -> String {
+    let plain = sql.replacing(" FROM @rows WHERE", with: " WHERE").replacing("@rows", with: "(SELECT 1)")
+    // Of two names with one beginning the longer comes first.
+    return names.enumerated().sorted { $0.element.utf8.count > $1.element.utf8.count }.reduce(plain) { text, name in
+      text.replacing("v.\(name.element)", with: "?\(name.offset + 1)")
+    }
+  }
+
   func read(_ calls: [HubCall]) throws(HubDatabaseError) {
     for call in calls {
-      let sql = texts.text(of: call, mark: "?") {
-        let names = call.columns.enumerated().map { "?\($0.offset + 1) AS \($0.element.name)" }
-        return "(SELECT \(names.joined(separator: ", "))) AS v"
-      }
+      let sql = texts.text(of: call, mark: "?") { Self.ofOneRow($0, call.columns.map(\.name)) }
       for row in 0..<call.rows {
         let parameters = call.parameters(row)
         guard let take = call.row, call.returned.isEmpty else {
