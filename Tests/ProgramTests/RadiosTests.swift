@@ -77,68 +77,7 @@ extension WholeProgramTests {
 
   /// Received and sent messages in one list.
   @Suite struct BothDirections {
-    @Test func `messages, search, export and following show both directions in order`() throws {
-      let rig = try Rig()
-      try rig.startRadio(["--nodes", "3"])
-      try rig.startGateway()
-      try rig.waitForSync()
-      func rows(_ arguments: String...) throws -> [JSONValue] {
-        let program = try Program.own("meshpost", arguments + ["--json", "--socket", rig.socket])
-        #expect(try program.ended() == 0, "\(arguments): \(program.lines)")
-        return try program.lines.map { try JSONValue(parsing: $0) }
-      }
-      func came(_ count: Int64) throws {
-        try untilTrue("\(count) messages") { try rig.status()?["store"]?["messages"]?.integer == count }
-      }
-      let follower = try Program.own("meshpost", ["messages", "--follow", "--socket", rig.socket])
-      rig.radio?.write("dm r1 r0 one")
-      try came(1)
-      try follower.line(with: "r1: one")
-      #expect(try rig.meshpost("send", "r1", "two", "--id", "two", "--wait").code == 0)
-      rig.radio?.write("dm r2 r0 three")
-      try came(2)
-      #expect(try rig.meshpost("send", "Public", "four", "--wait").code == 0)
-      rig.radio?.write("chan r1 0 five")
-      try came(3)
-      let all = try rows("messages")
-      #expect(all.map { $0["text"]?.string } == ["one", "two", "three", "four", "five"])
-      #expect(all.map { $0["direction"]?.string } == ["received", "sent", "received", "sent", "received"])
-      #expect(all[1]["state"]?.string == "delivered" && all[1]["recipient_name"]?.string == "r1")
-      let shown = try rig.meshpost("messages").lines
-      #expect(shown[1].contains("me → r1: two  ✓ (delivered)") && shown[3].contains("[Public] me: four  ✓ (sent)"))
-      #expect(try rows("messages", "--sent").map { $0["text"]?.string } == ["two", "four"])
-      #expect(try rows("messages", "--received").count == 3)
-      #expect(try rows("messages", "--with", "r1").map { $0["text"]?.string } == ["one", "two"])
-      #expect(try rows("messages", "--from", "r1").map { $0["text"]?.string } == ["one", "five"])
-      #expect(try rows("messages", "--channel", "Public").map { $0["text"]?.string } == ["four", "five"])
-      #expect(try rows("search", "two")[0]["outgoing"]?.string == "two")
-      // Page by page, with the cursors.
-      var (texts, after): ([String], String) = ([], "0")
-      while let row = try rows("messages", "--after", after, "--limit", "1").first {
-        texts.append(row["text"]?.string ?? "")
-        after = row["cursor"]?.string ?? ""
-      }
-      #expect(texts == ["one", "two", "three", "four", "five"])
-      // A reaction to our message is shown with it.
-      #expect(try rig.meshpost("react", "two", "👍", "--wait").code == 0)
-      try untilTrue("the reaction") {
-        try rig.meshpost("messages").lines.contains { $0.contains("two") && $0.contains("👍") }
-      }
-      try follower.line(with: "me → r1: two  … (pending)")
-      try follower.line(with: "me → r1: two  ✓ (delivered)")
-      try follower.line(with: "r1: five")
-      let file = rig.scratch.location("all.csv")
-      #expect(try rig.meshpost("export", "messages", "--format", "csv", "--output", file).code == 0)
-      let csv = try String(contentsOfFile: file, encoding: .utf8)
-      #expect(csv.contains("sent") && csv.contains("delivered") && csv.contains("two"))
-      // The socket's default is received messages only: bots must not receive their own.
-      let plain = try #require(rig.control("GET", "/v1/messages"))
-      #expect(String(decoding: plain.body, as: UTF8.self).split(separator: "\n").count == 3)
-      #expect(rig.control("GET", "/v1/messages?direction=up")?.status == 400)
-      #expect(rig.control("GET", "/v1/messages?after=1.x")?.status == 400)
-    }
-
-    @Test func `a message of a program that shares the radio is in the list, too`() throws {
+    @Test func `what a program sends that shares the radio stands there, too`() throws {
       let rig = try Rig()
       let (descriptor, port) = try LoopbackPort.take()
       close(descriptor)

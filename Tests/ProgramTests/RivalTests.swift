@@ -35,22 +35,5 @@ extension WholeProgramTests {
       try rig.startGateway()
       try rig.waitForSync()
     }
-
-    @Test func `each outcome of a message is explained with what to do`() throws {
-      let rig = try Rig()
-      try rig.startRadio()
-      rig.writeGatewayConfiguration(extra: "[messaging]\nattempts = 1")
-      try rig.startGateway()
-      try rig.waitForSync()
-      rig.radio?.write("loss 1")
-      let lost = try rig.meshpost("send", "r1", "lost", "--wait")
-      #expect(lost.code == 75 && lost.lines.last?.contains("meshpost radio advert --flood") == true, "\(lost.lines)")
-      let list = try rig.meshpost("sent")
-      #expect(list.lines.last?.hasPrefix("no_acknowledgement: ") == true, "\(list.lines)")
-      let found = try rig.meshpost("contact", "path", "r1", "--discover")
-      #expect(found.code == 69 && found.lines.joined().contains("allows telemetry requests"), "\(found.lines)")
-      let rows = try rig.meshpost("sent", "--json").lines
-      #expect(try rows.allSatisfy { try JSONValue(parsing: $0)["id"] != nil }, "JSON and nothing else: \(rows)")
-    }
   }
 }

@@ -198,49 +198,5 @@ extension WholeProgramTests {
       #expect(!after.contains { $0.contains("before the kill") })
       #expect(after.count { $0.hasPrefix("event: message") && $0.contains("while it was away") } == 1)
     }
-
-    @Test func `conversations count unread messages, and a message that is sent twice is one`() throws {
-      let rig = try rig()
-      let host = try PagesHost(rig)
-      #expect(host.signIn()?.status == 200)
-      func conversations() throws -> [JSONValue] {
-        try (host.ask("GET", "/v1/conversations")?.body ?? []).split(separator: 10).map {
-          try JSONValue(parsing: Array($0))
-        }
-      }
-      #expect(try conversations().allSatisfy { $0["unread"]?.integer == 0 })
-      rig.radio?.write("dm r1 r0 hello @[r0]")
-      rig.radio?.write("chan r2 0 to all")
-      try untilTrue("both to be unread") { try conversations().compactMap { $0["unread"]?.integer }.reduce(0, +) == 2 }
-      let direct = try #require(try conversations().first { $0["kind"]?.string == "direct" })
-      #expect(direct["mentioned"]?.bool == true)
-      let name = try #require(direct["conversation"]?.string)
-      let cursor = try #require(direct["newest"]?["cursor"]?.string)
-      #expect(
-        host.ask("POST", "/v1/conversations/read", "{\"conversation\":\"\(name)\",\"cursor\":\"\(cursor)\"}")?.status
-          == 200)
-      #expect(try conversations().first { $0["conversation"]?.string == name }?["unread"]?.integer == 0)
-      for _ in 0..<2 {
-        let body =
-          "{\"to\":\"\(direct["key"]?.string ?? "")\",\"text\":\"once\",\"id\":\"0123456789abcdef0123456789abcdef\"}"
-        #expect(host.ask("POST", "/v1/send", body)?.status == 202)
-      }
-      let rows = host.ask("GET", "/v1/messages?conversation=\(name)&direction=both")?.body ?? []
-      let texts = try rows.split(separator: 10).map { try JSONValue(parsing: Array($0))["text"]?.string ?? "" }
-      #expect(texts == ["hello @[r0]", "once"])
-      #expect(host.ask("GET", "/v1/messages?conversation=nonsense")?.status == 400)
-      // The journal has the attempts of the message.
-      let attempts = try #require(host.ask("GET", "/v1/outgoing/attempts?id=0123456789abcdef0123456789abcdef"))
-      #expect(attempts.status == 200)
-      #expect(host.ask("GET", "/v1/outgoing/attempts?id=unknown")?.status == 404)
-      // A conversation that is muted here is muted in every browser; a conversation that is not in the list cannot be muted.
-      #expect(try conversations().first { $0["conversation"]?.string == name }?["muted"]?.bool == false)
-      let mute = "{\"conversation\":\"\(name)\",\"muted\":true}"
-      #expect(host.ask("POST", "/v1/conversations/mute", mute)?.status == 200)
-      #expect(try conversations().first { $0["conversation"]?.string == name }?["muted"]?.bool == true)
-      let unknown = "{\"conversation\":\"channel:0000000000000000\",\"muted\":true}"
-      #expect(host.ask("POST", "/v1/conversations/mute", unknown)?.status == 404)
-      #expect(host.ask("POST", "/v1/conversations/mute", "{\"conversation\":\"\(name)\"}")?.status == 400)
-    }
   }
 }

@@ -122,4 +122,17 @@ import Timing
     #expect(try add("Private").status == 400, "without a secret")
     #expect(!rig.hasSaid(secret), "a secret reached the log")
   }
+
+  @Test func `a path that is not found is said with the reason`() throws {
+    let rig = try Rig()
+    rig.configure("[messaging]\nattempts = 1")
+    try rig.startSynced()
+    rig.air("loss 1")
+    try rig.send("r1", "lost", id: "lost")
+    try rig.until("lost", is: "failed")
+    #expect(try rig.outgoing("lost")?["reason"]?.string == "no_acknowledgement")
+    let found = try rig.post("/v1/contacts/path", #"{"contact":"r1","discover":true}"#)
+    #expect(found.status == 504, "\(found)")
+    #expect(found.json["error"]?.string?.contains("allows telemetry requests") == true, "\(found)")
+  }
 }

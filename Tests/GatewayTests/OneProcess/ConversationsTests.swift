@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MIT
+
+import JSON
+import Testing
+import Timing
+
+/// Received and sent messages, as people and programs read them.
+@Suite struct ConversationsTests {
+  private func begun() throws -> Rig {
+    let rig = try Rig(nodes: 3)
+    try rig.startSynced()
+    return rig
+  }
+
+  private func hear(_ line: String, _ rig: Rig) throws {
+    let before = try rig.status()["store"]?["messages"]?.integer ?? 0
+    rig.air(line)
+    try rig.until("\(line) to be heard") { try rig.status()["store"]?["messages"]?.integer == before + 1 }
+  }
+
+  private func key(of name: String, _ rig: Rig) throws -> String {
+    let row = try rig.rows("/v1/contacts").first { $0["name"]?.string == name }
+    return try #require(row?["key"]?.string)
+  }
+
+  @Test func `what was said on both sides is one list, in order, by whom, and page by page`() throws {
+    let rig = try begun()
+    try hear("dm r1 r0 one", rig)
+    try rig.send("r1", "two", id: "two")
+    try rig.until("two", is: "delivered")
+    try hear("dm r2 r0 three", rig)
+    try rig.send("Public", "four", id: "four")
+    try rig.until("four", is: "sent")
+    try hear("chan r1 0 five", rig)
+    let all = try rig.rows("/v1/messages?direction=both")
+    #expect(all.map { $0["text"]?.string } == ["one", "two", "three", "four", "five"])
+    #expect(all.map { $0["direction"]?.string } == ["received", "sent", "received", "sent", "received"])
+    #expect(all[1]["state"]?.string == "delivered" && all[1]["recipient_name"]?.string == "r1")
+    #expect(try rig.texts("direction=sent") == ["two", "four"])
+    #expect(try rig.texts("direction=received") == ["one", "three", "five"])
+    #expect(try rig.texts("direction=both&with=r1") == ["one", "two"])
+    #expect(try rig.texts("direction=both&from=r1") == ["one", "five"])
+    #expect(try rig.texts("direction=both&channel=Public") == ["four", "five"])
+    #expect(try rig.rows("/v1/messages?direction=both&q=two").map { $0["outgoing"]?.string } == ["two"])
+    // Page by page, with the cursors.
+    var (texts, after): ([String], String) = ([], "0")
+    while let row = try rig.rows("/v1/messages?direction=both&limit=1&after=\(after)").first {
+      texts.append(row["text"]?.string ?? "")
+      after = row["cursor"]?.string ?? ""
+    }
+    #expect(texts == ["one", "two", "three", "four", "five"])
+    // A reaction to our message is shown with it.
+    #expect(try rig.post("/v1/react", #"{"outgoing":"two","emoji":"👍"}"#).status == 202)
+    try rig.until("the reaction") {
+      try rig.rows("/v1/messages?direction=both").contains {
+        $0["text"]?.string == "two" && $0["reactions"]?.text.contains("👍") == true
+      }
+    }
+    // The socket's default is received messages only: bots must not receive their own.
+    #expect(try rig.rows("/v1/messages").count == 3)
+    #expect(try rig.ask("GET", "/v1/messages?direction=up").status == 400)
+    #expect(try rig.ask("GET", "/v1/messages?after=1.x").status == 400)
+  }
+
+  @Test func `a node's alias is what people see and write, and nobody on the air can take it`() throws {
+    let rig = try begun()
+    #expect(try rig.post("/v1/node/alias", #"{"node":"r1","value":"Birch"}"#).status == 200)
+    #expect(try rig.rows("/v1/contacts").contains { $0["alias"]?.string == "Birch" && $0["name"]?.string == "r1" })
+    try hear("dm r1 r0 hello", rig)
+    let row = try #require(try rig.rows("/v1/messages").first)
+    #expect(row["sender_alias"]?.string == "Birch" && row["sender_name"]?.string == "r1")
+    let key = try key(of: "r1", rig)
+    // Another node with that name, as from the air.
+    let other = #"{"key":"\#(String(repeating: "ab", count: 32))","name":"Birch","type":"chat"}"#
+    #expect(try rig.post("/v1/contacts/add", other).status == 200)
+    let sent = try rig.post("/v1/send", #"{"to":"Birch","text":"hi"}"#)
+    #expect(sent.status == 202 && sent.json["messages"]?.array?.first?["recipient"]?.string == key, "\(sent)")
+  }
+
+  @Test func `conversations tell what was not read, and a message sent twice is one`() throws {
+    let rig = try begun()
+    func conversations() throws -> [JSONValue] { try rig.rows("/v1/conversations") }
+    #expect(try conversations().allSatisfy { $0["unread"]?.integer == 0 })
+    rig.air("dm r1 r0 hello @[r0]")
+    rig.air("chan r2 0 to all")
+    try rig.until("both to be unread") {
+      try conversations().compactMap { $0["unread"]?.integer }.reduce(0, +) == 2
+    }
+    let direct = try #require(try conversations().first { $0["kind"]?.string == "direct" })
+    #expect(direct["mentioned"]?.bool == true)
+    let name = try #require(direct["conversation"]?.string)
+    let cursor = try #require(direct["newest"]?["cursor"]?.string)
+    func row() throws -> JSONValue? { try conversations().first { $0["conversation"]?.string == name } }
+    let read = #"{"conversation":"\#(name)","cursor":"\#(cursor)"}"#
+    #expect(try rig.post("/v1/conversations/read", read).status == 200)
+    #expect(try row()?["unread"]?.integer == 0)
+    let id = "0123456789abcdef0123456789abcdef"
+    for _ in 0..<2 { #expect(try rig.send(try key(of: "r1", rig), "once", id: id) == 202) }
+    #expect(try rig.texts("conversation=\(name)&direction=both") == ["hello @[r0]", "once"])
+    #expect(try rig.ask("GET", "/v1/messages?conversation=nonsense").status == 400)
+    // The journal has the attempts of the message.
+    #expect(try rig.ask("GET", "/v1/outgoing/attempts?id=\(id)").status == 200)
+    #expect(try rig.ask("GET", "/v1/outgoing/attempts?id=unknown").status == 404)
+    // A conversation that is not in the list cannot be muted.
+    #expect(try row()?["muted"]?.bool == false)
+    let mute = #"{"conversation":"\#(name)","muted":true}"#
+    #expect(try rig.post("/v1/conversations/mute", mute).status == 200)
+    #expect(try row()?["muted"]?.bool == true)
+    let unknown = #"{"conversation":"channel:0000000000000000","muted":true}"#
+    #expect(try rig.post("/v1/conversations/mute", unknown).status == 404)
+    #expect(try rig.post("/v1/conversations/mute", #"{"conversation":"\#(name)"}"#).status == 400)
+  }
+}
