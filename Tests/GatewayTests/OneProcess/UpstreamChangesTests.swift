@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Foundation
+import Glibc
 import JSON
 import Testing
 import Timing
@@ -250,5 +251,64 @@ import Timing
     #expect(try rig.post("/v1/upstreams/remove?upstream=late").status == 200)
     #expect(try rig.upstream("late") == nil)
     #expect(try rig.post("/v1/upstreams/remove?upstream=late").status == 404)
+  }
+
+  @Test func `a hook for one node's words runs for nobody else, nor for a channel`() throws {
+    let rig = try Rig(nodes: 3)
+    try rig.startSynced()
+    let key = try #require(try rig.rows("/v1/contacts").first { $0["name"]?.string == "r1" }?["key"]?.string)
+    rig.reload(
+      """
+      [[hook]]
+      name = "h"
+      kinds = ["message"]
+      run = ["/bin/true"]
+      contacts = ["\(key)"]
+      channels = []
+      \(geteuid() == 0 ? "user = \"nobody\"" : "")
+      """)
+    try rig.until("it to be there") { try rig.upstream("hook/h") != nil }
+    rig.air("chan r1 0 open, by channel")
+    rig.air("dm r2 r0 open, by another")
+    rig.air("dm r1 r0 open")
+    try rig.until("three messages") { rig.hub.texts.count == 3 }
+    try rig.until("the hook to have had all") { try rig.upstream("hook/h")?["pending"]?.integer == 0 }
+    #expect(rig.server("hook/h", "hook").texts == ["open"])
+  }
+
+  @Test func `a webhook that is paused gets nothing, over a kill, and then all in order`() throws {
+    let rig = try Rig()
+    rig.configure(
+      """
+      [[upstream]]
+      name = "hook"
+      kind = "webhook"
+      url = "http://127.0.0.1:1/T0/B0"
+      kinds = ["message"]
+      """)
+    let hook = rig.server("hook", "webhook")
+    hook.mood = .hangsUp
+    try rig.startSynced()
+    func say(_ numbers: ClosedRange<Int>) { for number in numbers { rig.air("chan r1 0 say \(number)") } }
+    say(1...5)
+    try rig.until("a first failure") { hook.hangUps > 0 }
+    hook.mood = .well
+    try rig.until("five at the hook", within: .seconds(7200)) { hook.texts.count == 5 }
+    #expect(try rig.post("/v1/upstreams/pause?upstream=hook").status == 200)
+    say(6...8)
+    try rig.until("eight at the hub") { rig.hub.texts.count == 8 }
+    rig.kill()
+    try rig.startSynced()
+    rig.pass(.seconds(600))
+    #expect(try rig.upstream("hook")?["state"]?.string == "paused")
+    #expect(hook.texts.count == 5)
+    #expect(try rig.post("/v1/upstreams/resume?upstream=hook").status == 200)
+    try rig.until("eight at the hook") { hook.texts.count == 8 }
+    #expect(hook.texts == (1...8).map { "say \($0)" } && hook.events.allSatisfy { $0.kind == "message" })
+    #expect(try rig.post("/v1/upstreams/test?upstream=hook").status == 200)
+    #expect(try rig.post("/v1/upstreams/test?upstream=nobody").status == 404)
+    hook.mood = .unreachable
+    #expect(try rig.post("/v1/upstreams/test?upstream=hook").status == 504)
+    #expect(!rig.hasSaid("T0/B0"), "a hook's address is a secret")
   }
 }
