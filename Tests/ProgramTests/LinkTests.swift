@@ -135,59 +135,7 @@ extension WholeProgramTests {
       }
     }
 
-    @Test func `a command beyond the rate waits in the queue`() throws {
-      let rig = try start("commands_per_minute = 1")
-      #expect(
-        try command(rig, #"{"id":"c1","command":"send","to":"Public","text":"one"}"#).json["state"]?.string == "done")
-      let second = try command(rig, #"{"id":"c2","command":"send","to":"Public","text":"two"}"#, wait: 0)
-      #expect(second.status == 202 && second.json["state"]?.string == "queued", "\(second)")
-      #expect(try command(rig, #"{"id":"c3","command":"status"}"#).status == 503)
-      #expect(try sent(rig) == ["one"])
-    }
-
-    @Test func `a node's alias is edited at both ends, and the last writer wins`() throws {
-      let rig = try start(#"allow = ["send", "documents", "settings"]"#, arguments: ["--contacts", "3"])
-      let key = try #require(
-        try rig.meshpost("contacts", "--json").lines.compactMap {
-          try JSONValue(parsing: $0)["key"]?.string
-        }.first)
-      let id = rig.gatewayID ?? ""
-      let path = "/v1/gateways/\(id)/documents/node/\(key)/alias"
-      #expect(try rig.meshpost("node", "alias", key, "Upper hut").code == 0)
-      try untilTrue("the alias at the hub") {
-        let answer = rig.askHub("GET", "/v1/gateways/\(id)/documents")
-        return try JSONValue(parsing: answer?.body ?? [])["documents"]?.array?.first?["value"]?.string == "Upper hut"
-      }
-      #expect(rig.askHub("PUT", path, body: #"{"value":"Hut 1"}"#)?.status == 200)
-      try untilTrue("the hub's at the gateway") {
-        try rig.meshpost("contacts", "--json").lines.contains { $0.contains(#""alias":"Hut 1""#) }
-      }
-      // Neither reaches the other; the gateway's edit is the later one.
-      rig.hub?.send(SIGTERM)
-      _ = try rig.hub?.ended()
-      #expect(try rig.meshpost("node", "alias", key, "Hut one").code == 0)
-      try rig.startHub()
-      try untilTrue("the gateway's at the hub") {
-        let answer = rig.askHub("GET", "/v1/gateways/\(id)/documents")
-        return try JSONValue(parsing: answer?.body ?? [])["documents"]?.array?.first?["value"]?.string == "Hut one"
-      }
-      #expect(rig.askHub("DELETE", path)?.status == 200)
-      try untilTrue("the alias to be gone") {
-        try !rig.meshpost("contacts", "--json").lines.contains { $0.contains(#""alias""#) }
-      }
-      #expect(rig.askHub("PUT", path, body: #"{"value":7}"#)?.status == 422)
-      #expect(rig.gateway?.lines.contains { $0.hasPrefix("debug") } == false)
-      #expect(
-        rig.askHub("PUT", "/v1/gateways/\(id)/documents/settings/log_level", body: #"{"value":"debug"}"#)?.status == 200
-      )
-      try untilTrue("a setting from afar to count") {
-        _ = rig.control("POST", "/v1/sync")
-        return rig.gateway?.lines.contains { $0.hasPrefix("debug") } == true
-      }
-      #expect(rig.askHub("PUT", "/v1/gateways/\(id)/documents/root/password", body: #"{"value":"x"}"#)?.status == 400)
-    }
-
-    @Test func `a stopped hub is noticed by a ping, and the link returns`() throws {
+    @Test func `a hub that is stopped is noticed by ping, and the link comes back`() throws {
       let rig = try start()
       rig.hub?.send(SIGSTOP)
       try rig.gateway?.line(with: "no answer to a ping")

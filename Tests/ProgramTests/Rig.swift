@@ -100,21 +100,6 @@ final class Rig {
     try hub?.line(with: "listening")
   }
 
-  /// The environment for a program whose wall clock the file `clock` sets: see `Doubles/clock.c`.
-  func clockDouble() throws -> [String: String] {
-    let library = scratch.location("clock.so")
-    let source = Checkout.folder.appending(path: "Tests/Doubles/clock.c").path()
-    let compiler = try Program("/usr/bin/cc", ["-shared", "-fPIC", "-o", library, source])
-    guard try compiler.ended() == 0 else { throw Program.Waited(description: "cc: \(compiler.lines)") }
-    return ["LD_PRELOAD": library, "MESHPOST_TEST_CLOCK": scratch.location("clock")]
-  }
-
-  func startGateway(environment: [String: String]) throws {
-    gateway = try Program(
-      Program.programs.appending(path: "meshpostd").path(), ["--config", scratch.location("gw.toml")],
-      environment: environment)
-  }
-
   func startGateway() throws {
     if !FileManager.default.fileExists(atPath: scratch.location("gw.toml")) { writeGatewayConfiguration() }
     gateway = try Program.own("meshpostd", ["--config", scratch.location("gw.toml")], in: line?.near)

@@ -137,4 +137,93 @@ import Timing
     #expect(all.events.count >= 40, "pending, sending, sent and delivered: \(all.events.count)")
     #expect(ended.bytes < all.bytes * 2 / 3, "\(ended.bytes) of \(all.bytes)")
   }
+
+  @Test func `a gateway whose card was put back does not send again what others have heard`() throws {
+    let rig = try begun()
+    heard("before", by: "hilltop", from: "r1", rig)
+    try rig.until("the first") { try sent(rig) == ["⇄r1@hilltop: before"] }
+    let card = rig.generation
+    rig.end()
+    try rig.startSynced()
+    for number in 1...3 { heard("word \(number)", by: "hilltop", from: "r1", rig) }
+    try rig.until("all of them") { try sent(rig).count == 4 }
+    rig.pass(.seconds(60))
+    rig.end()
+    try rig.putBack(card)
+    try rig.startSynced()
+    heard("the last one", by: "hilltop", from: "r1", rig)
+    try rig.until("the last one") { try sent(rig).contains("⇄r1@hilltop: the last one") }
+    rig.pass(.seconds(600))
+    let texts = try sent(rig)
+    #expect(texts.sorted() == ["before", "the last one"].map { "⇄r1@hilltop: \($0)" }, "\(texts)")
+  }
+
+  @Test func `a command that comes too soon is to wait, and goes out from the queue when its minute comes`() throws {
+    let rig = try Rig()
+    rig.configure("commands_per_minute = 1")
+    try rig.startSynced()
+    try rig.until("the hub to be there") { rig.hub.greetings == 1 }
+    func ask(_ command: String) throws -> JSONValue {
+      var answer: String??
+      _ = rig.loop.begin { answer = .some(await rig.hub.ask(command)) }
+      try rig.until("the answer") { answer != nil }
+      return try JSONValue(parsing: answer.flatMap { $0 } ?? "null")
+    }
+    let second = #"{"id":"c2","command":"send","to":"Public","text":"two"}"#
+    #expect(try ask(#"{"id":"c1","command":"send","to":"Public","text":"one"}"#)["ok"]?.bool == true)
+    #expect(try ask(second)["code"]?.string == "full")
+    #expect(try ask(#"{"id":"c3","command":"status"}"#)["code"]?.string == "full")
+    rig.hub.put(second, in: "commands", id: "c2", at: rig.machine.wallMilliseconds)
+    rig.pass(.seconds(20))
+    #expect(try sent(rig) == ["one"])
+    try rig.until("the queued one") { try sent(rig) == ["one", "two"] }
+  }
+
+  @Test func `a node's alias is edited at both ends, and the last writer wins`() throws {
+    let rig = try Rig()
+    rig.configure(#"allow = ["send", "documents", "settings"]"#)
+    try rig.startSynced()
+    let key = try #require(try rig.rows("/v1/contacts").first { $0["name"]?.string == "r1" }?["key"]?.string)
+    func alias() throws -> String? { try rig.rows("/v1/contacts").first { $0["key"]?.string == key }?["alias"]?.string }
+    func atHub() -> String? {
+      rig.hub.events.last { $0.kind == "document" && $0.body["key"]?.string == "node/\(key)/alias" }?.body["value"]?
+        .string
+    }
+    func edit(_ value: String) throws {
+      #expect(try rig.post("/v1/node/alias", #"{"node":"r1","value":"\#(value)"}"#).status == 200)
+    }
+    /// An edit at the hub, some seconds before.
+    func put(_ name: String, _ value: String, ago: Int64 = 0) {
+      rig.pass(.seconds(2))
+      let now = rig.machine.wallMilliseconds - ago * 1000
+      rig.hub.put(
+        #"{"key":"\#(name)","value":\#(value),"updated_at":\#(now),"by_hub":true}"#, in: "documents", id: name, at: now)
+    }
+    try edit("Upper hut")
+    try rig.until("the alias at the hub") { atHub() == "Upper hut" }
+    put("node/\(key)/alias", #""Hut 1""#)
+    try rig.until("the hub's at the gateway") { try alias() == "Hut 1" }
+    // The hub has not acknowledged the gateway's edit yet: the later one counts.
+    rig.hub.mood = .late(.seconds(60))
+    try edit("Hut one")
+    put("node/\(key)/alias", #""Hut 2""#, ago: 10)
+    rig.pass(.seconds(10))
+    #expect(try alias() == "Hut one")
+    put("node/\(key)/alias", #""Hut 3""#)
+    try rig.until("the later one") { try alias() == "Hut 3" }
+    rig.hub.mood = .unreachable
+    try edit("Hut four")
+    rig.hub.mood = .well
+    try rig.until("the gateway's at the hub") { atHub() == "Hut four" }
+    put("node/\(key)/alias", "7")
+    put("root/password", #""x""#)
+    put("settings/log_level", #""debug""#)
+    try rig.until("a setting from afar to count") {
+      try rig.status()["overrides"]?.array?.contains { $0["document"]?.string == "settings/log_level" } == true
+    }
+    #expect(try alias() == "Hut four", "7 is no alias")
+    #expect(try !rig.rows("/v1/documents").contains { $0["key"]?.string == "root/password" })
+    put("node/\(key)/alias", "null")
+    try rig.until("the alias to be gone") { try alias() == nil }
+  }
 }
