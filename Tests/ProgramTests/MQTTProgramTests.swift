@@ -255,69 +255,7 @@ extension WholeProgramTests {
       #expect(broker.program?.lines.contains { $0.contains("as meshpost-hill-broker (p5") } == true)
     }
 
-    @Test func `a broker that supports only QoS 0 is not used, and the log says so`() throws {
-      let rig = try Rig()
-      let broker = try TestBroker(rig, extra: "allow_anonymous true\nmax_qos 0")
-      try rig.startRadio()
-      configure(rig, broker)
-      try rig.startGateway()
-      rig.radio?.write("chan r1 0 kept")
-      try rig.gateway?.line(with: "stopped: the broker")
-      #expect(rig.gateway?.lines.contains { $0.contains("only QoS 0") } == true, "\(rig.gateway?.lines ?? [])")
-      try untilTrue("the message to wait") {
-        try rig.status()?["upstreams"]?.array?.first?["pending"]?.integer ?? 0 > 0
-      }
-    }
-
-    /// Stands in front of a real broker, and does not answer a hello of version 5, or closes the connection.
-    private static let old = """
-      import asyncio, sys
-      port, behind, manner = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-      async def pipe(reader, writer):
-          try:
-              while data := await reader.read(65536): writer.write(data); await writer.drain()
-          except Exception: pass
-          writer.close()
-      async def serve(reader, writer):
-          hello = await reader.read(4096)
-          if len(hello) > 8 and hello[8] == 5:
-              print("a hello of 5", flush=True)
-              if manner == "silent": await reader.read()
-              return writer.close()
-          up = await asyncio.open_connection("127.0.0.1", behind)
-          up[1].write(hello)
-          await asyncio.gather(pipe(reader, up[1]), pipe(up[0], writer))
-      async def main():
-          server = await asyncio.start_server(serve, "127.0.0.1", port)
-          print("ready", flush=True)
-          await server.serve_forever()
-      asyncio.run(main())
-      """
-
-    @Test(arguments: ["silent", "abrupt"])
-    func `the gateway uses 3.1.1 with a broker that does not answer version 5`(_ manner: String) throws {
-      let rig = try Rig()
-      let broker = try TestBroker(rig)
-      let (descriptor, port) = try LoopbackPort.take()
-      close(descriptor)
-      let old = try Program(Program.python, ["-c", Self.old, "\(port)", "\(broker.port)", manner])
-      try old.line(with: "ready")
-      let subscriber = try broker.counter()
-      try rig.startRadio()
-      configure(rig, broker)
-      let file = rig.scratch.location("gw.toml")
-      let text = try String(contentsOfFile: file, encoding: .utf8)
-      _ = rig.scratch.write("gw.toml", text.replacingOccurrences(of: ":\(broker.port)\"", with: ":\(port)\""))
-      try rig.startGateway()
-      try rig.waitForSync()
-      rig.radio?.write("chan r1 0 in the old way")
-      try untilTrue("the message: \(rig.gateway?.lines.suffix(5) ?? [])") {
-        subscriber.lines.contains { $0.contains("in the old way") }
-      }
-      #expect(old.lines.filter { $0.contains("a hello of 5") }.count == 1, "asked once")
-    }
-
-    @Test func `the gateway connects with TLS client certificates, and after a wrong password is corrected`() throws {
+    @Test func `TLS with client certificates, and a password that is wrong at first`() throws {
       let rig = try Rig()
       let folder = rig.scratch.folder.path()
       let authority = try TestAuthority(rig, names: ["localhost", "gateway"])
