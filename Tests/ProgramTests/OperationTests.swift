@@ -8,23 +8,6 @@ import Testing
 extension WholeProgramTests {
   /// Starting, stopping, reloading, refusing.
   @Suite struct Operation {
-    @Test func `SIGTERM ends the gateway cleanly, and stored messages are there at the next start`() throws {
-      let rig = try Rig()
-      // If a radio started in the same second, the gateway cannot tell whether it has restarted, and would read its whole list.
-      try rig.startRadio(["--uptime", "3600"])
-      try rig.startGateway()
-      try rig.waitForSync()
-      rig.radio?.write("dm r1 r0 before the end")
-      try untilTrue("stored") { try rig.status()?["store"]?["messages"]?.integer == 1 }
-      rig.gateway?.send(SIGTERM)
-      #expect(try rig.gateway?.ended() == 0)
-      #expect(!FileManager.default.fileExists(atPath: rig.socket))
-      try rig.startGateway()
-      try rig.waitForSync()
-      #expect(try rig.meshpost("messages").lines.count == 1)
-      #expect(try rig.status()?["sync"]?["counters"]?["incremental_contact_lists"]?.integer == 1)
-    }
-
     @Test func `a wrong configuration is refused with exit code 78, file and line`() throws {
       let scratch = Scratch()
       let file = scratch.write("gw.toml", "[radio]\nlink = \"usb\"\n")

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import Foundation
 import Testing
 import Timing
 
@@ -56,5 +57,17 @@ import Timing
     rig.stepClock(by: .seconds(-86_400))
     rig.isDiskFull = false
     try rig.until("it at the hub") { rig.hub.texts == ["kept"] }
+  }
+
+  @Test func `at its end everything is stored, and the next start reads only what has changed`() throws {
+    let rig = try Rig()
+    try rig.startSynced()
+    rig.air("dm r1 r0 before the end")
+    try rig.until("it to be stored") { try rig.texts() == ["before the end"] }
+    rig.end()
+    #expect(!FileManager.default.fileExists(atPath: rig.location("\(rig.generation - 1)/ctl")))
+    try rig.startSynced()
+    #expect(try rig.texts() == ["before the end"])
+    #expect(try rig.status()["sync"]?["counters"]?["incremental_contact_lists"]?.integer == 1)
   }
 }

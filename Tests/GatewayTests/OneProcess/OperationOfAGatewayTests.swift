@@ -93,4 +93,21 @@ import Timing
     let sent = try rig.rows("/v1/outgoing").compactMap { $0["text"]?.string }
     #expect(sent.sorted() == (1...3).map { "word \($0)" })
   }
+
+  @Test func `the doctor finds problems and suggests remedies`() throws {
+    let rig = try Rig()
+    rig.hub.mood = .unreachable
+    try rig.startSynced()
+    func finding(_ subject: String) throws -> JSONValue? {
+      try rig.json("/v1/doctor")["findings"]?.array?.first { $0["subject"]?.string == subject }
+    }
+    try rig.until("the hub to be missed") { try rig.upstream("hub")?["state"]?.string == "waiting" }
+    #expect(try finding("radio")?["state"]?.string == "ok")
+    let hub = try #require(try finding("upstream hub"))
+    #expect(hub["state"]?.string == "warning" && hub.text.contains("waits"), "\(hub)")
+    rig.link.isPresent = false
+    try rig.until("the radio to be missed") { try rig.status()["radio"]?["state"]?.string == "down" }
+    #expect(try finding("radio")?["state"]?.string == "failed" && finding("radio")?["remedy"] != nil)
+    for subject in ["clock", "disk", "store"] { #expect(try finding(subject) != nil, "\(subject)") }
+  }
 }

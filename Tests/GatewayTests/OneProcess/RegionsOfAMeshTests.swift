@@ -52,4 +52,42 @@ import Timing
     try say("for all", rig)
     #expect(rig.radios[1].queuedMessages == 1, "of two")
   }
+
+  @Test func `a link's region is kept with the channel, and a backup brings regions back`() throws {
+    let rig = try Rig()
+    try rig.startSynced()
+    let (secret, key) = ("000102030405060708090a0b0c0d0e0f", "0f0e0d0c0b0a09080706050403020100")
+    let link = "meshcore://channel/add?name=Hill&secret=\(secret)&region_scope=ottawa"
+    func add(_ channel: String, _ more: String = "") throws -> (status: Int, json: JSONValue) {
+      try rig.post("/v1/channels/add", #"{"channel":"\#(channel)"\#(more)}"#)
+    }
+    func regionOf(_ channel: String) throws -> String? {
+      try rig.rows("/v1/channels").first { $0["name"]?.string == channel }?["region"]?.string
+    }
+    func set(_ settings: String) throws -> Int { try rig.post("/v1/radio/set", "{\(settings)}").status }
+    #expect(try add(link).json["region"]?.string == "ottawa" && regionOf("Hill") == "ottawa")
+    #expect(try add(link + "%20x").status == 400, "that is no region's name")
+    #expect(try add("Club", #","secret":"\#(key)","region":"*""#).json["region"]?.string == "*")
+    #expect(try regionOf("Club") == "*")
+
+    #expect(try set(#""flood-scope":"$ours""#) == 400, "its key does not follow from its name")
+    #expect(try set(#""flood-scope-key":"\#(secret)""#) == 400, "of which region?")
+    #expect(try set(#""flood-scope":"$ours","flood-scope-key":"\#(secret)""#) == 200)
+    #expect(try !rig.json("/v1/radio").text.contains(secret))
+    let backup = try rig.rows("/v1/radio/backup")
+    #expect(backup.first?["settings"]?.text.contains(secret) == true)
+    #expect(try set(#""flood-scope":"none""#) == 200)
+    for channel in ["Hill", "Club"] { #expect(try rig.post("/v1/channels/remove?channel=\(channel)").status == 200) }
+    #expect(try add("Hill", #","secret":"\#(secret)""#).status == 200)
+    #expect(try regionOf("Hill") == nil, "who leaves a channel leaves its region, too")
+    for row in backup {
+      switch row["kind"]?.string {
+      case "radio": #expect(try rig.post("/v1/radio/set", row["settings"]?.text ?? "").status == 200)
+      case "channel": #expect(try rig.post("/v1/channels/put", row.text).status == 200)
+      default: continue
+      }
+    }
+    #expect(try regionOf("Hill") == "ottawa" && regionOf("Club") == "*")
+    #expect(try rig.json("/v1/radio")["settings"]?["flood-scope"]?.string == "$ours")
+  }
 }
