@@ -118,6 +118,13 @@ import Transport
     ("[[upstream]]\nname = \"a\"\nurl = \"http://x\"\ndaily_bytes = 5000", "line 4", "200000 to"),
     ("[[upstream]]\nname = \"a\"\nurl = \"http://x\"\nmonthly_bytes = \"much\"", "line 4", "256 MiB"),
     ("[[upstream]]\nname = \"a\"\nurl = \"http://x\"\nbulk_hours = \"22-6\"", "line 4", "22:00-06:00"),
+    ("[[hook]]\nname = \"x\"\nuser = \"nobody\"\nkinds = [\"message\"]\nrun = [\"bot\"]", "line 5", "absolute path"),
+    (
+      "[[hook]]\nname = \"x\"\nuser = \"nobody\"\nkinds = [\"mesage\"]\nrun = [\"/bin/true\"]", "line 4",
+      "is not a kind of event"
+    ),
+    ("[[proxy]]\nlisten = \"0.0.0.0:5000\"", "line 2", "allow_from"),
+    ("[[proxy]]\nlisten = \"127.0.0.1:5000\"\nallow = [\"everything\"]", "line 3", "factory_reset"),
     ("[messaging]\nattempts = 99", "line 2", "1 to 16"), ("[messaging]\nqueue = \"many\"", "line 2", "whole number"),
     ("[[poll]]\nkind = \"weather\"\nnode = \"x\"", "line 2", "status, telemetry"),
     ("[[poll]]\nevery_min = 5", "line 1", "node"),

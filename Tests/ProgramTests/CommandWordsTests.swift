@@ -68,6 +68,8 @@ extension WholeProgramTests {
       try expect("export messages --format csv", "hello there")
       try expect("upstream pending", " messages  ")
 
+      try expect("search a*", "at least 3 letters", code: 64)
+      try expect("messages --since nonsense", "since", code: 64)
       try expect("send nobody x", "nobody", code: 67)
       try expect("send #none x", "none", code: 67)
       try expect("send r x", "r1 (chat", code: 64)

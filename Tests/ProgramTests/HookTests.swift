@@ -197,16 +197,5 @@ extension WholeProgramTests {
       #expect(Set(waited) == ["ping", "Ping", "!ping"], "\(messages)")
       #expect(try sent().count == 1)
     }
-
-    @Test func `a hook that cannot be, is refused at the start`() throws {
-      let rig = try Rig()
-      rig.writeGatewayConfiguration(
-        extra: "[[hook]]\nname = \"x\"\nrun = [\"bot\"]\nuser = \"nobody-of-that-name\"\nkinds = [\"mesage\"]")
-      let gateway = try Program.own("meshpostd", ["--check", "--config", rig.scratch.location("gw.toml")])
-      #expect(try gateway.ended() == EX_CONFIG)
-      for words in ["is not an absolute path", "is not a kind of event", "does not exist"] {
-        #expect(gateway.lines.contains { $0.contains("hook.") && $0.contains(words) }, "\(words): \(gateway.lines)")
-      }
-    }
   }
 }

@@ -58,19 +58,6 @@ import Testing
       try watch.line(with: "\"state\":\"synced\"")
     }
 
-    @Test func `messages can be followed live`() throws {
-      let rig = try Rig()
-      try rig.startRadio()
-      try rig.startGateway()
-      try rig.waitForSync()
-      let follower = try Program.own("meshpost", ["messages", "--follow", "--json", "--socket", rig.socket])
-      let curl = try Program(
-        "/usr/bin/curl", ["-sN", "--unix-socket", rig.socket, "http://localhost/v1/events?follow=1"])
-      rig.radio?.write("dm r1 r0 live")
-      try follower.line(with: "\"text\":\"live\"")
-      try curl.line(with: "\"text\":\"live\"")
-    }
-
     @Test func `the quick start shows messages arriving at its hub`() throws {
       let scratch = Scratch()
       let (descriptor, port) = try freePort()

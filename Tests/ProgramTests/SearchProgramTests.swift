@@ -19,26 +19,7 @@ extension WholeProgramTests {
       return rig
     }
 
-    @Test func `messages are found by words, sender, channel and time, and errors have a remedy`() throws {
-      let rig = try filled()
-      func find(_ arguments: String...) throws -> [String] {
-        let found = try Program.own("meshpost", ["search"] + arguments + ["--socket", rig.socket])
-        #expect(try found.ended() == 0, "\(arguments): \(found.lines)")
-        return found.lines
-      }
-      #expect(try find("message", "7").map { $0.hasSuffix("Walker: message 7") } == [true])
-      #expect(try find("mess*", "--limit", "5").last?.contains("message 39") == true, "newest last")
-      #expect(try find("direct", "--channel", "Public").isEmpty)
-      #expect(try find("message", "--since", "1h").count == 20)
-      #expect(try find("message", "--until", "yesterday").isEmpty)
-      let name = try find("direct", "--limit", "1", "--json").first.map { try JSONValue(parsing: $0) }?["sender_name"]
-      #expect(try find("direct", "--from", name?.string ?? "?").allSatisfy { $0.contains("direct") })
-      let (code, lines) = try rig.meshpost("search", "a*")
-      #expect(code == EX_USAGE && lines.joined().contains("at least 3 letters"), "\(lines)")
-      #expect(try rig.meshpost("messages", "--since", "long ago").code == EX_USAGE)
-    }
-
-    @Test func `messages and nodes are exported completely, in forms that other programs read`() throws {
+    @Test func `messages and nodes are exported whole, in forms that other programs read`() throws {
       let rig = try filled()
       func export(_ what: String, _ format: String) throws -> String {
         let file = rig.scratch.location("export.\(format)")

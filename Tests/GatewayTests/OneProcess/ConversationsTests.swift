@@ -110,4 +110,25 @@ import Timing
     #expect(try rig.post("/v1/conversations/mute", unknown).status == 404)
     #expect(try rig.post("/v1/conversations/mute", #"{"conversation":"\#(name)"}"#).status == 400)
   }
+
+  @Test func `messages are found by words, sender, channel and time, and errors say what to do`() throws {
+    let rig = try Rig { ($0.contacts, $0.queueCapacity) = (20, 1000) }
+    try rig.startSynced()
+    rig.air("inject r0 50 40")
+    try rig.until("40 messages") { try rig.status()["store"]?["messages"]?.integer == 40 }
+    func find(_ words: String, _ more: String = "&limit=20") throws -> [JSONValue] {
+      try rig.rows("/v1/messages?direction=both&q=\(words)\(more)")
+    }
+    #expect(try find("message%207").map { $0["text"]?.string } == ["message 7"])
+    #expect(try find("mess*", "&limit=5").last?["text"]?.string == "message 39", "newest last")
+    #expect(try find("direct", "&channel=Public").isEmpty)
+    let hourAgo = rig.machine.wallMilliseconds - 3_600_000
+    #expect(try find("message", "&limit=20&since=\(hourAgo)").count == 20)
+    #expect(try find("message", "&until=\(hourAgo)").isEmpty)
+    let name = try #require(try find("direct").first?["sender_name"]?.string)
+    let said = try find("direct", "&from=" + name.replacing(" ", with: "%20"))
+    #expect(!said.isEmpty && said.allSatisfy { $0["sender_name"]?.string == name })
+    let refused = try rig.ask("GET", "/v1/messages?q=a*")
+    #expect(refused.status == 400 && String(decoding: refused.body, as: UTF8.self).contains("at least 3 letters"))
+  }
 }
