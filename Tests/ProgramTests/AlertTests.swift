@@ -13,7 +13,7 @@ extension WholeProgramTests {
       try rig.status()?["alerts"]?.array?.compactMap { $0["rule"]?.string } ?? []
     }
 
-    @Test func `Home Assistant shows no alerts that the filter denies, and forgets those it had`() throws {
+    @Test func `Home Assistant shows no alerts that the filter excludes, and earlier ones are removed`() throws {
       let rig = try Rig()
       let broker = try TestBroker(rig)
       func configure(_ filter: String) {

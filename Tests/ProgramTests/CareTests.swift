@@ -21,7 +21,7 @@ extension WholeProgramTests {
       try JSONValue(parsing: try rig.meshpost("radio", "info", "--json").lines.joined())
     }
 
-    @Test func `a radio's backup makes another radio the same, its private key under a passphrase`() throws {
+    @Test func `a radio's backup restores another radio, with the private key under a passphrase`() throws {
       let rig = try rig(["--contacts", "25"])
       for channel in ["#one", "#two"] { #expect(try rig.meshpost("channel", "add", channel).code == 0) }
       #expect(try rig.meshpost("radio", "set", "name=Original", "position=47,8").code == 0)

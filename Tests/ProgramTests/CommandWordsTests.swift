@@ -30,7 +30,7 @@ extension WholeProgramTests {
       return program.lines
     }
 
-    @Test func `a radio, its messages and their ends are said in words, with an exit code for each refusal`() throws {
+    @Test func `a radio and its messages are described in words, and each refusal has an exit code`() throws {
       try expect("doctor", "no control socket", code: 1)
       try expect("doctor", "systemctl status meshpost", code: 1)
       try rig.startRadio(["--nodes", "3"], isKnown: false)
@@ -92,7 +92,7 @@ extension WholeProgramTests {
       try expect("messages", " Birch: one")
     }
 
-    @Test func `what is wrong with a configuration stands in status and doctor, and in a hub's log`() throws {
+    @Test func `errors in a configuration are in status and doctor, and in a hub's log`() throws {
       try rig.startRadio()
       try rig.startHub()
       let token = rig.scratch.write("open.token", "secret\n")

@@ -168,7 +168,7 @@ extension WholeProgramTests {
       try rig.meshpost("sent", "--json").lines.compactMap { try JSONValue(parsing: $0)["text"]?.string }
     }
 
-    @Test func `what one gateway hears the other sends, once, marked, and never back`() throws {
+    @Test func `a message that one gateway hears is sent by the other once, marked, and never back`() throws {
       let (hill, valley) = (try Rig(), try Rig())
       try hill.startHub()
       try gateway(hill, nil)

@@ -135,7 +135,7 @@ extension WholeProgramTests {
       }
     }
 
-    @Test func `a hub that is stopped is noticed by ping, and the link comes back`() throws {
+    @Test func `a stopped hub is noticed by a ping, and the link returns`() throws {
       let rig = try start()
       rig.hub?.send(SIGSTOP)
       try rig.gateway?.line(with: "no answer to a ping")

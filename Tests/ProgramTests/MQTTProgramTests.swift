@@ -255,7 +255,7 @@ extension WholeProgramTests {
       #expect(broker.program?.lines.contains { $0.contains("as meshpost-hill-broker (p5") } == true)
     }
 
-    @Test func `TLS with client certificates, and a password that is wrong at first`() throws {
+    @Test func `the gateway connects with TLS client certificates, and after a wrong password is corrected`() throws {
       let rig = try Rig()
       let folder = rig.scratch.folder.path()
       let authority = try TestAuthority(rig, names: ["localhost", "gateway"])

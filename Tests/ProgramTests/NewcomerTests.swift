@@ -8,9 +8,8 @@ import Testing
 
 extension WholeProgramTests {
   /// The first attempts of new users, and the answers.
-  @Suite struct NewGatewayLimit {
-    @Test func `a channel that is called nearly so is named, and a template as the documents print it is taken`() throws
-    {
+  @Suite struct Newcomers {
+    @Test func `a similar channel name is suggested, and a documented template is accepted`() throws {
       let rig = try Rig()
       try rig.startRadio([])
       try rig.startGateway()

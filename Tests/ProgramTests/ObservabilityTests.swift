@@ -125,7 +125,7 @@ extension WholeProgramTests {
       #expect(root.code == EX_NOPERM && root.words.contains("sudo") && !root.words.contains("adduser"), "\(root)")
     }
 
-    @Test func `a report has what a bug needs, and no secret, key, text or position`() throws {
+    @Test func `a report has what a bug report needs, and no secret, key, text or position`() throws {
       let rig = try Rig()
       try rig.startRadio(["--contacts", "3"])
       rig.writeGatewayConfiguration(

@@ -77,7 +77,7 @@ extension WholeProgramTests {
 
   /// Received and sent messages in one list.
   @Suite struct BothDirections {
-    @Test func `what a program sends that shares the radio stands there, too`() throws {
+    @Test func `a message of a program that shares the radio is in the list, too`() throws {
       let rig = try Rig()
       let (descriptor, port) = try LoopbackPort.take()
       close(descriptor)

@@ -8,7 +8,7 @@ import Testing
 extension WholeProgramTests {
   /// Mistakes in the configuration show at a start that no operator attends.
   @Suite struct RefusedConfigurations {
-    @Test func `a configuration that never worked, or another file's, is no way to start`() throws {
+    @Test func `a configuration that never worked, or another file's, is not used as a fallback`() throws {
       let rig = try Rig()
       try rig.startRadio()
       try rig.startGateway()

@@ -19,7 +19,7 @@ extension WholeProgramTests {
       return rig
     }
 
-    @Test func `messages and nodes are exported whole, in forms that other programs read`() throws {
+    @Test func `messages and nodes are exported completely, in forms that other programs read`() throws {
       let rig = try filled()
       func export(_ what: String, _ format: String) throws -> String {
         let file = rig.scratch.location("export.\(format)")

@@ -129,7 +129,7 @@ import Timing
     try rig.until("the alert") { try rig.openAlerts() == ["radio_lost"] }
   }
 
-  @Test func `a radio that dies, and its return, are told to hub, broker and webhook once, also after kills`() throws {
+  @Test func `a lost radio and its return are reported to hub, broker and webhook once, also after kills`() throws {
     let rig = try Rig()
     rig.configure(
       """
@@ -177,7 +177,7 @@ import Timing
     #expect(try rig.post("/v1/alerts/acknowledge", #"{"id":99999}"#).status == 404)
   }
 
-  @Test func `a disk that takes nothing is told when it takes something again, as begun and over`() throws {
+  @Test func `an alert about a full disk is stored when the disk has room again, as begun and ended`() throws {
     let rig = try Rig { $0.queueCapacity = 1000 }
     rig.configure("[alerts]\nclock_wrong = false\ndisk_free = 0\ndisk_full_ends_after_s = 0")
     try rig.startSynced()

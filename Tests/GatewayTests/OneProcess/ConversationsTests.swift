@@ -23,7 +23,7 @@ import Timing
     return try #require(row?["key"]?.string)
   }
 
-  @Test func `what was said on both sides is one list, in order, by whom, and page by page`() throws {
+  @Test func `messages of both directions are one list, in order and page by page`() throws {
     let rig = try begun()
     try hear("dm r1 r0 one", rig)
     try rig.send("r1", "two", id: "two")
@@ -62,7 +62,7 @@ import Timing
     #expect(try rig.ask("GET", "/v1/messages?after=1.x").status == 400)
   }
 
-  @Test func `a node's alias is what people see and write, and nobody on the air can take it`() throws {
+  @Test func `a node's alias is shown and accepted, and no node on the air can take it`() throws {
     let rig = try begun()
     #expect(try rig.post("/v1/node/alias", #"{"node":"r1","value":"Birch"}"#).status == 200)
     #expect(try rig.rows("/v1/contacts").contains { $0["alias"]?.string == "Birch" && $0["name"]?.string == "r1" })
@@ -77,7 +77,7 @@ import Timing
     #expect(sent.status == 202 && sent.json["messages"]?.array?.first?["recipient"]?.string == key, "\(sent)")
   }
 
-  @Test func `conversations tell what was not read, and a message sent twice is one`() throws {
+  @Test func `conversations count unread messages, and a message that is sent twice is one`() throws {
     let rig = try begun()
     func conversations() throws -> [JSONValue] { try rig.rows("/v1/conversations") }
     #expect(try conversations().allSatisfy { $0["unread"]?.integer == 0 })
@@ -111,7 +111,7 @@ import Timing
     #expect(try rig.post("/v1/conversations/mute", #"{"conversation":"\#(name)"}"#).status == 400)
   }
 
-  @Test func `messages are found by words, sender, channel and time, and errors say what to do`() throws {
+  @Test func `messages are found by words, sender, channel and time, and errors have a remedy`() throws {
     let rig = try Rig { ($0.contacts, $0.queueCapacity) = (20, 1000) }
     try rig.startSynced()
     rig.air("inject r0 50 40")

@@ -59,7 +59,7 @@ import Timing
     try rig.until("it at the hub") { rig.hub.texts == ["kept"] }
   }
 
-  @Test func `at its end everything is stored, and the next start reads only what has changed`() throws {
+  @Test func `a regular end stores everything, and the next start reads only changes`() throws {
     let rig = try Rig()
     try rig.startSynced()
     rig.air("dm r1 r0 before the end")

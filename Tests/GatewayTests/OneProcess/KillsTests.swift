@@ -9,7 +9,7 @@ import Timing
   private static let kills = 30
 
   @Test(arguments: [UInt64(20_261_121), 20_261_122])
-  func `nothing that was committed is missing at a server, there twice or out of order`(_ seed: UInt64) throws {
+  func `after kills, each server has each committed event once and in order`(_ seed: UInt64) throws {
     var random = SeededRandom(seed: seed)
     let rig = try Rig(seed: seed) { ($0.queueCapacity, $0.contacts) = (100_000, 20) }
     let others = ["mqtt", "webhook"]

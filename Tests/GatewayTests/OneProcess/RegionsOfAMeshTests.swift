@@ -53,7 +53,7 @@ import Timing
     #expect(rig.radios[1].queuedMessages == 1, "of two")
   }
 
-  @Test func `a link's region is kept with the channel, and a backup brings regions back`() throws {
+  @Test func `a link's region is kept with the channel, and a backup restores regions`() throws {
     let rig = try Rig()
     try rig.startSynced()
     let (secret, key) = ("000102030405060708090a0b0c0d0e0f", "0f0e0d0c0b0a09080706050403020100")

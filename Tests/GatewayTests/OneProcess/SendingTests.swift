@@ -123,7 +123,7 @@ import Timing
     #expect(!rig.hasSaid(secret), "a secret reached the log")
   }
 
-  @Test func `a path that is not found is said with the reason`() throws {
+  @Test func `a path that is not found is reported with the reason`() throws {
     let rig = try Rig()
     rig.configure("[messaging]\nattempts = 1")
     try rig.startSynced()

@@ -253,7 +253,7 @@ import Timing
     #expect(try rig.post("/v1/upstreams/remove?upstream=late").status == 404)
   }
 
-  @Test func `a hook for one node's words runs for nobody else, nor for a channel`() throws {
+  @Test func `a hook for one node's messages runs for no other node and no channel`() throws {
     let rig = try Rig(nodes: 3)
     try rig.startSynced()
     let key = try #require(try rig.rows("/v1/contacts").first { $0["name"]?.string == "r1" }?["key"]?.string)
@@ -276,7 +276,7 @@ import Timing
     #expect(rig.server("hook/h", "hook").texts == ["open"])
   }
 
-  @Test func `a webhook that is paused gets nothing, over a kill, and then all in order`() throws {
+  @Test func `a paused webhook gets nothing, also after a kill, and then everything in order`() throws {
     let rig = try Rig()
     rig.configure(
       """

@@ -138,7 +138,7 @@ import Timing
     #expect(ended.bytes < all.bytes * 2 / 3, "\(ended.bytes) of \(all.bytes)")
   }
 
-  @Test func `a gateway whose card was put back does not send again what others have heard`() throws {
+  @Test func `a gateway with a restored SD card does not send others' messages again`() throws {
     let rig = try begun()
     heard("before", by: "hilltop", from: "r1", rig)
     try rig.until("the first") { try sent(rig) == ["⇄r1@hilltop: before"] }
@@ -158,7 +158,7 @@ import Timing
     #expect(texts.sorted() == ["before", "the last one"].map { "⇄r1@hilltop: \($0)" }, "\(texts)")
   }
 
-  @Test func `a command that comes too soon is to wait, and goes out from the queue when its minute comes`() throws {
+  @Test func `a command beyond the rate waits in the queue`() throws {
     let rig = try Rig()
     rig.configure("commands_per_minute = 1")
     try rig.startSynced()
