@@ -53,6 +53,8 @@ public struct GatewayTokens: Sendable {
       }
       tokens.append(.init(name: name, secrets: secrets, gateway: name, access: .write, location: location))
     }
+    // A file that was empty a moment ago may have a token by now: that does not change the folder.
+    if !faults.isEmpty { stamp = nil }
     return always || tokens != before || faults != faultsBefore
   }
 

@@ -39,6 +39,8 @@ public enum PasswordHash {
   public static func isRight(_ password: String, _ hash: String) -> Bool {
     guard let (cost, salt, key) = parts(hash), let other = derive(Array(password.utf8), salt, cost, count: key.count)
     else { return false }
+    // HMAC fills a short key up with zeros: with some behind it, the password would be the same.
+    guard !password.utf8.contains(0) else { return false }
     return CRYPTO_memcmp(key, other, key.count) == 0
   }
 

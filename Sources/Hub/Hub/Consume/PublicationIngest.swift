@@ -74,6 +74,10 @@ public final class PublicationIngest: Sendable {
       alertsOnConflicts: configuration.alerts.rules.times[.gatewayConflict] != nil)
     (topics, commandTopics) = (settings.topics, settings.commandTopics)
     refused = RefusedFile(location: settings.refusedFile)
+    // Otherwise the first publication that is refused would stop all gateways.
+    if let failure = refused.write([]) {
+      throw HubConfiguration.Failure(description: "consume.refused_file: \(settings.refusedFile): \(failure)")
+    }
     (commandLog, log) = (ThrottledLog(HubLog.write), HubLog.write)
     newGateways = Mutex(NewGatewayLimit(perDay: settings.newGateways, most: settings.mostGateways))
     alertsOnRefused = configuration.alerts.rules.times[.gatewaysRefused] != nil
@@ -262,7 +266,7 @@ final class RefusedFile: Sendable {
   }
 
   /// The error; `nil`: the line is on disk.
-  private func write(_ line: [UInt8]) -> String? {
+  fileprivate func write(_ line: [UInt8]) -> String? {
     var facts = stat()
     if stat(location, &facts) == 0, Int(facts.st_size) + line.count > bound, rename(location, location + ".1") != 0 {
       return String(cString: strerror(errno))
@@ -274,7 +278,6 @@ final class RefusedFile: Sendable {
     guard isWritten, fsync(descriptor) == 0 else { return String(cString: strerror(errno)) }
     return nil
   }
-
 }
 
 extension Collection<UInt8> {

@@ -33,6 +33,8 @@ struct Consume: AsyncParsableCommand {
     let consumption: PublicationIngest
     do {
       consumption = try PublicationIngest(configuration, settings)
+    } catch let mistake as HubConfiguration.Failure {
+      throw failure("\(config): \(mistake)", 78)  // EX_CONFIG
     } catch {
       throw failure("\(configuration.location): \(error)", 74)  // EX_IOERR
     }
