@@ -190,7 +190,7 @@ import Transport
 
   @Test(arguments: [
     (
-      "url = \"http://h/\"\nkind = \"webhook\"\ntemplate = '{{txt}} {{text}} {{event}}'",
+      "url = \"http://h/\"\nkind = \"webhook\"\ntemplate = '\"{{txt}} {{text}} {{event}}\"'",
       ["no message has a field \"txt\""]
     ),
     ("url = \"http://h/\"\nkind = \"webhook\"\ntemplate = '{{Text:chat}}'", ["no message has a field \"Text\""]),

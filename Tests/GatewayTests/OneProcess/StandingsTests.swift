@@ -39,7 +39,8 @@ import Timing
     for (query, status, words) in [
       ("upstream=h&seq=\(seq + 1000)", 404, "h has no dead letter"),
       ("upstream=hub&seq=\(seq)", 404, "hub has no dead letter"),
-      ("upstream=nobody&seq=\(seq)", 404, "unknown upstream \"nobody\""), ("upstream=h&seq=x", 400, "seq: "),
+      ("upstream=nobody&seq=\(seq)", 404, "unknown upstream \"nobody\""),
+      ("upstream=h&seq=x", 400, "\"seq\" must be a whole number"),
       ("upstream=h&seq=0", 400, "seq: "), ("upstream=h&seq=-3", 400, "seq: "),
       ("upstream=h&seq=99999999999999999999", 400, "seq: "), ("seq=3", 400, "seq requires upstream"),
     ] {

@@ -101,10 +101,10 @@ extension HubStore {
     try database.read([
       HubCall(
         """
-        SELECT position, body FROM (SELECT v.position, h.body,
-        row_number() OVER (PARTITION BY v.position ORDER BY h.at, h.gateway) AS number
+        SELECT message, body FROM (SELECT h.message, h.body,
+        row_number() OVER (PARTITION BY h.message ORDER BY h.at, h.gateway) AS number
         FROM @rows JOIN heard h ON h.message = v.position) r
-        WHERE number <= \(Self.maxHeard) ORDER BY position, number
+        WHERE number <= \(Self.maxHeard) ORDER BY message, number
         """, ["position": positions]
       ) { found[$0.integer(0), default: []].append($0.text(1)) }
     ])
