@@ -157,6 +157,13 @@ extension WholeProgramTests {
         #expect(try site.page("/v1/gateways/hill/commands/\(escaped)")["id"]?.string == id)
       }
       #expect(try site.page("/v1/commands")["commands"]?.array?.count == 5)
+      // Nothing else happens at this hub: its lists end what is over.
+      #expect(try send(#""id":"brief","to":"t","text":"x","expires_s":1"#).status == 202)
+      for list in ["/v1/commands", "/v1/gateways/hill/commands"] {
+        try untilTrue("an expired command in \(list)") {
+          try site.page(list)["commands"]?.array?.first { $0["id"]?.string == "brief" }?["state"]?.string == "expired"
+        }
+      }
     }
 
     @Test func `forty searches of one token wait, and another holder's page is answered`() throws {

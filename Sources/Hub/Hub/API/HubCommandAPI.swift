@@ -139,9 +139,20 @@ extension HubAPI {
     return Self.json(command.json, status: command.state == .queued ? .accepted : .ok)
   }
 
+  /// Reads commands. If some of them wait, ends those of their gateways (`waiting`) whose time is over, and reads again.
+  func expiring<Found>(_ waiting: (Found) -> Set<String>, _ read: () async throws -> Found) async throws -> Found {
+    let found = try await read()
+    let gateways = waiting(found)
+    guard !gateways.isEmpty else { return found }
+    for gateway in gateways { try await stores.writer.expireCommands(of: gateway, at: HubClock.now) }
+    return try await read()
+  }
+
   func commands(_ call: Call) async throws -> Response {
     let limit = try call.pageLimit()
-    let found = try await stores.readers.ask(call.holder) { try $0.commands(of: call.gateway, limit: limit) }
+    let found = try await expiring({ $0.contains { $0.state == .queued } ? [call.gateway] : [] }) {
+      try await stores.readers.ask(call.holder) { try $0.commands(of: call.gateway, limit: limit) }
+    }
     // An unknown gateway may have queued commands.
     if found.isEmpty, try await !isKnown(call.gateway) { return Self.unknownGateway(call.gateway) }
     return Self.json(["commands": found.map(\.json)])
@@ -149,7 +160,8 @@ extension HubAPI {
 
   func oneCommand(_ call: Call) async throws -> Response {
     guard let id = call.parameters.get("command").flatMap({ PercentCoding.decode($0) }),
-      let found = try await stores.writer.command(id, of: call.gateway)
+      let found = try await expiring(
+        { $0?.state == .queued ? [call.gateway] : [] }, { try await stores.writer.command(id, of: call.gateway) })
     else {
       return Self.refusal(.notFound, "no such command")
     }

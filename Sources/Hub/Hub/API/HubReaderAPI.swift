@@ -114,8 +114,11 @@ extension HubAPI {
 
   func allCommands(_ call: Call) async throws -> Response {
     let before = try Self.commandPosition(call.query("before"))
-    let (rows, hasMore) = try await stores.readers.ask(call.holder) {
-      try $0.allCommands(before: before, limit: try call.pageLimit())
+    let limit = try call.pageLimit()
+    let (rows, hasMore) = try await expiring({ found in
+      Set(found.rows.filter { $0.command.state == .queued }.map(\.gateway))
+    }) {
+      try await stores.readers.ask(call.holder) { try $0.allCommands(before: before, limit: limit) }
     }
     let next = rows.last.map { "\($0.command.createdAt)/\($0.gateway)/\($0.command.id)" }
     return Self.json(["commands": rows.map(\.json), "next": hasMore ? next : nil])
@@ -127,7 +130,6 @@ extension HubAPI {
     guard let at = parts.first.flatMap({ Int64($0) }), at >= 0 else { throw BadQuery("before is a page's next") }
     return (at, parts.count > 1 ? parts[1] : "", parts.count > 2 ? parts[2] : "")
   }
-
 }
 
 extension HubStore.OwnedCommand {

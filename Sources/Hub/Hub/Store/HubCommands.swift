@@ -51,6 +51,14 @@ extension HubStore {
     }
   }
 
+  /// Ends the gateway's commands whose time is over.
+  func expireCommands(of gateway: String, at now: Int64, clocks: ClockReading = .now) throws(HubDatabaseError) {
+    try transaction { () throws(HubDatabaseError) in
+      try database.lock(gateway)
+      try expire(gateway, try keepMark(clocks), now)
+    }
+  }
+
   public func command(_ id: String, of gateway: String) throws(HubDatabaseError) -> Command? {
     try database.first(
       "SELECT \(Self.commandColumns) FROM commands WHERE gateway = ?1 AND id = ?2", gateway, id, read: Self.command)
