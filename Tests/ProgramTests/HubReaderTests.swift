@@ -126,10 +126,6 @@ extension WholeProgramTests {
       let reader = try site.follow("?after=\(positions[0])&arrived=1", header: "Last-Event-ID: \(positions[1])")
       _ = try reader.line(with: "text 3")
       #expect(!reader.lines.contains { $0.contains("text 2") || $0.contains("missed") }, "\(reader.lines)")
-      for wrong in ["x", "1.5"] {
-        let refused = try site.follow(header: "Last-Event-ID: \(wrong)")
-        #expect(try refused.line(with: "error").contains("Last-Event-ID must be a whole number"))
-      }
     }
 
     @Test func `a command with a field of a wrong type is refused, and an id names one command`() throws {
@@ -154,7 +150,7 @@ extension WholeProgramTests {
         #expect(try send(fields).status == 202, "the same once more")
         #expect(try send(#""id":"\#(id)","to":"t","text":"y""#).status == 409)
         let escaped = try #require(id.addingPercentEncoding(withAllowedCharacters: .alphanumerics))
-        #expect(try site.page("/v1/gateways/hill/commands/\(escaped)")["id"]?.string == id)
+        #expect(try site.ask("/v1/gateways/hill/commands/\(escaped)").body["id"]?.string == id)
       }
       #expect(try site.page("/v1/commands")["commands"]?.array?.count == 5)
       // Nothing else happens at this hub: its lists end what is over.
@@ -291,7 +287,9 @@ extension WholeProgramTests {
       #expect(links.compactMap { $0["gateway"]?.string } == ["hill", "valley"])
       #expect(try site.page("/v1/fleet/summary")["gateways"]?.integer == 2)
       #expect(
-        try site.ask("/v1/gateways/hill/commands?wait_s=0", method: "POST", #"{"id":"c1","command":"send"}"#).status
+        try site.ask(
+          "/v1/gateways/hill/commands?wait_s=0", method: "POST", #"{"id":"c1","command":"send","to":"t","text":"x"}"#
+        ).status
           == 202)
       let commands = try site.page("/v1/commands?limit=1")
       #expect(commands["commands"]?.array?.first?["gateway"]?.string == "hill")
@@ -310,7 +308,9 @@ extension WholeProgramTests {
       try site.take([message(2, "second")], from: "valley")
       try reader.line(with: #""gateway":"valley""#)
       #expect(
-        try site.ask("/v1/gateways/hill/commands?wait_s=0", method: "POST", #"{"id":"c1","command":"send"}"#).status
+        try site.ask(
+          "/v1/gateways/hill/commands?wait_s=0", method: "POST", #"{"id":"c1","command":"send","to":"t","text":"x"}"#
+        ).status
           == 202)
       try reader.line(with: "event: command")
       let id = try #require(reader.lines.last { $0.hasPrefix("id: ") }?.dropFirst(4))
