@@ -115,11 +115,10 @@ extension HubAPI {
   func allCommands(_ call: Call) async throws -> Response {
     let before = try Self.commandPosition(call.query("before"))
     let limit = try call.pageLimit()
-    let (rows, hasMore) = try await expiring({ found in
-      Set(found.rows.filter { $0.command.state == .queued }.map(\.gateway))
-    }) {
+    let found = try await expiring({ Set($0.rows.filter { $0.command.state == .queued }.map(\.gateway)) }) {
       try await stores.readers.ask(call.holder) { try $0.allCommands(before: before, limit: limit) }
     }
+    let (rows, hasMore) = found
     let next = rows.last.map { "\($0.command.createdAt)/\($0.gateway)/\($0.command.id)" }
     return Self.json(["commands": rows.map(\.json), "next": hasMore ? next : nil])
   }
