@@ -114,7 +114,8 @@ private final class Hook {
       try hook.allSent()
     }
     hook.upstream.stop()
-    #expect(hook.logged.filter { $0.contains("too old") }.dropFirst().map { $0.suffix(3) } == [": 3"])
+    let later = Array(hook.logged.filter { $0.contains("too old") }.dropFirst())
+    #expect(later.count == 1 && later[0].hasSuffix(": 3"), "\(later)")
   }
 
   @Test func `a text from the mesh cannot mention a whole channel of a chat server`() throws {
