@@ -198,6 +198,7 @@ import Transport
     ("topic = \"m/{gateway}/{kind}/{chanel_name}\"\nkinds = [\"message\"]", ["no message has a field \"chanel_name\""]),
     ("topic = \"m/{gateway}/{channel_name}\"\nkinds = [\"message\"]\ntemplate = \"{{age_s}}\"", []),
     ("status_topic = \"m/{gatway}\"", ["{gatway} has no value here"]),
+    ("status_topic = \"m/{gateway}/{kind}\"", []),
     ("command_topic = \"m/{gateway}/{channel}\"", ["{channel} has no value here"]),
   ]) func `a mistyped field of a template or a topic causes a warning`(_ text: String, _ words: [String]) throws {
     let broker = text.hasPrefix("url") ? "" : "kind = \"mqtt\"\nurl = \"mqtt://b.example\"\n"

@@ -287,8 +287,8 @@ enum UpstreamConfiguration {
     case .mqtt(let mqtt):
       template = mqtt.template
       for (key, topic) in [("status_topic", mqtt.statusTopic), ("command_topic", mqtt.commandTopic)] {
-        for field in topic?.fields ?? [] where field != "gateway" {
-          table.warn(key, "{\(field)} has no value here: this topic may have {gateway}")
+        for field in topic?.fields ?? [] where field != "gateway" && field != "kind" {
+          table.warn(key, "{\(field)} has no value here: this topic may have {gateway} and {kind}")
         }
       }
       let fields = mqtt.topic.fields.filter { $0 != "gateway" && $0 != "kind" && !mqtt.isCompact }
