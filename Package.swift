@@ -127,7 +127,7 @@ let hub: [Target] = [
       "Timing", "TOML",
       "PageServer", .of("hummingbird", "Hummingbird"), .of("hummingbird", "HummingbirdCore"),
       .of("swift-log", "Logging"),
-      .of("swift-http-types", "HTTPTypes"), .of("swift-nio", "NIOCore"), .of("swift-nio", "NIOHTTP1"),
+      .of("swift-http-types", "HTTPTypes"), .of("swift-nio", "NIOCore"), .of("swift-nio", "NIOEmbedded"), .of("swift-nio", "NIOHTTP1"),
       .of("swift-nio", "NIOPosix"), .of("swift-nio", "NIOWebSocket"), .of("swift-nio-extras", "NIOHTTPTypes"),
       .of("swift-nio-extras", "NIOHTTPTypesHTTP1"), .of("swift-service-lifecycle", "ServiceLifecycle"),
     ]),
@@ -154,6 +154,15 @@ let simulation: [Target] = [
   module(
     "Simulation", "VirtualRadio",
     ["CLinux", "Companion", "EventLoop", "JSON", "MeshCrypto", "MeshIdentity", "Timing"]),
+  module("Simulation", "LinkInMemory", ["Companion", "EventLoop", "Transport", "VirtualRadio"]),
+  module(
+    "Simulation", "World",
+    [
+      "Companion", "CSeededRandom", "EventLoop", "Gateway", "HTTP", "Hub", "JSON", "LinkInMemory", "LoopTestSupport",
+      "MeshCrypto", "Sockets", "SQLite", "Store", "Timing", "Transport", "VirtualRadio",
+    ]),
+  .target(name: "CSeededRandom", path: "Sources/Simulation/CSeededRandom"),
+  program("Simulation/meshpost-simulate", "meshpost-simulate", ["World", .arguments]),
   program(
     "Simulation/meshpost-radio", "meshpost-radio",
     ["CLinux", "Console", "EventLoop", "MeshCrypto", "Release", "Timing", "VirtualRadio", .arguments]),
@@ -166,7 +175,7 @@ let trials: [Target] = [
   .target(
     name: "TestSupport",
     dependencies: [
-      "Companion", "EventLoop", "LoopTestSupport", "MeshCoreFixtures", "Store", "Transport", "VirtualRadio",
+      "EventLoop", "LinkInMemory", "LoopTestSupport", "MeshCoreFixtures", "Store",
     ],
     path: "Tests/TestSupport", swiftSettings: strict),
   tests("StoreTests", ["Companion", "Documents", "JSON", "MeshCrypto", "SQLite", "Store", "TestSupport", "Timing"]),

@@ -26,7 +26,7 @@ public final class Daemon {
   let loop: EventLoop
   let log: Log
   let surroundings: Surroundings
-  let store: Store
+  package let store: Store
   let synchronizer: Synchronizer
   let messaging: MessagingParts
   let exchange: ChannelExchange
@@ -146,7 +146,7 @@ public final class Daemon {
   }
 
   /// Begins the services, answers signals until one ends the gateway, and ends the services. Returns the exit code.
-  func serve(_ signals: SignalQueue) async throws(CancellationError) -> Int32 {
+  package func serve(_ signals: SignalQueue) async throws(CancellationError) -> Int32 {
     var code = EX_OK
     loop.afterTurn { [weak self] in self?.endTurn() }
     synchronizer.observer = self

@@ -15,7 +15,7 @@ public struct HubServer: Sendable {
   private let configuration: HubConfiguration
   private let access: HubAccess
   private let tokens: Tokens
-  private let api: HubAPI
+  let api: HubAPI
 
   public init(_ configuration: HubConfiguration) throws {
     self.configuration = configuration
@@ -248,8 +248,13 @@ extension MonotonicTime {
 }
 
 public enum HubClock {
+  /// The clock of a simulation, for the whole process; `nil`: the machine's.
+  package static let invented = Mutex<(@Sendable () -> Int64)?>(nil)
+
   /// Milliseconds since 1970.
-  public static var now: Int64 { Int64(Date().timeIntervalSince1970 * 1000) }
+  public static var now: Int64 {
+    invented.withLock { $0 }.map { $0() } ?? Int64(Date().timeIntervalSince1970 * 1000)
+  }
   /// When this process started.
   static let started = now
 }

@@ -305,7 +305,7 @@ struct LinkSession: Sendable {
     JSONWriter.object(JSONObject(joining: ["type": type, "n": number], more))
   }
 
-  private static func refusal(_ number: Int64, _ refusal: EventBatch.Refusal) -> [UInt8] {
+  static func refusal(_ number: Int64, _ refusal: EventBatch.Refusal) -> [UInt8] {
     answer("refused", number, ["status": refusal.status, "error": refusal.message, "seq": refusal.seq])
   }
 

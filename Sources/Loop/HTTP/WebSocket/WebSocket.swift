@@ -379,10 +379,11 @@ public final class WebSocket {
 }
 
 /// The keys of the opening handshake. Source: RFC 6455 § 4.
-enum WebSocketKey {
+public enum WebSocketKey {
   static func random() -> String { base64((0..<16).map { _ in UInt8.random(in: .min ... .max) }) }
 
-  static func answer(to key: String) -> String {
+  /// What a server answers to a client's key.
+  public static func answer(to key: String) -> String {
     let text = Array((key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11").utf8)
     var digest = [UInt8](repeating: 0, count: 20)
     var count: UInt32 = 0

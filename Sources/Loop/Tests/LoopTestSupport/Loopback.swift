@@ -5,7 +5,7 @@ import Glibc
 /// The connections on this machine with both ends in this program: shows whether one end has sent bytes that the other has not received yet.
 ///
 /// The kernel counts both. Unacknowledged bytes are less reliable: to save a segment, an acknowledgement waits for up to 200 ms after the arrival.
-struct Loopback {
+public struct Loopback {
   private struct Addresses: Hashable {
     var local: [UInt8]
     var remote: [UInt8]
@@ -15,12 +15,16 @@ struct Loopback {
   private var descriptors: Set<Int32> = []
   private var addresses: [Int32: Addresses] = [:]
 
-  mutating func insert(_ descriptor: Int32) {
+  public init() {}
+
+  /// Notes a descriptor that is watched.
+  public mutating func insert(_ descriptor: Int32) {
     descriptors.insert(descriptor)
     addresses[descriptor] = nil
   }
 
-  mutating func hasBytesOnTheWay() -> Bool {
+  /// Whether one end has sent bytes that the other end has not received.
+  public mutating func hasBytesOnTheWay() -> Bool {
     var sent: [Addresses: UInt64] = [:]
     var received: [Addresses: UInt64] = [:]
     for descriptor in descriptors {

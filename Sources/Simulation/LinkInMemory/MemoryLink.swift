@@ -15,12 +15,16 @@ public final class MemoryLink: Link {
   private var isOpen = false
   /// The link returns as soon as the gateway waits for it.
   public var returnsAtOnce = false
+  /// The number of bytes from the radio until the link cuts itself, within a frame as well.
+  public var bytesUntilCut: Int?
   /// The number of frames, in either direction, until the link cuts itself.
   public var framesUntilCut: Int?
   public private(set) var cuts = 0
   /// Replies of the radio that were lost with the link.
   public private(set) var lost: [Reply] = []
   public private(set) var messagesDelivered = 0
+  /// Called with each message that the radio hands over, and has forgotten.
+  public var onMessage: (QueuedMessage) -> Void = { _ in }
   public var onCut: () -> Void = {}
   public var onCommand: (Command) -> Void = { _ in }
   /// Commands that the radio answers with an error.
@@ -104,7 +108,18 @@ public final class MemoryLink: Link {
 
   private func deliver(_ frame: [UInt8], _ bytes: [UInt8], _ connection: Int) {
     guard isOpen, present == connection else { return lose(frame) }
-    if case .reply(.message)? = try? RadioFrame(decoding: frame) { messagesDelivered += 1 }
+    if let left = bytesUntilCut {
+      bytesUntilCut = left > bytes.count ? left - bytes.count : nil
+      guard left > bytes.count else {
+        onEvent(.bytes(Array(bytes.prefix(left))))
+        lose(frame)
+        return cut()
+      }
+    }
+    if case .reply(.message(let message))? = try? RadioFrame(decoding: frame) {
+      messagesDelivered += 1
+      onMessage(message)
+    }
     onEvent(.bytes(Array(bytes.prefix(2))))
     onEvent(.bytes(Array(bytes.dropFirst(2))))
     count()

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: MIT
+
+import JSON
+
+/// The laws of docs/reliability.md, checked in a world that is well again.
+struct Laws {
+  private let world: World
+  private var problems: [String] = []
+
+  init(_ world: World) { self.world = world }
+
+  /// Connections to one server in an hour, at most: a gateway retries after 1 s to 5 min, with jitter, and probes.
+  private static let connectionsAnHour = 900
+
+  mutating func check() throws -> [String] {
+    for gateway in world.gateways {
+      gateway.checkStored()
+      checkReceived(gateway)
+      checkStands(gateway)
+      checkSent(gateway)
+    }
+    for id in Set(world.gateways.map(\.id)).sorted() { try checkServers(id) }
+    checkBounds()
+    return problems
+  }
+
+  private mutating func breach(_ gateway: WorldGateway, _ words: String) {
+    problems.append("gateway \(gateway.name): \(words)")
+  }
+
+  /// What the radio handed over is stored, once.
+  private mutating func checkReceived(_ gateway: WorldGateway) {
+    let stored = gateway.texts()
+    let missing = Set(gateway.handed).subtracting(stored).subtracting(gateway.forgiven)
+      .subtracting(gateway.lostWithCard)
+    if !missing.isEmpty { breach(gateway, "handed over and not stored: \(missing.sorted().prefix(8))") }
+    // `try?`: without a database there are none.
+    let all = (try? gateway.column("SELECT text FROM messages")) ?? []
+    if Set(all).count < all.count {
+      let twice = Dictionary(grouping: all) { $0 }.filter { $1.count > 1 }.keys.sorted()
+      breach(gateway, "stored twice: \(twice.prefix(8))")
+    }
+    let own = all.filter { $0.hasPrefix("s") }
+    if !own.isEmpty, world.gateways.count == 1 { breach(gateway, "its own messages came back as new: \(own)") }
+  }
+
+  /// Nothing stands still, and what is said is true.
+  private mutating func checkStands(_ gateway: WorldGateway) {
+    guard let status = gateway.json("/v1/status") else { return breach(gateway, "does not answer") }
+    for upstream in status["upstreams"]?.array ?? [] {
+      let pending = upstream["pending"]?.integer ?? 0
+      if pending > 0 { breach(gateway, "stands still with \(pending) waiting: \(upstream.text.prefix(600))") }
+    }
+    if status["sync"]?.string ?? status["radio"]?["sync"]?.string == nil { return }
+    let alerts = status["alerts"]?.array?.compactMap { $0["rule"]?.string } ?? []
+    for rule in ["backlogged", "radio_lost", "disk_full"] where alerts.contains(rule) {
+      breach(gateway, "the alert \(rule) does not end")
+    }
+  }
+
+  /// What was accepted for sending is there, and has ended or waits.
+  private mutating func checkSent(_ gateway: WorldGateway) {
+    guard gateway.cardChanges == 0 else { return }
+    let rows = gateway.rows("/v1/outgoing?radio=all&limit=1000")
+    let known = Set(rows.compactMap { $0["id"]?.string })
+    let missing = gateway.accepted.subtracting(known)
+    if !missing.isEmpty { breach(gateway, "accepted for sending and gone: \(missing.sorted())") }
+  }
+
+  /// Each server has what the gateways of this id have stored, or was told how much is lost.
+  private mutating func checkServers(_ id: String) throws {
+    let gateways = world.gateways.filter { $0.id == id }
+    let names = Set(gateways.map(\.name))
+    let stored = gateways.reduce(into: Set<String>()) { $0.formUnion($1.everStored) }
+    let lost = gateways.reduce(into: Set<String>()) { $0.formUnion($1.lostWithCard) }
+    let changes = gateways.reduce(0) { $0 + $1.cardChanges }
+    let hubs = try world.hub.messages(of: id)
+    compare("hub", id, hubs.map(\.text), try world.hub.gaps(of: id), stored, lost)
+    // Clones have radios of their own, which hear the same.
+    let twice = Dictionary(grouping: hubs) { $0.text }.filter { text, events in
+      events.count > max(1, gateways.count { $0.everStored.contains(text) })
+    }
+    if !twice.isEmpty {
+      problems.append(
+        "hub: messages of \(id) twice: \(twice.prefix(5).map { "\($0) \($1.map { "\($0.epoch) \($0.seq)" })" })")
+    }
+    if changes == 0, !world.hubWasPutBack {
+      for (epoch, events) in Dictionary(grouping: hubs, by: \.epoch) where events.map(\.seq) != events.map(\.seq).sorted() {
+        problems.append("hub: messages of \(id) in epoch \(epoch) are out of order")
+      }
+    }
+    for (part, ledger) in [("broker", world.broker.ledger), ("webhook", world.webhook.ledger)] {
+      let (texts, gaps) = (names.flatMap { ledger.texts(of: $0) }, names.flatMap { ledger.gaps(of: $0) })
+      compare(part, id, texts, gaps, stored, lost)
+      if ledger.unreadable > 0 { problems.append("\(part): \(ledger.unreadable) unreadable events") }
+      guard changes == 0 else { continue }
+      if !ledger.contradictions.isEmpty {
+        problems.append("\(part): other events under the same number: \(ledger.contradictions.prefix(5))")
+      }
+      if Set(texts).count < texts.count { problems.append("\(part): messages of \(id) twice, under two numbers") }
+    }
+  }
+
+  private mutating func compare(
+    _ part: String, _ id: String, _ texts: [String], _ gaps: [JSONValue], _ stored: Set<String>, _ lost: Set<String>
+  ) {
+    let missing = stored.subtracting(texts)
+    guard !missing.isEmpty else { return }
+    let silent = missing.subtracting(lost)
+    if !silent.isEmpty {
+      problems.append("\(part): \(silent.count) messages of \(id) are missing: \(silent.sorted().prefix(8))")
+    }
+    let told = gaps.reduce(Int64(0)) { $0 + ($1["at_most"]?.integer ?? $1["count"]?.integer ?? 1_000_000) }
+    if told < missing.count {
+      problems.append(
+        "\(part): \(missing.count) messages of \(id) were lost with the card, and \(told) are told: \(missing.sorted().prefix(8))")
+    }
+  }
+
+  private mutating func checkBounds() {
+    for server in [world.hub, world.broker, world.webhook] where server.mostConnections > Self.connectionsAnHour {
+      problems.append("\(server.name): \(server.mostConnections) connections of one gateway in an hour")
+    }
+  }
+}

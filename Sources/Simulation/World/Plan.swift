@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: MIT
+
+import Timing
+
+/// What happens in a world, and when: chosen by a seed, and shortened when a failure is narrowed down.
+struct Plan {
+  struct Entry {
+    /// Milliseconds since the beginning.
+    var at: Int64
+    var happening: Happening
+  }
+
+  var seed: UInt64
+  var days: Int
+  var hasTwo: Bool
+  var entries: [Entry]
+}
+
+/// Something that happens to a part of the world. Gateways are numbers; numbers in `copy` name copies.
+enum Happening: CustomStringConvertible {
+  enum Part: String, CaseIterable { case hub, broker, webhook }
+
+  /// So many messages for everybody on the channel, or for one gateway's radio.
+  case channelMessages(Int)
+  case directMessages(gateway: Int, Int)
+  /// A person sends to a node, or to the channel.
+  case send(gateway: Int, toChannel: Bool, expiresAfter: Int?)
+  case cancelSending(gateway: Int)
+  case resume(gateway: Int)
+  case command(gateway: Int)
+
+  case mood(Part, Mood)
+  case hangUp(Part)
+
+  case copyHub(Int)
+  case putBackHub(Int?)
+  case restartHub
+  case hubClock(Int64)
+
+  case kill(gateway: Int, downFor: Int)
+  case killBeforeCommit(gateway: Int)
+  case restart(gateway: Int)
+  case powerCycle(gateway: Int)
+  case disk(gateway: Int, fails: Bool)
+  case copyCard(gateway: Int, Int)
+  case changeCard(gateway: Int, Int?)
+  case cloneCard
+  case clock(gateway: Int, Int64, trusted: Bool)
+
+  case unplug(gateway: Int, forSeconds: Int)
+  case cutLink(gateway: Int, afterBytes: Int)
+  case silence(gateway: Int, forSeconds: Int)
+  case garbage(gateway: Int)
+  case wrongReply(gateway: Int)
+  case rebootRadio(gateway: Int)
+  case otherRadio(gateway: Int)
+  case air(loss: Double)
+
+  case reload(gateway: Int, isWrong: Bool)
+
+  var description: String {
+    func name(_ gateway: Int) -> String { "gateway \(gateway == 0 ? "A" : "B")" }
+    return switch self {
+    case .channelMessages(let count): "\(count) messages on the channel"
+    case .directMessages(let gateway, let count): "\(count) messages for \(name(gateway))"
+    case .send(let gateway, let toChannel, let expires):
+      "\(name(gateway)): somebody sends to \(toChannel ? "the channel" : "a node")\(expires.map { ", for \($0) s" } ?? "")"
+    case .cancelSending(let gateway): "\(name(gateway)): somebody cancels all that waits"
+    case .resume(let gateway): "\(name(gateway)): somebody resumes all upstreams"
+    case .command(let gateway): "an operator commands \(name(gateway)) to send"
+    case .mood(let part, let mood): "the \(part.rawValue): \(mood)"
+    case .hangUp(let part): "the \(part.rawValue) hangs up"
+    case .copyHub(let number): "the hub's database is copied (\(number))"
+    case .putBackHub(let number): number.map { "the hub is put back to copy \($0)" } ?? "another, empty hub has the hub's address"
+    case .restartHub: "the hub starts again"
+    case .hubClock(let milliseconds): "the hub's clock: \(milliseconds / 1000) s"
+    case .kill(let gateway, let seconds): "\(name(gateway)) is killed, for \(seconds) s"
+    case .killBeforeCommit(let gateway): "\(name(gateway)) is killed before its next commit"
+    case .restart(let gateway): "\(name(gateway)) ends and starts"
+    case .powerCycle(let gateway): "\(name(gateway)): its machine starts again"
+    case .disk(let gateway, let fails): "\(name(gateway)): its disk \(fails ? "fails" : "works")"
+    case .copyCard(let gateway, let number): "\(name(gateway)): its card is copied (\(number))"
+    case .changeCard(let gateway, let number):
+      "\(name(gateway)): \(number.map { "copy \($0) of its card is put back" } ?? "an empty card")"
+    case .cloneCard: "gateway A's card is cloned for gateway C"
+    case .clock(let gateway, let milliseconds, let trusted):
+      "\(name(gateway)): its clock: \(milliseconds / 1000) s\(trusted ? "" : ", not synchronised")"
+    case .unplug(let gateway, let seconds): "\(name(gateway)): its radio is unplugged for \(seconds) s"
+    case .cutLink(let gateway, let bytes): "\(name(gateway)): the link to its radio ends after \(bytes) bytes"
+    case .silence(let gateway, let seconds): "\(name(gateway)): its radio is silent for \(seconds) s"
+    case .garbage(let gateway): "\(name(gateway)): its radio sends garbage"
+    case .wrongReply(let gateway): "\(name(gateway)): its radio sends a wrong reply"
+    case .rebootRadio(let gateway): "\(name(gateway)): its radio starts again"
+    case .otherRadio(let gateway): "\(name(gateway)): the other radio is at its port"
+    case .air(let loss): "the air loses \(Int(loss * 100)) %"
+    case .reload(let gateway, let isWrong): "\(name(gateway)) reloads \(isWrong ? "a wrong" : "its") configuration"
+    }
+  }
+}
+
+extension Plan {
+  /// The plan of a seed.
+  init(seed: UInt64, days: Int) {
+    var random = SeededRandom(seed: seed)
+    let length = Int64(days) * 86_400_000
+    let hasTwo = Int.random(in: 0..<3, using: &random) == 0
+    var entries: [Entry] = []
+    var copies = 0
+    func time(_ from: Int64 = 0) -> Int64 { Int64.random(in: from...max(from, length - 1), using: &random) }
+    func gateway() -> Int { hasTwo ? Int.random(in: 0...1, using: &random) : 0 }
+    func seconds() -> Int { [5, 40, 200, 900, 5000, 40_000].randomElement(using: &random)! }
+    func add(_ happening: Happening, _ at: Int64? = nil) { entries.append(Entry(at: at ?? time(), happening: happening)) }
+
+    for _ in 0..<Int.random(in: 15...40, using: &random) {
+      let isBurst = Int.random(in: 0..<12, using: &random) == 0
+      let count = isBurst ? Int.random(in: 20...60, using: &random) : Int.random(in: 1...3, using: &random)
+      add(Bool.random(using: &random) ? .channelMessages(count) : .directMessages(gateway: gateway(), count))
+    }
+    for _ in 0..<Int.random(in: 2...12, using: &random) {
+      let expires = [nil, nil, 60, 3600].randomElement(using: &random)!
+      add(.send(gateway: gateway(), toChannel: Bool.random(using: &random), expiresAfter: expires))
+    }
+    for _ in 0..<Int.random(in: 0...3, using: &random) { add(.cancelSending(gateway: gateway())) }
+    for _ in 0..<Int.random(in: 0...3, using: &random) { add(.resume(gateway: gateway())) }
+    for _ in 0..<Int.random(in: 0...3, using: &random) { add(.command(gateway: gateway())) }
+
+    // A seed has few kinds of faults, many of each: most defects need two or three together.
+    let kinds = (0..<Int.random(in: 1...4, using: &random)).map { _ in Int.random(in: 0..<9, using: &random) }
+    for kind in kinds {
+      for _ in 0..<Int.random(in: 1...5, using: &random) {
+        let (at, gateway) = (time(), gateway())
+        switch kind {
+        case 0, 1:
+          let part = Happening.Part.allCases.randomElement(using: &random)!
+          add(.mood(part, Self.mood(&random)), at)
+          add(.mood(part, .well), at + Int64(seconds()) * 1000)
+        case 2:
+          add(
+            [
+              .kill(gateway: gateway, downFor: seconds()), .killBeforeCommit(gateway: gateway),
+              .killBeforeCommit(gateway: gateway), .restart(gateway: gateway), .powerCycle(gateway: gateway),
+            ].randomElement(using: &random)!, at)
+        case 3:
+          let faults: [Happening] = [
+            .unplug(gateway: gateway, forSeconds: seconds()),
+            .cutLink(gateway: gateway, afterBytes: Int.random(in: 1...400, using: &random)),
+            .silence(gateway: gateway, forSeconds: seconds()), .garbage(gateway: gateway),
+            .wrongReply(gateway: gateway), .rebootRadio(gateway: gateway), .otherRadio(gateway: gateway),
+            .air(loss: [0, 0.1, 0.5].randomElement(using: &random)!),
+          ]
+          add(faults.randomElement(using: &random)!, at)
+        case 4:
+          copies += 1
+          add(.copyHub(copies), at)
+          add(
+            [.putBackHub(copies), .putBackHub(copies), .putBackHub(nil), .restartHub].randomElement(using: &random)!,
+            time(at + 1))
+        case 5:
+          copies += 1
+          add(.copyCard(gateway: gateway, copies), at)
+          add(
+            [.changeCard(gateway: gateway, copies), .changeCard(gateway: gateway, copies), .changeCard(gateway: gateway, nil)]
+              .randomElement(using: &random)!, time(at + 1))
+        case 6:
+          let year: Int64 = 31_536_000_000
+          let step = [-20 * year, -year, -3_600_000, -2000, 2000, 3_600_000, year, 20 * year].randomElement(using: &random)!
+          if Int.random(in: 0..<3, using: &random) == 0 {
+            add(.hubClock(step), at)
+          } else {
+            add(.clock(gateway: gateway, step, trusted: Bool.random(using: &random)), at)
+          }
+        case 7:
+          add(.disk(gateway: gateway, fails: true), at)
+          add(.disk(gateway: gateway, fails: false), at + Int64(seconds()) * 1000)
+        default:
+          add(.reload(gateway: gateway, isWrong: Bool.random(using: &random)), at)
+          add(.hangUp(Happening.Part.allCases.randomElement(using: &random)!))
+        }
+      }
+    }
+    if Int.random(in: 0..<25, using: &random) == 0 { add(.cloneCard) }
+    self.init(
+      seed: seed, days: days, hasTwo: hasTwo,
+      entries: entries.enumerated().sorted { ($0.element.at, $0.offset) < ($1.element.at, $1.offset) }.map(\.element))
+  }
+
+  private static func mood(_ random: inout SeededRandom) -> Mood {
+    switch Int.random(in: 0..<11, using: &random) {
+    case 0: .refuses
+    case 1: .deaf
+    case 2: .mute
+    case 3, 4: .pingsOnly
+    case 5:
+      .status(
+        [400, 401, 403, 404, 409, 413, 422, 429, 500, 502, 503].randomElement(using: &random)!,
+        retryAfter: [nil, nil, "30", "31536000", "-1", "soon"].randomElement(using: &random)!)
+    case 6: .portal
+    case 7: .losesAnswers
+    case 8: .cuts(Int.random(in: 1...3000, using: &random))
+    case 9: .drips
+    default: .slow([100, 2000, 8000, 30_000].randomElement(using: &random)!)
+    }
+  }
+}

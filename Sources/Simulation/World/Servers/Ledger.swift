@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT
+
+import JSON
+
+/// The events that a server without a database has received from each gateway.
+final class Ledger {
+  struct Identity: Hashable {
+    var gateway: String
+    var epoch: String
+    var seq: Int64
+  }
+
+  struct Event {
+    var kind: String
+    var body: JSONValue
+    var copies = 1
+  }
+
+  private(set) var events: [Identity: Event] = [:]
+  private(set) var order: [Identity] = []
+  /// Events under an identity that another event has.
+  private(set) var contradictions: [String] = []
+  /// What could not be read: nothing of a gateway's may be.
+  private(set) var unreadable = 0
+
+  /// `bytes`: an event in JSON, as webhooks and brokers get it.
+  func take(_ bytes: [UInt8], of gateway: String) {
+    // `try?`: it is counted.
+    guard let json = try? JSONValue(parsing: bytes), let seq = json["seq"]?.integer, let epoch = json["epoch"]?.string,
+      let kind = json["kind"]?.string, let body = json["body"]
+    else {
+      unreadable += 1
+      return
+    }
+    let identity = Identity(gateway: gateway, epoch: epoch, seq: seq)
+    guard var known = events[identity] else {
+      events[identity] = Event(kind: kind, body: body)
+      order.append(identity)
+      return
+    }
+    if kind == "message", known.body["text"]?.string != body["text"]?.string || known.kind != kind {
+      contradictions.append("\(gateway) \(epoch) \(seq)")
+    }
+    known.copies += 1
+    events[identity] = known
+  }
+
+  func texts(of gateway: String) -> [String] {
+    order.compactMap { identity in
+      guard identity.gateway == gateway, let event = events[identity], event.kind == "message" else { return nil }
+      return event.body["text"]?.string
+    }
+  }
+
+  func gaps(of gateway: String) -> [JSONValue] {
+    order.compactMap { $0.gateway == gateway && events[$0]?.kind == "gap" ? events[$0]?.body : nil }
+  }
+}

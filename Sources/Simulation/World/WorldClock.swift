@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MIT
+
+import EventLoop
+import LoopTestSupport
+import Timing
+
+/// The invented time of a world. It passes when no loop has work, and stands still while any has.
+final class WorldClock {
+  fileprivate(set) var now = MonotonicTime(seconds: 1000)
+  private var machines: [WorldMachine] = []
+  fileprivate var loopback = Loopback()
+
+  /// The day in 2026 on which a world begins, milliseconds since 1970.
+  static let beginning: Int64 = 1_795_237_200_000
+
+  /// Milliseconds since the world's beginning.
+  var elapsed: Int64 { (now - MonotonicTime(seconds: 1000)).wholeNanoseconds / 1_000_000 }
+
+  func begin() -> (WorldMachine, EventLoop) {
+    let machine = WorldMachine(self)
+    let loop = EventLoop(on: machine)
+    machine.loop = loop
+    machines.append(machine)
+    return (machine, loop)
+  }
+
+  func end(_ machine: WorldMachine) { machines.removeAll { $0 === machine } }
+
+  /// Lets all loops work until time `end` has come, or `isDone`.
+  func pass(until end: MonotonicTime, _ isDone: () -> Bool = { false }) {
+    while true {
+      settle()
+      if isDone() || now >= end { return }
+      now = min(end, machines.compactMap(\.deadline).min() ?? end)
+    }
+  }
+
+  /// Lets all loops do the work of this moment.
+  private func settle() {
+    var looks = 0
+    while true {
+      var isBusy = false
+      for machine in machines {
+        machine.turn()
+        isBusy = isBusy || machine.isBusy
+      }
+      if isBusy { continue }
+      // On a busy machine, bytes arrive a moment after a socket has sent them: time does not pass meanwhile.
+      guard looks < 5000, loopback.hasBytesOnTheWay() else { return }
+      looks += 1
+      machines.first?.rest()
+    }
+  }
+}
+
+/// One machine of a world, with its clock: a gateway's, or that of everything else.
+final class WorldMachine: Machine {
+  private let world: WorldClock
+  private let descriptors = LinuxMachine()
+  fileprivate weak var loop: EventLoop?
+  /// The milliseconds by which its clock is wrong.
+  var wallOffset: Int64 = 0
+  var isWallSynchronised = true
+  /// The number of its boots, and when it booted.
+  private(set) var boots = 1
+  private var booted: MonotonicTime
+  /// Time that passes for this machine alone: its program ends, and nobody hears of it.
+  private var alone: Duration?
+  fileprivate private(set) var isBusy = false
+  /// Its next timer; `nil`: none.
+  fileprivate private(set) var deadline: MonotonicTime?
+  /// The turns of its loop that had work: the measure of its wake-ups.
+  private(set) var turns = 0
+
+  init(_ world: WorldClock) {
+    self.world = world
+    booted = world.now
+  }
+
+  var now: MonotonicTime { world.now + (alone ?? .zero) }
+  var sinceBoot: Int64 { (now - booted).wholeNanoseconds / 1_000_000 + 60_000 }
+  var boot: String { "boot \(boots)" }
+  var wallMilliseconds: Int64 { WorldClock.beginning + wallOffset + world.elapsed }
+
+  func restart() { (boots, booted) = (boots + 1, world.now) }
+
+  func isAlone(_ isAlone: Bool) { alone = isAlone ? .zero : nil }
+
+  fileprivate func turn() { loop?.turn(wait: true) }
+
+  fileprivate func rest() { descriptors.wait(milliseconds: 1) { _, _ in } }
+
+  func watch(_ descriptor: Int32, for interest: EventLoop.Readiness, tag: UInt64) -> Bool {
+    world.loopback.insert(descriptor)
+    return descriptors.watch(descriptor, for: interest, tag: tag)
+  }
+
+  func change(_ descriptor: Int32, to interest: EventLoop.Readiness, tag: UInt64) {
+    descriptors.change(descriptor, to: interest, tag: tag)
+  }
+
+  func unwatch(_ descriptor: Int32) { descriptors.unwatch(descriptor) }
+
+  func wait(milliseconds: Int32, _ ready: (_ tag: UInt64, EventLoop.Readiness) -> Void) {
+    var isReady = false
+    descriptors.wait(milliseconds: 0) { tag, readiness in
+      isReady = true
+      ready(tag, readiness)
+    }
+    isBusy = isReady || milliseconds == 0
+    deadline = milliseconds < 0 ? nil : now + .milliseconds(Int64(milliseconds))
+    if isBusy { turns += 1 }
+    guard !isBusy, let passed = alone else { return }
+    alone = passed + .milliseconds(Int64(max(1, milliseconds)))
+  }
+}

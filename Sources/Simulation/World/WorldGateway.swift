@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import EventLoop
+import Foundation
+import Gateway
+import HTTP
+import JSON
+import LinkInMemory
+import MeshCrypto
+import SQLite
+import Timing
+import VirtualRadio
+
+/// A gateway of the world: the whole daemon, its card, its radio and its machine.
+///
+/// A kill leaves the card as it is, and nobody hears of the program any more. Each life has a folder of its own, with what the previous one left on
+/// the card.
+final class WorldGateway {
+  /// The id in its configuration; a clone has that of its original.
+  let id: String
+  /// Its name in the world.
+  let name: String
+  let machine: WorldMachine
+  private let loop: EventLoop
+  private let clock: WorldClock
+  private let root: String
+  private(set) var radio: VirtualRadio
+  private(set) var link: MemoryLink
+  private(set) var daemon: Daemon?
+  private var signals = SignalQueue()
+  private var isServing = false
+  private(set) var life = 0
+  private var copies: [Int: Int] = [:]
+  private let servers: [Server]
+  private let tell: (String) -> Void
+  /// Writes to the card fail.
+  var diskFails = false
+  /// A kill at the end of the next turn that has something to commit.
+  private var killBeforeCommit = false
+  var configuration: (_ folder: String) throws -> String = { _ in "" }
+
+  // MARK: What is known of it
+
+  /// Texts that the radio has handed over, and has forgotten.
+  private(set) var handed: [String] = []
+  /// Of these: texts that were not stored when the gateway was killed, as they may be.
+  private(set) var forgiven: Set<String> = []
+  /// Texts that were stored, ever.
+  private(set) var everStored: Set<String> = []
+  /// Texts that went away with a card.
+  private(set) var lostWithCard: Set<String> = []
+  /// Keys of sent messages that it accepted.
+  var accepted: Set<String> = []
+  /// How often its card was put back, replaced or cloned.
+  var cardChanges = 0
+  var breaches: [String] = []
+
+  init(
+    _ name: String, id: String, _ radio: VirtualRadio, in root: String, on clock: WorldClock, servers: [Server],
+    tell: @escaping (String) -> Void
+  ) throws {
+    (self.name, self.id, self.radio, self.clock, self.servers, self.tell) = (name, id, radio, clock, servers, tell)
+    self.root = "\(root)/\(name)"
+    (machine, loop) = clock.begin()
+    link = MemoryLink(radio, on: loop)
+    radio.isClientConnected = true
+    try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+    listen()
+  }
+
+  private func listen() {
+    link.onMessage = { [unowned self] message in
+      switch message {
+      case .contact(let message): handed.append(message.text.string)
+      case .channel(let message):
+        // A channel's text begins with its sender's name.
+        handed.append(message.text.string.split(separator: ": ", maxSplits: 1).last.map(String.init) ?? "")
+      case .datagram: break
+      }
+    }
+  }
+
+  var folder: String { "\(root)/\(life)" }
+  var isRunning: Bool { daemon != nil }
+
+  // MARK: Its program
+
+  func writeConfiguration(_ change: (String) -> String = { $0 }) throws {
+    try change(configuration(folder)).write(toFile: "\(folder)/gw.toml", atomically: true, encoding: .utf8)
+  }
+
+  /// Starts the program. It may refuse to, as with a full disk: then it is started again later, as by systemd.
+  func start() {
+    guard daemon == nil else { return }
+    do {
+      try writeConfiguration()
+      var surroundings = Surroundings()
+      surroundings.link = { [link] _, _, _, _ in link }
+      surroundings.network = { _, _ in NoNetworkChanges() }
+      surroundings.log = { [unowned self] level, line in if level <= .warning { tell("\(name): \(line)") } }
+      let daemon = try Daemon(
+        GatewayConfiguration(startingWith: "\(folder)/gw.toml"), file: "\(folder)/gw.toml", on: loop, manager: nil,
+        in: surroundings)
+      (self.daemon, signals, isServing) = (daemon, SignalQueue(), true)
+      loop.afterTurn { [weak self, weak daemon] in if let daemon { self?.beforeCommit(daemon) } }
+      _ = loop.begin { [signals] in
+        _ = try? await daemon.serve(signals)  // `try?`: nobody cancels it
+        self.isServing = false
+      }
+    } catch {
+      tell("\(name): does not start: \(error)")
+      _ = loop.schedule(after: .seconds(60)) { [weak self] in self?.start() }
+    }
+  }
+
+  private func beforeCommit(_ daemon: Daemon) {
+    guard self.daemon === daemon else { return }
+    if diskFails {
+      daemon.store.write { _ throws(SQLiteError) in
+        throw SQLiteError(code: 13, message: "database or disk is full")
+      }
+    }
+    guard killBeforeCommit, daemon.store.transactions.hasUncommitted else { return }
+    killBeforeCommit = false
+    copyCard()
+    link.leave()
+    for server in servers { server.leaves(name) }
+    isDead = true
+  }
+
+  /// The card was copied before a commit, and the program is dead from then on.
+  private(set) var isDead = false
+
+  func armKillBeforeCommit() { if daemon != nil { killBeforeCommit = true } }
+
+  /// Ends the dead program, and starts it again.
+  func bury() {
+    isDead = false
+    endAlone(copies: false)
+    start()
+  }
+
+  /// Kills the program: uncommitted data is lost, and no peer notices its end.
+  func kill() {
+    guard daemon != nil else { return }
+    copyCard()
+    link.leave()
+    endAlone(copies: true)
+  }
+
+  /// Copies what is on the card to the next life's folder.
+  private func copyCard() {
+    let stored = texts()
+    let missing = Set(handed).subtracting(stored).subtracting(forgiven).subtracting(lostWithCard)
+    let most = diskFails ? 2 : 1
+    if missing.count > most { breaches.append("a kill lost \(missing.count) messages: \(missing.sorted())") }
+    forgiven.formUnion(missing)
+    note(stored)
+    copy(from: life, to: life + 1)
+  }
+
+  private func endAlone(copies: Bool) {
+    for server in servers { server.leaves(name) }
+    machine.isAlone(true)
+    signals.put(SIGKILL)
+    for _ in 0..<20_000 where isServing { loop.turn(wait: true) }
+    if isServing { breaches.append("the program does not end") }
+    machine.isAlone(false)
+    daemon = nil
+    try? FileManager.default.removeItem(atPath: folder)  // `try?`: only the space matters
+    life += 1
+    replug(radio)
+    // `try?`: the port was free a moment ago; else the gateway reports that it has no server.
+    for server in servers { try? server.comesBack(name) }
+  }
+
+  private func replug(_ radio: VirtualRadio) {
+    let isPresent = link.isPresent
+    link = MemoryLink(radio, on: loop)
+    link.isPresent = isPresent
+    listen()
+  }
+
+  /// Asks the program to end, as SIGTERM does.
+  func beginEnd() { if daemon != nil { signals.put(SIGTERM) } }
+  var hasEnded: Bool { !isServing }
+
+  func ended() {
+    daemon = nil
+    note(texts())
+  }
+
+  func reload() { if daemon != nil { signals.put(SIGHUP) } }
+
+  /// Another radio at the port.
+  func plug(_ other: VirtualRadio) {
+    radio.isClientConnected = false
+    other.isClientConnected = true
+    radio = other
+    link.plug(other)
+  }
+
+  // MARK: Its card
+
+  private func copy(from: Int, to: Int) {
+    let files = FileManager.default
+    let (source, target) = ("\(root)/\(from)", "\(root)/\(to)")
+    // `try!`: the world's own folder in memory.
+    try? files.removeItem(atPath: target)  // `try?`: there is none, mostly
+    try! files.createDirectory(atPath: target, withIntermediateDirectories: true)
+    for name in try! files.contentsOfDirectory(atPath: source) {
+      if ["ctl", "gw.db.lock", "gw.db-shm"].contains(name) { continue }
+      try! files.copyItem(atPath: "\(source)/\(name)", toPath: "\(target)/\(name)")
+      guard name == "gw.db.configuration" else { continue }
+      // The last working configuration names the store's folder.
+      let kept = try! String(contentsOfFile: "\(target)/\(name)", encoding: .utf8)
+      try! kept.replacing(source, with: target).write(toFile: "\(target)/\(name)", atomically: true, encoding: .utf8)
+    }
+  }
+
+  func copyCard(_ number: Int) {
+    copies[number] = 1_000_000 + number
+    copy(from: life, to: 1_000_000 + number)
+  }
+
+  func hasCopy(_ number: Int) -> Bool { copies[number] != nil }
+
+  /// Puts a copy of the card in its place; the program does not run. `nil`: an empty card.
+  func changeCard(_ number: Int?) {
+    let before = texts()
+    note(before)
+    cardChanges += 1
+    life += 1
+    if let place = number.flatMap({ copies[$0] }) {
+      copy(from: place, to: life)
+    } else {
+      // `try!`: the world's own folder in memory.
+      try! FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+    }
+    lostWithCard.formUnion(before.subtracting(texts()))
+    replug(radio)
+  }
+
+  /// Takes over another gateway's card, as a clone.
+  func clone(_ other: WorldGateway) {
+    let files = FileManager.default
+    try? files.removeItem(atPath: folder)  // `try?`: only the copy matters
+    // `try!`: the world's own folder in memory.
+    try! files.createDirectory(atPath: folder, withIntermediateDirectories: true)
+    for name in try! files.contentsOfDirectory(atPath: other.folder) {
+      if ["ctl", "gw.db.lock", "gw.db-shm", "gw.db.configuration", "gw.toml"].contains(name) { continue }
+      try! files.copyItem(atPath: "\(other.folder)/\(name)", toPath: "\(folder)/\(name)")
+    }
+    cardChanges += 1
+    other.cardChanges += 1
+  }
+
+  private func note(_ texts: Set<String>) { everStored.formUnion(texts) }
+
+  /// The texts of the received messages on the card.
+  func texts() -> Set<String> {
+    // `try?`: without a database there are none.
+    Set((try? column("SELECT text FROM messages")) ?? [])
+  }
+
+  func checkStored() {
+    let now = texts()
+    let gone = everStored.subtracting(now).subtracting(lostWithCard)
+    if !gone.isEmpty { breaches.append("\(gone.count) stored messages are gone: \(gone.sorted().prefix(5))") }
+    note(now)
+  }
+
+  func column(_ sql: String) throws -> [String] {
+    // The gateway keeps its database to itself.
+    let copy = "\(root)/read"
+    let files = FileManager.default
+    for suffix in ["", "-wal"] {
+      try? files.removeItem(atPath: copy + ".db" + suffix)  // `try?`: there is none, mostly
+      guard files.fileExists(atPath: "\(folder)/gw.db\(suffix)") else { continue }
+      try files.copyItem(atPath: "\(folder)/gw.db\(suffix)", toPath: copy + ".db" + suffix)
+    }
+    let database = try Database(location: copy + ".db")
+    var found: [String] = []
+    try database.each(sql, []) { row in
+      found.append(row.text(0))
+      return true
+    }
+    return found
+  }
+
+  // MARK: Asking it
+
+  /// Asks over the control socket, while the world stands still for everybody else. `nil`: it does not answer.
+  func ask(_ method: String, _ target: String, _ body: String = "") -> HTTPResponse? {
+    guard daemon != nil, isServing, !isDead else { return nil }
+    let client = HTTPClient(.unix(location: "\(folder)/ctl"), on: loop)
+    defer { client.close() }
+    var answer: HTTPResponse?
+    var isOver = false
+    _ = loop.begin {
+      // `try?`: a gateway that ends answers nothing.
+      answer = try? await client.send(HTTPRequest(method, target, body: Array(body.utf8)), timeout: .seconds(60))
+      isOver = true
+    }
+    for _ in 0..<100_000 where !isOver && !isDead { loop.turn(wait: false) }
+    return isDead ? nil : answer
+  }
+
+  func json(_ target: String) -> JSONValue? {
+    // `try?`: no answer has no content.
+    ask("GET", target).flatMap { try? JSONValue(parsing: $0.body) }
+  }
+
+  func rows(_ target: String) -> [JSONValue] {
+    // `try?`: each row is JSON.
+    (ask("GET", target)?.body ?? []).split(separator: 10).compactMap { try? JSONValue(parsing: Array($0)) }
+  }
+}
+
+private final class NoNetworkChanges {}
