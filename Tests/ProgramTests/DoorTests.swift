@@ -72,6 +72,22 @@ extension WholeProgramTests {
       }
     }
 
+    @Test func `a token does not show where the database is`() throws {
+      let server = try PostgresServer()
+      let rig = try hub(database: server.address)
+      try server.crash()
+      let batch = #"{"epoch":"e","events":[{"seq":1,"at":1,"trusted":true,"kind":"radio","body":{}}]}"#
+      for (method, path, body) in [
+        ("GET", "/v1/fleet", ""), ("GET", "/v1/gateways/hill", ""), ("PUT", "/v1/gateways/hill/state/a", "{}"),
+        ("POST", "/v1/gateways/hill/events", batch),
+      ] {
+        let answer = try #require(rig.askHub(method, path, body: body))
+        let words = String(decoding: answer.body, as: UTF8.self)
+        #expect(answer.status == 503 && words.contains("the database does not answer"), "\(method) \(path): \(words)")
+        #expect(!words.contains("127.0.0.1") && !words.contains("\(server.port)"), "\(words)")
+      }
+    }
+
     @Test func `a command's id must be one line of text`() throws {
       let rig = try hub()
       for id in ["", "a\u{0}b", "a\nb", "a\u{1B}[2J", "\u{202E}a", String(repeating: "a", count: 49)] {

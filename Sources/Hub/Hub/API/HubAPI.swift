@@ -177,10 +177,13 @@ struct HubAPI: Sendable {
       } catch let error as HubDatabaseError {
         // The disk is full or the database is unavailable: the client keeps its data and retries.
         stores.metrics.wasBusy(.database)
-        return Self.refusal(.serviceUnavailable, error.message, retryAfter: 10)
+        Self.failures.say("a request is not answered: \(error.message)")
+        return Self.refusal(.serviceUnavailable, error.reason, retryAfter: 10)
       }
     }
   }
+
+  private static let failures = ThrottledLog(HubLog.write)
 
   private static var invalidID: Response { refusal(.badRequest, "a gateway's id must be \(Name.allowed)") }
 

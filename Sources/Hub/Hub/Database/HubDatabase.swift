@@ -31,6 +31,17 @@ public struct HubDatabaseError: Error, Equatable, Sendable, CustomStringConverti
   }
 
   public var description: String { message }
+
+  /// The reason for clients. `message` is for the log: it may name the database's server and user.
+  var reason: String {
+    switch kind {
+    case .unfit, .outdated: message
+    case .conflict, .unavailable, .other: "the database does not answer; the hub's log has the reason"
+    }
+  }
+
+  /// The reason of any failure, for clients.
+  static func reason(of failure: any Error) -> String { (failure as? Self)?.reason ?? "\(failure)" }
 }
 
 /// A row of a result; columns count from 0.

@@ -5,7 +5,7 @@ import Synchronization
 
 /// A request did not end in time. It may still end.
 struct QueueTimeout: Error, CustomStringConvertible {
-  /// The database's last error, if that was the reason.
+  /// The database's last error in words for clients, if that was the reason.
   let failure: String?
   /// Other requests ended meanwhile: there are too many, and no stall.
   let isOverload: Bool
@@ -111,7 +111,7 @@ final class Coalescer<Item: Sendable, Answer: Sendable>: Sendable {
       let (again, failure) = await finish(group)
       queue.withLock { queue in
         queue.groups += failure == nil ? 1 : 0
-        queue.failure = failure?.message
+        queue.failure = failure?.reason
         queue.waiting.insert(contentsOf: again.filter { !$0.isAnswered }, at: 0)
         queue.group = []
       }

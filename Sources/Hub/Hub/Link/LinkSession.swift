@@ -298,7 +298,7 @@ struct LinkSession: Sendable {
     }
     metrics.wasBusy(.database)
     // The gateway keeps its events and retries; a random pause spreads the fleet.
-    return busy(number, "\(error)", Int.random(in: 5...15))
+    return busy(number, HubDatabaseError.reason(of: error), Int.random(in: 5...15))
   }
 
   private static func answer(_ type: String, _ number: Int64, _ more: JSONObject) -> [UInt8] {
@@ -327,7 +327,7 @@ struct LinkSession: Sendable {
       default: return Self.failure(id, "unknown_method", "unknown method")
       }
     } catch {
-      return Self.failure(id, "store", "\(error)")
+      return Self.failure(id, "store", HubDatabaseError.reason(of: error))
     }
   }
 
