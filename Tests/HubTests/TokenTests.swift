@@ -41,7 +41,7 @@ import Testing
     let access = HubAccess([token("shared"), token("own", "hill")])
     for name in ["shared", "own"] {
       for gateway in ["hill", "dale", nil] {
-        for operation in [HubAccess.Operation.read, .command, .administer] {
+        for operation in [HubAccess.Operation.read, .command, .measure, .administer] {
           #expect(access.check("Bearer the-token-\(name)-of-16", gateway: gateway, operation) == .forbidden(name))
         }
       }

@@ -191,7 +191,7 @@ extension HubConfiguration.Access {
     switch operation {
     case .read: self == .read || self == .command || self == .all
     case .greet: self != .metrics
-    case .measure: true
+    case .measure: self != .write
     case .administer: self == .all
     case .write: self == .write || self == .all
     case .command: self == .command || self == .all
