@@ -45,7 +45,7 @@ import Testing
       let store = try Store(settings)
       store.write { store throws(SQLiteError) in try store.append(.message, at: Shop.moment, body: [0x7B, 0x7D]) }
       try store.commitNow()
-      for name in ["gw.db", "gw.db-wal"] { #expect(try mode(scratch.location(name)) == 0o600, "\(name)") }
+      for name in ["gw.db", "gw.db-wal", "gw.db.held"] { #expect(try mode(scratch.location(name)) == 0o600, "\(name)") }
       for name in ["gw.db.lock", "gw.db.id"] { #expect(try mode(scratch.location(name)) & 0o137 == 0, "\(name)") }
       let backup = try store.beginBackup(to: copy)
       while try !backup.step(pages: 100) {}

@@ -220,8 +220,10 @@ import Timing
     // A file sent with the request is stored for the daemon only, and removed with the upstream.
     #expect(try add("own", rig, #","link":"http","files":{"token_file":"its-own-token"}"#).status == 200)
     let kept = "\(folder)/own.token_file"
-    let mode = try FileManager.default.attributesOfItem(atPath: kept)[.posixPermissions] as? Int
-    #expect(mode == 0o600)
+    // The settings, too: the URL of a webhook is a secret.
+    for file in [kept, rig.location(rig.storeFile("gw.db.upstreams/own.toml"))] {
+      #expect(try FileManager.default.attributesOfItem(atPath: file)[.posixPermissions] as? Int == 0o600, "\(file)")
+    }
     #expect(try String(contentsOfFile: kept, encoding: .utf8).hasPrefix("its-own-token"))
     try rig.until("it to be there") { rig.server("own", "hub").greetings == 1 }
     #expect(try rig.post("/v1/upstreams/remove?upstream=own").status == 200)

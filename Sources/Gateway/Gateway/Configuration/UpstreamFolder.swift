@@ -121,11 +121,11 @@ struct UpstreamFolder {
   }
 
   private func keep(_ text: String, _ name: String) throws(StoreError) {
-    guard mkdir(location, 0o750) == 0 || errno == EEXIST else {
+    guard mkdir(location, 0o700) == 0 || errno == EEXIST else {
       throw .unavailable("mkdir \(location): \(String(cString: strerror(errno)))")
     }
     do throws(SystemError) {
-      try WholeFile.write(Array(text.utf8), to: "\(location)/\(name).toml", mode: 0o640)
+      try WholeFile.write(Array(text.utf8), to: "\(location)/\(name).toml")
     } catch {
       throw .unavailable(error.description)
     }

@@ -3,13 +3,13 @@
 import EventLoop
 import Glibc
 
-/// Replaces files as a whole: after a power cut there is the old file or the new one.
+/// Replaces files as a whole: after a power cut there is the old file or the new one. They are for their owner only.
 enum WholeFile {
-  static func write(_ bytes: [UInt8], to location: String, mode: mode_t = 0o600) throws(SystemError) {
+  static func write(_ bytes: [UInt8], to location: String) throws(SystemError) {
     let fresh = location + ".new"
     // Never write through a file or link that an earlier attempt, or another user, has left.
     unlink(fresh)
-    let descriptor = open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode)
+    let descriptor = open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600)
     guard descriptor >= 0 else { throw SystemError("open \(fresh)") }
     defer { close(descriptor) }
     guard Glibc.write(descriptor, bytes, bytes.count) == bytes.count, fsync(descriptor) == 0,

@@ -57,7 +57,7 @@ struct ReservedFile {
   }
 
   private func open() -> Int32? {
-    let descriptor = Glibc.open(location, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0o640)
+    let descriptor = Glibc.open(location, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0o600)
     return descriptor >= 0 ? descriptor : nil
   }
 
