@@ -420,6 +420,15 @@ import Transport
     #expect(try parse(broker + other).warnings.isEmpty)
   }
 
+  @Test func `a webhook has no rights, and rights that are given to it cause a warning`() throws {
+    let webhook = "[[upstream]]\nname = \"a\"\nkind = \"webhook\"\nurl = \"https://x\"\n"
+    for (more, warnings) in [("", 0), ("allow = [\"send\", \"settings\"]\n", 1)] {
+      let configuration = try parse(webhook + more)
+      #expect(configuration.warnings.count == warnings, "\(configuration.warnings)")
+      #expect(configuration.upstreams.map(\.journal.allowed) == [[]])
+    }
+  }
+
   @Test func `channels in the settings that the radio does not have are reported once each`() throws {
     let configuration = try parse(
       """

@@ -28,7 +28,7 @@ enum UpstreamConfiguration {
     let proxy = proxy(&table)
     let filter = filter(&table)
     let fromStart = table.choice("from", of: ["now", "start"], default: "now") == "start"
-    let allowed = allowed(&table)
+    let allowed = allowed(kind, &table)
     let perMinute = table.integer("commands_per_minute", in: 1...600, default: 10)
     let oldest = table.integer("max_age_s", in: 0...31_536_000, default: 0)
     let takesWaited = table.bool("waited", default: true)
@@ -139,8 +139,14 @@ enum UpstreamConfiguration {
     return token == nil ? nil : "the token"
   }
 
-  private static func allowed(_ table: inout TOMLReader) -> Set<String> {
-    guard let words = table.optionalStrings("allow") else { return ["send"] }
+  /// What the server may command and edit.
+  private static func allowed(_ kind: String, _ table: inout TOMLReader) -> Set<String> {
+    let named = table.optionalStrings("allow")
+    if kind == "webhook" {
+      if named != nil { table.warn("allow", "it does nothing here: a webhook commands nothing") }
+      return []
+    }
+    guard let words = named else { return ["send"] }
     for word in words where !Upstream.Settings.knownRights.contains(word) {
       let known = Upstream.Settings.knownRights.joined(separator: ", ")
       table.note("allow", "\"\(word)\" is not allowed: expected \(known)")
