@@ -249,6 +249,29 @@ import Timing
     #expect(inbox.radioWasEmpty(askedAt: pair.loop.now) == .init(waited: 0, atLeast: 1))
   }
 
+  @Test func `a message that is announced in the same read as an empty queue is not reported as lost`() throws {
+    let pair = try Pair(on: InventedMachine())
+    pair.sync()
+    var isFirst = true
+    pair.link.losesReply = { [unowned pair] reply in
+      guard case .noMoreMessages = reply, isFirst else { return false }
+      isFirst = false
+      pair.loop.later { [unowned pair] in
+        // Its announcement is the one below.
+        let output = pair.radio.output
+        pair.radio.output = nil
+        pair.radio.injectChannelText("W: next", slot: 0, time: 2)
+        pair.radio.output = output
+        let frames = [Reply.noMoreMessages.encode(), Push.messageWaiting.encode()]
+        pair.link.say(frames.flatMap { SerialFraming.wrap($0, .fromRadio) })
+      }
+      return true
+    }
+    inject(1, into: pair)
+    pair.run(until: { pair.stored.count == 2 && pair.synchronizer.state == .synced }, "both")
+    #expect(pair.messageLosses.isEmpty, "\(pair.messageLosses)")
+  }
+
   @Test func `a repeated answer does not hide a missing one`() throws {
     let pair = try Pair(on: InventedMachine())
     for number in 1...4 { pair.radio.injectChannelText("W: \(number)", slot: 0, time: UInt32(number)) }

@@ -62,14 +62,17 @@ extension Synchronizer {
   private func takeMessage() async throws -> QueuedMessage? {
     let asked = loop.now
     let number = questions.asks()
-    let question = connection.submit(.syncNextMessage, .sync)
+    // When the frame is decoded: hints that follow in the same read are about later messages.
+    let ifEmpty = { [weak self] (_: Int, answer: RadioAnswer) in
+      guard let self, case .replied(.noMoreMessages) = answer.outcome else { return }
+      if let loss = inbox.radioWasEmpty(askedAt: asked) { tell(loss) }
+    }
+    let question = connection.submit(group: [.init(.syncNextMessage)], .sync, ifEmpty)?.first
     let outcome = await question?.outcome() ?? .failed(.linkLost)
     questions.answered()
     note(outcome)
     switch outcome {
-    case .replied(.noMoreMessages):
-      if let loss = inbox.radioWasEmpty(askedAt: asked) { tell(loss) }
-      questions.foundNothing(number)
+    case .replied(.noMoreMessages): questions.foundNothing(number)
     // The radio may have handed over a message, which it then no longer has.
     case .failed(.timedOut), .failed(.linkLost): if question != nil { inbox.radioWasSilent() }
     default: break
