@@ -161,6 +161,9 @@ DOCUMENTS["docs/scaling.md"] = {
     "Benchmarks/fleet/patroni.py FOLDER": {"elsewhere": "it builds a cluster: FleetTests has it, by the next line"},
     "./Benchmarks/fleet/run --rounds 12 failover": {"elsewhere": "many minutes: FleetTests runs it with two rounds"},
 }
+DOCUMENTS["docs/endurance.md"] = {
+    "python3 Benchmarks/endurance.py .build/release --minutes 120": {"elsewhere": "it takes two hours: by hand"},
+}
 DOCUMENTS["docs/stability.md"] = {
     "hardware/compat --old ~/release-before --new .build/release": {"elsewhere": "it needs the programs of a release before: by hand"},
 }
