@@ -13,7 +13,7 @@ PYTHON_ENV := .build/python
 HOME_ASSISTANT := .build/home-assistant
 RELEASE = $(shell ./deploy/release-flags)
 
-.PHONY: run test quick test-arm64 build deb deb-arm64 container bench bench-fleet called-functions manual site format lint packages test-packages bluez-bench machine clean
+.PHONY: run test quick simulate test-arm64 build deb deb-arm64 container bench bench-fleet called-functions manual site format lint packages test-packages bluez-bench machine clean
 
 ## run: the main job: a radio (an attached one, else the virtual one) → gateway → local hub
 run: packages
@@ -28,6 +28,14 @@ test: packages test-packages $(PYTHON_ENV)/ready $(HOME_ASSISTANT)/ready lint bl
 ## quick: what has changed since the last commit, built, and tested by the suites that are about it: yes or no within a minute or two
 quick: packages
 	./Tests/quick
+
+## simulate: invented weeks of gateways, radios and servers with faults, chosen by seeds: make simulate SEED=1 N=1000 DAYS=7 (docs/reliability.md)
+SEED ?= 1
+N ?= 100
+DAYS ?= 7
+simulate: packages
+	$(SWIFT) build -c release --product meshpost-simulate
+	.build/release/meshpost-simulate $(SEED) $(N) --days $(DAYS) --shrink
 
 ## test-arm64: the whole-program tests with what `make deb-arm64` has built, in an emulator
 test-arm64: packages test-packages $(PYTHON_ENV)/ready

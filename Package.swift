@@ -232,6 +232,7 @@ let trials: [Target] = [
       "VirtualRadio",
     ]),
   tests("AlertsTests", ["Alerts", "Timing"]),
+  tests("WorldTests", ["World"]),
   tests(
     "GatewayTests",
     [

@@ -16,10 +16,11 @@ public enum Trial {
     public var happenings: [String]
   }
 
-  /// Runs the world of a seed for some days.
+  /// Runs the world of a seed for some days. The process ignores SIGPIPE from then on, as the programs do.
   public static func run(seed: UInt64, days: Int) -> Outcome { run(Plan(seed: seed, days: days)) }
 
   private static func run(_ plan: Plan) -> Outcome {
+    signal(SIGPIPE, SIG_IGN)
     let root = "/dev/shm/world-\(getpid())-\(plan.seed)"
     let files = FileManager.default
     try? files.removeItem(atPath: root)  // `try?`: mostly there is none

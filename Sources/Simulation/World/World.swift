@@ -201,7 +201,7 @@ final class World {
     case .send(let number, let toChannel, let expires):
       lastKey += 1
       let (key, lifetime) = ("k\(lastKey)", expires.map { #","expires_s":\#($0)"# } ?? "")
-      let to = toChannel ? "#0" : "r4"
+      let to = toChannel ? "Public" : "r4"
       let body = #"{"to":"\#(to)","text":"s\#(lastKey)","id":"\#(key)"\#(lifetime)}"#
       guard let gateway = gateway(number), let answer = gateway.ask("POST", "/v1/send", body) else { return }
       if answer.status < 300 { gateway.accepted.insert(key) }

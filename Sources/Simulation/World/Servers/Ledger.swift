@@ -8,6 +8,8 @@ final class Ledger {
     var gateway: String
     var epoch: String
     var seq: Int64
+    /// After a restored card, a gateway uses numbers twice: a server tells events apart by their content, too (docs/webhooks.md).
+    var content: String
   }
 
   struct Event {
@@ -18,8 +20,9 @@ final class Ledger {
 
   private(set) var events: [Identity: Event] = [:]
   private(set) var order: [Identity] = []
-  /// Events under an identity that another event has.
+  /// Numbers under which two different events came.
   private(set) var contradictions: [String] = []
+  private var contents: [String: String] = [:]
   /// What could not be read: nothing of a gateway's may be.
   private(set) var unreadable = 0
 
@@ -32,14 +35,16 @@ final class Ledger {
       unreadable += 1
       return
     }
-    let identity = Identity(gateway: gateway, epoch: epoch, seq: seq)
+    let content = EventContent.digest(at: json["at"]?.integer ?? 0, kind: kind, body: body)
+    let identity = Identity(gateway: gateway, epoch: epoch, seq: seq, content: content)
+    let number = "\(gateway) \(epoch) \(seq)"
+    if let other = contents.updateValue(content, forKey: number), other != content, kind == "message" {
+      contradictions.append(number)
+    }
     guard var known = events[identity] else {
       events[identity] = Event(kind: kind, body: body)
       order.append(identity)
       return
-    }
-    if kind == "message", known.body["text"]?.string != body["text"]?.string || known.kind != kind {
-      contradictions.append("\(gateway) \(epoch) \(seq)")
     }
     known.copies += 1
     events[identity] = known
