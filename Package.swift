@@ -163,6 +163,9 @@ let simulation: [Target] = [
     ]),
   .target(name: "CSeededRandom", path: "Sources/Simulation/CSeededRandom"),
   program("Simulation/meshpost-simulate", "meshpost-simulate", ["World", .arguments]),
+  // Crash images of databases: what a power cut leaves. Its C part takes the place of fsync in the program that has it.
+  .target(name: "CCrashDisk", path: "Sources/Simulation/CCrashDisk"),
+  module("Simulation", "CrashDisk", ["CCrashDisk", "CSQLite"]),
   program(
     "Simulation/meshpost-radio", "meshpost-radio",
     ["CLinux", "Console", "EventLoop", "MeshCrypto", "Release", "Timing", "VirtualRadio", .arguments]),
@@ -178,7 +181,9 @@ let trials: [Target] = [
       "EventLoop", "LinkInMemory", "LoopTestSupport", "MeshCoreFixtures", "Store",
     ],
     path: "Tests/TestSupport", swiftSettings: strict),
-  tests("StoreTests", ["Companion", "Documents", "JSON", "MeshCrypto", "SQLite", "Store", "TestSupport", "Timing"]),
+  tests(
+    "StoreTests",
+    ["Companion", "CrashDisk", "Documents", "JSON", "MeshCrypto", "SQLite", "Store", "TestSupport", "Timing"]),
   tests("PageServerTests", ["HTTP", "TestSupport", "Timing", "PageServer"]),
   tests(
     "RelayTests",
@@ -213,7 +218,8 @@ let trials: [Target] = [
   tests(
     "HubTests",
     [
-      "Deflate", "Documents", "HTTP", "Hub", "JSON", "Relay", "SQLite", "Store", "TestSupport", "Timing", "TOML",
+      "CrashDisk", "Deflate", "Documents", "HTTP", "Hub", "JSON", "Relay", "SQLite", "Store", "TestSupport", "Timing",
+      "TOML",
       "PageServer",
       .of("swift-nio", "NIOCore"), .of("swift-nio", "NIOEmbedded"), .of("swift-nio", "NIOHTTP1"),
       .of("swift-nio", "NIOWebSocket"),
