@@ -81,6 +81,7 @@ public struct GatewayTokens: Sendable {
     let present = tokens.first { $0.gateway == gateway }?.secrets ?? []
     if keepsNewest, let newest = present.last { return try write([newest], for: gateway) }
     guard unlink("\(folder)/\(gateway)") == 0 else { throw failure(gateway) }
+    DatabaseMark.syncFolder(folder)
   }
 
   private func write(_ secrets: [String], for gateway: String) throws(HubConfiguration.Failure) {
@@ -102,6 +103,7 @@ public struct GatewayTokens: Sendable {
       unlink(draft)
       throw failure
     }
+    DatabaseMark.syncFolder(folder)
   }
 
   private func failure(_ gateway: String) -> HubConfiguration.Failure {

@@ -106,7 +106,7 @@ struct UpstreamFolder {
     let file = "\(location)/\(name).toml"
     guard Self.isName(name), unlink(file) == 0 else { return false }
     files.remove(of: name)
-    WholeFile.syncFolder(of: file)
+    Store.syncFolder(of: file)
     return true
   }
 

@@ -86,5 +86,6 @@ struct UpstreamSecrets {
     guard Glibc.write(descriptor, bytes, bytes.count) == bytes.count, fsync(descriptor) == 0 else {
       throw fail("write")
     }
+    for new in [file, location] { Store.syncFolder(of: new) }
   }
 }

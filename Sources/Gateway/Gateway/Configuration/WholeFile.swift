@@ -2,6 +2,7 @@
 
 import EventLoop
 import Glibc
+import Store
 
 /// Replaces files as a whole: after a power cut there is the old file or the new one. They are for their owner only.
 enum WholeFile {
@@ -18,15 +19,6 @@ enum WholeFile {
       defer { unlink(fresh) }
       throw SystemError("write \(location)")
     }
-    syncFolder(of: location)
-  }
-
-  /// Makes a new, changed or removed name survive a power cut.
-  static func syncFolder(of location: String) {
-    guard let slash = location.lastIndex(of: "/") else { return }
-    let folder = open(String(location[..<slash]), O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-    guard folder >= 0 else { return }
-    fsync(folder)
-    close(folder)
+    Store.syncFolder(of: location)
   }
 }

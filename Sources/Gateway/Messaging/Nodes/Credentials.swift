@@ -4,6 +4,7 @@ import CLinux
 import Companion
 import EventLoop
 import Glibc
+import Store
 
 /// Passwords of repeaters, rooms and sensors: a file that only its owner can read, a line each: `KEY PASSWORD`.
 ///
@@ -58,5 +59,6 @@ public final class Credentials {
     guard write(descriptor, bytes, bytes.count) == bytes.count, fsync(descriptor) == 0,
       rename(fresh, location) == 0
     else { throw Failure(description: "\(location): \(String(cString: strerror(errno)))") }
+    Store.syncFolder(of: location)
   }
 }

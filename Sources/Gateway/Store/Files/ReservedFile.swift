@@ -65,7 +65,10 @@ struct ReservedFile {
   private func reserve(_ descriptor: Int32) -> Bool {
     let missing = 2 * Self.half - Int(lseek(descriptor, 0, SEEK_END))
     guard missing > 0 else { return true }
-    return Glibc.write(descriptor, [UInt8](repeating: 0, count: missing), missing) == missing && fsync(descriptor) == 0
+    guard Glibc.write(descriptor, [UInt8](repeating: 0, count: missing), missing) == missing, fsync(descriptor) == 0
+    else { return false }
+    Store.syncFolder(of: location)
+    return true
   }
 
   private static func sum(_ number: UInt64, _ content: [UInt8]) -> UInt64 {

@@ -30,5 +30,6 @@ enum SmallFile {
       unlink(fresh)
       throw reason
     }
+    Store.syncFolder(of: location)
   }
 }

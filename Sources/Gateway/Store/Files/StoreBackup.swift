@@ -45,6 +45,7 @@ extension Store {
     guard rename(part, settings.location) == 0 else {
       throw .file(settings.location)
     }
+    syncFolder(of: settings.location)
     return replaced
   }
 
@@ -149,13 +150,15 @@ extension Store {
     }
   }
 
-  /// Renames the database's files and keeps them. Returns the database's new name.
+  /// Renames the database's files and keeps them. Returns the database's new name. The database is renamed on disk before
+  /// its log: without the log, it would be an older copy of itself.
   static func moveAside(_ location: String, _ reason: String, _ clocks: any Clocks) throws(StoreError) -> String {
     let target = freeName(location, reason, clocks)
     for suffix in ["", "-wal", "-shm"] where access(location + suffix, F_OK) == 0 {
       guard rename(location + suffix, target + suffix) == 0 else {
         throw .unavailable("\(location + suffix) cannot be renamed: \(String(cString: strerror(errno)))")
       }
+      syncFolder(of: location)
     }
     return target
   }

@@ -77,5 +77,17 @@ enum StoreFiles {
       unlink(target)
       throw failure
     }
+    Store.syncFolder(of: target)
+  }
+}
+
+extension Store {
+  /// Makes a new, changed or removed name survive a power cut.
+  public static func syncFolder(of location: String) {
+    let folder = location.lastIndex(of: "/").map { location[..<$0] } ?? "."
+    let descriptor = Glibc.open(folder.isEmpty ? "/" : String(folder), O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+    guard descriptor >= 0 else { return }
+    fsync(descriptor)
+    close(descriptor)
   }
 }

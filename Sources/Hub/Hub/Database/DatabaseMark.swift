@@ -52,12 +52,15 @@ struct DatabaseMark: Sendable {
         "\(location) cannot be written: a database that is gone will not be missed: \(String(cString: strerror(errno)))"
       )
     }
-    let folder = open(
-      URL(filePath: location).deletingLastPathComponent().path(percentEncoded: false), O_RDONLY | O_CLOEXEC)
-    if folder >= 0 {
-      fsync(folder)
-      close(folder)
-    }
+    Self.syncFolder(URL(filePath: location).deletingLastPathComponent().path(percentEncoded: false))
+  }
+
+  /// Makes new, changed and removed names survive a power cut.
+  static func syncFolder(_ folder: String) {
+    let descriptor = open(folder, O_RDONLY | O_CLOEXEC)
+    guard descriptor >= 0 else { return }
+    fsync(descriptor)
+    close(descriptor)
   }
 }
 
