@@ -12,6 +12,8 @@ public final class OnlineBackup {
   public init(of source: Database, to location: String) throws(SQLiteError) {
     self.source = source
     target = try Database(location: location)
+    // With less, a power cut can bring the rollback journal back, and with it the state before the copy.
+    try target.execute("PRAGMA synchronous = EXTRA")
     guard let handle = sqlite3_backup_init(target.handle, "main", source.handle, "main") else {
       throw target.error(SQLITE_ERROR)
     }
