@@ -72,7 +72,7 @@ extension Store {
     of upstream: String, fromStart: Bool
   ) throws(StoreError) -> (cursor: ByLane<Int64>, beginning: Int64) {
     let known = try translating { () throws(SQLiteError) in try readCursor(of: upstream) }
-    if let known { return (known, try meta("from:\(upstream)")?.integer ?? 0) }
+    if let known { return (known.map(inJournal), try meta("from:\(upstream)")?.integer ?? 0) }
     let beginning = fromStart ? 0 : try newestOrItsLoss()
     write { (store) throws(SQLiteError) in
       if fromStart { try store.rememberForNewcomer() }
@@ -81,6 +81,11 @@ extension Store {
     }
     try commitNow()
     return (ByLane(all: beginning), beginning)
+  }
+
+  /// A cursor that cannot be is damaged: the upstream gets the journal again, rather than miss the next events.
+  private func inJournal(_ cursor: Int64) -> Int64 {
+    cursor >= 0 && cursor <= lastSeq ? cursor : max(0, min(journalState.oldest - 1, lastSeq))
   }
 
   /// Whether an operator has paused the upstream.
