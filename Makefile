@@ -13,7 +13,7 @@ PYTHON_ENV := .build/python
 HOME_ASSISTANT := .build/home-assistant
 RELEASE = $(shell ./deploy/release-flags)
 
-.PHONY: run test quick simulate test-arm64 build deb deb-arm64 container bench bench-fleet called-functions manual site format lint packages test-packages bluez-bench machine clean
+.PHONY: run test quick simulate firmware test-arm64 build deb deb-arm64 container bench bench-fleet called-functions manual site format lint packages test-packages bluez-bench machine clean
 
 ## run: the main job: a radio (an attached one, else the virtual one) → gateway → local hub
 run: packages
@@ -43,6 +43,11 @@ test-arm64: packages test-packages $(PYTHON_ENV)/ready
 	./Tests/build whole
 	programs=$$(./hardware/emulate-arm64) && \
 	  MESHPOST_PROGRAMS=$$programs MESHPOST_TEST_PATIENCE=120 ./Tests/run WholeProgramTests
+
+## firmware: the gateway in a mesh of MeshCore's own code: NODES=FOLDER has its programs, or NODES=virtual (hardware/firmware/run --help)
+firmware: packages
+	$(SWIFT) build
+	./hardware/firmware/run $(NODES)
 
 ## build: the release programs
 build: packages
