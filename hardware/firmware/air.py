@@ -114,7 +114,8 @@ class Air:
 
     def carry(self, sender, said):
         self.packets += 1
-        now, number = time.monotonic(), self.packets
+        # Its packets follow each other, however late this program reads of them.
+        now, number = max([time.monotonic()] + [end for _, end in sender.sends[-1:]]), self.packets
         end = now + said["airtime_ms"] / 1000
         sender.sends = [when for when in sender.sends if when[1] > now - 5] + [(now, end)]
         self.note(tx=number, node=sender.name, ms=said["airtime_ms"], hex=said["hex"])
@@ -128,7 +129,7 @@ class Air:
                 other["why"] = reception["why"] = "collision"
             listener.hears.append(reception)
             listener.say(type="rx_start", duration_ms=said["airtime_ms"])
-            asyncio.get_running_loop().call_later(end - now, self.arrive, sender, listener, reception, said["hex"], number)
+            asyncio.get_running_loop().call_later(end - time.monotonic(), self.arrive, sender, listener, reception, said["hex"], number)
 
     def arrive(self, sender, listener, reception, packet, number):
         link, why = self.links.get((sender.name, listener.name)), reception["why"]

@@ -349,6 +349,32 @@ async def burst(world):
     world.expect(states.count("sent") == 24, str(states))
 
 
+async def recorded(world):
+    """Traces: channel texts and a full packet pool; acknowledgements that collide."""
+    world.needs_firmware()
+    await world.mesh("ABR", "AB AR", link="tcp")
+    alder, birch = await world.client("A"), await world.client("B")
+    await birch.advertise()
+    await asyncio.sleep(6)
+    await alder.advertise()
+    await asyncio.sleep(6)
+    start = len(alder.trace)
+    refusals = [await alder.ask(bytes([3, 0, 0]) + (int(time.time()) + number).to_bytes(4, "little") + b"one of many") for number in range(20)]
+    world.tell(f"{refusals.count(bytes([0]))} of 20 channel texts fit, then {refusals[-1].hex()}")
+    world.write_trace("channel_send_pool_exhausted", alder, start)
+    await asyncio.sleep(40)
+
+    start, codes = len(alder.trace), []
+    await alder.begin()
+    for number in range(6):
+        await alder.ask(bytes([13]) + birch.key)
+        codes.append(await alder.send(birch.key, f"crossed {number}"))
+        await asyncio.sleep(6)
+    got = await birch.take()
+    world.tell(f"{sum(code in alder.confirmed() for code in codes)} of 6 confirmed, {sum(text.startswith('crossed') for text in got)} arrived")
+    world.write_trace("dm_send_hidden_repeater", alder, start)
+
+
 async def all_are(world, count, states):
     rows = await world.rows("sent", "list", "--limit", "100")
     return len(rows) == count and all(row["state"] in states for row in rows)
@@ -358,4 +384,4 @@ async def reasons(world):
     return sorted({row["reason"] for row in await world.rows("sent", "list", "--limit", "100") if row.get("reason")})
 
 
-ALL = {each.__name__: each for each in (direct, repeater, channel, loss, burst, hidden, queue, tcp, clock, full, reboot, identity, room, admin, regions, path)}
+ALL = {each.__name__: each for each in (direct, repeater, channel, loss, burst, recorded, hidden, queue, tcp, clock, full, reboot, identity, room, admin, regions, path)}
