@@ -214,7 +214,7 @@ let trials: [Target] = [
       "BluetoothSession", "CLinux", "Companion", "DBus", "EventLoop", "TestSupport", "Timing", "Transport",
       "VirtualRadio",
     ]),
-  tests("VirtualRadioTests", ["Companion", "EventLoop", "TestSupport", "VirtualRadio"]),
+  tests("VirtualRadioTests", ["Companion", "EventLoop", "TestSupport", "Timing", "VirtualRadio"]),
   tests(
     "HubTests",
     [

@@ -2,7 +2,6 @@
 
 import Companion
 import EventLoop
-import JSON
 import MeshCrypto
 import Timing
 
@@ -16,7 +15,7 @@ public final class Ether {
   private var radios: [VirtualRadio] = []
   /// The chance that a radio does not receive a packet, 0 to 1.
   public var loss: Double = 0
-  /// Repeaters in range of all radios: the first byte of each key. They forward each flood once.
+  /// Repeaters in range of all radios: the first byte of each key. They forward each flood once, and routed packets along their path.
   public var repeaters: [UInt8] = []
   /// The keys of the regions that the repeaters carry. They drop floods of other regions.
   public var regions: [ChannelSecret] = []
@@ -24,17 +23,49 @@ public final class Ether {
   public var carriesUnscoped = true
   /// The radios are out of each other's range, and communicate only through repeaters.
   public var isFar = false
-  /// The last 160 packets that each repeater has forwarded; firmware remembers as many.
-  private var repeated: [UInt8: [[UInt8]]] = [:]
-  /// The factor for real air times; 0: packets arrive at once.
+  /// Packets that overlap at a listener are lost there, and so is a packet that begins or ends while the listener transmits. A station that hears
+  /// one waits before it transmits, as the firmware does.
+  public var collides = false
+  /// The factor for real air times and for the firmware's delays; 0: packets arrive at once.
   public var airtimeFactor: Double
 
-  /// Each radio has one transmitter: a packet waits for the previous one.
-  private enum Transmitter: Hashable {
+  /// A radio or a repeater.
+  enum Station: Hashable {
     case radio(ObjectIdentifier)
     case repeater(UInt8)
+
+    var isRadio: Bool { if case .radio = self { true } else { false } }
   }
-  private var busyUntil: [Transmitter: MonotonicTime] = [:]
+
+  private struct Waiting {
+    let packet: Packet
+    let parameters: RadioParameters
+    let due: MonotonicTime
+  }
+
+  private final class Reception {
+    let end: MonotonicTime
+    var isSpoiled = false
+    init(end: MonotonicTime) { self.end = end }
+  }
+
+  /// Each station has one transmitter: a packet waits for the previous one.
+  private struct Transmitter {
+    var waiting: [Waiting] = []
+    var busyUntil = MonotonicTime(nanoseconds: 0)
+    /// Since when the next packet waits for others to end.
+    var heldSince: MonotonicTime?
+    /// When it looks at its queue next.
+    var wakes: MonotonicTime?
+    /// Packets that are on their way to this station.
+    var receptions: [Reception] = []
+    /// The last 160 packets that this repeater has forwarded; firmware remembers as many.
+    var repeated: [[UInt8]] = []
+  }
+
+  private var transmitters: [Station: Transmitter] = [:]
+  /// Pairs that do not hear each other.
+  private var parted: Set<Set<Station>> = []
 
   public init(on loop: EventLoop, seed: UInt64 = 1, airtimeFactor: Double = 0.1) {
     self.loop = loop
@@ -47,47 +78,150 @@ public final class Ether {
     radio.ether = self
   }
 
-  func carry(_ packet: Packet, from sender: VirtualRadio) {
-    let listeners = isFar ? [] : radios.filter { $0 !== sender }
-    spread(packet, by: .radio(ObjectIdentifier(sender)), to: listeners, sender.stored.radio)
+  // MARK: Who hears whom
+
+  func part(_ one: Station, _ other: Station) { parted.insert([one, other]) }
+  func join(_ one: Station, _ other: Station) { parted.remove([one, other]) }
+
+  private func hears(_ one: Station, _ other: Station) -> Bool {
+    one != other && !(isFar && one.isRadio && other.isRadio) && !parted.contains([one, other])
   }
 
-  /// Whether a repeater forwards the packet: a flood of a known region, or one without a region if allowed (firmware: `allowPacketForward`).
-  private func mayPass(_ packet: Packet) -> Bool {
-    packet.route == .transportFlood ? regions.contains { packet.isInScope(of: $0) } : carriesUnscoped
+  // MARK: Transmitting
+
+  /// The firmware's packet pool. A radio has no room for more packets that wait.
+  private static let pool = 16
+
+  func hasRoom(_ radio: VirtualRadio) -> Bool {
+    (transmitters[radio.station]?.waiting.count ?? 0) < Self.pool
   }
 
-  private func spread(
-    _ packet: Packet, by transmitter: Transmitter, to listeners: [VirtualRadio], _ parameters: RadioParameters
-  ) {
-    let time = Airtime.milliseconds(bytes: packet.encode().count, parameters) * airtimeFactor
-    let now = loop.now
-    let end = max(now, busyUntil[transmitter] ?? now) + .nanoseconds(max(0, Int64(saturating: time * 1e6)))
-    busyUntil[transmitter] = end
-    for radio in listeners where Double.random(in: 0..<1, using: &random) >= loss {
-      loop.schedule(at: end) { [weak radio] in radio?.heard(packet) }
+  /// `delay`: the firmware's own, before it sends an answer.
+  func carry(_ packet: Packet, from sender: VirtualRadio, after delay: Duration = .zero) {
+    guard hasRoom(sender) else { return }
+    send(packet, by: sender.station, sender.stored.radio, after: delay.inSeconds * 1000)
+  }
+
+  /// The radio is switched off: packets that wait are lost.
+  func forget(_ radio: VirtualRadio) { transmitters[radio.station] = nil }
+
+  private func send(_ packet: Packet, by station: Station, _ parameters: RadioParameters, after milliseconds: Double) {
+    let due = loop.now + span(milliseconds)
+    transmitters[station, default: Transmitter()].waiting.append(
+      Waiting(packet: packet, parameters: parameters, due: due))
+    proceed(station)
+  }
+
+  private func span(_ milliseconds: Double) -> Duration {
+    .nanoseconds(max(0, Int64(saturating: milliseconds * airtimeFactor * 1e6)))
+  }
+
+  /// Transmits what is due, if the station's transmitter is free; otherwise later.
+  private func proceed(_ station: Station) {
+    while var transmitter = transmitters[station],
+      let next = transmitter.waiting.indices.min(by: { transmitter.waiting[$0].due < transmitter.waiting[$1].due })
+    {
+      let (now, packet) = (loop.now, transmitter.waiting[next])
+      let start = max(packet.due, transmitter.busyUntil)
+      guard start <= now else { return proceed(station, at: start) }
+      if let pause = pauseForOthers(&transmitter) {
+        transmitters[station] = transmitter
+        return proceed(station, at: now + pause)
+      }
+      transmitter.waiting.remove(at: next)
+      let time = Airtime.milliseconds(bytes: packet.packet.encode().count, packet.parameters)
+      transmitter.busyUntil = now + span(time)
+      transmitters[station] = transmitter
+      spread(packet.packet, by: station, packet.parameters, until: transmitter.busyUntil)
     }
-    guard packet.pathLength.bytesPerHop == 1, packet.pathLength.hops < 62 else { return }
-    let isFlood = packet.route.isFlood
-    guard isFlood ? mayPass(packet) : isFar && packet.type != .trace else { return }
-    for repeater in repeaters where isFlood || packet.path.first == repeater {
+  }
+
+  private func proceed(_ station: Station, at time: MonotonicTime) {
+    if let wakes = transmitters[station]?.wakes, wakes <= time { return }
+    transmitters[station]?.wakes = time
+    loop.schedule(at: time) { [weak self] in
+      guard let self, transmitters[station]?.wakes == time else { return }
+      transmitters[station]?.wakes = nil
+      proceed(station)
+    }
+  }
+
+  /// How long to wait because another station is heard: 120, 240 or 360 ms, and after 4 s no longer (firmware `Dispatcher::checkSend`).
+  private func pauseForOthers(_ transmitter: inout Transmitter) -> Duration? {
+    guard collides, transmitter.receptions.contains(where: { $0.end > loop.now }) else {
+      transmitter.heldSince = nil
+      return nil
+    }
+    let since = transmitter.heldSince ?? loop.now
+    guard loop.now - since <= span(4000) else {
+      transmitter.heldSince = nil
+      return nil
+    }
+    transmitter.heldSince = since
+    return span(120 * Double(Int.random(in: 1...3, using: &random)))
+  }
+
+  // MARK: Receiving
+
+  private func spread(_ packet: Packet, by sender: Station, _ parameters: RadioParameters, until end: MonotonicTime) {
+    // What it was about to receive is lost.
+    if collides { transmitters[sender]?.receptions.forEach { $0.isSpoiled = true } }
+    for radio in radios where hears(sender, radio.station) {
+      let reception = receive(at: radio.station, until: end)
       guard Double.random(in: 0..<1, using: &random) >= loss else { continue }
+      loop.schedule(at: end) { [weak radio] in if !reception.isSpoiled { radio?.heard(packet) } }
+    }
+    for repeater in repeaters where hears(sender, .repeater(repeater)) {
+      let reception = receive(at: .repeater(repeater), until: end)
+      guard forwards(packet, repeater), Double.random(in: 0..<1, using: &random) >= loss else { continue }
       loop.schedule(at: end) { [weak self] in
-        self?.send(packet, by: repeater, parameters)
+        if !reception.isSpoiled { self?.forward(packet, by: repeater, parameters) }
       }
     }
   }
 
-  private func send(_ packet: Packet, by repeater: UInt8, _ parameters: RadioParameters) {
-    let identity = packet.identity
-    guard !repeated[repeater, default: []].contains(identity) else { return }
-    repeated[repeater, default: []].append(identity)
-    if repeated[repeater, default: []].count > 160 { repeated[repeater]?.removeFirst() }
+  private func receive(at listener: Station, until end: MonotonicTime) -> Reception {
+    let reception = Reception(end: end)
+    guard collides else { return reception }
+    var transmitter = transmitters[listener] ?? Transmitter()
+    transmitter.receptions.removeAll { $0.end <= loop.now }
+    transmitter.receptions.forEach { $0.isSpoiled = true }
+    reception.isSpoiled = !transmitter.receptions.isEmpty || transmitter.busyUntil > loop.now
+    transmitter.receptions.append(reception)
+    transmitters[listener] = transmitter
+    return reception
+  }
+
+  // MARK: Repeaters
+
+  /// A flood of a known region, or one without a region if allowed (firmware: `allowPacketForward`), and routed packets for which it is the next hop.
+  private func forwards(_ packet: Packet, _ repeater: UInt8) -> Bool {
+    guard packet.pathLength.bytesPerHop == 1, packet.pathLength.hops < 62 else { return false }
+    guard packet.route.isFlood else { return packet.type != .trace && packet.path.first == repeater }
+    return packet.route == .transportFlood ? regions.contains { packet.isInScope(of: $0) } : carriesUnscoped
+  }
+
+  private func forward(_ packet: Packet, by repeater: UInt8, _ parameters: RadioParameters) {
+    let (identity, station) = (packet.identity, Station.repeater(repeater))
+    var transmitter = transmitters[station] ?? Transmitter()
+    guard !transmitter.repeated.contains(identity) else { return }
+    transmitter.repeated.append(identity)
+    if transmitter.repeated.count > 160 { transmitter.repeated.removeFirst() }
+    transmitters[station] = transmitter
     var next = packet
     if packet.route.isFlood { next.path.append(repeater) } else { next.path.removeFirst() }
     next.pathLength = PathLength(raw: UInt8(next.path.count))
-    // A routed packet is for the next hop of its path.
-    let listeners = packet.route.isFlood || next.path.isEmpty ? radios : []
-    spread(next, by: .repeater(repeater), to: listeners, parameters)
+    send(next, by: station, parameters, after: delay(of: packet, parameters))
   }
+
+  /// A random time of up to 2.5 times the packet's own for floods, and 1.5 for routed packets (firmware `getRetransmitDelay`, with its defaults).
+  private func delay(of packet: Packet, _ parameters: RadioParameters) -> Double {
+    guard airtimeFactor > 0 else { return 0 }
+    let time = Airtime.milliseconds(bytes: packet.encode().count, parameters)
+    return Double.random(in: 0...(packet.route.isFlood ? 2.5 : 1.5), using: &random) * time
+  }
+}
+
+extension VirtualRadio {
+  var station: Ether.Station { .radio(ObjectIdentifier(self)) }
 }

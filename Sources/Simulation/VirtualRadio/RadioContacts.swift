@@ -52,7 +52,7 @@ extension VirtualRadio {
     try Task.checkCancellation()
     var (next, highest): (Int, UInt32) = (0, 0)
     while true {
-      var budget = 8
+      var budget = port?.contactsAtOnce ?? 8
       while next < stored.contacts.count, budget > 0 {
         let contact = stored.contacts[next]
         next += 1

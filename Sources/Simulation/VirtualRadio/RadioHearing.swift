@@ -6,6 +6,8 @@ import MeshCrypto
 extension VirtualRadio {
   /// Handles a packet that was received over the air.
   func heard(_ packet: Packet, isImported: Bool = false) {
+    keepContacts()
+    defer { keepContacts() }
     if !isImported {
       volatile.received &+= 1
       if packet.route.isFlood { volatile.receivedFlood &+= 1 }
@@ -13,12 +15,15 @@ extension VirtualRadio {
       volatile.receivedMilliseconds += Airtime.milliseconds(bytes: bytes.count, stored.radio)
       if bytes.count <= 173 { push(.logRxData(snr: Ether.snr, rssi: Ether.rssi, packet: bytes)) }
     }
-    guard remember(packet) || isImported, let payload = try? packet.content() else { return }
+    // A routed packet is for the next hop of its path; but its acknowledgement is taken early.
+    let isForOthers =
+      !packet.route.isFlood && packet.pathLength.hops > 0 && packet.type != .ack && packet.type != .trace
+    guard !isForOthers, remember(packet) || isImported, let payload = try? packet.content() else { return }
     // `try?`: a malformed payload is dropped, as by the firmware.
     switch payload {
     case .advert: hearAdvert(packet)
     case .text(let envelope): hearText(envelope, packet)
-    case .path(let envelope): hearPath(envelope)
+    case .path(let envelope): hearPath(envelope, packet)
     case .ack(let code, _): confirm(code)
     case .groupText(let envelope): hearGroupText(envelope, packet)
     case .groupData(let envelope): hearGroupData(envelope, packet)
@@ -63,19 +68,37 @@ extension VirtualRadio {
     acknowledge(code, to: sender, heard: packet)
   }
 
-  /// Answers a flooded text with one packet that holds its path and the ack, and a direct text with the ack.
+  /// Before the firmware acknowledges a text (`TXT_ACK_DELAY`).
+  private static let ackDelay: Duration = .milliseconds(200)
+  /// Before it answers a flooded path with its own (`Mesh::onRecvPacket`).
+  private static let pathDelay: Duration = .milliseconds(500)
+
+  /// Answers a flooded text with a flooded packet that holds its path and the ack, and a direct text with the ack: along the path to its sender, or
+  /// flooded.
   private func acknowledge(_ code: AckCode, to sender: Contact, heard packet: Packet) {
     guard packet.route.isFlood else {
+      let path = sender.outPath
       return transmit(
         Packet(
-          route: .direct, type: .ack, pathLength: sender.outPath?.length ?? PathLength(raw: 0),
-          path: sender.outPath?.bytes ?? [], payload: code.bytes))
+          route: path == nil ? .flood : .direct, type: .ack,
+          pathLength: path?.length ?? PathLength(raw: stored.pathHashMode << 6), path: path?.bytes ?? [],
+          payload: code.bytes), after: Self.ackDelay)
     }
     let plain = [packet.pathLength.raw] + packet.path + [PayloadType.ack.rawValue] + code.bytes
-    if let answer = sealed(.path, plain, to: sender) { transmit(answer) }
+    if let answer = sealed(.path, plain, to: sender, along: nil) { transmit(answer, after: Self.ackDelay) }
   }
 
-  private func hearPath(_ envelope: Envelope) {
+  /// The sender of a flooded path gets the path that it came by, along the one that it has told.
+  private func tellPath(of packet: Packet, to contact: Contact) {
+    var plain = FrameWriter()
+    plain.raw([packet.pathLength.raw] + packet.path + [0xFF])
+    // So that no two such packets are the same.
+    plain.u32(UInt32(truncatingIfNeeded: loop.now.nanoseconds))
+    guard let answer = sealed(.path, plain.bytes, to: contact) else { return }
+    transmit(answer, after: Self.pathDelay)
+  }
+
+  private func hearPath(_ envelope: Envelope, _ packet: Packet) {
     guard let (index, plain) = open(envelope) else { return }
     var reader = FrameReader(plain)
     guard let raw = try? reader.u8("path_len"), let path = try? Path(reading: &reader, length: PathLength(raw: raw))
@@ -83,6 +106,7 @@ extension VirtualRadio {
     stored.contacts[index].outPath = path
     stored.contacts[index].lastModified = clock
     put(Push.pathUpdated(stored.contacts[index].key).encode())
+    if packet.route.isFlood { tellPath(of: packet, to: stored.contacts[index]) }
     if let type = try? reader.u8("extra type"), type & 15 == PayloadType.ack.rawValue,
       let code = try? reader.big(4, "ack")  // `try?`: no extra is fine
     {

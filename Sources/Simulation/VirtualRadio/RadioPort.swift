@@ -23,6 +23,10 @@ public class RadioPort {
   private let kind: FirmwareReceiver.Kind
   private var receiver: FirmwareReceiver
   private var pending: [UInt8] = []
+  /// Wi-Fi: frames that wait for the client, and commands that wait for them. Each pass of the firmware's loop writes a frame, or executes a command.
+  private var frames: [[UInt8]] = []
+  private var commands: [[UInt8]] = []
+  private var hasPass = false
   /// The descriptor of the client's line; `nil`: there is no client, and the radio's output is lost.
   private var line: Int32?
   private let ready = Waiter()
@@ -38,6 +42,8 @@ public class RadioPort {
   /// Frames with a message that were handed to the client.
   public private(set) var messagesHandedOver = 0
 
+  /// The firmware's queue on Wi-Fi; it drops further frames without a sign (`SerialWifiInterface`).
+  static let maxFrames = 4
   /// The most bytes that wait for a slow client. Further frames are dropped, as radios drop them.
   static let maxPending = 1 << 20
 
@@ -119,6 +125,7 @@ public class RadioPort {
     loop.unwatch(line)
     self.line = nil
     pending.removeAll()
+    (frames, commands) = ([], [])
     ready.resume()
   }
 
@@ -144,7 +151,32 @@ public class RadioPort {
 
   private func received(_ bytes: [UInt8]) {
     guard !isSilent else { return }
-    receiver.receive(bytes) { frame in radio.received(frame) }
+    receiver.receive(bytes) { frame in
+      guard kind == .wifi else { return radio.received(frame) }
+      commands.append(frame)
+      pass()
+    }
+  }
+
+  // MARK: The passes of the Wi-Fi firmware's loop
+
+  /// How many contacts of a list fit into one pass.
+  var contactsAtOnce: Int { kind == .wifi ? 1 : 8 }
+
+  private func pass() {
+    guard !hasPass else { return }
+    hasPass = true
+    loop.later { [weak self] in self?.passed() }
+  }
+
+  private func passed() {
+    hasPass = false
+    if !frames.isEmpty {
+      write(frames.removeFirst())
+    } else if !commands.isEmpty {
+      radio.received(commands.removeFirst())
+    }
+    if !frames.isEmpty || !commands.isEmpty { pass() }
   }
 
   // MARK: Faults
@@ -184,6 +216,16 @@ public class RadioPort {
 
   private func queue(_ bytes: [UInt8]) {
     guard line != nil else { return }
+    guard kind == .wifi else { return write(bytes) }
+    guard frames.count < Self.maxFrames else {
+      droppedFrames += 1
+      return
+    }
+    frames.append(bytes)
+    pass()
+  }
+
+  private func write(_ bytes: [UInt8]) {
     guard pending.count + bytes.count <= Self.maxPending else {
       droppedFrames += 1
       return

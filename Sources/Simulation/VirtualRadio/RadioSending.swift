@@ -9,6 +9,7 @@ extension VirtualRadio {
     switch command {
     case .sendSelfAdvert(let flood):
       var packet = selfAdvert()
+      guard hasRoom else { return refuse(.tableFull) }
       if flood != true { packet.route = .direct }
       // Adverts ignore the override of the scope.
       transmit(packet, in: stored.defaultScope?.key)
@@ -16,7 +17,7 @@ extension VirtualRadio {
     case .sendText(let text): return send(text)
     case .sendChannelText(let type, let slot, let time, let text):
       guard type == .plain else { return refuse(.unsupported) }
-      guard Int(slot) < stored.channels.count else { return refuse(.notFound) }
+      guard Int(slot) < stored.channels.count, hasRoom else { return refuse(.notFound) }
       sendGroup(text: text, time: time, stored.channels[Int(slot)])
       reply(.ok)
     case .sendChannelData(let datagram): return send(datagram)
@@ -93,9 +94,9 @@ extension VirtualRadio {
     let body = text.text.beforeNul
     guard body.bytes.count <= (text.attempt > 3 ? 158 : 160) else { return refuse(.tableFull) }
     let time = text.type == .cliData ? uniqueTime() : text.time
-    guard let packet = textPacket(body, type: text.type, attempt: text.attempt, time: time, to: contact) else {
-      return refuse(.tableFull)
-    }
+    guard hasRoom,
+      let packet = textPacket(body, type: text.type, attempt: text.attempt, time: time, to: contact)
+    else { return refuse(.tableFull) }
     var code = AckCode(value: 0)
     if text.type == .plain {
       code = AckCode.expected(time: time, attempt: text.attempt, text: body, sender: key)
@@ -119,13 +120,20 @@ extension VirtualRadio {
     return sealed(.text, plain.bytes, to: contact)
   }
 
+  /// Whether the firmware's packet pool has room for another packet.
+  private var hasRoom: Bool { ether?.hasRoom(self) ?? true }
+
   /// An encrypted packet to a contact, along its path if one is known.
   func sealed(_ type: PayloadType, _ plain: [UInt8], to contact: Contact) -> Packet? {
+    sealed(type, plain, to: contact, along: contact.outPath)
+  }
+
+  /// Without a path it is flooded.
+  func sealed(_ type: PayloadType, _ plain: [UInt8], to contact: Contact, along path: Path?) -> Packet? {
     guard let secret = stored.identity.sharedSecret(with: contact.key),
       let (mac, cipher) = SealedBox.seal(plain, secret: secret)
     else { return nil }
     let envelope = Envelope(destination: contact.key.nodeHash, source: key.nodeHash, mac: mac, cipher: cipher)
-    let path = contact.outPath
     return Packet(
       route: path == nil ? .flood : .direct, type: type,
       pathLength: path?.length ?? PathLength(raw: stored.pathHashMode << 6), path: path?.bytes ?? [],
@@ -160,15 +168,15 @@ extension VirtualRadio {
   }
 
   /// Transmits for a client: a flood uses the scope that was set last, otherwise the default scope.
-  func transmit(_ packet: Packet) {
+  func transmit(_ packet: Packet, after delay: Duration = .zero) {
     switch volatile.scope {
-    case .unscoped: transmit(packet, in: nil)
-    case .key(let key) where !key.isZero: transmit(packet, in: key)
-    default: transmit(packet, in: stored.defaultScope?.key)
+    case .unscoped: transmit(packet, in: nil, after: delay)
+    case .key(let key) where !key.isZero: transmit(packet, in: key, after: delay)
+    default: transmit(packet, in: stored.defaultScope?.key, after: delay)
     }
   }
 
-  private func transmit(_ plain: Packet, in scope: ChannelSecret?) {
+  private func transmit(_ plain: Packet, in scope: ChannelSecret?, after delay: Duration = .zero) {
     var packet = plain
     if packet.route == .flood, let scope, !scope.isZero {
       packet.route = .transportFlood
@@ -178,7 +186,7 @@ extension VirtualRadio {
     if packet.route.isFlood { volatile.sentFlood &+= 1 }
     volatile.sentMilliseconds += Airtime.milliseconds(bytes: packet.encode().count, stored.radio)
     remember(packet)
-    ether?.carry(packet, from: self)
+    ether?.carry(packet, from: self, after: delay)
   }
 
   /// Whether the packet is new; the last 160 are remembered.

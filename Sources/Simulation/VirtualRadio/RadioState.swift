@@ -52,7 +52,11 @@ struct StoredState {
   var autoAdd = AutoAdd(flags: 0, maxHops: 0)
   var pin: UInt32 = 0
   var defaultScope: FloodScope?
-  var contacts: [Contact] = []
+  var contacts: [Contact] = [] {
+    didSet { contactChanges &+= 1 }
+  }
+  /// Counts changes of the contacts.
+  private(set) var contactChanges = 0
   /// The last received advert of each contact, which the radio shares and exports.
   var cards: [PublicKey: Packet] = [:]
   var channels: [Channel]

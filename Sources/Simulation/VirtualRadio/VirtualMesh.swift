@@ -37,6 +37,12 @@ public final class VirtualMesh {
     ether.isFar = isFar
   }
 
+  /// Packets that overlap at a listener are lost there, and nobody hears while it transmits.
+  public var collides: Bool {
+    get { ether.collides }
+    set { ether.collides = newValue }
+  }
+
   @discardableResult
   public func add(_ settings: VirtualRadioSettings) -> VirtualRadio {
     let radio = VirtualRadio(settings, on: loop)
@@ -107,6 +113,8 @@ public final class VirtualMesh {
     chan FROM SLOT TEXT        channel message (slot 0 is the public channel, which every radio has)
     advert NAME                flood an advert, as its button does
     inject NAME RATE COUNT     queue COUNT messages at RATE a second (0: at once) in NAME, as if received
+    part ONE OTHER             the two do not hear each other from now on (a radio, or a repeater: R0, R1, …)
+    join ONE OTHER             they do again
     loss P                     drop each packet with probability P from now on
     battery NAME MILLIVOLTS    set the battery's voltage
     silence NAME SECONDS       stop reading and writing the port
@@ -141,6 +149,8 @@ public final class VirtualMesh {
     case "chan": try channelMessage(words)
     case "inject": try inject(words)
     case "advert": try find(second).received(Command.sendSelfAdvert(flood: true).encode())
+    case "part": ether.part(try station(second), try station(words.dropFirst(2).first))
+    case "join": ether.join(try station(second), try station(words.dropFirst(2).first))
     case "loss": ether.loss = try number(second)
     case "battery": try find(second).batteryMillivolts = UInt16(clamping: Int(try number(words.dropFirst(2).first)))
     case "silence": try port(second).perform(.silence(.seconds(try number(words.dropFirst(2).first))))
@@ -155,6 +165,13 @@ public final class VirtualMesh {
     default: throw ScriptError(description: "unknown line; expected one of:\n\(Self.help)")
     }
     if verb != "at" && verb != "stats" { say { $0.field("done", line) } }
+  }
+
+  private func station(_ name: String?) throws -> Ether.Station {
+    if let name, name.hasPrefix("R"), let number = Int(name.dropFirst()), ether.repeaters.indices.contains(number) {
+      return .repeater(ether.repeaters[number])
+    }
+    return try find(name).station
   }
 
   private func number(_ word: String?) throws -> Double {

@@ -23,6 +23,7 @@ public final class VirtualRadio {
   private var clockSetAt: MonotonicTime
   private var clockWhenSet: UInt32
   private var lastUniqueTime: UInt32 = 0
+  private var flash: ContactFlash
 
   weak var port: RadioPort?
   /// Gets each frame of a radio without a port.
@@ -37,6 +38,7 @@ public final class VirtualRadio {
     self.loop = loop
     stored = StoredState(settings)
     volatile = VolatileState(queueCapacity: settings.queueCapacity)
+    flash = ContactFlash(stored, at: loop.now)
     (bootedAt, clockSetAt) = (loop.now + (.zero - settings.age), loop.now)
     clockWhenSet = 0
     let start = settings.clock ?? Self.clockWithoutChip
@@ -44,6 +46,7 @@ public final class VirtualRadio {
       StoredState.madeUpContact($0, seed: settings.seed, lastModified: start &- UInt32(settings.contacts - $0))
     }
     clockWhenSet = settings.clock ?? clockAfterBoot()
+    flash.write(stored)
   }
 
   /// 15 May 2024: the clock of a radio without a clock chip at its start (firmware `VolatileRTCClock`).
@@ -70,9 +73,20 @@ public final class VirtualRadio {
     return newest > 0 ? newest &+ 1 : Self.clockWithoutChip
   }
 
-  /// Restarts the radio: its RAM is lost.
+  /// Switches the radio off and on: its RAM is lost, and so are changes of contacts that are not in the flash yet.
   public func reboot() {
+    keepContacts()
+    stored.contacts = flash.contacts
+    flash.write(stored)
+    restart()
+  }
+
+  /// Writes the contacts to the flash if their last change is long enough ago. Called before and after everything that may change them.
+  func keepContacts() { flash.keep(stored, at: loop.now) }
+
+  private func restart() {
     volatile.iteration?.cancel()
+    ether?.forget(self)
     volatile = VolatileState(queueCapacity: settings.queueCapacity)
     clock = settings.clock ?? clockAfterBoot()
     bootedAt = loop.now
@@ -84,6 +98,8 @@ public final class VirtualRadio {
   /// Executes a frame from the client. `wasCut`: it was longer than 176 bytes.
   public func received(_ frame: [UInt8]) {
     guard let code = frame.first else { return }
+    keepContacts()
+    defer { keepContacts() }
     let whole = filled(frame)
     volatile.commandBuffer = frame + volatile.commandBuffer.dropFirst(frame.count)
     guard CommandCode(rawValue: code) != nil else { return reply(.error(.unsupported)) }
@@ -127,7 +143,9 @@ public final class VirtualRadio {
       return
     }
     switch command {
-    case .reboot: reboot()
+    case .reboot:
+      flash.write(stored)
+      restart()
     case .factoryReset: factoryReset()
     case .signStart:
       volatile.signBuffer = []
@@ -152,6 +170,34 @@ public final class VirtualRadio {
     var fresh = settings
     fresh.seed &+= 1
     stored = StoredState(fresh)
-    reboot()
+    flash.write(stored)
+    restart()
+  }
+}
+
+/// The contacts in the flash: the firmware writes them five seconds after the last change (`LAZY_CONTACTS_WRITE_DELAY`).
+struct ContactFlash {
+  private static let delay: Duration = .seconds(5)
+
+  private(set) var contacts: [Contact]
+  private var changes: Int
+  private var changedAt: MonotonicTime
+  /// The contacts after the last change, until they are written.
+  private var unwritten: [Contact]?
+
+  init(_ stored: StoredState, at now: MonotonicTime) {
+    (contacts, changes, changedAt) = (stored.contacts, stored.contactChanges, now)
+  }
+
+  /// Takes note of changes since the last call.
+  mutating func keep(_ stored: StoredState, at now: MonotonicTime) {
+    if let due = unwritten, now - changedAt >= Self.delay { (contacts, unwritten) = (due, nil) }
+    guard stored.contactChanges != changes else { return }
+    (unwritten, changes, changedAt) = (stored.contacts, stored.contactChanges, now)
+  }
+
+  /// Writes at once.
+  mutating func write(_ stored: StoredState) {
+    (contacts, unwritten, changes) = (stored.contacts, nil, stored.contactChanges)
   }
 }

@@ -47,6 +47,8 @@ struct MeshpostRadio: ParsableCommand {
   @Flag(help: "Refuse to send to regions, like firmware before 1.10.") var noRegions = false
   @Flag(help: "Put the radios out of each other's range, so that they communicate only through repeaters.") var far =
     false
+  @Flag(help: "Packets that overlap at a listener are lost, and nobody hears while it transmits.") var collisions =
+    false
   @Flag(help: "Flood an advert of each radio at the start, so that all know each other.") var advertise = false
   @Option(help: "A file with lines to execute at the start.") var script: String?
   @Flag(help: "Pseudo-terminals discard unread data when the last program closes them, like real ports.")
@@ -80,6 +82,7 @@ struct MeshpostRadio: ParsableCommand {
       print(line)
       fflush(nil)
     }
+    mesh.collides = collisions
     for number in 0..<nodes {
       var settings = VirtualRadioSettings(
         name: "r\(number)", seed: seed &* 1000 &+ UInt64(number), maxContacts: maxContacts, channelSlots: channels,
