@@ -56,4 +56,15 @@ import Testing
     #expect(try bench.state("k").reason == "unknown_to_radio")
     #expect(try bench.store.contact(bench.other.key)?.onRadio == false)
   }
+
+  @Test
+  func
+    `a channel message waits while the radio has no room for it, though the firmware says that it has no such channel`()
+    throws
+  {
+    let bench = try Bench(on: InventedMachine())
+    bench.ether.airtimeFactor = 1
+    for number in 0..<24 { _ = try bench.send(SendRequest(to: "Public", text: "burst", key: "k\(number)")).get() }
+    try bench.run("all are sent") { try (0..<24).allSatisfy { try bench.state("k\($0)").state == .sent } }
+  }
 }

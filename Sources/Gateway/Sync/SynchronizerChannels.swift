@@ -16,12 +16,6 @@ extension Synchronizer {
   /// The radio did not report this slot: its messages have no known channel, and the gateway sends nothing there.
   public func doubts(_ slot: UInt8) -> Bool { slots.wereAskedFor && !slots.told.contains(slot) }
 
-  /// The radio reports an empty slot where the store has a channel.
-  public func radioDidNotKnowChannel() {
-    plan.needs(.channels, now: true)
-    woken.resume()
-  }
-
   /// Requests for one slot.
   private static let maxTries = 2
   /// If more slots than this have no answer, the part fails at once.

@@ -56,14 +56,10 @@ extension Messenger {
   /// Gives the machine the radio's answer before any later push, even of the same read: the task that waits for the answer runs later.
   func takeAnswer() {
     guard let (id, answer) = underWay.takeAnswer() else { return }
-    if case .failed(.refused(.notFound)) = answer.outcome {
-      if let key = row(id)?.recipient {
-        synchronizer.radioDidNotKnow(key)
-      } else {
-        synchronizer.radioDidNotKnowChannel()
-      }
-    }
-    for action in session.answered(id, Self.meaning(of: answer.outcome), now: loop.now) { carryOut(action) }
+    let recipient = row(id)?.recipient
+    if case .failed(.refused(.notFound)) = answer.outcome, let recipient { synchronizer.radioDidNotKnow(recipient) }
+    let meaning = Self.meaning(of: answer.outcome, toChannel: recipient == nil)
+    for action in session.answered(id, meaning, now: loop.now) { carryOut(action) }
     arm()
   }
 
@@ -293,13 +289,14 @@ extension Messenger {
   /// SET_FLOOD_SCOPE_KEY came with protocol version 8 (docs/protocol/companion.md § 11).
   private static let firstWithScopes: UInt8 = 8
 
-  private static func meaning(of outcome: RadioSession.Outcome) -> DeliveryAnswer {
+  /// A channel's slot has been read over this link, so *not found* says that the radio has no room for a packet (docs/protocol/companion.md § 5.3).
+  private static func meaning(of outcome: RadioSession.Outcome, toChannel: Bool) -> DeliveryAnswer {
     switch outcome {
     case .replied(.sent(let sent)):
       .sent(code: sent.ackOrTag, flooded: sent.flood, timeout: sent.suggestedTimeout)
     case .replied(.ok): .channelSent
     case .failed(.refused(.tableFull)): .busy
-    case .failed(.refused(.notFound)): .unknown
+    case .failed(.refused(.notFound)): toChannel ? .busy : .unknown
     case .failed(.timedOut): .unanswered
     case .failed(.linkLost): .linkLost
     case .failed(.notSent(isRefused: true)): .regionUnknown
