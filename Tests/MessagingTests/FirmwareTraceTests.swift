@@ -52,7 +52,7 @@ import Testing
         confirmed += 1
       }
     }
-    #expect(compared == 88 && confirmed == 71, "\(compared) compared, \(confirmed) confirmed")
+    #expect(compared == 94 && confirmed == 72, "\(compared) compared, \(confirmed) confirmed")
   }
 
   private struct Asked {

@@ -28,7 +28,6 @@ import VirtualRadio
     "client_meshcore_cli_repeater:4": "a list that was still running when the next command came",
     "client_meshcore_cli_repeater:5": "the rest of it",
     "contacts_interleaved": "commands during a list: which comes first is a matter of time",
-    "dm_send_pool_exhausted": "the pool of 16 packets is not imitated",
   ]
 
   @Test(arguments: Fixtures.traceNames.filter { $0.hasPrefix("v1.17.1") && !$0.contains("handshake_v") })
@@ -37,7 +36,7 @@ import VirtualRadio
     let scene = String(name.split(separator: "/").last ?? "")
     guard !lines.contains(where: \.isRaw), Self.known[scene] == nil else { return }
     let table = name.contains("contacts_table_full") ? 6 : 350
-    let pair = Subject(maxContacts: table)
+    let pair = Subject(maxContacts: table, transmits: !name.contains("pool_exhausted"))
     pair.learn(lines)
     for (number, exchange) in exchanges(lines).enumerated() {
       let answers = pair.answers(to: exchange.command)
@@ -73,12 +72,16 @@ import VirtualRadio
 private final class Subject {
   private let loop = EventLoop()
   private let radio: VirtualRadio
+  /// An air on which no packet ends.
+  private let stillAir: Ether
   private var frames: [[UInt8]] = []
 
-  init(maxContacts: Int) {
+  init(maxContacts: Int, transmits: Bool) {
+    stillAir = Ether(on: loop, airtimeFactor: 1000)
     radio = VirtualRadio(
       VirtualRadioSettings(name: "Alder", seed: 1, maxContacts: maxContacts, clock: 1_715_770_351), on: loop)
     radio.output = { [weak self] in self?.frames.append($0) }
+    if !transmits { stillAir.add(radio) }
   }
 
   /// Adds the contacts that the radio of the trace had before it began: those in its answers that no command had added, and those that it could send

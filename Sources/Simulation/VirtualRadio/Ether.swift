@@ -89,11 +89,12 @@ public final class Ether {
 
   // MARK: Transmitting
 
-  /// The firmware's packet pool. A radio has no room for more packets that wait.
+  /// The firmware's packet pool: what waits, and what is on the air.
   private static let pool = 16
 
   func hasRoom(_ radio: VirtualRadio) -> Bool {
-    (transmitters[radio.station]?.waiting.count ?? 0) < Self.pool
+    guard let transmitter = transmitters[radio.station] else { return true }
+    return transmitter.waiting.count + (transmitter.busyUntil > loop.now ? 1 : 0) < Self.pool
   }
 
   /// `delay`: the firmware's own, before it sends an answer.
