@@ -252,7 +252,7 @@ final class World {
     case .copyCard(let number, let copy): gateway(number)?.copyCard(copy)
     case .changeCard(let number, let copy):
       guard let gateway = gateway(number), copy.map(gateway.hasCopy) ?? true else { return }
-      end(gateway, thenFor: 60) { gateway.changeCard(copy) }
+      end(gateway, thenFor: 60) { change(gateway, copy) }
     case .clock(let number, let step, let trusted):
       guard let machine = gateway(number)?.machine else { return }
       (machine.wallOffset, machine.isWallSynchronised) = (step, trusted)
@@ -281,6 +281,15 @@ final class World {
       gateway.reload()
     default: break
     }
+  }
+
+  private func change(_ gateway: WorldGateway, _ copy: Int?) {
+    let known = gateway.lostWithCard
+    gateway.changeCard(copy)
+    let lost = gateway.lostWithCard.subtracting(known)
+    // `try?`: a hub's database in memory can be read.
+    let atHub = Set(((try? hub.messages(of: gateway.id)) ?? []).map(\.text))
+    if copy == nil || lost.isDisjoint(with: atHub) { gateway.untellable.formUnion(lost) }
   }
 
   private func end(_ gateway: WorldGateway, thenFor seconds: Int, _ action: () -> Void = {}) {

@@ -50,6 +50,10 @@ final class WorldGateway {
   private(set) var everStored: Set<String> = []
   /// Texts that went away with a card.
   private(set) var lostWithCard: Set<String> = []
+  /// Of these: texts of which neither the new card nor a hub knows that they existed. Nobody can tell of them.
+  var untellable: Set<String> = []
+  /// A radio that is not its first one has heard what this gateway sends, and hands it over.
+  var hadOtherRadio = false
   /// Keys of sent messages that it accepted.
   var accepted: Set<String> = []
   /// How often its card was put back, replaced or cloned.
@@ -195,6 +199,7 @@ final class WorldGateway {
 
   /// Another radio at the port.
   func plug(_ other: VirtualRadio) {
+    hadOtherRadio = true
     radio.isClientConnected = false
     other.isClientConnected = true
     radio = other
