@@ -75,10 +75,10 @@ public struct Contact: Equatable, Sendable {
     outPath = length.isValid ? Path(bytes: Array(path.prefix(length.byteCount)), bytesPerHop: length.bytesPerHop) : nil
     name = try reader.fixedText(32, "name")
     lastAdvert = try reader.u32("last_advert")
-    if whole || reader.remaining >= 8 {
-      latitude = try reader.i32("lat")
-      longitude = try reader.i32("lon")
-    }
+    // Without a position there is no lastmod either: four bytes would be half a position.
+    guard whole || reader.remaining >= 8 else { return }
+    latitude = try reader.i32("lat")
+    longitude = try reader.i32("lon")
     if whole || reader.remaining >= 4 { lastModified = try reader.u32("lastmod") }
   }
 
