@@ -38,6 +38,18 @@ func tests(_ name: String, _ needs: [Target.Dependency]) -> Target {
   .testTarget(name: name, dependencies: needs, swiftSettings: strict)
 }
 
+/// The program of `make fuzz`; libFuzzer brings its `main`. Other builds do not have it.
+let fuzzer: [Target] =
+  Context.environment["MESHPOST_FUZZER"] == nil
+  ? []
+  : [
+    .executableTarget(
+      name: "meshpost-fuzz",
+      dependencies: [
+        "Companion", "DBus", "Deflate", "HTTP", "JSON", "MQTT", "RadioSession", "Timing", "TOML", "UntrustedText",
+      ], path: "Tests/Fuzzing", exclude: ["Inputs", "README.md"], swiftSettings: strict)
+  ]
+
 extension Target.Dependency {
   static func of(_ package: String, _ product: String) -> Target.Dependency {
     .product(name: product, package: package)
@@ -247,7 +259,7 @@ let trials: [Target] = [
     ]),
 ]
 
-let targets = shared + gateway + hub + tool + simulation + trials
+let targets = shared + gateway + hub + tool + simulation + trials + fuzzer
 let here = Set(targets.map(\.name))
 for target in targets {
   target.dependencies = target.dependencies.map { dependency in

@@ -68,6 +68,7 @@ DOCUMENTS[EVERYWHERE] = {
     "make run": {"elsewhere": f"{BUILDS}; what it runs then is hardware/quickstart, by MainJobTests"},
     "make test": {"elsewhere": "it is what runs this"},
     "make quick": {"elsewhere": f"{BUILDS}: by hand"},
+    "make fuzz": {"elsewhere": f"{BUILDS}: by hand"},
     "make build": {"elsewhere": f"{BUILDS}: `make bench` and `make deb` do"},
     "make deb": {"elsewhere": f"{BUILDS}: `make machine` makes the packages, {MACHINE} installs them"},
     "make site": {"elsewhere": f"{BUILDS}: it takes ten seconds, and installs what is missing"},
