@@ -139,7 +139,8 @@ let hub: [Target] = [
       "Timing", "TOML",
       "PageServer", .of("hummingbird", "Hummingbird"), .of("hummingbird", "HummingbirdCore"),
       .of("swift-log", "Logging"),
-      .of("swift-http-types", "HTTPTypes"), .of("swift-nio", "NIOCore"), .of("swift-nio", "NIOEmbedded"), .of("swift-nio", "NIOHTTP1"),
+      .of("swift-http-types", "HTTPTypes"), .of("swift-nio", "NIOCore"), .of("swift-nio", "NIOEmbedded"),
+      .of("swift-nio", "NIOHTTP1"),
       .of("swift-nio", "NIOPosix"), .of("swift-nio", "NIOWebSocket"), .of("swift-nio-extras", "NIOHTTPTypes"),
       .of("swift-nio-extras", "NIOHTTPTypesHTTP1"), .of("swift-service-lifecycle", "ServiceLifecycle"),
     ]),
@@ -174,7 +175,8 @@ let simulation: [Target] = [
       "MeshCrypto", "Sockets", "SQLite", "Store", "Timing", "Transport", "VirtualRadio",
     ]),
   .target(name: "CSeededRandom", path: "Sources/Simulation/CSeededRandom"),
-  program("Simulation/meshpost-simulate", "meshpost-simulate", ["World", .arguments]),
+  program(
+    "Simulation/meshpost-simulate", "meshpost-simulate", ["Console", "EventLoop", "Timing", "World", .arguments]),
   // Crash images of databases: what a power cut leaves. Its C part takes the place of fsync in the program that has it.
   .target(name: "CCrashDisk", path: "Sources/Simulation/CCrashDisk"),
   module("Simulation", "CrashDisk", ["CCrashDisk", "CSQLite"]),

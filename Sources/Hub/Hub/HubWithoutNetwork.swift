@@ -39,7 +39,8 @@ package struct HubWithoutNetwork: Sendable {
     }
   }
 
-  package func answer(_ method: String, _ target: String, _ headers: [(String, String)], _ body: [UInt8]) async -> Answer
+  package func answer(_ method: String, _ target: String, _ headers: [(String, String)], _ body: [UInt8]) async
+    -> Answer
   {
     var fields = HTTPFields()
     for (name, value) in headers {
@@ -66,6 +67,9 @@ package struct HubWithoutNetwork: Sendable {
     func write(_ buffer: ByteBuffer) async throws { bytes.withLock { $0 += Array(buffer.readableBytesView) } }
     func finish(_ trailingHeaders: HTTPFields?) async throws {}
   }
+
+  /// Begins work on the hub's threads.
+  package static func begin(_ work: @escaping @Sendable () async -> Void) { Task { await work() } }
 
   /// One link of a gateway.
   package struct Link: Sendable {

@@ -116,6 +116,7 @@ public final class MemoryLink: Link {
         return cut()
       }
     }
+    // `try?`: an unreadable frame is no message.
     if case .reply(.message(let message))? = try? RadioFrame(decoding: frame) {
       messagesDelivered += 1
       onMessage(message)
@@ -126,6 +127,7 @@ public final class MemoryLink: Link {
   }
 
   private func lose(_ frame: [UInt8]) {
+    // `try?`: an unreadable frame is no reply.
     if case .reply(let reply)? = try? RadioFrame(decoding: frame) { lost.append(reply) }
   }
 
@@ -146,6 +148,7 @@ public final class MemoryLink: Link {
     guard isOpen, !isSilent else { return }
     decoder.append(bytes, now: loop.now)
     while let frame = decoder.next(now: loop.now) {
+      // `try?`: the radio judges what is no command.
       if let command = try? Command(decoding: frame) {
         onCommand(command)
         if swallows(command) { continue }

@@ -41,7 +41,9 @@ struct Laws {
       breach(gateway, "stored twice: \(twice.prefix(8))")
     }
     let own = all.filter { $0.hasPrefix("s") }
-    if !own.isEmpty, !gateway.hadOtherRadio, world.gateways.count == 1 { breach(gateway, "its own messages came back as new: \(own)") }
+    if !own.isEmpty, !gateway.hadOtherRadio, world.gateways.count == 1 {
+      breach(gateway, "its own messages came back as new: \(own)")
+    }
   }
 
   /// Nothing stands still, and what is said is true.
@@ -84,7 +86,8 @@ struct Laws {
         "hub: messages of \(id) twice: \(twice.prefix(5).map { "\($0) \($1.map { "\($0.epoch) \($0.seq)" })" })")
     }
     if changes == 0, !world.hubWasPutBack {
-      for (epoch, events) in Dictionary(grouping: hubs, by: \.epoch) where events.map(\.seq) != events.map(\.seq).sorted() {
+      for (epoch, events) in Dictionary(grouping: hubs, by: \.epoch)
+      where events.map(\.seq) != events.map(\.seq).sorted() {
         problems.append("hub: messages of \(id) in epoch \(epoch) are out of order")
       }
     }
@@ -114,7 +117,8 @@ struct Laws {
     let told = gaps.reduce(Int64(0)) { $0 + ($1["at_most"]?.integer ?? $1["count"]?.integer ?? 1_000_000) }
     if told < tellable.count {
       problems.append(
-        "\(part): \(tellable.count) messages of \(id) were lost with the card, and \(told) are told: \(tellable.sorted().prefix(8))")
+        "\(part): \(tellable.count) messages of \(id) were lost with the card, and \(told) are told: \(tellable.sorted().prefix(8))"
+      )
     }
   }
 

@@ -71,7 +71,8 @@ enum Happening: CustomStringConvertible {
     case .mood(let part, let mood): "the \(part.rawValue): \(mood)"
     case .hangUp(let part): "the \(part.rawValue) hangs up"
     case .copyHub(let number): "the hub's database is copied (\(number))"
-    case .putBackHub(let number): number.map { "the hub is put back to copy \($0)" } ?? "another, empty hub has the hub's address"
+    case .putBackHub(let number):
+      number.map { "the hub is put back to copy \($0)" } ?? "another, empty hub has the hub's address"
     case .restartHub: "the hub starts again"
     case .hubClock(let milliseconds): "the hub's clock: \(milliseconds / 1000) s"
     case .kill(let gateway, let seconds): "\(name(gateway)) is killed, for \(seconds) s"
@@ -109,7 +110,9 @@ extension Plan {
     func time(_ from: Int64 = 0) -> Int64 { Int64.random(in: from...max(from, length - 1), using: &random) }
     func gateway() -> Int { hasTwo ? Int.random(in: 0...1, using: &random) : 0 }
     func seconds() -> Int { [5, 40, 200, 900, 5000, 40_000].randomElement(using: &random)! }
-    func add(_ happening: Happening, _ at: Int64? = nil) { entries.append(Entry(at: at ?? time(), happening: happening)) }
+    func add(_ happening: Happening, _ at: Int64? = nil) {
+      entries.append(Entry(at: at ?? time(), happening: happening))
+    }
 
     for _ in 0..<Int.random(in: 15...40, using: &random) {
       let isBurst = Int.random(in: 0..<12, using: &random) == 0
@@ -159,11 +162,15 @@ extension Plan {
           copies += 1
           add(.copyCard(gateway: gateway, copies), at)
           add(
-            [.changeCard(gateway: gateway, copies), .changeCard(gateway: gateway, copies), .changeCard(gateway: gateway, nil)]
-              .randomElement(using: &random)!, time(at + 1))
+            [
+              .changeCard(gateway: gateway, copies), .changeCard(gateway: gateway, copies),
+              .changeCard(gateway: gateway, nil),
+            ]
+            .randomElement(using: &random)!, time(at + 1))
         case 6:
           let year: Int64 = 31_536_000_000
-          let step = [-20 * year, -year, -3_600_000, -2000, 2000, 3_600_000, year, 20 * year].randomElement(using: &random)!
+          let step = [-20 * year, -year, -3_600_000, -2000, 2000, 3_600_000, year, 20 * year].randomElement(
+            using: &random)!
           if Int.random(in: 0..<3, using: &random) == 0 {
             add(.hubClock(step), at)
           } else {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 
 import CSeededRandom
-import Foundation
+import FoundationEssentials
+import Glibc
 import Timing
 
 /// Runs the worlds of seeds, and narrows failures down.

@@ -2,7 +2,7 @@
 
 import Companion
 import EventLoop
-import Foundation
+import FoundationEssentials
 import Gateway
 import HTTP
 import JSON

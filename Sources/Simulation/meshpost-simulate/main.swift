@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
 
 import ArgumentParser
-import Foundation
+import Console
+import EventLoop
+import Glibc
 import World
-
-/// Prints at once, also into a file: a world that ends the program has told what it was.
-private func say(_ line: String) { FileHandle.standardOutput.write(Data((line + "\n").utf8)) }
 
 /// Runs invented weeks of gateways, radios and servers, each chosen by a seed.
 struct Simulate: ParsableCommand {
@@ -19,26 +18,34 @@ struct Simulate: ParsableCommand {
   @Flag(help: "Print the whole story.") var story = false
 
   func run() throws {
+    // Dictionaries have their order from a random number of the process, unless this is set before it starts.
+    let variable = "SWIFT_DETERMINISTIC_HASHING"
+    if getenv(variable) == nil {
+      setenv(variable, "1", 1)
+      var arguments = CommandLine.arguments.map { strdup($0) } + [nil]
+      execv("/proc/self/exe", &arguments)
+    }
     var failures = 0
-    let began = Date()
+    let loop = EventLoop()
+    let began = loop.now
     for seed in seed..<(seed + count) {
       var outcome = Trial.run(seed: seed, days: days)
       if outcome.problems.isEmpty {
-        if story { say(outcome.story.joined(separator: "\n")) }
+        if story { Console.line(text: outcome.story.joined(separator: "\n")) }
         continue
       }
       failures += 1
       if shrink { outcome = Trial.shrink(seed: seed, days: days) }
-      say("seed \(seed) fails (make simulate SEED=\(seed)):")
-      for problem in outcome.problems.prefix(6) { say("  \(problem)") }
+      Console.line(text: "seed \(seed) fails (make simulate SEED=\(seed)):")
+      for problem in outcome.problems.prefix(6) { Console.line(text: "  \(problem)") }
       if shrink || story {
-        say(" what happened:")
-        for line in outcome.happenings { say("  \(line)") }
-        say(" story:")
-        for line in outcome.story.suffix(story ? 4000 : 30) { say("  \(line)") }
+        Console.line(text: " what happened:")
+        for line in outcome.happenings { Console.line(text: "  \(line)") }
+        Console.line(text: " story:")
+        for line in outcome.story.suffix(story ? 4000 : 30) { Console.line(text: "  \(line)") }
       }
     }
-    say("\(count) seeds of \(days) days, \(failures) failed, in \(Int(Date().timeIntervalSince(began) * 1000)) ms")
+    Console.line(text: "\(count) seeds of \(days) days, \(failures) failed, in \(Int((loop.now - began).inSeconds)) s")
     if failures > 0 { throw ExitCode(1) }
   }
 }

@@ -62,7 +62,8 @@ class Server {
 
   private func listen(_ gateway: String, on port: UInt16) throws -> UInt16 {
     let (descriptor, port) = try LoopbackSocket.listen(on: port)
-    let acceptor = Acceptor(descriptor, name: name, reserve: .turnsAway, on: loop, log: Log(level: .error, clock: loop.wallClock) { _, _ in })
+    let acceptor = Acceptor(
+      descriptor, name: name, reserve: .turnsAway, on: loop, log: Log(level: .error, clock: loop.wallClock) { _, _ in })
     let task = loop.begin { [weak self] in
       // `try?`: it is cancelled when the port closes.
       while let socket = try? await acceptor.accept(makingRoom: { false }) { self?.accepted(socket, of: gateway) }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-import Dispatch
 import EventLoop
-import Foundation
+import FoundationEssentials
+import Glibc
 import HTTP
 import Hub
 import JSON
@@ -88,7 +88,8 @@ final class WorldHub: WebServer {
   {
     guard let key = request["sec-websocket-key"] else { return false }
     let path = request.target.split(separator: "/").map(String.init)
-    guard path.count == 4, path[3] == "link", let session = hub.link(of: path[2], authorization: request["authorization"])
+    guard path.count == 4, path[3] == "link",
+      let session = hub.link(of: path[2], authorization: request["authorization"])
     else { return false }
     peer.write(
       Array(
@@ -262,13 +263,12 @@ private struct ClientFrames {
 
 /// Waits on this thread for work of others: the hub's database has a thread of its own.
 func blocking<Value: Sendable>(_ work: @escaping @Sendable () async throws -> Value) throws -> Value {
-  let done = DispatchSemaphore(value: 0)
   let result = Handed<Value>()
-  Task.detached {
+  HubWithoutNetwork.begin {
     do { result.value = .success(try await work()) } catch { result.value = .failure(error) }
-    done.signal()
+    sem_post(&result.done)
   }
-  done.wait()
+  while sem_wait(&result.done) != 0 {}
   return try result.value!.get()
 }
 
@@ -280,4 +280,8 @@ func blocking<Value: Sendable>(_ work: @escaping @Sendable () async -> Value) ->
 /// One value from a thread to the one that waits for it.
 private final class Handed<Value>: @unchecked Sendable {
   var value: Result<Value, any Error>?
+  var done = sem_t()
+
+  init() { sem_init(&done, 0, 0) }
+  deinit { sem_destroy(&done) }
 }
