@@ -268,14 +268,17 @@ final class RefusedFile: Sendable {
   /// The error; `nil`: the line is on disk.
   fileprivate func write(_ line: [UInt8]) -> String? {
     var facts = stat()
-    if stat(location, &facts) == 0, Int(facts.st_size) + line.count > bound, rename(location, location + ".1") != 0 {
-      return String(cString: strerror(errno))
+    var isNew = stat(location, &facts) != 0
+    if !isNew, Int(facts.st_size) + line.count > bound {
+      guard rename(location, location + ".1") == 0 else { return String(cString: strerror(errno)) }
+      isNew = true
     }
     let descriptor = open(location, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0o600)
     guard descriptor >= 0 else { return String(cString: strerror(errno)) }
     defer { close(descriptor) }
     let isWritten = line.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress, $0.count) } == line.count
     guard isWritten, fsync(descriptor) == 0 else { return String(cString: strerror(errno)) }
+    if isNew { DatabaseMark.syncFolder(location.lastIndex(of: "/").map { String(location[...$0]) } ?? ".") }
     return nil
   }
 }
