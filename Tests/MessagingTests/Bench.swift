@@ -39,7 +39,9 @@ final class Bench: SyncObserver {
     loop = EventLoop(on: machine)
     store = try Store(Store.Settings(location: scratch.location("gw.db"), maxSize: maxSize))
     ether = Ether(on: loop, seed: 1, airtimeFactor: 0)
-    own = VirtualRadio(VirtualRadioSettings(name: "r0", seed: 1, channelSlots: 4, clock: 1_795_000_000), on: loop)
+    var ours = VirtualRadioSettings(name: "r0", seed: 1, channelSlots: 4, clock: 1_795_000_000)
+    ours.packetPool = 16
+    own = VirtualRadio(ours, on: loop)
     other = VirtualRadio(VirtualRadioSettings(name: "r1", seed: 2, channelSlots: 4, clock: 1_795_000_000), on: loop)
     for radio in [own, other] { ether.add(radio) }
     let log = Log(level: .error, sink: { _, _ in })

@@ -78,8 +78,9 @@ private final class Subject {
 
   init(maxContacts: Int, transmits: Bool) {
     stillAir = Ether(on: loop, airtimeFactor: 1000)
-    radio = VirtualRadio(
-      VirtualRadioSettings(name: "Alder", seed: 1, maxContacts: maxContacts, clock: 1_715_770_351), on: loop)
+    var settings = VirtualRadioSettings(name: "Alder", seed: 1, maxContacts: maxContacts, clock: 1_715_770_351)
+    settings.packetPool = 16
+    radio = VirtualRadio(settings, on: loop)
     radio.output = { [weak self] in self?.frames.append($0) }
     if !transmits { stillAir.add(radio) }
   }

@@ -21,7 +21,9 @@ import Timing
 
     init(isFar: Bool = false) throws {
       ether = Ether(on: loop, airtimeFactor: 0)
-      left = VirtualRadio(VirtualRadioSettings(name: "Alder", seed: 1, clock: 1_795_000_000), on: loop)
+      var settings = VirtualRadioSettings(name: "Alder", seed: 1, clock: 1_795_000_000)
+      settings.packetPool = 16
+      left = VirtualRadio(settings, on: loop)
       right = VirtualRadio(VirtualRadioSettings(name: "Birch", seed: 2, clock: 1_795_000_000), on: loop)
       for radio in [left, right] { ether.add(radio) }
       (ether.repeaters, ether.isFar) = ([0xA0], isFar)

@@ -89,12 +89,10 @@ public final class Ether {
 
   // MARK: Transmitting
 
-  /// The firmware's packet pool: what waits, and what is on the air.
-  private static let pool = 16
-
+  /// What waits and what is on the air has its place in the radio's packet pool.
   func hasRoom(_ radio: VirtualRadio) -> Bool {
-    guard let transmitter = transmitters[radio.station] else { return true }
-    return transmitter.waiting.count + (transmitter.busyUntil > loop.now ? 1 : 0) < Self.pool
+    guard let pool = radio.settings.packetPool, let transmitter = transmitters[radio.station] else { return true }
+    return transmitter.waiting.count + (transmitter.busyUntil > loop.now ? 1 : 0) < pool
   }
 
   /// `delay`: the firmware's own, before it sends an answer.

@@ -19,6 +19,8 @@ public struct VirtualRadioSettings: Sendable {
   public var contacts: Int
   /// False: the radio refuses flood scopes, like firmware before 1.10.
   public var knowsRegions = true
+  /// How many packets wait or are on the air at most; `nil`: any number. Firmware has room for 16.
+  public var packetPool: Int?
   /// The uptime at the start.
   public var age: Duration = .zero
 

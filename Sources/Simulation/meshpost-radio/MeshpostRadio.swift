@@ -36,6 +36,7 @@ struct MeshpostRadio: ParsableCommand {
   @Option(help: "Size of the contact table.") var maxContacts = 350
   @Option(help: "Number of channel slots.") var channels = 40
   @Option(help: "Size of the message queue.") var queue = 16
+  @Option(help: "Packets for which a radio has room (firmware: 16); without it any number.") var pool: Int?
   @Option(help: "The radios' clock at start: seconds since 1970, `now`, or `boot` (like a board without a clock chip).")
   var clock = "boot"
   @Option(help: "For how many seconds the radios have been running at the start.") var uptime: UInt32 = 0
@@ -66,6 +67,7 @@ struct MeshpostRadio: ParsableCommand {
     guard (0...maxContacts).contains(contacts) else { throw ValidationError("--contacts: 0 to --max-contacts") }
     guard (1...255).contains(channels) else { throw ValidationError("--channels: 1 to 255") }
     guard (1...10_000_000).contains(queue) else { throw ValidationError("--queue: 1 to 10000000") }
+    guard (1...1000).contains(pool ?? 16) else { throw ValidationError("--pool: 1 to 1000") }
     guard clock == "now" || clock == "boot" || UInt32(clock) != nil else {
       throw ValidationError("--clock: a number of seconds, now or boot")
     }
@@ -90,6 +92,7 @@ struct MeshpostRadio: ParsableCommand {
       settings.clock = clock == "now" ? UInt32(clamping: WallClock().seconds) : UInt32(clock)
       settings.age = .seconds(Int64(uptime))
       settings.knowsRegions = !noRegions
+      settings.packetPool = pool
       if number == 0 { settings.contacts = contacts }
       mesh.add(settings)
     }
