@@ -219,7 +219,8 @@ final class World {
       let answer = hub.ask("POST", "/v1/gateways/\(gateway.id)/commands", body)
       commands.append((gateway.id, "c\(lastKey)"))
       tell("   \(answer?.text.prefix(120) ?? "no answer")")
-    case .mood(let part, let mood): server(part).mood = mood
+    // A webhook's portal accepts everything, for all that a gateway can know (docs/reliability.md).
+    case .mood(let part, let mood): server(part).mood = part == .webhook && mood == .portal ? .refuses : mood
     case .hangUp(let part): server(part).hangUp()
     case .copyHub(let number): try hub.copy(number)
     case .putBackHub(let number): if try hub.putBack(number) { hubWasPutBack = true }
