@@ -4,6 +4,7 @@ import Companion
 import EventLoop
 import FoundationEssentials
 import Gateway
+import Glibc
 import HTTP
 import JSON
 import LinkInMemory

@@ -4,6 +4,7 @@ import ArgumentParser
 import Console
 import EventLoop
 import Glibc
+import Timing
 import World
 
 /// Runs invented weeks of gateways, radios and servers, each chosen by a seed.
