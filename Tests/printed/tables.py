@@ -68,6 +68,7 @@ DOCUMENTS[EVERYWHERE] = {
     "make run": {"elsewhere": f"{BUILDS}; what it runs then is hardware/quickstart, by MainJobTests"},
     "make test": {"elsewhere": "it is what runs this"},
     "make quick": {"elsewhere": f"{BUILDS}: by hand"},
+    "make simulate SEED=1 N=1000 DAYS=7": {"elsewhere": f"{BUILDS}: by hand; SeedsTests runs the first seeds"},
     "make fuzz": {"elsewhere": f"{BUILDS}: by hand"},
     "make build": {"elsewhere": f"{BUILDS}: `make bench` and `make deb` do"},
     "make deb": {"elsewhere": f"{BUILDS}: `make machine` makes the packages, {MACHINE} installs them"},
