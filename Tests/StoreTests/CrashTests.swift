@@ -358,34 +358,44 @@ import Timing
 
   @Test func `files beside the database are on disk when the store says so`() throws {
     let disk = StoreOnDisk(seed: 7_000_000)
-    let image = Scratch(inMemory: true)
+    // Each in a folder of its own: a store may outlive its statement, and keeps its file to itself.
+    var image = Scratch(inMemory: true)
+    var images: [Scratch] = []
     func cut() throws -> Store {
+      images.append(image)
+      image = Scratch(inMemory: true)
       disk.trial.disk.image(into: image.folder.path(), .losingAll)
       return try Store(Store.Settings(location: image.location("gw.db")))
     }
     try disk.trial.prepare { try disk.open() }
     disk.trial.disk.onSync = nil
-    let store = try #require(disk.store)
-    store.write { store throws(SQLiteError) in try store.append(.alert, at: Shop.moment, body: [0x7B, 0x7D]) }
-    try store.commitNow()
-    try store.markProgress()
-    let held = TakenMessage(Shop.direct("held"), at: Shop.moment, wait: .none, by: 1)
-    #expect(store.hold([held]))
-    let backup = try store.beginBackup(to: disk.location("backup"))
-    while try !backup.step(pages: 20) {}
-    #expect(try cut().mark?.seq == 1)
-    #expect(try cut().heldMessages.map(\.message) == [held.message])
-    _ = try cut()
-    let settings = Store.Settings(location: image.location("other.db"))
-    #expect(try Store.restore(image.location("backup"), settings: settings) == nil)
-    #expect(try Store(settings).lastSeq == 1)
-    // The identity survives without its database.
-    disk.trial.disk.image(into: image.folder.path(), .losingAll)
-    for suffix in ["", "-wal", ".mark"] { unlink(image.location("gw.db") + suffix) }
-    #expect(try Store(Store.Settings(location: image.location("gw.db"))).gatewayID == store.gatewayID)
+    do {
+      let store = try #require(disk.store)
+      store.write { store throws(SQLiteError) in try store.append(.alert, at: Shop.moment, body: [0x7B, 0x7D]) }
+      try store.commitNow()
+      try store.markProgress()
+      let held = TakenMessage(Shop.direct("held"), at: Shop.moment, wait: .none, by: 1)
+      #expect(store.hold([held]))
+      let backup = try store.beginBackup(to: disk.location("backup"))
+      while try !backup.step(pages: 20) {}
+      #expect(try cut().mark?.seq == 1)
+      #expect(try cut().heldMessages.map(\.message) == [held.message])
+      _ = try cut()
+      let settings = Store.Settings(location: image.location("other.db"))
+      #expect(try Store.restore(image.location("backup"), settings: settings) == nil)
+      #expect(try Store(settings).lastSeq == 1)
+      // The identity survives without its database.
+      images.append(image)
+      image = Scratch(inMemory: true)
+      disk.trial.disk.image(into: image.folder.path(), .losingAll)
+      for suffix in ["", "-wal", ".mark"] { unlink(image.location("gw.db") + suffix) }
+      #expect(try Store(Store.Settings(location: image.location("gw.db"))).gatewayID == store.gatewayID)
+    }
     // A restored database is in its place when the command returns, and the one before it is kept.
     disk.close()
     let replaced = try #require(try Store.restore(disk.location("backup"), settings: disk.settings))
+    images.append(image)
+    image = Scratch(inMemory: true)
     disk.trial.disk.image(into: image.folder.path(), .losingAll)
     #expect(FileManager.default.fileExists(atPath: image.location(URL(filePath: replaced.location).lastPathComponent)))
     #expect(try Store(Store.Settings(location: image.location("gw.db"))).lastSeq == 1)

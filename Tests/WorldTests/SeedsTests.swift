@@ -8,7 +8,7 @@ import World
 @Suite(.serialized) struct SeedsTests {
   /// $MESHPOST_SEEDS: how many.
   private static let seeds =
-    ProcessInfo.processInfo.environment["MESHPOST_SEEDS"].flatMap(UInt64.init) ?? 100
+    ProcessInfo.processInfo.environment["MESHPOST_SEEDS"].flatMap(UInt64.init) ?? 40
 
   @Test func `in each seed's day of faults the laws hold`() {
     for seed in 1...Self.seeds {
@@ -24,10 +24,5 @@ import World
         \(short.story.suffix(30).joined(separator: "\n"))
         """)
     }
-  }
-
-  @Test func `a seed repeats its story`() {
-    let (first, second) = (Trial.run(seed: 3, days: 1), Trial.run(seed: 3, days: 1))
-    #expect(first.story == second.story && first.story.count > 20)
   }
 }
