@@ -53,8 +53,11 @@ struct Laws {
       let pending = upstream["pending"]?.integer ?? 0
       if pending > 0 { breach(gateway, "stands still with \(pending) waiting: \(upstream.text.prefix(600))") }
     }
-    if status["sync"]?.string ?? status["radio"]?["sync"]?.string == nil { return }
-    let alerts = status["alerts"]?.array?.compactMap { $0["rule"]?.string } ?? []
+    guard let upstreams = status["upstreams"]?.array, upstreams.count == 3, let open = status["alerts"]?.array else {
+      return breach(gateway, "its status has no upstreams, or no alerts")
+    }
+    for upstream in upstreams where upstream["pending"]?.integer == nil { breach(gateway, "does not say what waits") }
+    let alerts = open.compactMap { $0["rule"]?.string }
     for rule in ["backlogged", "radio_lost", "disk_full"] where alerts.contains(rule) {
       breach(gateway, "the alert \(rule) does not end")
     }

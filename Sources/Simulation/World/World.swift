@@ -19,7 +19,6 @@ final class World {
   private let mesh: VirtualMesh
   private var radios: [VirtualRadio] = []
   private(set) var gateways: [WorldGateway] = []
-  /// Programs that nobody runs any more: a clone's original after it was taken away.
   let hub: WorldHub
   let broker: WorldBroker
   let webhook: WorldWebhook
@@ -30,7 +29,6 @@ final class World {
   private let hubOffset = Shared(Int64(0))
   /// Copies of hub and card that are older than the present ones: what was lost with them may be gone.
   private(set) var hubWasPutBack = false
-  private(set) var commands: [(gateway: String, id: String)] = []
 
   private final class Shared: Sendable {
     let value: Mutex<Int64>
@@ -209,15 +207,14 @@ final class World {
     case .cancelSending(let number):
       guard let gateway = gateway(number) else { return }
       for row in gateway.rows("/v1/outgoing") where row["ended_at"] == nil {
-        if let id = row["id"]?.string { _ = gateway.ask("POST", "/v1/cancel", #"{"id":"\#(id)"}"#) }
+        if let id = row["id"]?.string { _ = gateway.ask("POST", "/v1/outgoing/cancel", #"{"id":"\#(id)"}"#) }
       }
     case .resume(let number): _ = gateway(number)?.ask("POST", "/v1/outbox/resume")
     case .command(let number):
       guard let gateway = gateway(number) else { return }
       lastKey += 1
-      let body = #"{"id":"c\#(lastKey)","name":"send","params":{"to":"r4","text":"s\#(lastKey)","id":"k\#(lastKey)"}}"#
+      let body = #"{"id":"c\#(lastKey)","command":"send","to":"r4","text":"s\#(lastKey)"}"#
       let answer = hub.ask("POST", "/v1/gateways/\(gateway.id)/commands", body)
-      commands.append((gateway.id, "c\(lastKey)"))
       tell("   \(answer?.text.prefix(120) ?? "no answer")")
     // A webhook's portal accepts everything, for all that a gateway can know (docs/reliability.md).
     case .mood(let part, let mood): server(part).mood = part == .webhook && mood == .portal ? .refuses : mood

@@ -32,7 +32,7 @@ struct Simulate: ParsableCommand {
     for seed in seed..<(seed + count) {
       var outcome = Trial.run(seed: seed, days: days)
       if outcome.problems.isEmpty {
-        if story { Console.line(text: outcome.story.joined(separator: "\n")) }
+        if story { for line in outcome.story { Console.line(text: line) } }
         continue
       }
       failures += 1
