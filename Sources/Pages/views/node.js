@@ -33,6 +33,7 @@ export class NodeDetails {
     this.#shut = shut;
     this.#isInChat = isInChat;
     this.top = make("div", {});
+    this.paths = pathActions(key);
     this.readings = make("section", { class: "readings", hidden: true });
     this.heard = make("section", { class: "readings", hidden: true });
     this.answers = make("div", { class: "answers" });
@@ -75,7 +76,8 @@ export class NodeDetails {
         [t("node.advert"), node.last_advert ? make("span", { title: t("node.own-clock"), text: full(node.last_advert * 1000) }) : null],
         [t("fact.key"), copyable(node.key, t("fact.key"))],
       ]),
-      pathActions(node));
+      this.paths.element);
+    this.paths.show(node);
     this.#drawNotes(node);
     if (!this.#isAsked) {
       this.#isAsked = true;

@@ -12,10 +12,13 @@ import { told } from "./marks.js";
 /** An answer comes from as far as the node is, and is asked for again once. */
 const PATIENCE_MS = 180_000;
 
-/** Buttons that ask the node for a path, or forget the one that is known; the mesh answers, or it is said why not. */
-export function pathActions(node) {
+/**
+ * Buttons that ask the node for a path, or forget the one that is known; the mesh answers, or it is said why not. Made once for a
+ * node: what an answer changes redraws the node's details, and its words stay.
+ */
+export function pathActions(key) {
   const state = make("p", { class: "small", role: "status" });
-  const does = (name, doing, isHidden) => make("button", { type: "button", class: "button small", text: t(`path.${name}`), hidden: isHidden, data: { path: name }, on: { click: async (event) => {
+  const does = (name, doing) => make("button", { type: "button", class: "button small", text: t(`path.${name}`), data: { path: name }, on: { click: async (event) => {
     const button = event.currentTarget;
     button.disabled = true;
     state.className = "small quiet";
@@ -31,9 +34,16 @@ export function pathActions(node) {
     }
     button.disabled = false;
   } } });
-  return make("div", { class: "plain" }, make("div", { class: "row wrap" },
-    does("discover", () => order("/v1/contacts/path", { contact: node.key, discover: true }, { patience: PATIENCE_MS }), !node.on_radio),
-    does("reset", () => order("/v1/contacts/path", { contact: node.key, reset: true }), !node.on_radio || node.path === undefined)), state);
+  const discover = does("discover", () => order("/v1/contacts/path", { contact: key, discover: true }, { patience: PATIENCE_MS }));
+  const reset = does("reset", () => order("/v1/contacts/path", { contact: key, reset: true }));
+  return {
+    element: make("div", { class: "plain" }, make("div", { class: "row wrap" }, discover, reset), state),
+    /** What can be done with the node as it is now. */
+    show(node) {
+      discover.hidden = !node.on_radio;
+      reset.hidden = !node.on_radio || node.path === undefined;
+    },
+  };
 }
 
 /** How its last messages were heard: signal and hops over time, into `place`. */
