@@ -207,14 +207,15 @@ final class World {
     case .cancelSending(let number):
       guard let gateway = gateway(number) else { return }
       for row in gateway.rows("/v1/outgoing") where row["ended_at"] == nil {
-        if let id = row["id"]?.string { _ = gateway.ask("POST", "/v1/outgoing/cancel", #"{"id":"\#(id)"}"#) }
+        if let id = row["id"]?.string { _ = gateway.ask("POST", "/v1/outgoing/cancel?id=\(id)") }
       }
     case .resume(let number): _ = gateway(number)?.ask("POST", "/v1/outbox/resume")
     case .command(let number):
       guard let gateway = gateway(number) else { return }
       lastKey += 1
       let body = #"{"id":"c\#(lastKey)","command":"send","to":"r4","text":"s\#(lastKey)"}"#
-      let answer = hub.ask("POST", "/v1/gateways/\(gateway.id)/commands", body)
+      // The hub would wait for the gateway's answer, and the world for the hub.
+      let answer = hub.ask("POST", "/v1/gateways/\(gateway.id)/commands?wait_s=0", body)
       tell("   \(answer?.text.prefix(120) ?? "no answer")")
     // A webhook's portal accepts everything, for all that a gateway can know (docs/reliability.md).
     case .mood(let part, let mood): server(part).mood = part == .webhook && mood == .portal ? .refuses : mood

@@ -12,42 +12,57 @@ struct Simulate: ParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "meshpost-simulate", abstract: "Worlds of gateways, radios and servers with faults, by seeds.")
 
+  /// A world that takes longer than this for each of its days does not end.
+  private static let secondsADay: UInt32 = 300
+
   @Argument(help: "The first seed.") var seed: UInt64 = 1
   @Argument(help: "The number of seeds.") var count: UInt64 = 1
   @Option(help: "The days of each world.") var days = 7
-  @Flag(help: "Narrow a failure down.") var shrink = false
+  @Option(help: "The worlds that run at a time.") var jobs = max(1, sysconf(Int32(_SC_NPROCESSORS_ONLN)))
+  @Flag(help: "Narrow failures down.") var shrink = false
   @Flag(help: "Print the whole story.") var story = false
+  @Flag(help: ArgumentHelp("Run one world in this process, and print its outcome as JSON.", visibility: .hidden))
+  var alone = false
+  @Option(help: ArgumentHelp("The happenings to leave out, by their places.", visibility: .hidden))
+  var without = ""
+
+  func validate() throws {
+    guard (1...366).contains(days) else { throw ValidationError("--days is 1 to 366.") }
+    guard (1...64).contains(jobs) else { throw ValidationError("--jobs is 1 to 64.") }
+    guard count >= 1, seed <= UInt64.max - count else { throw ValidationError("There are no such seeds.") }
+  }
 
   func run() throws {
-    // Dictionaries have their order from a random number of the process, unless this is set before it starts.
-    let variable = "SWIFT_DETERMINISTIC_HASHING"
-    if getenv(variable) == nil {
-      setenv(variable, "1", 1)
-      var arguments = CommandLine.arguments.map { strdup($0) } + [nil]
-      execv("/proc/self/exe", &arguments)
+    if alone {
+      let places = Set(without.split(separator: ",").compactMap { Int($0) })
+      alarm(UInt32(days) * Self.secondsADay)
+      return Console.json(Trial.run(seed: seed, days: days, without: places).json)
     }
-    var failures = 0
     let loop = EventLoop()
     let began = loop.now
-    for seed in seed..<(seed + count) {
-      var outcome = Trial.run(seed: seed, days: days)
+    var failures = 0
+    Trials(days: days, jobs: jobs).run(seed..<(seed + count)) { seed, outcome in
       if outcome.problems.isEmpty {
         if story { for line in outcome.story { Console.line(text: line) } }
-        continue
+        return
       }
       failures += 1
-      if shrink { outcome = Trial.shrink(seed: seed, days: days) }
-      Console.line(text: "seed \(seed) fails (make simulate SEED=\(seed)):")
-      for problem in outcome.problems.prefix(6) { Console.line(text: "  \(problem)") }
-      if shrink || story {
-        Console.line(text: " what happened:")
-        for line in outcome.happenings { Console.line(text: "  \(line)") }
-        Console.line(text: " story:")
-        for line in outcome.story.suffix(story ? 4000 : 30) { Console.line(text: "  \(line)") }
-      }
+      report(seed, shrink ? Trials(days: days, jobs: jobs).shrink(seed, outcome) : outcome)
     }
     Console.line(text: "\(count) seeds of \(days) days, \(failures) failed, in \(Int((loop.now - began).inSeconds)) s")
     if failures > 0 { throw ExitCode(1) }
+  }
+
+  private func report(_ seed: UInt64, _ outcome: Trial.Outcome) {
+    // A failure is told at once, also through a pipe.
+    defer { fflush(nil) }
+    Console.line(text: "seed \(seed) fails (make simulate SEED=\(seed) N=1 DAYS=\(days)):")
+    for problem in outcome.problems.prefix(6) { Console.line(text: "  \(problem)") }
+    guard shrink || story else { return }
+    Console.line(text: " what happened:")
+    for line in outcome.happenings { Console.line(text: "  \(line)") }
+    Console.line(text: " story:")
+    for line in outcome.story.suffix(story ? 4000 : 30) { Console.line(text: "  \(line)") }
   }
 }
 
