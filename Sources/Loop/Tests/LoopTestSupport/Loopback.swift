@@ -6,47 +6,114 @@ import Glibc
 ///
 /// The kernel counts both. Unacknowledged bytes are less reliable: to save a segment, an acknowledgement waits for up to 200 ms after the arrival.
 public struct Loopback {
+  /// Hashes of both addresses.
   private struct Addresses: Hashable {
-    var local: [UInt8]
-    var remote: [UInt8]
+    var local: UInt64
+    var remote: UInt64
   }
 
-  /// Descriptors that were ever watched, except those known to be closed or to be no connections.
-  private var descriptors: Set<Int32> = []
-  private var addresses: [Int32: Addresses] = [:]
+  /// States of a connection, from <netinet/tcp.h>.
+  private enum State {
+    static let established: UInt64 = 1
+    static let synSent: UInt64 = 2
+    static let listening: UInt64 = 10
+  }
+
+  /// Watched descriptors, except those known to be closed or to be no connections. `nil`: it is not connected yet, as far as is known.
+  private var ends: [Int32: Addresses?] = [:]
+  /// The two ends of each connection.
+  private var pairs: [(Int32, Int32)] = []
+  private var isPaired = true
+  /// Ends whose other end is closed, until they know it.
+  private var halves: Set<Int32> = []
+  /// How often one was seen to begin or to end. Behind a full window, or a full backlog, it may do so for good.
+  private var looks: [Int32: Int] = [:]
+  private static let mostLooks = 300
 
   public init() {}
 
   /// Notes a descriptor that is watched.
   public mutating func insert(_ descriptor: Int32) {
-    descriptors.insert(descriptor)
-    addresses[descriptor] = nil
+    if case .some(.some(let known)) = ends[descriptor] {
+      guard Self.addresses(descriptor) != known else { return }
+      if let (one, other) = pairs.first(where: { $0.0 == descriptor || $0.1 == descriptor }) {
+        halves.insert(one == descriptor ? other : one)
+      }
+    }
+    ends[descriptor] = .some(nil)
+    halves.remove(descriptor)
+    looks[descriptor] = nil
+    isPaired = false
   }
 
-  /// Whether one end has sent bytes that the other end has not received.
+  /// Whether one end has sent bytes that the other end has not received, or has begun or ended a connection and the other end does not know.
   public mutating func hasBytesOnTheWay() -> Bool {
-    var sent: [Addresses: UInt64] = [:]
-    var received: [Addresses: UInt64] = [:]
-    for descriptor in descriptors {
-      guard let payload = Self.payload(descriptor) else {
-        descriptors.remove(descriptor)
+    for (one, other) in pairs where !Self.isAcknowledged(one) || !Self.isAcknowledged(other) {
+      guard let first = Self.payload(one), let second = Self.payload(other) else {
+        isPaired = false
         continue
       }
-      guard let ends = addresses[descriptor] ?? Self.addresses(descriptor) else { continue }
-      addresses[descriptor] = ends
-      sent[ends] = payload.sent
-      received[Addresses(local: ends.remote, remote: ends.local)] = payload.received
+      if first.sent > second.received || second.sent > first.received { return true }
     }
-    return sent.contains { ends, bytes in received[ends].map { $0 < bytes } ?? false }
+    if !isPaired { pair() }
+    for descriptor in halves {
+      if let state = Self.payload(descriptor)?.state, state <= State.synSent, isLookedAt(descriptor) {
+        return true
+      }
+      halves.remove(descriptor)
+    }
+    return false
   }
 
-  /// The bytes of a TCP connection, from their offsets in `tcp_info` of <linux/tcp.h>; `nil`: it is no connection.
-  private static func payload(_ descriptor: Int32) -> (sent: UInt64, received: UInt64)? {
-    var info = [UInt64](repeating: 0, count: 32)
-    var length = socklen_t(info.count * 8)
-    guard getsockopt(descriptor, Int32(IPPROTO_TCP), TCP_INFO, &info, &length) == 0, length >= 216 else { return nil }
-    let (received, sent, sentAgain) = (info[16], info[25], info[26])
-    return (sent - sentAgain, received)
+  private mutating func isLookedAt(_ descriptor: Int32) -> Bool {
+    looks[descriptor, default: 0] += 1
+    return looks[descriptor]! < Self.mostLooks
+  }
+
+  private mutating func pair() {
+    for (one, other) in pairs {
+      if Self.payload(one) == nil { halves.insert(other) }
+      if Self.payload(other) == nil { halves.insert(one) }
+    }
+    isPaired = true
+    var places: [Addresses: Int32] = [:]
+    for (descriptor, known) in ends {
+      guard let payload = Self.payload(descriptor) else {
+        (ends[descriptor], looks[descriptor]) = (nil, nil)
+        continue
+      }
+      // A connection that is not made yet is asked again.
+      guard let found = known ?? Self.addresses(descriptor) else {
+        isPaired = false
+        if payload.state == State.synSent { halves.insert(descriptor) }
+        continue
+      }
+      ends[descriptor] = found
+      places[found] = descriptor
+    }
+    pairs = places.compactMap { found, descriptor in
+      guard found.local < found.remote else { return nil }
+      return places[Addresses(local: found.remote, remote: found.local)].map { (descriptor, $0) }
+    }
+  }
+
+  /// The state and the bytes of a TCP connection, from their offsets in `tcp_info` of <linux/tcp.h>; `nil`: it is no connection.
+  private static func payload(_ descriptor: Int32) -> (state: UInt64, sent: UInt64, received: UInt64)? {
+    withUnsafeTemporaryAllocation(of: UInt64.self, capacity: 32) { info in
+      var length = socklen_t(info.count * 8)
+      guard getsockopt(descriptor, Int32(IPPROTO_TCP), TCP_INFO, info.baseAddress, &length) == 0, length >= 216 else {
+        return nil
+      }
+      let (state, received, sent, sentAgain) = (info[0] & 0xFF, info[16], info[25], info[26])
+      return state == State.listening ? nil : (state, sent - sentAgain, received)
+    }
+  }
+
+  /// Whether all that was sent is acknowledged, and so has arrived: asked first, because it costs a quarter of what the counts cost.
+  private static func isAcknowledged(_ descriptor: Int32) -> Bool {
+    var bytes: Int32 = 0
+    // SIOCOUTQ of <linux/sockios.h> is TIOCOUTQ. A closed descriptor is not acknowledged.
+    return ioctl(descriptor, UInt(TIOCOUTQ), &bytes) == 0 && bytes == 0
   }
 
   private static func addresses(_ descriptor: Int32) -> Addresses? {
@@ -56,14 +123,16 @@ public struct Loopback {
     return Addresses(local: local, remote: remote)
   }
 
+  /// FNV-1a of an address.
   private static func address(
     _ descriptor: Int32, _ ask: (Int32, UnsafeMutablePointer<sockaddr>, UnsafeMutablePointer<socklen_t>) -> Int32
-  ) -> [UInt8]? {
+  ) -> UInt64? {
     var bytes = [UInt8](repeating: 0, count: 128)
     var length = socklen_t(bytes.count)
     let isKnown = bytes.withUnsafeMutableBytes {
       ask(descriptor, $0.baseAddress!.assumingMemoryBound(to: sockaddr.self), &length) == 0
     }
-    return isKnown ? Array(bytes.prefix(Int(length))) : nil
+    guard isKnown else { return nil }
+    return bytes.prefix(Int(length)).reduce(0xCBF2_9CE4_8422_2325) { ($0 ^ UInt64($1)) &* 0x100_0000_01B3 }
   }
 }
