@@ -166,12 +166,23 @@ final class World {
     }
     // What ended here is told there.
     pass(until: clock.now + .seconds(900))
+    // An alert that came back again and again has to be over for longer each time, a day at most.
+    let calm = clock.now + .seconds(25 * 3600)
+    while clock.now < calm, gateways.contains(where: { !openAlerts($0).isEmpty }) {
+      pass(until: clock.now + .seconds(3600))
+    }
   }
 
   func isSettled(_ gateway: WorldGateway) -> Bool {
     guard let status = gateway.json("/v1/status") else { return false }
     let pending = status["upstreams"]?.array?.map { $0["pending"]?.integer ?? 0 } ?? [1]
     return pending.allSatisfy { $0 == 0 } && gateway.radio.queuedMessages == 0
+  }
+
+  /// Open alerts about what is well now.
+  func openAlerts(_ gateway: WorldGateway) -> [String] {
+    let alerts = gateway.json("/v1/status")?["alerts"]?.array ?? []
+    return alerts.compactMap { $0["rule"]?.string }.filter { ["backlogged", "radio_lost", "disk_full"].contains($0) }
   }
 
   private func text() -> String {
