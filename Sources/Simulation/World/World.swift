@@ -232,7 +232,11 @@ final class World {
     case .mood(let part, let mood): server(part).mood = part == .webhook && mood == .portal ? .refuses : mood
     case .hangUp(let part): server(part).hangUp()
     case .copyHub(let number): try hub.copy(number)
-    case .putBackHub(let number): if try hub.putBack(number) { hubWasPutBack = true }
+    case .putBackHub(let number):
+      guard try hub.putBack(number) else { return }
+      hubWasPutBack = true
+      // What only the hub still had is gone with it.
+      for gateway in gateways where gateway.cardWasEmptied { gateway.untellable.formUnion(gateway.lostWithCard) }
     case .restartHub: try hub.restart()
     case .hubClock(let step): hubOffset.value.withLock { $0 = step }
     case .air(let loss): mesh.perform("loss \(loss)")

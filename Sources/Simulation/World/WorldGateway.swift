@@ -57,6 +57,8 @@ final class WorldGateway {
   var hadOtherRadio = false
   /// Keys of sent messages that it accepted.
   var accepted: Set<String> = []
+  /// The last change of its card was to an empty one: the gateway knows nothing of what was before.
+  private(set) var cardWasEmptied = false
   /// How often its card was put back, replaced or cloned.
   var cardChanges = 0
   var breaches: [String] = []
@@ -237,6 +239,7 @@ final class WorldGateway {
     let before = texts()
     note(before)
     cardChanges += 1
+    cardWasEmptied = number == nil
     life += 1
     if let place = number.flatMap({ copies[$0] }) {
       copy(from: place, to: life)

@@ -22,6 +22,7 @@ final class StoreMaintenance {
   private let loop: EventLoop
   private let log: Log
   private let tasks: LoopTasks
+  private var isOver = false
   private var isTrimming = false
   private var isIndexing = false
   private var isWaitingForCalm = false
@@ -45,7 +46,10 @@ final class StoreMaintenance {
 
   /// Runs until it is cancelled.
   func run() async throws(CancellationError) {
-    defer { tasks.cancel() }
+    defer {
+      isOver = true
+      tasks.cancel()
+    }
     while true {
       await trimJournal()
       await trimMessages()
@@ -64,6 +68,8 @@ final class StoreMaintenance {
   }
 
   func somethingWasStored() {
+    // The last commits of a gateway that ends begin no work: nobody would commit it.
+    guard !isOver else { return }
     if !isTrimming, store.journalSize.bytes > journalMaxSize { tasks.begin { await self.trimJournal() } }
     commits &+= 1
     guard commits >= Self.burst, !isWaitingForCalm else { return }
