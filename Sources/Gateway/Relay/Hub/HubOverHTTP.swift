@@ -112,7 +112,12 @@ final class HubOverHTTP {
   }
 
   private func greeting(_ result: Result<HTTPResponse, HTTPFailure>) -> Greeting {
-    if result.status == 404 { return .has(result.json.flatMap(Self.acknowledged) ?? .whole(nil), ByLane(all: nil)) }
+    // Only a hub's own 404 says that it has nothing. One of a proxy, or of another server at this address, says nothing.
+    if result.status == 404, let json = result.json,
+      json["lanes"]?.fields != nil || json["error"]?.string == "unknown gateway"
+    {
+      return .has(Self.acknowledged(json) ?? .whole(nil), ByLane(all: nil))
+    }
     var (acknowledged, digests) = (Acknowledged.whole(nil), ByLane<String?>(all: nil))
     let verdict = RetryPolicy.verdict(result, now: clock.seconds) { _ in
       guard let json = result.json, json.fields != nil, let has = Self.acknowledged(json) else { return nil }
