@@ -108,9 +108,10 @@ public final class MemoryLink: Link {
 
   private func deliver(_ frame: [UInt8], _ bytes: [UInt8], _ connection: Int) {
     guard isOpen, present == connection else { return lose(frame) }
-    if let left = bytesUntilCut {
+    let left = bytesUntilCut
+    if let left {
       bytesUntilCut = left > bytes.count ? left - bytes.count : nil
-      guard left > bytes.count else {
+      guard left >= bytes.count else {
         onEvent(.bytes(Array(bytes.prefix(left))))
         lose(frame)
         return cut()
@@ -123,6 +124,7 @@ public final class MemoryLink: Link {
     }
     onEvent(.bytes(Array(bytes.prefix(2))))
     onEvent(.bytes(Array(bytes.dropFirst(2))))
+    if left == bytes.count { return cut() }
     count()
   }
 

@@ -99,8 +99,9 @@ struct Laws {
       compare(part, id, texts, gaps, stored, lost)
       if ledger.unreadable > 0 { problems.append("\(part): \(ledger.unreadable) unreadable events") }
       guard changes == 0 else { continue }
-      if !ledger.contradictions.isEmpty {
-        problems.append("\(part): other events under the same number: \(ledger.contradictions.prefix(5))")
+      let contradictions = ledger.contradictions.filter { names.contains($0.gateway) }.map(\.number)
+      if !contradictions.isEmpty {
+        problems.append("\(part): other events of \(id) under the same number: \(contradictions.prefix(5))")
       }
       if Set(texts).count < texts.count { problems.append("\(part): messages of \(id) twice, under two numbers") }
     }

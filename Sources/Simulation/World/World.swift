@@ -303,7 +303,9 @@ final class World {
     let lost = gateway.lostWithCard.subtracting(known)
     // `try?`: a hub's database in memory can be read.
     let atHub = Set(((try? hub.messages(of: gateway.id)) ?? []).map(\.text))
-    if copy == nil || lost.isDisjoint(with: atHub) { gateway.untellable.formUnion(lost) }
+    if lost.isDisjoint(with: atHub) { gateway.untellable.formUnion(lost) }
+    // Also what the card before it knew to be lost.
+    if copy == nil { gateway.untellable.formUnion(gateway.lostWithCard) }
   }
 
   private func end(_ gateway: WorldGateway, thenFor seconds: Int, _ action: () -> Void = {}) {

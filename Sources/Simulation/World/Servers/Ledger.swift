@@ -21,7 +21,7 @@ final class Ledger {
   private(set) var events: [Identity: Event] = [:]
   private(set) var order: [Identity] = []
   /// Numbers under which two different events came.
-  private(set) var contradictions: [String] = []
+  private(set) var contradictions: [(gateway: String, number: String)] = []
   private var contents: [String: String] = [:]
   /// What could not be read: nothing of a gateway's may be.
   private(set) var unreadable = 0
@@ -39,7 +39,7 @@ final class Ledger {
     let identity = Identity(gateway: gateway, epoch: epoch, seq: seq, content: content)
     let number = "\(gateway) \(epoch) \(seq)"
     if let other = contents.updateValue(content, forKey: number), other != content, kind == "message" {
-      contradictions.append(number)
+      contradictions.append((gateway, number))
     }
     guard var known = events[identity] else {
       events[identity] = Event(kind: kind, body: body)
