@@ -34,7 +34,7 @@ SEED ?= 1
 N ?= 100
 DAYS ?= 7
 simulate: packages
-	$(SWIFT) build -c release --product meshpost-simulate
+	$(SWIFT) build $(RELEASE) --product meshpost-simulate
 	.build/release/meshpost-simulate $(SEED) $(N) --days $(DAYS) --shrink
 
 ## fuzz: libFuzzer looks for inputs that break a reader: TARGET=… (else all of Tests/Fuzzing), SECONDS=… for each (else 60)

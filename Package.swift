@@ -252,7 +252,7 @@ let trials: [Target] = [
       "VirtualRadio",
     ]),
   tests("AlertsTests", ["Alerts", "Timing"]),
-  tests("WorldTests", ["World"]),
+  .testTarget(name: "WorldTests", exclude: ["Kept"], swiftSettings: strict),
   tests(
     "GatewayTests",
     [

@@ -2,27 +2,47 @@
 
 import Foundation
 import Testing
-import World
 
-/// Worlds of gateways, radios, a hub, a broker and a webhook, with faults that seeds choose.
+/// Worlds of gateways, radios, a hub, a broker and a webhook, with faults that seeds choose. They run in the release program, which `Tests/build`
+/// makes: it takes a third of a debug program's time.
 @Suite(.serialized) struct SeedsTests {
   /// $MESHPOST_SEEDS: how many.
-  private static let seeds =
-    ProcessInfo.processInfo.environment["MESHPOST_SEEDS"].flatMap(UInt64.init) ?? 40
+  private static let seeds = ProcessInfo.processInfo.environment["MESHPOST_SEEDS"] ?? "500"
+  private static let checkout = URL(filePath: #filePath).appending(path: "../../..").standardized
+  private static let kept = checkout.appending(path: "Tests/WorldTests/Kept")
 
-  @Test func `in each seed's day of faults the laws hold`() {
-    for seed in 1...Self.seeds {
-      let outcome = Trial.run(seed: seed, days: 1)
-      guard !outcome.problems.isEmpty else { continue }
-      let short = Trial.shrink(seed: seed, days: 1, most: 30)
-      Issue.record(
-        """
-        make simulate SEED=\(seed) N=1 DAYS=1:
-        \(outcome.problems.joined(separator: "\n"))
-        what happened:
-        \(short.happenings.joined(separator: "\n"))
-        \(short.story.suffix(30).joined(separator: "\n"))
-        """)
+  private func simulate(_ arguments: String...) throws -> (code: Int32, output: String) {
+    let process = Process()
+    process.executableURL = Self.checkout.appending(path: ".build/release/meshpost-simulate")
+    process.arguments = arguments
+    let pipe = Pipe()
+    process.standardOutput = pipe
+    try process.run()
+    let output = pipe.fileHandleForReading.readDataToEndOfFile()
+    process.waitUntilExit()
+    return (process.terminationStatus, String(decoding: output, as: UTF8.self))
+  }
+
+  @Test func `in each seed's day of faults the laws hold`() throws {
+    let (code, output) = try simulate("1", Self.seeds, "--days", "1", "--shrink")
+    #expect(code == 0 && output.contains("\(Self.seeds) seeds of 1 days, 0 failed"), "\(output)")
+  }
+
+  @Test func `worlds that once broke a law hold it`() throws {
+    let plans = try FileManager.default.contentsOfDirectory(atPath: Self.kept.path).sorted()
+    #expect(plans.count >= 7)
+    for plan in plans {
+      let (code, output) = try simulate("--plan", Self.kept.appending(path: plan).path)
+      #expect(code == 0, "meshpost-simulate --story --plan Tests/WorldTests/Kept/\(plan): \(output)")
+    }
+  }
+
+  @Test func `a world repeats, step by step`() throws {
+    for seed in ["3", "17"] {
+      let first = try simulate(seed, "1", "--days", "1", "--story")
+      let second = try simulate(seed, "1", "--days", "1", "--story")
+      #expect(first.output.split(separator: "\n").dropLast() == second.output.split(separator: "\n").dropLast())
+      #expect(first.output.contains("everything is well from here on"))
     }
   }
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 
+import FoundationEssentials
 import Timing
 
-/// What happens in a world, and when: chosen by a seed, and shortened when a failure is narrowed down.
-struct Plan {
-  struct Entry {
+/// What happens in a world, and when: chosen by a seed, and shortened when a failure is narrowed down. Plans of worlds that have failed are kept.
+struct Plan: Codable {
+  struct Entry: Codable {
     /// Milliseconds since the beginning.
     var at: Int64
     var happening: Happening
@@ -17,8 +18,8 @@ struct Plan {
 }
 
 /// Something that happens to a part of the world. Gateways are numbers; numbers in `copy` name copies.
-enum Happening: CustomStringConvertible {
-  enum Part: String, CaseIterable { case hub, broker, webhook }
+enum Happening: CustomStringConvertible, Codable {
+  enum Part: String, CaseIterable, Codable { case hub, broker, webhook }
 
   /// So many messages for everybody on the channel, or for one gateway's radio.
   case channelMessages(Int)
@@ -100,6 +101,20 @@ enum Happening: CustomStringConvertible {
 }
 
 extension Plan {
+  /// A kept plan; `nil`: this is none.
+  init?(json: [UInt8]) {
+    // `try?`: then it is none.
+    guard let plan = try? JSONDecoder().decode(Plan.self, from: Data(json)) else { return nil }
+    self = plan
+  }
+
+  var json: String {
+    let encoder = JSONEncoder()
+    encoder.outputFormatting = .sortedKeys
+    // `try!`: enumerations and whole numbers can be written.
+    return String(decoding: try! encoder.encode(self), as: UTF8.self)
+  }
+
   /// The plan of a seed.
   init(seed: UInt64, days: Int) {
     var random = SeededRandom(seed: seed)

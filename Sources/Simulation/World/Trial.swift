@@ -16,6 +16,8 @@ public enum Trial {
     public var story: [String] = []
     /// The happenings of the plan.
     public var happenings: [String] = []
+    /// The plan as JSON: `run(plan:)` repeats the world.
+    public var plan = ""
 
     public init(problems: [String]) { self.problems = problems }
 
@@ -30,18 +32,26 @@ public enum Trial {
   /// Runs the world of a seed for some days, without the happenings at these places of its plan. Once in a process: a second world differs in what
   /// libraries keep of the first. The process ignores SIGPIPE from then on, as the programs do.
   public static func run(seed: UInt64, days: Int, without: Set<Int> = []) -> Outcome {
-    signal(SIGPIPE, SIG_IGN)
     var plan = Plan(seed: seed, days: days)
     plan.entries = plan.entries.enumerated().filter { !without.contains($0.offset) }.map(\.element)
-    let root = "/dev/shm/world-\(getpid())-\(seed)"
+    return run(plan)
+  }
+
+  /// Runs the world of a kept plan, as `run(seed:days:without:)`; `nil`: this is no plan.
+  public static func run(plan: [UInt8]) -> Outcome? { Plan(json: plan).map(run) }
+
+  private static func run(_ plan: Plan) -> Outcome {
+    signal(SIGPIPE, SIG_IGN)
+    let root = "/dev/shm/world-\(getpid())-\(plan.seed)"
     let files = FileManager.default
     try? files.removeItem(atPath: root)  // `try?`: mostly there is none
     defer { try? files.removeItem(atPath: root) }  // `try?`: only the space matters
     var outcome = Outcome(problems: [])
+    outcome.plan = plan.json
     outcome.happenings = plan.entries.map { entry in "\(entry.at / 1000) s: \(entry.happening)" }
     do {
       try files.createDirectory(atPath: root, withIntermediateDirectories: true)
-      seeded_random_begin(seed)
+      seeded_random_begin(plan.seed)
       let world = try World(plan, in: root)
       outcome.problems = try world.run()
       outcome.story = world.story
@@ -53,11 +63,11 @@ public enum Trial {
 }
 
 extension Trial.Outcome {
-  private static let names = ["problems", "story", "happenings"]
+  private static let names = ["problems", "story", "happenings", "plan"]
 
   /// As JSON, on one line.
   public var json: String {
-    let lists = zip(Self.names, [problems, story, happenings])
+    let lists = zip(Self.names, [problems, story, happenings, [plan]])
     return JSONValue.object(lists.map { ($0, .array($1.map { .string($0) })) }).text
   }
 
@@ -66,7 +76,7 @@ extension Trial.Outcome {
     // `try?`: then it is not what `json` makes.
     guard let value = try? JSONValue(parsing: json) else { return nil }
     let lists = Self.names.compactMap { value[$0]?.array?.compactMap(\.string) }
-    guard lists.count == Self.names.count else { return nil }
-    (problems, story, happenings) = (lists[0], lists[1], lists[2])
+    guard lists.count == Self.names.count, let plan = lists[3].first else { return nil }
+    (problems, story, happenings, self.plan) = (lists[0], lists[1], lists[2], plan)
   }
 }

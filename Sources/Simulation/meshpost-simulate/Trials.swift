@@ -9,6 +9,17 @@ struct Trials {
   let days: Int
   let jobs: Int
 
+  /// Dictionaries have their order from a random number of the process, unless this is set before it starts.
+  private static let hashing = "SWIFT_DETERMINISTIC_HASHING"
+
+  /// The process begins again if its world would not repeat.
+  static func repeats() {
+    guard getenv(hashing) == nil else { return }
+    setenv(hashing, "1", 1)
+    var arguments = CommandLine.arguments.map { strdup($0) } + [nil]
+    execv("/proc/self/exe", &arguments)
+  }
+
   private func start(_ seed: UInt64, without: Set<Int> = []) -> (process: pid_t, output: Int32) {
     var name = Array("/dev/shm/outcome-XXXXXX".utf8CString)
     let output = mkstemp(&name)
@@ -17,8 +28,7 @@ struct Trials {
     posix_spawn_file_actions_init(&actions)
     defer { posix_spawn_file_actions_destroy(&actions) }
     posix_spawn_file_actions_adddup2(&actions, output, 1)
-    // Dictionaries have their order from a random number of the process, unless this is set before it starts.
-    setenv("SWIFT_DETERMINISTIC_HASHING", "1", 1)
+    setenv(Self.hashing, "1", 1)
     var words = ["meshpost-simulate", "\(seed)", "--days", "\(days)", "--alone"]
     if !without.isEmpty { words += ["--without", without.sorted().map(String.init).joined(separator: ",")] }
     var arguments = words.map { strdup($0) } + [nil]

@@ -3,6 +3,7 @@
 import ArgumentParser
 import Console
 import EventLoop
+import FoundationEssentials
 import Glibc
 import Timing
 import World
@@ -21,6 +22,7 @@ struct Simulate: ParsableCommand {
   @Option(help: "The worlds that run at a time.") var jobs = max(1, sysconf(Int32(_SC_NPROCESSORS_ONLN)))
   @Flag(help: "Narrow failures down.") var shrink = false
   @Flag(help: "Print the whole story.") var story = false
+  @Option(help: "Run the world of a kept plan, in JSON, in place of those of seeds.") var plan: String?
   @Flag(help: ArgumentHelp("Run one world in this process, and print its outcome as JSON.", visibility: .hidden))
   var alone = false
   @Option(help: ArgumentHelp("The happenings to leave out, by their places.", visibility: .hidden))
@@ -38,6 +40,7 @@ struct Simulate: ParsableCommand {
       alarm(UInt32(days) * Self.secondsADay)
       return Console.json(Trial.run(seed: seed, days: days, without: places).json)
     }
+    if let plan { return try run(keptIn: plan) }
     let loop = EventLoop()
     let began = loop.now
     var failures = 0
@@ -53,6 +56,17 @@ struct Simulate: ParsableCommand {
     if failures > 0 { throw ExitCode(1) }
   }
 
+  private func run(keptIn file: String) throws {
+    Trials.repeats()
+    guard let text = FileManager.default.contents(atPath: file), let outcome = Trial.run(plan: Array(text)) else {
+      Console.error("meshpost-simulate: \(file) is no plan that can be read")
+      throw ExitCode(EX_NOINPUT)
+    }
+    if story { for line in outcome.story { Console.line(text: line) } }
+    for problem in outcome.problems { Console.line(text: problem) }
+    if !outcome.problems.isEmpty { throw ExitCode(1) }
+  }
+
   private func report(_ seed: UInt64, _ outcome: Trial.Outcome) {
     // A failure is told at once, also through a pipe.
     defer { fflush(nil) }
@@ -63,6 +77,7 @@ struct Simulate: ParsableCommand {
     for line in outcome.happenings { Console.line(text: "  \(line)") }
     Console.line(text: " story:")
     for line in outcome.story.suffix(story ? 4000 : 30) { Console.line(text: "  \(line)") }
+    Console.line(text: " its plan, for --plan: \(outcome.plan)")
   }
 }
 

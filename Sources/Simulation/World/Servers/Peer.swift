@@ -6,7 +6,7 @@ import Sockets
 import Timing
 
 /// What a server and the line to it do. A world's plan chooses.
-enum Mood: Equatable {
+enum Mood: Equatable, Codable {
   case well
   /// Connections end as soon as they are accepted.
   case refuses
