@@ -102,9 +102,9 @@ enum Happening: CustomStringConvertible, Codable {
 
 extension Plan {
   /// A kept plan; `nil`: this is none.
-  init?(json: [UInt8]) {
+  init?(json: Data) {
     // `try?`: then it is none.
-    guard let plan = try? JSONDecoder().decode(Plan.self, from: Data(json)) else { return nil }
+    guard let plan = try? JSONDecoder().decode(Plan.self, from: json) else { return nil }
     self = plan
   }
 

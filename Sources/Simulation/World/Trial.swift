@@ -37,8 +37,10 @@ public enum Trial {
     return run(plan)
   }
 
-  /// Runs the world of a kept plan, as `run(seed:days:without:)`; `nil`: this is no plan.
-  public static func run(plan: [UInt8]) -> Outcome? { Plan(json: plan).map(run) }
+  /// Runs the world of a plan that is kept in a file, as `run(seed:days:without:)`; `nil`: there is none.
+  public static func run(planIn file: String) -> Outcome? {
+    FileManager.default.contents(atPath: file).flatMap { Plan(json: $0) }.map(run)
+  }
 
   private static func run(_ plan: Plan) -> Outcome {
     signal(SIGPIPE, SIG_IGN)

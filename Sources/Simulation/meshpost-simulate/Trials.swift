@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import Console
 import Glibc
 import World
 
@@ -35,7 +36,10 @@ struct Trials {
     defer { for argument in arguments { free(argument) } }
     var process: pid_t = 0
     let failure = posix_spawn(&process, "/proc/self/exe", &actions, nil, &arguments, environ)
-    if failure != 0 { fatalError("a process of its own cannot be started: \(String(cString: strerror(failure)))") }
+    guard failure == 0 else {
+      Console.error("meshpost-simulate: no process can be started: \(String(cString: strerror(failure)))")
+      exit(EX_OSERR)
+    }
     return (process, output)
   }
 

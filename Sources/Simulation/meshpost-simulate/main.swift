@@ -3,7 +3,6 @@
 import ArgumentParser
 import Console
 import EventLoop
-import FoundationEssentials
 import Glibc
 import Timing
 import World
@@ -58,7 +57,7 @@ struct Simulate: ParsableCommand {
 
   private func run(keptIn file: String) throws {
     Trials.repeats()
-    guard let text = FileManager.default.contents(atPath: file), let outcome = Trial.run(plan: Array(text)) else {
+    guard let outcome = Trial.run(planIn: file) else {
       Console.error("meshpost-simulate: \(file) is no plan that can be read")
       throw ExitCode(EX_NOINPUT)
     }
