@@ -42,6 +42,9 @@ enum Happening: CustomStringConvertible, Codable {
   case killBeforeCommit(gateway: Int)
   case restart(gateway: Int)
   case powerCycle(gateway: Int)
+  /// As SIGSTOP does: it does nothing, and its time passes.
+  case stop(gateway: Int, forSeconds: Int)
+  case diskFailsOnce(gateway: Int)
   case disk(gateway: Int, fails: Bool)
   case copyCard(gateway: Int, Int)
   case changeCard(gateway: Int, Int?)
@@ -58,6 +61,9 @@ enum Happening: CustomStringConvertible, Codable {
   case air(loss: Double)
 
   case reload(gateway: Int, isWrong: Bool)
+
+  /// Somebody with the gateway's token writes so many events to the hub: in the gateway's own epoch, or in another.
+  case stolenToken(gateway: Int, Int, ownEpoch: Bool)
 
   var description: String {
     func name(_ gateway: Int) -> String { "gateway \(gateway == 0 ? "A" : "B")" }
@@ -80,6 +86,10 @@ enum Happening: CustomStringConvertible, Codable {
     case .killBeforeCommit(let gateway): "\(name(gateway)) is killed before its next commit"
     case .restart(let gateway): "\(name(gateway)) ends and starts"
     case .powerCycle(let gateway): "\(name(gateway)): its machine starts again"
+    case .stop(let gateway, let seconds): "\(name(gateway)): its program is stopped for \(seconds) s"
+    case .diskFailsOnce(let gateway): "\(name(gateway)): its disk fails once"
+    case .stolenToken(let gateway, let count, let ownEpoch):
+      "somebody writes \(count) events with \(name(gateway))'s token, in \(ownEpoch ? "its" : "another") epoch"
     case .disk(let gateway, let fails): "\(name(gateway)): its disk \(fails ? "fails" : "works")"
     case .copyCard(let gateway, let number): "\(name(gateway)): its card is copied (\(number))"
     case .changeCard(let gateway, let number):
@@ -143,7 +153,7 @@ extension Plan {
     for _ in 0..<Int.random(in: 0...3, using: &random) { add(.command(gateway: gateway())) }
 
     // A seed has few kinds of faults, many of each: most defects need two or three together.
-    let kinds = (0..<Int.random(in: 1...4, using: &random)).map { _ in Int.random(in: 0..<9, using: &random) }
+    let kinds = (0..<Int.random(in: 1...4, using: &random)).map { _ in Int.random(in: 0..<10, using: &random) }
     for kind in kinds {
       for _ in 0..<Int.random(in: 1...5, using: &random) {
         let (at, gateway) = (time(), gateway())
@@ -157,6 +167,7 @@ extension Plan {
             [
               .kill(gateway: gateway, downFor: seconds()), .killBeforeCommit(gateway: gateway),
               .killBeforeCommit(gateway: gateway), .restart(gateway: gateway), .powerCycle(gateway: gateway),
+              .stop(gateway: gateway, forSeconds: seconds()),
             ].randomElement(using: &random)!, at)
         case 3:
           let faults: [Happening] = [
@@ -191,9 +202,13 @@ extension Plan {
           } else {
             add(.clock(gateway: gateway, step, trusted: Bool.random(using: &random)), at)
           }
+        case 7 where Bool.random(using: &random): add(.diskFailsOnce(gateway: gateway), at)
         case 7:
           add(.disk(gateway: gateway, fails: true), at)
           add(.disk(gateway: gateway, fails: false), at + Int64(seconds()) * 1000)
+        case 8:
+          let (count, ownEpoch) = (Int.random(in: 1...5, using: &random), Bool.random(using: &random))
+          add(.stolenToken(gateway: gateway, count, ownEpoch: ownEpoch), at)
         default:
           add(.reload(gateway: gateway, isWrong: Bool.random(using: &random)), at)
           add(.hangUp(Happening.Part.allCases.randomElement(using: &random)!))

@@ -25,6 +25,7 @@ final class World {
   private(set) var story: [String] = []
   private var lastText = 0
   private var lastKey = 0
+  private var nextHour = MonotonicTime(seconds: 1000)
   /// Milliseconds by which the hub's clock is wrong.
   private let hubOffset = Shared(Int64(0))
   /// Copies of hub and card that are older than the present ones: what was lost with them may be gone.
@@ -130,7 +131,11 @@ final class World {
 
   private func pass(until end: MonotonicTime) {
     while clock.now < end {
-      clock.pass(until: end) { gateways.contains(where: \.isDead) }
+      if clock.now >= nextHour {
+        nextHour = clock.now + .seconds(3600)
+        for gateway in gateways { gateway.checkHour() }
+      }
+      clock.pass(until: min(end, nextHour)) { gateways.contains(where: \.isDead) }
       for gateway in gateways where gateway.isDead {
         tell("gateway \(gateway.name) was killed before a commit")
         gateway.bury()
@@ -149,7 +154,7 @@ final class World {
     hubOffset.value.withLock { $0 = 0 }
     mesh.perform("loss 0")
     for gateway in gateways {
-      gateway.diskFails = false
+      (gateway.diskFails, gateway.diskFailsOnce, gateway.machine.isStopped) = (false, false, false)
       (gateway.machine.wallOffset, gateway.machine.isWallSynchronised) = (0, true)
       gateway.link.isPresent = true
       gateway.link.isSilent = false
@@ -239,6 +244,8 @@ final class World {
       for gateway in gateways where gateway.cardWasEmptied { gateway.untellable.formUnion(gateway.lostWithCard) }
     case .restartHub: try hub.restart()
     case .hubClock(let step): hubOffset.value.withLock { $0 = step }
+    case .stolenToken(let number, let count, let ownEpoch):
+      if let gateway = gateway(number) { try forge(gateway, count, ownEpoch: ownEpoch) }
     case .air(let loss): mesh.perform("loss \(loss)")
     case .cloneCard: try clone()
     default: performAtGateway(happening)
@@ -262,6 +269,11 @@ final class World {
       gateway.machine.isWallSynchronised = false
       after(30) { gateway.start() }
       after(300) { (gateway.machine.wallOffset, gateway.machine.isWallSynchronised) = (0, true) }
+    case .stop(let number, let seconds):
+      guard let gateway = gateway(number) else { return }
+      gateway.machine.isStopped = true
+      after(seconds) { gateway.machine.isStopped = false }
+    case .diskFailsOnce(let number): gateway(number)?.diskFailsOnce = true
     case .disk(let number, let fails): gateway(number)?.diskFails = fails
     case .copyCard(let number, let copy): gateway(number)?.copyCard(copy)
     case .changeCard(let number, let copy):
@@ -295,6 +307,20 @@ final class World {
       gateway.reload()
     default: break
     }
+  }
+
+  /// Writes to the hub in a gateway's name, as somebody with its token does. Such texts begin with an x.
+  private func forge(_ gateway: WorldGateway, _ count: Int, ownEpoch: Bool) throws {
+    let known = try hub.newest(of: gateway.id)
+    lastKey += 1
+    let epoch = ownEpoch ? known?.epoch ?? "f0f0f0f0f0f0f0f0" : "f0f0f0f0\(10_000_000 + lastKey)"
+    let first = ownEpoch ? known?.seq ?? 0 : 0
+    let events = (1...count).map { number in
+      #"{"seq":\#(first + Int64(number)),"at":\#(WorldClock.beginning),"trusted":true,"kind":"message","body":{"text":"x\#(lastKey)-\#(number)"}}"#
+    }
+    let body = #"{"epoch":"\#(epoch)","events":[\#(events.joined(separator: ","))]}"#
+    let answer = hub.forge(gateway.id, body)
+    tell("   \(answer.status) \(String(decoding: answer.body.prefix(120), as: UTF8.self))")
   }
 
   private func change(_ gateway: WorldGateway, _ copy: Int?) {

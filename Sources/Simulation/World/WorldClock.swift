@@ -31,7 +31,7 @@ final class WorldClock {
     while true {
       settle()
       if isDone() || now >= end { return }
-      now = min(end, machines.compactMap(\.deadline).min() ?? end)
+      now = min(end, machines.compactMap { $0.isStopped ? nil : $0.deadline }.min() ?? end)
     }
   }
 
@@ -40,7 +40,7 @@ final class WorldClock {
     var looks = 0
     while true {
       var isBusy = false
-      for machine in machines {
+      for machine in machines where !machine.isStopped {
         machine.turn()
         isBusy = isBusy || machine.isBusy
       }
@@ -67,6 +67,8 @@ final class WorldMachine: Machine {
   /// Time that passes for this machine alone: its program ends, and nobody hears of it.
   private var alone: Duration?
   fileprivate private(set) var isBusy = false
+  /// Its program does nothing; time passes.
+  var isStopped = false
   /// Its next timer; `nil`: none.
   fileprivate private(set) var deadline: MonotonicTime?
   /// The turns of its loop that had work: the measure of its wake-ups.

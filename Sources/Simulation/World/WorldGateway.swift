@@ -37,6 +37,8 @@ final class WorldGateway {
   private let tell: (String) -> Void
   /// Writes to the card fail.
   var diskFails = false
+  /// The next transaction fails.
+  var diskFailsOnce = false
   /// A kill at the end of the next turn that has something to commit.
   private var killBeforeCommit = false
   var configuration: (_ folder: String) throws -> String = { _ in "" }
@@ -100,6 +102,7 @@ final class WorldGateway {
   /// Starts the program. It may refuse to, as with a full disk: then it is started again later, as by systemd.
   func start() {
     guard daemon == nil else { return }
+    (machine.isStopped, standing) = (false, [:])
     do {
       try writeConfiguration()
       var surroundings = Surroundings()
@@ -123,7 +126,8 @@ final class WorldGateway {
 
   private func beforeCommit(_ daemon: Daemon) {
     guard self.daemon === daemon else { return }
-    if diskFails {
+    if diskFails || diskFailsOnce && daemon.store.transactions.hasUncommitted {
+      diskFailsOnce = false
       daemon.store.write { _ throws(SQLiteError) in
         throw SQLiteError(code: 13, message: "database or disk is full")
       }
@@ -190,7 +194,10 @@ final class WorldGateway {
   }
 
   /// Asks the program to end, as SIGTERM does.
-  func beginEnd() { if daemon != nil { signals.put(SIGTERM) } }
+  func beginEnd() {
+    machine.isStopped = false
+    if daemon != nil { signals.put(SIGTERM) }
+  }
   var hasEnded: Bool { !isServing }
 
   func ended() {
@@ -298,11 +305,45 @@ final class WorldGateway {
     return found
   }
 
+  // MARK: What it says each hour
+
+  /// Upstreams with events that wait: what they had acknowledged, and for how many hours nothing has changed.
+  private var standing: [String: (acknowledged: Int64, hours: Int)] = [:]
+
+  /// An upstream that stands still with events that wait is an alert within two hours, and no hour has more air time than it may.
+  func checkHour() {
+    guard !diskFails, let status = json("/v1/status") else { return standing = [:] }
+    for upstream in status["upstreams"]?.array ?? [] {
+      let name = upstream["name"]?.string ?? ""
+      guard (upstream["pending"]?.integer ?? 0) > 0 else {
+        standing[name] = nil
+        continue
+      }
+      let acknowledged = upstream["acknowledged"]?.integer ?? 0
+      let before = standing[name].map { $0.acknowledged == acknowledged ? $0.hours + 1 : 0 } ?? 0
+      standing[name] = (acknowledged, before)
+      let alerts = status["alerts"]?.array ?? []
+      let isTold = alerts.contains { $0["rule"]?.string == "backlogged" && $0["subject"]?.string == name }
+      if before >= 2, !isTold {
+        breaches.append(
+          "\(name) stands still for two hours without an alert: \(upstream.text.prefix(300)) \(status["alerts"]?.text ?? "")"
+        )
+        standing[name] = nil
+      }
+    }
+    let messaging = status["messaging"]
+    if let used = messaging?["airtime_used_ms"]?.integer, let most = messaging?["airtime_limit_ms"]?.integer,
+      used > most
+    {
+      breaches.append("\(used) ms of air time in an hour, of \(most)")
+    }
+  }
+
   // MARK: Asking it
 
   /// Asks over the control socket, while the world stands still for everybody else. `nil`: it does not answer.
   func ask(_ method: String, _ target: String, _ body: String = "") -> HTTPResponse? {
-    guard daemon != nil, isServing, !isDead else { return nil }
+    guard daemon != nil, isServing, !isDead, !machine.isStopped else { return nil }
     let client = HTTPClient(.unix(location: "\(folder)/ctl"), on: loop)
     defer { client.close() }
     var answer: HTTPResponse?

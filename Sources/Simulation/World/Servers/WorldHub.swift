@@ -81,6 +81,15 @@ final class WorldHub: WebServer {
     return try? JSONValue(parsing: answer.body)
   }
 
+  /// Writes events in a gateway's name, with its token.
+  func forge(_ gateway: String, _ body: String) -> Answer {
+    let answer = ask(
+      "POST", "/v1/gateways/\(gateway)/events", [("Authorization", "Bearer \(Self.token)-\(gateway)")], Array(body.utf8)
+    )
+    announce()
+    return answer
+  }
+
   // MARK: Links
 
   override func upgrades(_ request: Request, _ peer: Peer, _ rest: [UInt8], of gateway: String)
@@ -205,6 +214,17 @@ final class WorldHub: WebServer {
   /// The stored messages of a gateway, in the order of arrival: epoch, seq and text.
   func messages(of gateway: String) throws -> [(epoch: String, seq: Int64, text: String)] {
     try rows(gateway, "message").map { ($0.epoch, $0.seq, $0.body["text"]?.string ?? "") }
+  }
+
+  /// The newest event of a gateway; `nil`: it has none.
+  func newest(of gateway: String) throws -> (epoch: String, seq: Int64)? {
+    let database = try Database(location: "\(database(generation))/hub.db", readOnly: true)
+    var found: (String, Int64)?
+    try database.each("SELECT epoch, seq FROM events WHERE gateway = ?1 ORDER BY id DESC LIMIT 1", [.text(gateway)]) {
+      found = ($0.text(0), $0.integer(1))
+      return false
+    }
+    return found
   }
 
   func gaps(of gateway: String) throws -> [JSONValue] { try rows(gateway, "gap").map(\.body) }
