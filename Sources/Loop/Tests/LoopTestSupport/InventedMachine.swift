@@ -13,7 +13,8 @@ public final class InventedMachine: Machine {
   public var wallOffset: Int64 = 0
   public var isWallSynchronised = true
 
-  public init() {}
+  /// The process ignores SIGPIPE from then on, as the programs do: a connection may end before a write to it.
+  public init() { signal(SIGPIPE, SIG_IGN) }
 
   public var sinceBoot: Int64 { now.nanoseconds / 1_000_000 }
   /// The id of the machine's present boot.
