@@ -27,11 +27,13 @@ func module(_ room: String, _ name: String, _ needs: [Target.Dependency] = []) -
 
 /// A program: wiring, arguments, exit codes.
 func program(
-  _ folder: String, _ name: String, _ needs: [Target.Dependency], embedded: [String] = []
+  _ folder: String, _ name: String, _ needs: [Target.Dependency], embedded: [String] = [], exported: [String] = []
 ) -> Target {
   .executableTarget(
     name: name, dependencies: needs, path: "Sources/\(folder)", resources: embedded.map { .embedInCode($0) },
-    swiftSettings: strict)
+    swiftSettings: strict,
+    linkerSettings: exported.isEmpty
+      ? [] : [.unsafeFlags(exported.flatMap { ["-Xlinker", "--export-dynamic-symbol=\($0)"] })])
 }
 
 func tests(_ name: String, _ needs: [Target.Dependency]) -> Target {
@@ -176,7 +178,9 @@ let simulation: [Target] = [
     ]),
   .target(name: "CSeededRandom", path: "Sources/Simulation/CSeededRandom"),
   program(
-    "Simulation/meshpost-simulate", "meshpost-simulate", ["Console", "EventLoop", "Timing", "World", .arguments]),
+    "Simulation/meshpost-simulate", "meshpost-simulate", ["Console", "EventLoop", "Timing", "World", .arguments],
+    // Shared libraries ask the world for random numbers, too.
+    exported: ["getrandom", "getentropy", "arc4random", "arc4random_buf"]),
   // Crash images of databases: what a power cut leaves. Its C part takes the place of fsync in the program that has it.
   .target(name: "CCrashDisk", path: "Sources/Simulation/CCrashDisk"),
   module("Simulation", "CrashDisk", ["CCrashDisk", "CSQLite"]),

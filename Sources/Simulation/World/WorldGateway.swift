@@ -108,7 +108,7 @@ final class WorldGateway {
       var surroundings = Surroundings()
       surroundings.link = { [link] _, _, _, _ in link }
       surroundings.network = { _, _ in NoNetworkChanges() }
-      surroundings.log = { [unowned self] level, line in if level <= .warning { tell("\(name): \(line)") } }
+      surroundings.log = { [unowned self] level, line in if level <= .warning { tell("\(name): \(repeatable(line))") } }
       let daemon = try Daemon(
         GatewayConfiguration(startingWith: "\(folder)/gw.toml"), file: "\(folder)/gw.toml", on: loop, manager: nil,
         in: surroundings)
@@ -122,6 +122,13 @@ final class WorldGateway {
       tell("\(name): does not start: \(error)")
       _ = loop.schedule(after: .seconds(60)) { [weak self] in self?.start() }
     }
+  }
+
+  /// The line without what differs in each run of a world: ports, and the folder.
+  private func repeatable(_ line: String) -> String {
+    // `try?`: a server without a port is in no line.
+    let ports = servers.compactMap { server in (try? server.port(of: name)).map { ("\($0)", server.name) } }
+    return ports.reduce(line.replacing(root, with: "…")) { $0.replacing($1.0, with: "(\($1.1))") }
   }
 
   private func beforeCommit(_ daemon: Daemon) {
