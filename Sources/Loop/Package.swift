@@ -32,7 +32,8 @@ func tests(_ name: String, _ needs: [Target.Dependency]) -> Target {
 
 let modules: [Target] = [
   // Pure.
-  module("Timing"), module("UntrustedText"), module("PrometheusText"), module("JSON"), module("TOML"),
+  module("Timing"), module("UntrustedText"), module("PrometheusText"), module("JSON"),
+  module("TOML", ["UntrustedText"]),
 
   library("CLinux"), library("CSQLite", "sqlite3", apt: "libsqlite3-dev"),
   library("COpenSSL", "openssl", apt: "libssl-dev"), library("CZlib", "zlib", apt: "zlib1g-dev"),

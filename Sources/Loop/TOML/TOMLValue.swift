@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 
+import UntrustedText
+
 /// A value of a TOML document with its line, for configuration errors.
 public struct TOMLValue: Equatable, Sendable {
   public enum Kind: Equatable, Sendable {
@@ -38,5 +40,6 @@ public struct TOMLError: Error, Equatable, Sendable, CustomStringConvertible {
     self.reason = reason
   }
 
-  public var description: String { "line \(line): \(reason)" }
+  /// One line: a mistake quotes its value, and a line break there would look like another mistake.
+  public var description: String { "line \(line): \(Visible.line(reason))" }
 }

@@ -95,6 +95,16 @@ import Testing
     }
   }
 
+  @Test func `a mistake is one line, whatever it quotes`() throws {
+    var reader = TOMLReader(try parse("a = 1\nb = \"x\\ny\\u001b[2J\""))
+    let text = reader.string("b") ?? ""
+    reader.note("b", "\"\(text)\" is not allowed")
+    #expect(text == "x\ny\u{1B}[2J")
+    #expect(reader.errors.map(\.line) == [2])
+    #expect(
+      reader.errors.allSatisfy { !$0.description.unicodeScalars.contains { $0.value < 0x20 } }, "\(reader.errors)")
+  }
+
   @Test func `invalid UTF-8 is reported with its line`() {
     #expect(throws: TOMLError(line: 2, reason: "not valid UTF-8")) {
       try TOMLParser.parse(Array("a = 1\nb = \"".utf8) + [0xC3] + Array("\"\nc = 1".utf8))
