@@ -4,6 +4,7 @@ import EventLoop
 import Foundation
 import Glibc
 import HTTP
+import JSON
 import Sockets
 import Synchronization
 import TestSupport
@@ -75,6 +76,19 @@ import UntrustedText
       #expect(Visible.line(line).unicodeScalars.allSatisfy { $0.value >= 0x20 && !(0x7F...0x9F).contains($0.value) })
       #expect(!Visible.line(line).unicodeScalars.contains { [0x202E, 0x2028].contains($0.value) })
     }
+  }
+
+  @Test(arguments: [
+    (1_795_000_000_000, #""2026-11-18T11:06:40.000Z","2026-11-18T11:06:40Z""#),
+    (253_402_300_799_999, #""9999-12-31T23:59:59.999Z","9999-12-31T23:59:59Z""#),
+    (253_402_300_800_000, #""253402300800000","""#), (-62_167_219_200_001, #""-62167219200001","""#),
+    (Int64.min, #""-9223372036854775808","""#), (Int64.max, #""9223372036854775807","""#),
+  ]) func `an exported time has the standard's form, or is a number`(_ time: Int64, _ cells: String) {
+    let row = JSONValue.object([
+      ("at", .integer(time)), ("sender_time", .integer(time / 1000)), ("lat", .integer(1)), ("lon", .integer(2)),
+    ])
+    #expect(CSVWriter(columns: ["at", "sender_time"]).row(row) == cells + "\r\n")
+    #expect(GPXWriter().row(row).contains("<time>") == cells.contains("T"))
   }
 
   @Test func `endless input leaves turns for the radios`() {

@@ -30,9 +30,11 @@ struct CSVWriter: ExportWriter {
 
   private static func cell(_ column: String, _ value: JSONValue?) -> String {
     guard let value, value != .null else { return Escaping.csv("") }
-    if let time = value.integer, milliseconds.contains(column) { return Escaping.csv(Show.exact(time)) }
+    if let time = value.integer, milliseconds.contains(column), FourDigitYears.milliseconds.contains(time) {
+      return Escaping.csv(Show.exact(time))
+    }
     if let time = value.integer, seconds.contains(column) {
-      return Escaping.csv(time > 0 ? Show.iso(time.multipliedReportingOverflow(by: 1000).partialValue) : "")
+      return Escaping.csv(time > 0 && FourDigitYears.seconds.contains(time) ? Show.iso(time * 1000) : "")
     }
     return value.string.map { Escaping.cell($0) } ?? Escaping.csv(value.text)
   }
@@ -40,6 +42,12 @@ struct CSVWriter: ExportWriter {
   /// Our times are in milliseconds since 1970, senders' times in seconds.
   private static let milliseconds = ["at", "received_at", "last_heard", "first_seen"]
   private static let seconds = ["sender_time", "last_advert"]
+}
+
+/// The times that RFC 3339 can write. Another one, of a senseless clock, stays a number, or is left out.
+private enum FourDigitYears {
+  static let seconds: ClosedRange<Int64> = -62_167_219_200...253_402_300_799
+  static let milliseconds = seconds.lowerBound * 1000...seconds.upperBound * 1000 + 999
 }
 
 /// RFC 7946: a point for each row with a position; longitude first.
@@ -81,7 +89,9 @@ struct GPXWriter: ExportWriter {
   func row(_ row: JSONValue) -> String {
     guard let latitude = row["lat"]?.number, let longitude = row["lon"]?.number else { return "" }
     let name = row["alias"]?.string ?? row["name"]?.string ?? row["node"]?.string ?? ""
-    let time = row["at"]?.integer ?? row["last_heard"]?.integer
+    let time = (row["at"]?.integer ?? row["last_heard"]?.integer).flatMap {
+      FourDigitYears.milliseconds.contains($0) ? $0 : nil
+    }
     let parts = [
       row["alt"]?.number.map { "<ele>\($0)</ele>" }, time.map { "<time>\(Show.iso($0))</time>" },
       "<name>\(Escaping.xml(name))</name>", row["type"]?.string.map { "<type>\(Escaping.xml($0))</type>" },
