@@ -25,32 +25,29 @@ func module(_ room: String, _ name: String, _ needs: [Target.Dependency] = []) -
     swiftSettings: room == "Hub" ? strict : strict + withoutExpressions)
 }
 
+/// `make fuzz` builds its own program alone.
+let isFuzzer = Context.environment["MESHPOST_FUZZER"] != nil
+
 /// A program: wiring, arguments, exit codes.
 func program(
   _ folder: String, _ name: String, _ needs: [Target.Dependency], embedded: [String] = [], exported: [String] = []
 ) -> Target {
-  .executableTarget(
-    name: name, dependencies: needs, path: "Sources/\(folder)", resources: embedded.map { .embedInCode($0) },
-    swiftSettings: strict,
-    linkerSettings: exported.isEmpty
-      ? [] : [.unsafeFlags(exported.flatMap { ["-Xlinker", "--export-dynamic-symbol=\($0)"] })])
+  let resources = embedded.map { Resource.embedInCode($0) }
+  guard isFuzzer, name == "meshpost" else {
+    return .executableTarget(
+      name: name, dependencies: needs, path: "Sources/\(folder)", resources: resources, swiftSettings: strict,
+      linkerSettings: exported.isEmpty
+        ? [] : [.unsafeFlags(exported.flatMap { ["-Xlinker", "--export-dynamic-symbol=\($0)"] })])
+  }
+  // Only tests may have an executable in them; the fuzzer has it as a library, whose `main` has another name.
+  return .target(
+    name: name, dependencies: needs, path: "Sources/\(folder)", resources: resources,
+    swiftSettings: strict + [.unsafeFlags(["-Xfrontend", "-entry-point-function-name", "-Xfrontend", "no_main"])])
 }
 
 func tests(_ name: String, _ needs: [Target.Dependency]) -> Target {
   .testTarget(name: name, dependencies: needs, swiftSettings: strict)
 }
-
-/// The program of `make fuzz`; libFuzzer brings its `main`. Other builds do not have it.
-let fuzzer: [Target] =
-  Context.environment["MESHPOST_FUZZER"] == nil
-  ? []
-  : [
-    .executableTarget(
-      name: "meshpost-fuzz",
-      dependencies: [
-        "Companion", "DBus", "Deflate", "HTTP", "JSON", "MQTT", "RadioSession", "Timing", "TOML", "UntrustedText",
-      ], path: "Tests/Fuzzing", exclude: ["Inputs", "README.md"], swiftSettings: strict)
-  ]
 
 extension Target.Dependency {
   static func of(_ package: String, _ product: String) -> Target.Dependency {
@@ -265,7 +262,27 @@ let trials: [Target] = [
     ]),
 ]
 
-let targets = shared + gateway + hub + tool + simulation + trials + fuzzer
+/// The readers of inputs from outside, and their properties: libFuzzer looks for inputs that break one, and a suite tries those that
+/// were kept. Both are one folder, because the readers are what modules keep to themselves, which only tests and the fuzzer may see.
+let fuzzing: Target = {
+  let needs: [Target.Dependency] = [
+    "Companion", "Control", "DBus", "Deflate", "Documents", "EventLoop", "Gateway", "HTTP", "Hub", "JSON",
+    "LoopTestSupport", "meshpost", "Messaging", "MQTT", "RadioSession", "RadioSharing", "Relay", "Store", "Sync",
+    "Timing", "TOML", "Transport", "UntrustedText", .of("swift-nio", "NIOCore"), .of("swift-nio", "NIOEmbedded"),
+    .of("swift-nio", "NIOWebSocket"),
+  ]
+  let path = "Tests/Fuzzing"
+  guard isFuzzer else {
+    return .testTarget(
+      name: "FuzzingTests", dependencies: needs, path: path, exclude: ["Fuzzer.swift", "Inputs", "README.md"],
+      swiftSettings: strict)
+  }
+  return .executableTarget(
+    name: "meshpost-fuzz", dependencies: needs, path: path, exclude: ["KeptInputsTests.swift", "Inputs", "README.md"],
+    swiftSettings: strict)
+}()
+
+let targets = shared + gateway + hub + tool + simulation + trials + [fuzzing]
 let here = Set(targets.map(\.name))
 for target in targets {
   target.dependencies = target.dependencies.map { dependency in
@@ -276,12 +293,14 @@ for target in targets {
 
 let package = Package(
   name: "meshpost",
-  products: [
-    .executable(name: "meshpostd", targets: ["meshpostd"]),
-    .executable(name: "meshpost", targets: ["meshpost"]),
-    .executable(name: "meshpost-hub", targets: ["meshpost-hub"]),
-    .executable(name: "meshpost-radio", targets: ["meshpost-radio"]),
-  ],
+  products: isFuzzer
+    ? []
+    : [
+      .executable(name: "meshpostd", targets: ["meshpostd"]),
+      .executable(name: "meshpost", targets: ["meshpost"]),
+      .executable(name: "meshpost-hub", targets: ["meshpost-hub"]),
+      .executable(name: "meshpost-radio", targets: ["meshpost-radio"]),
+    ],
   dependencies: [
     .package(path: "Sources/Loop"), .package(path: "Sources/MeshCore"),
     .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),

@@ -16,3 +16,8 @@ private let chosen: FuzzTarget = {
   }
   return target
 }()
+
+/// A property of a reader. `reason` completes the sentence "it does not hold that …".
+func must(_ holds: Bool, _ reason: @autoclosure () -> String, line: UInt = #line, file: StaticString = #file) {
+  guard holds else { fatalError("it does not hold that \(reason())", file: file, line: line) }
+}

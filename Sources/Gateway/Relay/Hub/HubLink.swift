@@ -106,7 +106,7 @@ final class HubLink {
   }
 
   /// Returns whether this gateway has asked for the message.
-  private func take(_ message: JSONValue, _ announce: Announcement) throws(WebSocketFailure) -> Bool {
+  func take(_ message: JSONValue, _ announce: Announcement) throws(WebSocketFailure) -> Bool {
     // A number alone acknowledges the whole batch.
     if let number = message.count { return try answered(number) { .acknowledged(through: $0) } }
     let type = message["type"]?.string ?? ""

@@ -96,7 +96,7 @@ enum IDToken {
     return claims
   }
 
-  private static func check(_ claims: JSONValue, _ expected: Expected) throws(OpenIDFailure) {
+  static func check(_ claims: JSONValue, _ expected: Expected) throws(OpenIDFailure) {
     guard claims["iss"]?.string?.isExactly(expected.issuer) == true else {
       throw .untrusted("the ID token is of another issuer")
     }

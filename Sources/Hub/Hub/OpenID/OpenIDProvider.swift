@@ -16,7 +16,7 @@ actor OpenIDProvider {
   /// Shortest pause between two requests for keys, also for tokens with unknown keys.
   private static let keyPause: Duration = .seconds(60)
   /// Bytes of a provider's answer in the log.
-  private static let shownBytes = 200
+  fileprivate static let shownBytes = 200
 
   /// The provider's description of itself (OpenID Connect Discovery 1.0 § 3).
   struct Metadata: Sendable {
@@ -80,23 +80,7 @@ actor OpenIDProvider {
     var issuer = settings.issuer.utf8[...]
     while issuer.last == UInt8(ascii: "/") { issuer.removeLast() }
     let json = try await object(String(decoding: issuer, as: UTF8.self) + "/.well-known/openid-configuration")
-    guard let named = json["issuer"]?.string, named.isExactly(settings.issuer) else {
-      let named = json["issuer"]?.string?.cut(toBytes: Self.shownBytes) ?? "nothing"
-      throw .unavailable("it calls itself \(named), and web.oidc.issuer is \(settings.issuer)")
-    }
-    func address(_ name: String) throws(OpenIDFailure) -> String {
-      guard let url = json[name]?.string, OpenIDSettings.isAllowed(url) else {
-        throw .unavailable("it names no \(name) with https://")
-      }
-      return url
-    }
-    // A header is the default (§ 3).
-    let ways = json["token_endpoint_auth_methods_supported"]?.array?.compactMap(\.string) ?? ["client_secret_basic"]
-    let found = Metadata(
-      authorization: try address("authorization_endpoint"), token: try address("token_endpoint"),
-      keys: try address("jwks_uri"),
-      userInfo: json["userinfo_endpoint"] == nil ? nil : try address("userinfo_endpoint"),
-      postsSecret: !ways.contains("client_secret_basic") && ways.contains("client_secret_post"))
+    let found = try Metadata(json, issuer: settings.issuer)
     metadata = (found, .now)
     return found
   }
@@ -173,6 +157,29 @@ actor OpenIDProvider {
       throw .unavailable("\(url) answers \(answer.status), or no JSON object")
     }
     return value
+  }
+}
+
+extension OpenIDProvider.Metadata {
+  /// `issuer`: as the settings have it.
+  init(_ json: JSONValue, issuer: String) throws(OpenIDFailure) {
+    guard let named = json["issuer"]?.string, named.isExactly(issuer) else {
+      let named = json["issuer"]?.string?.cut(toBytes: OpenIDProvider.shownBytes) ?? "nothing"
+      throw .unavailable("it calls itself \(named), and web.oidc.issuer is \(issuer)")
+    }
+    func address(_ name: String) throws(OpenIDFailure) -> String {
+      guard let url = json[name]?.string, OpenIDSettings.isAllowed(url) else {
+        throw .unavailable("it names no \(name) with https://")
+      }
+      return url
+    }
+    // A header is the default (§ 3).
+    let ways = json["token_endpoint_auth_methods_supported"]?.array?.compactMap(\.string) ?? ["client_secret_basic"]
+    self.init(
+      authorization: try address("authorization_endpoint"), token: try address("token_endpoint"),
+      keys: try address("jwks_uri"),
+      userInfo: json["userinfo_endpoint"] == nil ? nil : try address("userinfo_endpoint"),
+      postsSecret: !ways.contains("client_secret_basic") && ways.contains("client_secret_post"))
   }
 }
 
