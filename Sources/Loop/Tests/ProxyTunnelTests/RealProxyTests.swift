@@ -22,6 +22,8 @@ private final class RealProxy {
   }
 
   deinit {
+    // One that did not begin has the number 0, which means this process and all beside it.
+    guard process.isRunning else { return }
     // Threads of the test runner block signals, and children inherit that: SIGTERM would not reach it.
     kill(process.processIdentifier, SIGKILL)
     process.waitUntilExit()
