@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-// What the library calls of itself must be its own, not what stands here. The address sanitizer refuses that.
+// What the library calls of itself must be its own, not what stands here. Sanitizers refuse that.
 #if defined(__has_feature)
-#if __has_feature(address_sanitizer)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
 #undef RTLD_DEEPBIND
 #define RTLD_DEEPBIND 0
 #endif
