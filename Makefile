@@ -13,7 +13,7 @@ PYTHON_ENV := .build/python
 HOME_ASSISTANT := .build/home-assistant
 RELEASE = $(shell ./deploy/release-flags)
 
-.PHONY: run test quick simulate fuzz firmware test-arm64 build deb deb-arm64 container bench bench-fleet called-functions manual site format lint packages test-packages bluez-bench machine clean
+.PHONY: run test quick simulate fuzz sanitize firmware test-arm64 build deb deb-arm64 container bench bench-fleet called-functions manual site format lint packages test-packages bluez-bench machine clean
 
 ## run: the main job: a radio (an attached one, else the virtual one) → gateway → local hub
 run: packages
@@ -40,6 +40,11 @@ simulate: packages
 ## fuzz: libFuzzer looks for inputs that break a reader: TARGET=… (else all of Tests/Fuzzing), SECONDS=… for each (else 60)
 fuzz: packages
 	./Tests/fuzz $(if $(SECONDS),--seconds $(SECONDS)) $(TARGET)
+
+## sanitize: suites with a sanitizer that reports misuse of memory, or data shared between threads: SANITIZER=address|thread, SUITES=… (else all but whole programs)
+SANITIZER ?= address
+sanitize: packages
+	./Tests/sanitize $(SANITIZER) $(SUITES)
 
 ## test-arm64: the whole-program tests with what `make deb-arm64` has built, in an emulator
 test-arm64: packages test-packages $(PYTHON_ENV)/ready

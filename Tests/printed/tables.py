@@ -70,6 +70,8 @@ DOCUMENTS[EVERYWHERE] = {
     "make quick": {"elsewhere": f"{BUILDS}: by hand"},
     "make simulate SEED=1 N=1000 DAYS=7": {"elsewhere": f"{BUILDS}: by hand; SeedsTests runs the first seeds"},
     "make fuzz": {"elsewhere": f"{BUILDS}: by hand"},
+    "make sanitize": {"elsewhere": f"{BUILDS}: by hand"},
+    "make sanitize SANITIZER=address": {"elsewhere": f"{BUILDS}: by hand"},
     "make build": {"elsewhere": f"{BUILDS}: `make bench` and `make deb` do"},
     "make deb": {"elsewhere": f"{BUILDS}: `make machine` makes the packages, {MACHINE} installs them"},
     "make site": {"elsewhere": f"{BUILDS}: it takes ten seconds, and installs what is missing"},
