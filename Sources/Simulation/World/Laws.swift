@@ -108,7 +108,7 @@ struct Laws {
       let (texts, gaps) = (names.flatMap { ledger.texts(of: $0) }, names.flatMap { ledger.gaps(of: $0) })
       compare(part, id, texts, gaps, stored, lost)
       if ledger.unreadable > 0 { problems.append("\(part): \(ledger.unreadable) unreadable events") }
-      guard changes == 0 else { continue }
+      guard changes == 0, !gateways.contains(where: \.isImitated) else { continue }
       let contradictions = ledger.contradictions.filter { names.contains($0.gateway) }.map(\.number)
       if !contradictions.isEmpty {
         problems.append("\(part): other events of \(id) under the same number: \(contradictions.prefix(5))")

@@ -240,8 +240,10 @@ final class World {
     case .putBackHub(let number):
       guard try hub.putBack(number) else { return }
       hubWasPutBack = true
-      // What only the hub still had is gone with it.
-      for gateway in gateways where gateway.cardWasEmptied { gateway.untellable.formUnion(gateway.lostWithCard) }
+      // What only the hub still had is gone with it, unless the gateway has learned of it from the hub.
+      for gateway in gateways where gateway.cardWasEmptied || !gateway.knowsOfLoss {
+        gateway.untellable.formUnion(gateway.lostWithCard)
+      }
     case .restartHub: try hub.restart()
     case .hubClock(let step): hubOffset.value.withLock { $0 = step }
     case .stolenToken(let number, let count, let ownEpoch):
@@ -318,6 +320,7 @@ final class World {
     let events = (1...count).map { number in
       #"{"seq":\#(first + Int64(number)),"at":\#(WorldClock.beginning),"trusted":true,"kind":"message","body":{"text":"x\#(lastKey)-\#(number)"}}"#
     }
+    gateway.isImitated = gateway.isImitated || ownEpoch
     let body = #"{"epoch":"\#(epoch)","events":[\#(events.joined(separator: ","))]}"#
     let answer = hub.forge(gateway.id, body)
     tell("   \(answer.status) \(String(decoding: answer.body.prefix(120), as: UTF8.self))")

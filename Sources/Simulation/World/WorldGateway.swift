@@ -61,6 +61,8 @@ final class WorldGateway {
   var accepted: Set<String> = []
   /// The last change of its card was to an empty one: the gateway knows nothing of what was before.
   private(set) var cardWasEmptied = false
+  /// Somebody else has written events under its numbers: what the hub lacks goes there in a new epoch, and some of it again to others.
+  var isImitated = false
   /// How often its card was put back, replaced or cloned.
   var cardChanges = 0
   var breaches: [String] = []
@@ -286,6 +288,10 @@ final class WorldGateway {
     // `try?`: without a database there are none.
     Set((try? column("SELECT text FROM messages")) ?? [])
   }
+
+  /// Its journal tells of a loss.
+  // `try?`: without a database it tells of nothing.
+  var knowsOfLoss: Bool { ((try? column("SELECT kind FROM journal WHERE kind = 'gap'")) ?? []).count > 0 }
 
   func checkStored() {
     let now = texts()
