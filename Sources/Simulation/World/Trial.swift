@@ -16,7 +16,7 @@ public enum Trial {
     public var story: [String] = []
     /// The happenings of the plan.
     public var happenings: [String] = []
-    /// The plan as JSON: `run(plan:)` repeats the world.
+    /// The plan as JSON: `run(planIn:)` repeats the world.
     public var plan = ""
 
     public init(problems: [String]) { self.problems = problems }
