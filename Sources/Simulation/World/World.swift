@@ -160,7 +160,6 @@ final class World {
       gateway.link.isSilent = false
       gateway.link.bytesUntilCut = nil
       try gateway.writeConfiguration()
-      gateway.reload()
       gateway.start()
     }
     // A server that said 401 is asked again after five minutes, a link that failed after fifteen, an hour at most.
