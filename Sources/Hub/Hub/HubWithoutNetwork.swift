@@ -24,6 +24,7 @@ package struct HubWithoutNetwork: Sendable {
   /// `configuration`: the text of a configuration file.
   package init(_ configuration: String) async throws {
     let read = try HubConfiguration(parsing: Array(configuration.utf8), file: "/hub.toml")
+    CallingThread.hasDatabases.store(true, ordering: .relaxed)
     server = try HubServer(read)
     let responder = server.api.router().buildResponder()
     respond = { try await responder.respond(to: $0, context: $1) }
@@ -68,8 +69,10 @@ package struct HubWithoutNetwork: Sendable {
     func finish(_ trailingHeaders: HTTPFields?) async throws {}
   }
 
-  /// Begins work on the hub's threads.
-  package static func begin(_ work: @escaping @Sendable () async -> Void) { Task { await work() } }
+  /// Does work of the hub on this thread, the databases' as well, and returns when it is done.
+  package static func wait<Value: Sendable>(for work: @escaping @Sendable () async throws -> Value) throws -> Value {
+    try CallingThread.wait(for: work)
+  }
 
   /// One link of a gateway.
   package struct Link: Sendable {

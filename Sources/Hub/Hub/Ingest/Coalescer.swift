@@ -96,7 +96,7 @@ final class Coalescer<Item: Sendable, Answer: Sendable>: Sendable {
       defer { (queue.isBusy, queue.isWatched) = (true, patience != nil) }
       return (waiting, !queue.isBusy, patience != nil && !queue.isWatched)
     }
-    if begins { Task { await self.run() } }
+    if begins { Task(executorPreference: CallingThread.preferred) { await self.run() } }
     if watches {
       Task { [weak self] in
         // `try?`: nobody cancels it.

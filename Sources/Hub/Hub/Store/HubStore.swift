@@ -3,6 +3,7 @@
 import Dispatch
 import Glibc
 import JSON
+import Synchronization
 
 /// A change, of which hubs notify each other for gateways, waiting requests and live readers.
 public struct HubChange: Equatable, Sendable {
@@ -124,7 +125,8 @@ final class DatabaseExecutor: SerialExecutor {
 
   func enqueue(_ job: consuming ExecutorJob) {
     let job = UnownedJob(job)
-    queue.async { job.runSynchronously(on: self.asUnownedSerialExecutor()) }
+    let work: @Sendable () -> Void = { job.runSynchronously(on: self.asUnownedSerialExecutor()) }
+    if CallingThread.hasDatabases.load(ordering: .relaxed) { CallingThread.add(work) } else { queue.async(execute: work) }
   }
 
   func asUnownedSerialExecutor() -> UnownedSerialExecutor { UnownedSerialExecutor(ordinary: self) }

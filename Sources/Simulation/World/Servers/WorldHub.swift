@@ -281,27 +281,12 @@ private struct ClientFrames {
   }
 }
 
-/// Waits on this thread for work of others: the hub's database has a thread of its own.
+/// Does work of the hub, which is over when this returns.
 func blocking<Value: Sendable>(_ work: @escaping @Sendable () async throws -> Value) throws -> Value {
-  let result = Handed<Value>()
-  HubWithoutNetwork.begin {
-    do { result.value = .success(try await work()) } catch { result.value = .failure(error) }
-    sem_post(&result.done)
-  }
-  while sem_wait(&result.done) != 0 {}
-  return try result.value!.get()
+  try HubWithoutNetwork.wait(for: work)
 }
 
 func blocking<Value: Sendable>(_ work: @escaping @Sendable () async -> Value) -> Value {
   // `try!`: the work throws nothing.
-  try! blocking { () async throws -> Value in await work() }
-}
-
-/// One value from a thread to the one that waits for it.
-private final class Handed<Value>: @unchecked Sendable {
-  var value: Result<Value, any Error>?
-  var done = sem_t()
-
-  init() { sem_init(&done, 0, 0) }
-  deinit { sem_destroy(&done) }
+  try! HubWithoutNetwork.wait { () async throws -> Value in await work() }
 }
