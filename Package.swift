@@ -170,8 +170,8 @@ let simulation: [Target] = [
   module(
     "Simulation", "World",
     [
-      "Companion", "CSeededRandom", "EventLoop", "Gateway", "HTTP", "Hub", "JSON", "LinkInMemory", "LoopTestSupport",
-      "MeshCrypto", "Sockets", "SQLite", "Store", "Timing", "Transport", "VirtualRadio",
+      "Companion", "CrashDisk", "CSeededRandom", "EventLoop", "Gateway", "HTTP", "Hub", "JSON", "LinkInMemory",
+      "LoopTestSupport", "MeshCrypto", "Sockets", "SQLite", "Store", "Timing", "Transport", "VirtualRadio",
     ]),
   .target(name: "CSeededRandom", path: "Sources/Simulation/CSeededRandom"),
   program(

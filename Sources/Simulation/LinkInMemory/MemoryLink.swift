@@ -35,6 +35,11 @@ public final class MemoryLink: Link {
   public var losesReply: (Reply) -> Bool = { _ in false }
   /// Replies that arrive twice.
   public var doublesReply: (Reply) -> Bool = { _ in false }
+  /// The radio's next reply arrives twice, is lost, or arrives behind the frame after it.
+  public var doublesNext = false
+  public var losesNext = false
+  public var swapsNext = false
+  private var overtaken: [UInt8]?
   /// No bytes pass in either direction.
   public var isSilent = false
   /// The radio's next frame is cut in the middle.
@@ -96,14 +101,23 @@ public final class MemoryLink: Link {
       falsifiesNext = false
       frame = Reply.battery(Battery(millivolts: 1)).encode()
     }
+    if swapsNext {
+      (swapsNext, overtaken) = (false, frame)
+      return
+    }
     // `try?`: an unreadable frame is no reply, and arrives once.
     if case .reply(let reply)? = try? RadioFrame(decoding: frame) {
-      times = losesReply(reply) ? 0 : doublesReply(reply) ? 2 : 1
+      times = losesReply(reply) || losesNext ? 0 : doublesReply(reply) || doublesNext ? 2 : 1
+      (losesNext, doublesNext) = (false, false)
     }
     let (connection, whole) = (present, SerialFraming.wrap(frame, .fromRadio))
     let bytes = halvesNext ? Array(whole.prefix(whole.count / 2)) : whole
     halvesNext = false
     for _ in 0..<times { loop.later { [weak self, frame] in self?.deliver(frame, bytes, connection) } }
+    if let late = overtaken {
+      overtaken = nil
+      carry(late)
+    }
   }
 
   private func deliver(_ frame: [UInt8], _ bytes: [UInt8], _ connection: Int) {

@@ -21,6 +21,7 @@ struct Laws {
       checkReceived(gateway)
       checkStands(gateway)
       checkSent(gateway)
+      for words in gateway.page.breaches { breach(gateway, words) }
     }
     for id in Set(world.gateways.map(\.id)).sorted() { try checkServers(id) }
     checkBounds()

@@ -14,7 +14,12 @@ struct Plan: Codable {
   var seed: UInt64
   var days: Int
   var hasTwo: Bool
+  /// A proxy before the hub knows no WebSockets.
+  var refusesLinks: Bool?
   var entries: [Entry]
+
+  /// A card then forgets what was not synced.
+  var hasPowerCuts: Bool { entries.contains { if case .powerCut = $0.happening { true } else { false } } }
 }
 
 /// Something that happens to a part of the world. Gateways are numbers; numbers in `copy` name copies.
@@ -32,6 +37,8 @@ enum Happening: CustomStringConvertible, Codable {
 
   case mood(Part, Mood)
   case hangUp(Part)
+  /// The connections that are open take nothing any more, and answer pings.
+  case stick(Part)
 
   case copyHub(Int)
   case putBackHub(Int?)
@@ -42,6 +49,8 @@ enum Happening: CustomStringConvertible, Codable {
   case killBeforeCommit(gateway: Int)
   case restart(gateway: Int)
   case powerCycle(gateway: Int)
+  /// As `powerCycle`, and the card has any part of what was not synced.
+  case powerCut(gateway: Int, loss: UInt64)
   /// As SIGSTOP does: it does nothing, and its time passes.
   case stop(gateway: Int, forSeconds: Int)
   case diskFailsOnce(gateway: Int)
@@ -56,11 +65,17 @@ enum Happening: CustomStringConvertible, Codable {
   case silence(gateway: Int, forSeconds: Int)
   case garbage(gateway: Int)
   case wrongReply(gateway: Int)
+  case lateReplies(gateway: Int, forSeconds: Int)
+  case doubledReply(gateway: Int)
+  case lostReply(gateway: Int)
+  case swappedReplies(gateway: Int)
   case rebootRadio(gateway: Int)
   case otherRadio(gateway: Int)
   case air(loss: Double)
 
   case reload(gateway: Int, isWrong: Bool)
+  /// A page of the gateway is open.
+  case page(gateway: Int, forSeconds: Int)
 
   /// Somebody with the gateway's token writes so many events to the hub: in the gateway's own epoch, or in another.
   case stolenToken(gateway: Int, Int, ownEpoch: Bool)
@@ -76,6 +91,7 @@ enum Happening: CustomStringConvertible, Codable {
     case .resume(let gateway): "\(name(gateway)): somebody resumes all upstreams"
     case .command(let gateway): "an operator commands \(name(gateway)) to send"
     case .mood(let part, let mood): "the \(part.rawValue): \(mood)"
+    case .stick(let part): "the \(part.rawValue)'s open connections answer nothing but pings any more"
     case .hangUp(let part): "the \(part.rawValue) hangs up"
     case .copyHub(let number): "the hub's database is copied (\(number))"
     case .putBackHub(let number):
@@ -86,6 +102,7 @@ enum Happening: CustomStringConvertible, Codable {
     case .killBeforeCommit(let gateway): "\(name(gateway)) is killed before its next commit"
     case .restart(let gateway): "\(name(gateway)) ends and starts"
     case .powerCycle(let gateway): "\(name(gateway)): its machine starts again"
+    case .powerCut(let gateway, let loss): "\(name(gateway)): its power is cut (\(loss))"
     case .stop(let gateway, let seconds): "\(name(gateway)): its program is stopped for \(seconds) s"
     case .diskFailsOnce(let gateway): "\(name(gateway)): its disk fails once"
     case .stolenToken(let gateway, let count, let ownEpoch):
@@ -102,6 +119,11 @@ enum Happening: CustomStringConvertible, Codable {
     case .silence(let gateway, let seconds): "\(name(gateway)): its radio is silent for \(seconds) s"
     case .garbage(let gateway): "\(name(gateway)): its radio sends garbage"
     case .wrongReply(let gateway): "\(name(gateway)): its radio sends a wrong reply"
+    case .lateReplies(let gateway, let seconds): "\(name(gateway)): its radio's replies are late, for \(seconds) s"
+    case .doubledReply(let gateway): "\(name(gateway)): a reply of its radio arrives twice"
+    case .lostReply(let gateway): "\(name(gateway)): a reply of its radio is lost"
+    case .swappedReplies(let gateway): "\(name(gateway)): a frame of its radio overtakes another"
+    case .page(let gateway, let seconds): "\(name(gateway)): somebody opens its page, for \(seconds) s"
     case .rebootRadio(let gateway): "\(name(gateway)): its radio starts again"
     case .otherRadio(let gateway): "\(name(gateway)): the other radio is at its port"
     case .air(let loss): "the air loses \(Int(loss * 100)) %"
@@ -132,7 +154,14 @@ extension Plan {
     let hasTwo = Int.random(in: 0..<3, using: &random) == 0
     var entries: [Entry] = []
     var copies = 0
-    func time(_ from: Int64 = 0) -> Int64 { Int64.random(in: from...max(from, length - 1), using: &random) }
+    /// Most defects need two things at a time: a third of all times are just behind those of others.
+    func time(_ from: Int64 = 0) -> Int64 {
+      let any = Int64.random(in: from...max(from, length - 1), using: &random)
+      guard let other = entries.randomElement(using: &random), other.at >= from,
+        Int.random(in: 0..<3, using: &random) == 0
+      else { return any }
+      return other.at + Int64.random(in: 0...[20, 2000, 60_000].randomElement(using: &random)!, using: &random)
+    }
     func gateway() -> Int { hasTwo ? Int.random(in: 0...1, using: &random) : 0 }
     func seconds() -> Int { [5, 40, 200, 900, 5000, 40_000].randomElement(using: &random)! }
     func add(_ happening: Happening, _ at: Int64? = nil) {
@@ -153,7 +182,7 @@ extension Plan {
     for _ in 0..<Int.random(in: 0...3, using: &random) { add(.command(gateway: gateway())) }
 
     // A seed has few kinds of faults, many of each: most defects need two or three together.
-    let kinds = (0..<Int.random(in: 1...4, using: &random)).map { _ in Int.random(in: 0..<10, using: &random) }
+    let kinds = (0..<Int.random(in: 1...4, using: &random)).map { _ in Int.random(in: 0..<13, using: &random) }
     for kind in kinds {
       for _ in 0..<Int.random(in: 1...5, using: &random) {
         let (at, gateway) = (time(), gateway())
@@ -206,6 +235,15 @@ extension Plan {
         case 7:
           add(.disk(gateway: gateway, fails: true), at)
           add(.disk(gateway: gateway, fails: false), at + Int64(seconds()) * 1000)
+        case 9:
+          let seconds = [1, 3, 20].randomElement(using: &random)!
+          let faults: [Happening] = [
+            .lateReplies(gateway: gateway, forSeconds: seconds), .doubledReply(gateway: gateway),
+            .lostReply(gateway: gateway), .swappedReplies(gateway: gateway),
+          ]
+          add(faults.randomElement(using: &random)!, at)
+        case 10: add(.powerCut(gateway: gateway, loss: random.next() >> 12), at)
+        case 11: add(.stick(Happening.Part.allCases.randomElement(using: &random)!), at)
         case 8:
           let (count, ownEpoch) = (Int.random(in: 1...5, using: &random), Bool.random(using: &random))
           add(.stolenToken(gateway: gateway, count, ownEpoch: ownEpoch), at)
@@ -216,13 +254,16 @@ extension Plan {
       }
     }
     if Int.random(in: 0..<25, using: &random) == 0 { add(.cloneCard) }
+    if Int.random(in: 0..<4, using: &random) == 0 {
+      for _ in 0..<Int.random(in: 1...4, using: &random) { add(.page(gateway: gateway(), forSeconds: seconds())) }
+    }
     self.init(
-      seed: seed, days: days, hasTwo: hasTwo,
+      seed: seed, days: days, hasTwo: hasTwo, refusesLinks: Int.random(in: 0..<5, using: &random) == 0,
       entries: entries.enumerated().sorted { ($0.element.at, $0.offset) < ($1.element.at, $1.offset) }.map(\.element))
   }
 
   private static func mood(_ random: inout SeededRandom) -> Mood {
-    switch Int.random(in: 0..<11, using: &random) {
+    switch Int.random(in: 0..<12, using: &random) {
     case 0: .refuses
     case 1: .deaf
     case 2: .mute
@@ -235,6 +276,7 @@ extension Plan {
     case 7: .losesAnswers
     case 8: .cuts(Int.random(in: 1...3000, using: &random))
     case 9: .drips
+    case 10: .takesHalf
     default: .slow([100, 2000, 8000, 30_000].randomElement(using: &random)!)
     }
   }

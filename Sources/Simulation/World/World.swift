@@ -41,6 +41,7 @@ final class World {
     (outsideMachine, outside) = clock.begin()
     mesh = VirtualMesh(on: outside, seed: plan.seed, airtimeFactor: 0.1) { _ in }
     hub = try WorldHub("\(root)/hub", gateways: ["A", "B"], on: outside)
+    hub.refusesLinks = plan.refusesLinks ?? false
     broker = WorldBroker("broker", on: outside)
     webhook = WorldWebhook("webhook", on: outside)
     let (time, offset) = (InventedNow(clock), hubOffset)
@@ -70,6 +71,7 @@ final class World {
     let gateway = try WorldGateway(
       name, id: id, radio, in: root, on: clock, servers: [hub, broker, webhook], tell: { [unowned self] in tell($0) })
     gateway.configuration = { [unowned self] folder in try configuration(of: name, id: id, folder) }
+    gateway.hasPowerCuts = plan.hasPowerCuts
     gateways.append(gateway)
     gateway.start()
   }
@@ -126,6 +128,7 @@ final class World {
     for gateway in gateways { gateway.beginEnd() }
     clock.pass(until: clock.now + .seconds(120)) { gateways.allSatisfy(\.hasEnded) }
     for gateway in gateways where !gateway.hasEnded { gateway.breaches.append("does not end within two minutes") }
+    for gateway in gateways { gateway.page.leave() }
     return problems + gateways.flatMap { gateway in gateway.breaches.map { "gateway \(gateway.name): \($0)" } }
   }
 
@@ -157,8 +160,8 @@ final class World {
       (gateway.diskFails, gateway.diskFailsOnce, gateway.machine.isStopped) = (false, false, false)
       (gateway.machine.wallOffset, gateway.machine.isWallSynchronised) = (0, true)
       gateway.link.isPresent = true
-      gateway.link.isSilent = false
-      gateway.link.bytesUntilCut = nil
+      (gateway.link.isSilent, gateway.link.isHeldUp, gateway.link.bytesUntilCut) = (false, false, nil)
+      (gateway.link.losesNext, gateway.link.doublesNext, gateway.link.swapsNext) = (false, false, false)
       try gateway.writeConfiguration()
       gateway.start()
     }
@@ -235,6 +238,7 @@ final class World {
     // A webhook's portal accepts everything, for all that a gateway can know (docs/reliability.md).
     case .mood(let part, let mood): server(part).mood = part == .webhook && mood == .portal ? .refuses : mood
     case .hangUp(let part): server(part).hangUp()
+    case .stick(let part): server(part).stick()
     case .copyHub(let number): try hub.copy(number)
     case .putBackHub(let number):
       guard try hub.putBack(number) else { return }
@@ -264,12 +268,19 @@ final class World {
     case .powerCycle(let number):
       guard let gateway = gateway(number) else { return }
       gateway.kill()
-      gateway.machine.restart()
-      // A Raspberry Pi has no clock: it begins where it was, until NTP has answered.
-      gateway.machine.wallOffset -= 7000
-      gateway.machine.isWallSynchronised = false
-      after(30) { gateway.start() }
-      after(300) { (gateway.machine.wallOffset, gateway.machine.isWallSynchronised) = (0, true) }
+      bootWithoutClock(gateway)
+    case .powerCut(let number, let loss):
+      guard let gateway = gateway(number) else { return }
+      gateway.cutPower(loss)
+      bootWithoutClock(gateway)
+    case .page(let number, let seconds):
+      guard let gateway = gateway(number) else { return }
+      gateway.page.isOpen = true
+      if gateway.isRunning { gateway.page.follow("\(gateway.folder)/ctl") }
+      after(seconds) {
+        gateway.page.isOpen = false
+        gateway.page.leave()
+      }
     case .stop(let number, let seconds):
       guard let gateway = gateway(number) else { return }
       gateway.machine.isStopped = true
@@ -295,6 +306,13 @@ final class World {
     case .garbage(let number):
       gateway(number)?.link.say((0..<100).map { UInt8(truncatingIfNeeded: $0 &* 37 &+ 0x3E) })
     case .wrongReply(let number): gateway(number)?.link.falsifiesNext = true
+    case .lateReplies(let number, let seconds):
+      guard let gateway = gateway(number) else { return }
+      gateway.link.isHeldUp = true
+      after(seconds) { gateway.link.isHeldUp = false }
+    case .doubledReply(let number): gateway(number)?.link.doublesNext = true
+    case .lostReply(let number): gateway(number)?.link.losesNext = true
+    case .swappedReplies(let number): gateway(number)?.link.swapsNext = true
     case .rebootRadio(let number): gateway(number)?.radio.reboot()
     case .otherRadio(let number):
       guard let gateway = gateway(number) else { return }
@@ -308,6 +326,15 @@ final class World {
       gateway.reload()
     default: break
     }
+  }
+
+  /// A Raspberry Pi has no clock: it begins where it was, until NTP has answered.
+  private func bootWithoutClock(_ gateway: WorldGateway) {
+    gateway.machine.restart()
+    gateway.machine.wallOffset -= 7000
+    gateway.machine.isWallSynchronised = false
+    after(30) { gateway.start() }
+    after(300) { (gateway.machine.wallOffset, gateway.machine.isWallSynchronised) = (0, true) }
   }
 
   /// Writes to the hub in a gateway's name, as somebody with its token does. Such texts begin with an x.

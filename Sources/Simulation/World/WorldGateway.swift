@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Companion
+import CrashDisk
 import EventLoop
 import FoundationEssentials
 import Gateway
@@ -34,6 +35,10 @@ final class WorldGateway {
   private(set) var life = 0
   private var copies: [Int: Int] = [:]
   private let servers: [Server]
+  /// Knows what of the card is synced, in worlds with cuts of power.
+  private var disk: CrashDisk?
+  var hasPowerCuts = false
+  let page: WorldPage
   private let tell: (String) -> Void
   /// Writes to the card fail.
   var diskFails = false
@@ -74,6 +79,7 @@ final class WorldGateway {
     (self.name, self.id, self.radio, self.clock, self.servers, self.tell) = (name, id, radio, clock, servers, tell)
     self.root = "\(root)/\(name)"
     (machine, loop) = clock.begin()
+    page = WorldPage(on: servers[0].loop)
     link = MemoryLink(radio, on: loop)
     radio.isClientConnected = true
     try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
@@ -107,6 +113,7 @@ final class WorldGateway {
     (machine.isStopped, standing) = (false, [:])
     do {
       try writeConfiguration()
+      if hasPowerCuts, disk == nil { disk = CrashDisk(watching: folder) }
       var surroundings = Surroundings()
       surroundings.link = { [link] _, _, _, _ in link }
       surroundings.network = { _, _ in NoNetworkChanges() }
@@ -115,6 +122,7 @@ final class WorldGateway {
         GatewayConfiguration(startingWith: "\(folder)/gw.toml"), file: "\(folder)/gw.toml", on: loop, manager: nil,
         in: surroundings)
       (self.daemon, signals, isServing) = (daemon, SignalQueue(), true)
+      page.follow("\(folder)/ctl")
       loop.afterTurn { [weak self, weak daemon] in if let daemon { self?.beforeCommit(daemon) } }
       _ = loop.begin { [signals] in
         _ = try? await daemon.serve(signals)  // `try?`: nobody cancels it
@@ -169,18 +177,40 @@ final class WorldGateway {
     endAlone(copies: true)
   }
 
+  /// Its power is cut: of what was not synced, the card has any part.
+  func cutPower(_ loss: UInt64) {
+    guard daemon != nil, let disk else { return }
+    let next = "\(root)/\(life + 1)"
+    // `try!`: the world's own folder in memory.
+    try! FileManager.default.createDirectory(atPath: next, withIntermediateDirectories: true)
+    disk.image(into: next, .seed(loss))
+    link.leave()
+    let (last, wasFailing) = (folder, diskFails)
+    endAlone(copies: true)
+    try? FileManager.default.removeItem(atPath: "\(folder)/gw.db.lock")  // `try?`: the image may lack it
+    moveConfiguration(from: last)
+    forgive(wasFailing)
+  }
+
   /// Copies what is on the card to the next life's folder.
   private func copyCard() {
+    forgive(diskFails)
+    copy(from: life, to: life + 1)
+  }
+
+  /// What was handed over and is not on the card may be missing: one message, which the radio was told to forget.
+  private func forgive(_ diskFails: Bool) {
     let stored = texts()
     let missing = Set(handed).subtracting(stored).subtracting(forgiven).subtracting(lostWithCard)
     let most = diskFails ? 2 : 1
     if missing.count > most { breaches.append("a kill lost \(missing.count) messages: \(missing.sorted())") }
     forgiven.formUnion(missing)
     note(stored)
-    copy(from: life, to: life + 1)
   }
 
   private func endAlone(copies: Bool) {
+    page.leave()
+    disk = nil
     for server in servers { server.leaves(name) }
     machine.isAlone(true)
     signals.put(SIGKILL)
@@ -211,6 +241,7 @@ final class WorldGateway {
 
   func ended() {
     daemon = nil
+    page.leave()
     note(texts())
   }
 
@@ -236,11 +267,17 @@ final class WorldGateway {
     for name in try! files.contentsOfDirectory(atPath: source) {
       if ["ctl", "gw.db.lock", "gw.db-shm"].contains(name) { continue }
       try! files.copyItem(atPath: "\(source)/\(name)", toPath: "\(target)/\(name)")
-      guard name == "gw.db.configuration" else { continue }
-      // The last working configuration names the store's folder.
-      let kept = try! String(contentsOfFile: "\(target)/\(name)", encoding: .utf8)
-      try! kept.replacing(source, with: target).write(toFile: "\(target)/\(name)", atomically: true, encoding: .utf8)
     }
+    moveConfiguration(from: source, to: target)
+  }
+
+  /// The last working configuration names the store's folder.
+  private func moveConfiguration(from source: String, to target: String? = nil) {
+    let (target, name) = (target ?? folder, "gw.db.configuration")
+    // `try?`: there is none yet.
+    guard let kept = try? String(contentsOfFile: "\(target)/\(name)", encoding: .utf8) else { return }
+    // `try!`: the world's own folder in memory.
+    try! kept.replacing(source, with: target).write(toFile: "\(target)/\(name)", atomically: true, encoding: .utf8)
   }
 
   func copyCard(_ number: Int) {
@@ -254,6 +291,7 @@ final class WorldGateway {
   func changeCard(_ number: Int?) {
     let before = texts()
     note(before)
+    disk = nil
     cardChanges += 1
     cardWasEmptied = number == nil
     life += 1

@@ -26,6 +26,8 @@ enum Mood: Equatable, Codable {
   case cuts(Int)
   /// It sends a byte every five seconds.
   case drips
+  /// It takes the first half of each batch, or each second event.
+  case takesHalf
   /// Its answers arrive late by so many milliseconds.
   case slow(Int)
 }
@@ -89,6 +91,9 @@ class Server {
     _ = try listen(gateway, on: port)
   }
 
+  /// The connections that are open now answer pings, and nothing else for ever; new ones are well.
+  func stick() { for entry in peers.values { entry.peer.isStuck = true } }
+
   func hangUp() { for entry in peers.values { entry.peer.abort() } }
 
   private func accepted(_ socket: Int32, of gateway: String) {
@@ -110,9 +115,9 @@ class Server {
     peers[ObjectIdentifier(peer)] = (gateway, peer, task)
   }
 
-  /// Returns once the server answers requests.
-  func untilItAnswers() async throws(StreamEnd) {
-    while mood == .mute || mood == .pingsOnly || mood == .deaf {
+  /// Returns once the server answers requests of this connection.
+  func untilItAnswers(_ peer: Peer) async throws(StreamEnd) {
+    while mood == .mute || mood == .pingsOnly || mood == .deaf || peer.isStuck {
       do { try await moodChanged.wait() } catch { throw .cancelled }
       // A waiter wakes all that wait, and then nobody who comes later in the same moment.
       do { try await loop.later() } catch { throw .cancelled }
@@ -130,6 +135,8 @@ final class Peer {
   private var left: Int?
   private var lastSent: MonotonicTime
   private var isOver = false
+  /// It answers pings, and nothing else for ever.
+  var isStuck = false
 
   init(_ socket: Int32, _ server: Server) {
     // Small answers do not wait for an acknowledgement, which the kernel delays in real time.

@@ -46,7 +46,7 @@ class WebServer: Server {
         continue
       default: break
       }
-      try await untilItAnswers()
+      try await untilItAnswers(peer)
       if try await upgrades(request, peer, unread, of: gateway) { return }
       let answer: Answer
       do { answer = try self.answer(request, of: gateway) } catch { throw .failed("\(error)") }
@@ -82,9 +82,12 @@ class WebServer: Server {
 /// A webhook's server: keeps each event once.
 final class WorldWebhook: WebServer {
   let ledger = Ledger()
+  private var requests = 0
 
   override func answer(_ request: Request, of gateway: String) throws -> Answer {
     guard request.method == "POST" else { return Answer(status: 405) }
+    requests += 1
+    if mood == .takesHalf, requests.isMultiple(of: 2) { return Answer(status: 503) }
     ledger.take(request.body, of: gateway)
     return Answer(status: 200)
   }

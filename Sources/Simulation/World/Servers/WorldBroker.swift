@@ -1,18 +1,35 @@
 // SPDX-License-Identifier: MIT
 
+import EventLoop
 import Sockets
 
 /// A broker of MQTT 5 and 3.1.1, as far as a gateway uses it: keeps each event once. Source: OASIS MQTT 5.0.
 final class WorldBroker: Server {
   let ledger = Ledger()
 
+  private var publications = 0
+
   override func serve(_ peer: Peer, of gateway: String) async throws(StreamEnd) {
     var unread: [UInt8] = []
-    var isFive = true
+    let packets = Mailbox<(UInt8, [UInt8])>(bound: 100_000)
+    let worker = loop.begin { [self] in
+      // `try?`: the connection has ended.
+      try? await work(packets, peer, of: gateway)
+      peer.abort()
+    }
+    defer { worker.cancel() }
     while true {
-      let (type, body) = try await Self.packet(peer, &unread)
+      let packet = try await Self.packet(peer, &unread)
       // A broker that answers pings alone answers them at once, and everything else in its order.
-      if type >> 4 != 12 || mood == .mute || mood == .deaf { try await untilItAnswers() }
+      let isPing = packet.0 >> 4 == 12
+      if !isPing { _ = packets.put(packet) } else if mood != .mute, mood != .deaf { peer.write([0xD0, 0]) }
+    }
+  }
+
+  private func work(_ packets: Mailbox<(UInt8, [UInt8])>, _ peer: Peer, of gateway: String) async throws {
+    var isFive = true
+    while let (type, body) = try await packets.next() {
+      try await untilItAnswers(peer)
       switch type >> 4 {
       case 1:
         isFive = body.count > 6 && body[6] == 5
@@ -24,7 +41,6 @@ final class WorldBroker: Server {
         peer.write(isFive ? [0x20, 3, 0, 0, 0] : [0x20, 2, 0, 0])
       case 3: if publish(type, body, isFive, peer, of: gateway) { return }
       case 8: peer.write([0x90, isFive ? 4 : 3] + body.prefix(2) + (isFive ? [0] : []) + [1])
-      case 12: peer.write([0xD0, 0])
       case 14: return
       default: break
       }
@@ -47,7 +63,8 @@ final class WorldBroker: Server {
     guard place <= body.count else { return true }
     if !topic.hasSuffix("/status") { ledger.take(Array(body[place...]), of: gateway) }
     if mood == .losesAnswers { return true }
-    peer.write([0x40, 2] + id)
+    publications += 1
+    if mood != .takesHalf || publications.isMultiple(of: 2) { peer.write([0x40, 2] + id) }
     return false
   }
 

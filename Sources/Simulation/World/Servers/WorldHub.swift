@@ -25,6 +25,9 @@ final class WorldHub: WebServer {
     init(_ gateway: String, _ peer: Peer) { (self.gateway, self.peer) = (gateway, peer) }
   }
 
+  /// A proxy before it knows no WebSockets.
+  var refusesLinks = false
+
   static let token = "a-token-of-the-world"
   static let operators = "a-token-of-operators"
 
@@ -62,7 +65,8 @@ final class WorldHub: WebServer {
   // MARK: Requests
 
   override func answer(_ request: Request, of gateway: String) throws -> Answer {
-    let answer = ask(request.method, request.target, request.headers, request.body)
+    let half = mood == .takesHalf ? Self.half(request.body) : nil
+    let answer = ask(request.method, request.target, request.headers, half?.bytes ?? request.body)
     announce()
     return answer
   }
@@ -95,7 +99,7 @@ final class WorldHub: WebServer {
   override func upgrades(_ request: Request, _ peer: Peer, _ rest: [UInt8], of gateway: String)
     async throws(StreamEnd) -> Bool
   {
-    guard let key = request["sec-websocket-key"] else { return false }
+    guard let key = request["sec-websocket-key"], !refusesLinks else { return false }
     let path = request.target.split(separator: "/").map(String.init)
     guard path.count == 4, path[3] == "link",
       let session = hub.link(of: path[2], authorization: request["authorization"])
@@ -114,7 +118,7 @@ final class WorldHub: WebServer {
       // `try?`: the link has ended.
       while let bytes = try? await messages.next() {
         // `try?`: as above.
-        guard (try? await untilItAnswers()) != nil, (try? handle(bytes, session, link)) != nil else { break }
+        guard (try? await untilItAnswers(peer)) != nil, (try? handle(bytes, session, link)) != nil else { break }
       }
       peer.abort()
     }
@@ -136,13 +140,29 @@ final class WorldHub: WebServer {
     if let message = try? JSONValue(parsing: bytes), message["method"]?.string == "getUpdatesState" {
       link.buckets = Set((message["params"]?["buckets"]?.array ?? []).compactMap(\.string))
     }
-    let answer = try blocking { try await session.answer(bytes) }
+    let half = mood == .takesHalf ? Self.half(bytes) : nil
+    let taken = half?.bytes ?? bytes
+    var answer = try blocking { try await session.answer(taken) }
+    // A number alone would acknowledge the whole batch.
+    if let half, let number = half.number, answer == Array("\(number)".utf8) {
+      answer = Array(#"{"type":"taken","n":\#(number),"acknowledged":\#(half.last)}"#.utf8)
+    }
     if mood == .losesAnswers {
       link.peer.abort()
       return
     }
     if let answer { link.peer.write(Self.frame(1, answer)) }
     announce()
+  }
+
+  /// The batch without the second half of its events; `nil`: it is none, or has one event.
+  private static func half(_ bytes: [UInt8]) -> (bytes: [UInt8], number: Int64?, last: Int64)? {
+    // `try?`: the hub judges what is not JSON.
+    guard let batch = try? JSONValue(parsing: bytes), let fields = batch.fields, let events = batch["events"]?.array,
+      events.count > 1, let last = events[events.count / 2 - 1]["seq"]?.integer
+    else { return nil }
+    let half = fields.map { ($0.0, $0.0 == "events" ? .array(Array(events.prefix(events.count / 2))) : $0.1) }
+    return (Array(JSONValue.object(half).text.utf8), batch["n"]?.integer, last)
   }
 
   /// Tells linked gateways of new updates.
