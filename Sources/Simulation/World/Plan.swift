@@ -16,6 +16,8 @@ struct Plan: Codable {
   var hasTwo: Bool
   /// A proxy before the hub knows no WebSockets.
   var refusesLinks: Bool?
+  /// The gateways have another hub, which knows nothing of the first.
+  var hasOtherHub: Bool?
   var entries: [Entry]
 
   /// A card then forgets what was not synced.
@@ -24,7 +26,10 @@ struct Plan: Codable {
 
 /// Something that happens to a part of the world. Gateways are numbers; numbers in `copy` name copies.
 enum Happening: CustomStringConvertible, Codable {
-  enum Part: String, CaseIterable, Codable { case hub, broker, webhook }
+  enum Part: String, CaseIterable, Codable {
+    case hub, broker, webhook
+    case otherHub = "other hub"
+  }
 
   /// So many messages for everybody on the channel, or for one gateway's radio.
   case channelMessages(Int)
@@ -152,6 +157,8 @@ extension Plan {
     var random = SeededRandom(seed: seed)
     let length = Int64(days) * 86_400_000
     let hasTwo = Int.random(in: 0..<3, using: &random) == 0
+    let hasOtherHub = Int.random(in: 0..<5, using: &random) == 0
+    let parts = Happening.Part.allCases.filter { hasOtherHub || $0 != .otherHub }
     var entries: [Entry] = []
     var copies = 0
     /// Most defects need two things at a time: a third of all times are just behind those of others.
@@ -188,7 +195,7 @@ extension Plan {
         let (at, gateway) = (time(), gateway())
         switch kind {
         case 0, 1:
-          let part = Happening.Part.allCases.randomElement(using: &random)!
+          let part = parts.randomElement(using: &random)!
           add(.mood(part, Self.mood(&random)), at)
           add(.mood(part, .well), at + Int64(seconds()) * 1000)
         case 2:
@@ -243,13 +250,13 @@ extension Plan {
           ]
           add(faults.randomElement(using: &random)!, at)
         case 10: add(.powerCut(gateway: gateway, loss: random.next() >> 12), at)
-        case 11: add(.stick(Happening.Part.allCases.randomElement(using: &random)!), at)
+        case 11: add(.stick(parts.randomElement(using: &random)!), at)
         case 8:
           let (count, ownEpoch) = (Int.random(in: 1...5, using: &random), Bool.random(using: &random))
           add(.stolenToken(gateway: gateway, count, ownEpoch: ownEpoch), at)
         default:
           add(.reload(gateway: gateway, isWrong: Bool.random(using: &random)), at)
-          add(.hangUp(Happening.Part.allCases.randomElement(using: &random)!))
+          add(.hangUp(parts.randomElement(using: &random)!))
         }
       }
     }
@@ -259,6 +266,7 @@ extension Plan {
     }
     self.init(
       seed: seed, days: days, hasTwo: hasTwo, refusesLinks: Int.random(in: 0..<5, using: &random) == 0,
+      hasOtherHub: hasOtherHub,
       entries: entries.enumerated().sorted { ($0.element.at, $0.offset) < ($1.element.at, $1.offset) }.map(\.element))
   }
 
@@ -271,7 +279,7 @@ extension Plan {
     case 5:
       .status(
         [400, 401, 403, 404, 409, 413, 422, 429, 500, 502, 503].randomElement(using: &random)!,
-        retryAfter: [nil, nil, "30", "31536000", "-1", "soon"].randomElement(using: &random)!)
+        retryAfter: [nil, nil, "30", "31536000", "31536000", "-1", "soon"].randomElement(using: &random)!)
     case 6: .portal
     case 7: .losesAnswers
     case 8: .cuts(Int.random(in: 1...3000, using: &random))

@@ -55,8 +55,8 @@ public enum Trial {
       try files.createDirectory(atPath: root, withIntermediateDirectories: true)
       seeded_random_begin(plan.seed)
       let world = try World(plan, in: root)
+      defer { outcome.story = world.story }
       outcome.problems = try world.run()
-      outcome.story = world.story
     } catch {
       outcome.problems = ["the world does not work: \(error)"]
     }

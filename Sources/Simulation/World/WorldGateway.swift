@@ -24,14 +24,14 @@ final class WorldGateway {
   /// Its name in the world.
   let name: String
   let machine: WorldMachine
-  private let loop: EventLoop
+  let loop: EventLoop
   private let clock: WorldClock
   private let root: String
   private(set) var radio: VirtualRadio
   private(set) var link: MemoryLink
   private(set) var daemon: Daemon?
   private var signals = SignalQueue()
-  private var isServing = false
+  private(set) var isServing = false
   private(set) var life = 0
   private var copies: [Int: Int] = [:]
   private let servers: [Server]
@@ -71,6 +71,8 @@ final class WorldGateway {
   /// How often its card was put back, replaced or cloned.
   var cardChanges = 0
   var breaches: [String] = []
+  /// Upstreams with events that wait: what they had acknowledged, and for how many hours nothing has changed.
+  var standing: [String: (acknowledged: Int64, hours: Int)] = [:]
 
   init(
     _ name: String, id: String, _ radio: VirtualRadio, in root: String, on clock: WorldClock, servers: [Server],
@@ -210,7 +212,7 @@ final class WorldGateway {
 
   private func endAlone(copies: Bool) {
     page.leave()
-    disk = nil
+    (disk, killBeforeCommit) = (nil, false)
     for server in servers { server.leaves(name) }
     machine.isAlone(true)
     signals.put(SIGKILL)
@@ -234,7 +236,7 @@ final class WorldGateway {
 
   /// Asks the program to end, as SIGTERM does.
   func beginEnd() {
-    machine.isStopped = false
+    (machine.isStopped, killBeforeCommit) = (false, false)
     if daemon != nil { signals.put(SIGTERM) }
   }
   var hasEnded: Bool { !isServing }
@@ -354,68 +356,6 @@ final class WorldGateway {
       return true
     }
     return found
-  }
-
-  // MARK: What it says each hour
-
-  /// Upstreams with events that wait: what they had acknowledged, and for how many hours nothing has changed.
-  private var standing: [String: (acknowledged: Int64, hours: Int)] = [:]
-
-  /// An upstream that stands still with events that wait is an alert within two hours, and no hour has more air time than it may.
-  func checkHour() {
-    guard !diskFails, let status = json("/v1/status") else { return standing = [:] }
-    for upstream in status["upstreams"]?.array ?? [] {
-      let name = upstream["name"]?.string ?? ""
-      guard (upstream["pending"]?.integer ?? 0) > 0 else {
-        standing[name] = nil
-        continue
-      }
-      let acknowledged = upstream["acknowledged"]?.integer ?? 0
-      let before = standing[name].map { $0.acknowledged == acknowledged ? $0.hours + 1 : 0 } ?? 0
-      standing[name] = (acknowledged, before)
-      let alerts = status["alerts"]?.array ?? []
-      let isTold = alerts.contains { $0["rule"]?.string == "backlogged" && $0["subject"]?.string == name }
-      if before >= 2, !isTold {
-        breaches.append(
-          "\(name) stands still for two hours without an alert: \(upstream.text.prefix(300)) \(status["alerts"]?.text ?? "")"
-        )
-        standing[name] = nil
-      }
-    }
-    let messaging = status["messaging"]
-    if let used = messaging?["airtime_used_ms"]?.integer, let most = messaging?["airtime_limit_ms"]?.integer,
-      used > most
-    {
-      breaches.append("\(used) ms of air time in an hour, of \(most)")
-    }
-  }
-
-  // MARK: Asking it
-
-  /// Asks over the control socket, while the world stands still for everybody else. `nil`: it does not answer.
-  func ask(_ method: String, _ target: String, _ body: String = "") -> HTTPResponse? {
-    guard daemon != nil, isServing, !isDead, !machine.isStopped else { return nil }
-    let client = HTTPClient(.unix(location: "\(folder)/ctl"), on: loop)
-    defer { client.close() }
-    var answer: HTTPResponse?
-    var isOver = false
-    _ = loop.begin {
-      // `try?`: a gateway that ends answers nothing.
-      answer = try? await client.send(HTTPRequest(method, target, body: Array(body.utf8)), timeout: .seconds(60))
-      isOver = true
-    }
-    for _ in 0..<100_000 where !isOver && !isDead { loop.turn(wait: false) }
-    return isDead ? nil : answer
-  }
-
-  func json(_ target: String) -> JSONValue? {
-    // `try?`: no answer has no content.
-    ask("GET", target).flatMap { try? JSONValue(parsing: $0.body) }
-  }
-
-  func rows(_ target: String) -> [JSONValue] {
-    // `try?`: each row is JSON.
-    (ask("GET", target)?.body ?? []).split(separator: 10).compactMap { try? JSONValue(parsing: Array($0)) }
   }
 }
 
