@@ -30,7 +30,7 @@ import Testing
     var suspicion = Suspicion()
     for _ in 0..<1000 {
       if suspicion.wantsProof {
-        suspicion.anotherFailed()
+        suspicion.anotherFailed(refused: nil)
         #expect(!suspicion.isUrgent, "it is the server's trouble: it is left in peace")
       } else {
         let isProven = suspicion.hungUp(first: 7, count: 1)
@@ -47,7 +47,7 @@ import Testing
     for round in 0..<100 {
       let isProven = suspicion.refused(7)
       #expect(!isProven && suspicion.wantsProof && suspicion.failedProofs == round)
-      suspicion.anotherFailed()
+      suspicion.anotherFailed(refused: nil)
     }
     _ = suspicion.refused(7)
     suspicion.anotherPassed()

@@ -212,6 +212,21 @@ private final class Hook {
     #expect(hook.upstream.status.deadLetters == 1 && hook.taken == ["2"])
   }
 
+  @Test func `a long run of refused events holds up nothing, and one event that passes ends it`() throws {
+    let hook = try Hook()
+    hook.poison = Set((6...65).map(String.init))
+    for number in 1...67 { try hook.append(.message, #"{"text":"\#(number)"}"#) }
+    try hook.run(impatiently: "the others sent") { hook.taken.count == 7 }
+    let (requests, buried) = (hook.got.count, hook.upstream.status.deadLetters)
+    #expect(requests < 100 && buried > 0, "\(requests) requests")
+    // The rest is tried meanwhile, and was refused before this event passes.
+    try hook.run(impatiently: "all tried") { hook.got.count > requests + 300 }
+    try hook.append(.message, #"{"text":"68"}"#)
+    try hook.run(impatiently: "everything sent") { hook.upstream.status.pending == 0 }
+    #expect(hook.upstream.status.deadLetters == 60)
+    #expect(hook.taken.sorted() == ["1", "2", "3", "4", "5", "66", "67", "68"])
+  }
+
   @Test(arguments: 1...40 as ClosedRange<UInt64>)
   func `after random refusals and outages, each event arrives once or is a dead letter`(
     _ seed: UInt64

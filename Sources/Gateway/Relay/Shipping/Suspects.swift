@@ -55,18 +55,21 @@ extension JournalReader {
       return known.map { Batch($0, lane: laneSent(lane)) } ?? Batch(empty: laneSent(lane))
     }
     let had = ahead(lane)
-    let later = try Batch(
-      after: suspect, of: store, lane: laneSent(lane),
-      limits: Batch.Limits(events: had.count + Self.maxProofs, bytes: .max), filter: filter, present: present
-    ).events.filter { $0.kind != EventKind.gap.rawValue && !had.contains($0.seq) }
     // Another event each time: the server may refuse it, too.
-    if !later.isEmpty { return Batch(later[suspicion.failedProofs % later.count], lane: laneSent(lane)) }
+    let place = suspicion.nextProof(ahead: had.max(), last: store.lastSeq)
+    for first in [place, suspect] {
+      let later = try Batch(
+        after: first, of: store, lane: laneSent(lane),
+        limits: Batch.Limits(events: had.count + Self.maxGaps, bytes: .max), filter: filter, present: present
+      ).events.first { $0.kind != EventKind.gap.rawValue && !had.contains($0.seq) }
+      if let later { return Batch(later, lane: laneSent(lane)) }
+    }
     guard suspicion.isHangUp else { return nil }
     return try lastEvent(before: suspect, lane).map { Batch($0, lane: laneSent(lane)) }
   }
 
-  /// Events after the suspect that are tried in turn.
-  private static let maxProofs = 8
+  /// Events that tell of losses, which are no proof, and may stand between two others.
+  private static let maxGaps = 8
 
   /// Events of the lane that the server took out of turn.
   func ahead(_ lane: Lane) -> Set<Int64> { lanes[lane].ahead.epoch == store.epoch ? lanes[lane].ahead.seqs : [] }

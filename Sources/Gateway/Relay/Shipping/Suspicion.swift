@@ -8,7 +8,8 @@
 /// proven.
 ///
 /// A refusal says more: after the first, another event is sent. A server during a deployment, or a portal in front of it, refuses everything, and so
-/// does a hook whose interpreter is being upgraded, or whose disk is full: no event is at fault then.
+/// does a hook whose interpreter is being upgraded, or whose disk is full: no event is at fault then. Others that were refused until one passed are
+/// proven, too, when they are refused again in their turn: a server that refuses most of what it gets still gets everything else.
 struct Suspicion: Equatable {
   static let maxAlone = 5
 
@@ -21,6 +22,11 @@ struct Suspicion: Equatable {
   private(set) var isHangUp = false
   /// Other events that failed to show that the server takes any.
   private(set) var failedProofs = 0
+  /// Other events that the server refused, before and after it has taken one.
+  private var refusedToo: Set<Int64> = []
+  private var provenToo: Set<Int64> = []
+  /// At this number, further ones need a proof of their own.
+  private static let mostToo = 256
 
   /// Nothing else is under way while an event is suspected.
   var isActive: Bool { seq != nil }
@@ -46,9 +52,9 @@ struct Suspicion: Equatable {
 
   /// The server refused this event, which was alone. True: it is proven to be the reason.
   mutating func refused(_ event: Int64) -> Bool {
-    if seq != event { self = Suspicion(seq: event) }
-    if hasAnotherPassed {
-      self = Suspicion()
+    if seq != event { self = Suspicion(seq: event, provenToo: provenToo) }
+    if hasAnotherPassed || provenToo.contains(event) {
+      self = Suspicion(provenToo: provenToo.union(refusedToo))
       return true
     }
     alone = Self.maxAlone
@@ -57,13 +63,30 @@ struct Suspicion: Equatable {
 
   mutating func anotherPassed() { hasAnotherPassed = true }
 
-  mutating func anotherFailed() {
+  /// `refused`: the other event, if the server refused it.
+  mutating func anotherFailed(refused: Int64?) {
+    if let refused, refusedToo.count + provenToo.count < Self.mostToo { refusedToo.insert(refused) }
     (alone, hasAnotherPassed, hasAnotherFailed) = (0, false, true)
     failedProofs &+= 1
   }
 
   /// The server has everything up to here.
   mutating func advanced(to through: Int64) {
-    if let seq, through >= seq { self = Suspicion() }
+    if let seq, through >= seq { self = Suspicion(provenToo: provenToo) }
+    provenToo = provenToo.filter { $0 > through }
+  }
+
+  /// Where to look for the next event that is to show whether the server takes any: behind the last one that passed, then all over what waits. Next
+  /// to a refused event are often more of its kind. `ahead`: the last event that the server took out of turn. `last`: the journal's end.
+  func nextProof(ahead: Int64?, last: Int64) -> Int64 {
+    guard let seq else { return last }
+    guard failedProofs > 0 else { return max(seq, ahead ?? seq) }
+    // Halves, quarters, eighths: the number's bits in reverse.
+    var (share, part, number) = (0.0, 0.5, failedProofs)
+    while number > 0 {
+      if number & 1 == 1 { share += part }
+      (part, number) = (part / 2, number >> 1)
+    }
+    return seq + Int64(Double(max(0, last - seq)) * share)
   }
 }

@@ -86,7 +86,8 @@ extension Upstream {
       health.succeeded()
       journal.tookAhead(batch, lane)
       journal.lanes[lane].suspicion.anotherPassed()
-    case .refused, .hungUp, .retry, .busy, .diverged, .stopped: journal.lanes[lane].suspicion.anotherFailed()
+    case .refused: journal.lanes[lane].suspicion.anotherFailed(refused: batch.events.first?.seq)
+    case .hungUp, .retry, .busy, .diverged, .stopped: journal.lanes[lane].suspicion.anotherFailed(refused: nil)
     }
     reportHealth()
   }
