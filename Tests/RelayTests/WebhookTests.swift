@@ -201,6 +201,15 @@ private final class Hook {
     #expect(hook.upstream.status.deadLetters == 0)
   }
 
+  @Test func `a server that refuses everything is asked with pauses, although several lanes wait`() throws {
+    let hook = try Hook()
+    hook.statuses = Array(repeating: 400, count: 1000)
+    try hook.append(.message, #"{"text":"1"}"#)
+    try hook.append(.advert, #"{"key":"2"}"#)
+    try hook.run("a pause") { hook.upstream.status.state == .waiting || hook.got.count > 50 }
+    #expect(hook.got.count < 10, "each lane waits for the other to show that the server takes any")
+  }
+
   @Test func `a refused event without another behind it waits for the next event`() throws {
     let hook = try Hook()
     hook.poison = ["1"]

@@ -18,8 +18,9 @@ extension JournalReader {
   /// may be sent.
   func isUndecided(_ verdict: Verdict, _ batch: Batch, _ lane: Lane, permitted: ByLane<Bool>) -> Bool {
     guard case .refused = verdict, batch.events.count == 1, lanes[lane].suspicion.isActive else { return false }
-    let others = unsuspected(waiting.and(permitted))
-    guard !Lane.allCases.contains(where: { $0 != lane && others[$0] }) else { return false }
+    // Lanes that each wait for a proof by the other would be sent in turns, without a pause.
+    let others = waiting.and(permitted)
+    guard !Lane.allCases.contains(where: { $0 != lane && others[$0] && !isRefused($0) }) else { return false }
     // `try?`: an unreadable store gives no proof now.
     return ((try? proof(lane)) ?? nil) == nil
   }
@@ -27,11 +28,14 @@ extension JournalReader {
   /// Of the given lanes, those without a refused event, or all if each has one: their regular batches show whether the server takes any.
   func unsuspected(_ lanes: ByLane<Bool>) -> ByLane<Bool> {
     var others = lanes
-    for lane in Lane.allCases {
-      let suspicion = self.lanes[lane].suspicion
-      if !serverKeepsCount, suspicion.wantsProof, !suspicion.isHangUp { others[lane] = false }
-    }
+    for lane in Lane.allCases where isRefused(lane) { others[lane] = false }
     return Lane.allCases.contains { others[$0] } ? others : lanes
+  }
+
+  /// The lane has a refused event, and nothing has shown yet whether the server takes any.
+  private func isRefused(_ lane: Lane) -> Bool {
+    let suspicion = lanes[lane].suspicion
+    return !serverKeepsCount && suspicion.wantsProof && !suspicion.isHangUp
   }
 
   /// The server took a batch of this lane, which is the proof for the refused events of others.
