@@ -67,6 +67,22 @@ import Testing
     }
   }
 
+  @Test func `a hub is tried over HTTP after five links that came to nothing, and again after five more`() {
+    var retry = LinkRetry()
+    for _ in 0..<2 {
+      for _ in 0..<5 {
+        #expect(!retry.wantsHTTP)
+        retry.failed()
+      }
+      #expect(retry.wantsHTTP)
+      retry.nothingWorks()
+    }
+    for _ in 0..<4 { retry.failed() }
+    retry.worked()
+    retry.failed()
+    #expect(!retry.wantsHTTP)
+  }
+
   // MARK: Against servers
 
   /// Closes the connection at batches with any of these.

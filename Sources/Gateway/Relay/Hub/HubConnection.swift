@@ -121,6 +121,7 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
       let reason = failure.description
       // The verdict on the first batch in flight reports the end.
       let isReported = link.hasBatches
+      if link.hasAnswers { retry.worked() } else if isReported { retry.failed() }
       closeLink(reason)
       return .lost(isReported ? nil : .retry(reason: reason, after: nil))
     }

@@ -38,6 +38,8 @@ extension HubConnection {
       return .has(welcome.acknowledged, welcome.digests)
     } catch {
       socket.close()
+      retry.failed()
+      if retry.wantsHTTP { return await greetByHTTP(after: .closed("no welcome")) }
       return .failed(Self.verdict(of: error))
     }
   }
@@ -92,7 +94,10 @@ extension HubConnection {
       if case .failed(let verdict) = await http.greet() { return .failed(verdict) }
       return .failed(.stopped(reason: "HTTP \(response.status): check the token"))
     case .notUpgraded(let response) where [429, 503].contains(response.status):
-      return .failed(.retry(reason: "HTTP \(response.status)", after: nil))
+      retry.failed()
+      if retry.wantsHTTP { return await greetByHTTP(after: failure) }
+      let after = RetryPolicy.retryAfter(response, loop.wallClock.milliseconds / 1000)
+      return .failed(.retry(reason: "HTTP \(response.status)", after: after))
     case .notUpgraded(let response) where response.status == 409 && response.headers[Self.upstreamField] != nil:
       let name = response.headers[Self.upstreamField].flatMap { PercentCoding.decode($0) } ?? "?"
       let holder = Visible.excerpt(name)

@@ -259,4 +259,6 @@ final class HubLink {
   }
 
   var hasBatches: Bool { batches.first != nil }
+  /// The hub has taken a batch over this link.
+  var hasAnswers: Bool { batches.taken > 0 }
 }

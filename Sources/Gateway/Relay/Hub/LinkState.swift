@@ -86,12 +86,23 @@ struct LinkRetry {
   /// The log has reported that there is no live link.
   private var isTold = false
   private var rivalLines = Ration.hourly
+  /// Links in a row that came to nothing: refused with 429 or 503, as a hub under load does, without a welcome, or with batches of which none was
+  /// answered. A proxy may pass HTTP and no WebSocket.
+  private var failures = 0
+  /// At this number, HTTP is tried.
+  private static let mostFailures = 5
 
   func isDue(at now: MonotonicTime) -> Bool { at.map { now >= $0 } ?? true }
 
   mutating func opened() { (at, trouble, isTold) = (nil, nil, false) }
+  /// The hub has answered a batch over the link.
+  mutating func worked() { failures = 0 }
   /// HTTP fails, too, so the WebSocket was not the problem.
-  mutating func nothingWorks() { at = nil }
+  mutating func nothingWorks() { (at, failures) = (nil, 0) }
+  /// A link came to nothing.
+  mutating func failed() { failures += 1 }
+  /// HTTP is tried before another link.
+  var wantsHTTP: Bool { failures >= Self.mostFailures }
   mutating func tryNow(_ now: MonotonicTime) { at = now }
 
   /// Only HTTP works. Returns whether to log that.

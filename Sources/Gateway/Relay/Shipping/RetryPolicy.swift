@@ -82,7 +82,7 @@ enum RetryPolicy {
   }
 
   /// Seconds, or a date as HTTP writes it (RFC 9110 § 5.6.7, the preferred form); else the usual back-off.
-  private static func retryAfter(_ response: HTTPResponse, _ now: Int64) -> Duration? {
+  static func retryAfter(_ response: HTTPResponse, _ now: Int64) -> Duration? {
     guard let text = response.headers["Retry-After"] else { return nil }
     // By the server's own clock, if it sends its time: ours may be wrong.
     let now = response.headers["Date"].flatMap(date) ?? now
