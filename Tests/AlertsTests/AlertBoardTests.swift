@@ -119,6 +119,18 @@ import Timing
     }
   }
 
+  @Test func `an alert that somebody ends is over at once, each time`() {
+    var board = AlertBoard(AlertSettings(AlertRule.ofGateways))
+    let subject = AlertSubject(.configurationWrong)
+    for round in 0..<5 {
+      _ = board.read(subject, Self.bad, now: time(Double(round) * 10))
+      #expect(board.isOpen(subject))
+      _ = board.read(subject, .well, now: time(Double(round) * 10 + 1))
+      _ = board.timedOut(now: time(Double(round) * 10 + 1))
+      #expect(!board.isOpen(subject), "round \(round)")
+    }
+  }
+
   @Test func `an alert that was open over a restart is not reported again, and its end once`() {
     var board = board(begins: 0, ends: 60)
     board.restore(radio, returns: 2)

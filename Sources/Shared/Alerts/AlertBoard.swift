@@ -40,7 +40,7 @@ public enum AlertChange: Equatable, Sendable {
 ///
 /// Alternating readings cause few alerts: an alert begins after its time with only bad readings, and ends after its time with only good ones. Each
 /// return within a day doubles the time until the end, up to a day; a day without the alert resets it. So readings that never settle cause about a
-/// dozen alerts on the first day, and later less than one a day.
+/// dozen alerts on the first day, and later less than one a day. An alert that somebody ends, such as that of a refused configuration, does not wait.
 public struct AlertBoard: Sendable {
   /// The longest time with good readings until an alert ends, and the time until the board forgets an ended alert.
   public static let longest: Duration = .seconds(86_400)
@@ -100,12 +100,12 @@ public struct AlertBoard: Sendable {
     switch course.state {
     case .calm, .open: return nil
     case .doubtful(let since): return since + times.begins
-    case .recovering(let since): return since + Self.wellFor(times, course.returns)
+    case .recovering(let since): return since + Self.wellFor(subject.rule, times, course.returns)
     }
   }
 
-  private static func wellFor(_ times: AlertTimes, _ returns: Int) -> Duration {
-    guard returns > 0 else { return times.ends }
+  private static func wellFor(_ rule: AlertRule, _ times: AlertTimes, _ returns: Int) -> Duration {
+    guard returns > 0, !rule.endsByHand else { return times.ends }
     let shift = min(returns, 20)
     return min(max(times.ends, shortest) * (1 << shift), max(longest, times.ends))
   }
@@ -171,7 +171,7 @@ public struct AlertBoard: Sendable {
       course.state = .open
       return .begins(subject, text: course.text, value: course.value, since: since, returns: course.returns)
     case .recovering(let since):
-      guard now - since >= Self.wellFor(times, course.returns) else { return nil }
+      guard now - since >= Self.wellFor(subject.rule, times, course.returns) else { return nil }
       (course.state, course.ended) = (.calm, now)
       return .ends(subject)
     }

@@ -69,6 +69,9 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
   /// The least number of seconds until the alert may begin: with 0, a node would be silent immediately after contact.
   public var leastSeconds: Int64 { self == .nodeSilent || self == .gatewaySilent ? 1 : 0 }
 
+  /// Somebody ends the alert, and expects to see that: no reading that changes to and fro does.
+  var endsByHand: Bool { [.configurationWrong, .deadLetters, .retentionHeld].contains(self) }
+
   /// The rule and its times as a sentence for people.
   public func sentence(_ times: AlertTimes) -> String {
     let (begins, ends) = (Self.words(times.begins), Self.words(times.ends))
