@@ -360,6 +360,7 @@ private final class Hook {
 
   @Test(arguments: [
     ("{\"a\":{{text}", true), ("{{}}", false), ("{{a b!}}", false), ("{\"a\":{{text}}", true), ("hello {{text}}", true),
+    ("{\"a\":{{text}}}", true),
   ]) func `an invalid template is refused`(_ text: String, _ isJSON: Bool) {
     #expect(throws: BodyTemplate.Failure.self) { try BodyTemplate(text, isJSON: isJSON) }
   }

@@ -46,10 +46,15 @@ public struct BodyTemplate: Equatable, Sendable {
     guard isJSON else { return }
     do {
       _ = try JSONValue(parsing: render { _ in "1" })
+      // A text outside of quotes would pass for a number, until there is one.
+      _ = try JSONValue(parsing: render { Self.texts.contains($0) ? "x" : "1" })
     } catch {
       throw Failure(description: "the filled-in template is not valid JSON (\(error))")
     }
   }
+
+  /// Fields that are texts in each event that has them.
+  private static let texts: Set = ["text", "sender_name", "channel", "gateway", "kind", "event"]
 
   private static func position(of marker: String, in text: Substring) -> Substring.Index? {
     var place = text.startIndex
