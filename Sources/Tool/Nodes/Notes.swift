@@ -7,29 +7,43 @@ import JSON
 /// Aliases, notes and tags of nodes. The gateway and the hub share them, and both may edit.
 extension NodeCommand {
   struct Alias: ExchangeCommand {
-    static let configuration = CommandConfiguration(
-      abstract: "Set a node's alias; without ALIAS, remove it.")
+    static let configuration = CommandConfiguration(abstract: "Set or remove a node's alias.")
     @OptionGroup var connection: Connection
+    @OptionGroup var removal: Removal
     @Argument(help: "The node.", completion: Completing.nodes) var node: String
     @Argument(help: "1 to 64 bytes.") var alias: String?
+    func validate() throws { try removal.check("ALIAS", isGiven: alias != nil) }
     var exchange: Exchange { .noting("alias", node, alias.map { .string($0) }) }
   }
 
   struct Note: ExchangeCommand {
-    static let configuration = CommandConfiguration(abstract: "Set a node's note; without TEXT, remove it.")
+    static let configuration = CommandConfiguration(abstract: "Set or remove a node's note.")
     @OptionGroup var connection: Connection
+    @OptionGroup var removal: Removal
     @Argument(help: "The node.", completion: Completing.nodes) var node: String
     @Argument(help: "1 to 1000 bytes.") var text: String?
+    func validate() throws { try removal.check("TEXT", isGiven: text != nil) }
     var exchange: Exchange { .noting("note", node, text.map { .string($0) }) }
   }
 
   struct Tag: ExchangeCommand {
-    static let configuration = CommandConfiguration(
-      abstract: "Replace a node's tags; without TAGS, remove them.")
+    static let configuration = CommandConfiguration(abstract: "Replace or remove a node's tags.")
     @OptionGroup var connection: Connection
+    @OptionGroup var removal: Removal
     @Argument(help: "The node.", completion: Completing.nodes) var node: String
     @Argument(help: "At most 16, of 1 to 32 bytes each.") var tags: [String] = []
+    func validate() throws { try removal.check("TAGS", isGiven: !tags.isEmpty) }
     var exchange: Exchange { .noting("tags", node, tags.isEmpty ? nil : .array(tags.map { .string($0) })) }
+  }
+}
+
+/// Somebody who only looks, or whose variable is empty, removes nothing.
+struct Removal: ParsableArguments {
+  @Flag(name: .customLong("remove"), help: "Remove what is there.") var isWanted = false
+
+  func check(_ name: String, isGiven: Bool) throws {
+    guard isGiven == isWanted else { return }
+    throw ValidationError(isGiven ? "Give \(name) or --remove, not both." : "Give \(name), or --remove.")
   }
 }
 
