@@ -126,7 +126,7 @@ struct ControlClient {
 
   private static func exitCode(_ code: String?) -> Int32 {
     switch code {
-    case "ambiguous", "invalid": EX_USAGE
+    case "ambiguous", "invalid", "other_message": EX_USAGE
     case "too_long": EX_DATAERR
     case "not_found", "not_on_radio": EX_NOUSER
     case "read_only": EX_NOPERM

@@ -26,14 +26,14 @@ extension Messenger {
   /// Accepts a message for which nobody waits: it is refused at once, or goes into this turn's transaction.
   public func post(_ request: SendRequest) throws(Refusal) {
     // A known message needs no check, whatever has become of its recipient.
-    guard try known(request.key).isEmpty else { return }
+    if let key = request.key, try !known(key).isEmpty { return }
     let intake = try admit(request)
     let commit = store.write { store throws(SQLiteError) in try self.insert(intake) }
     tasks.begin { self.settle(intake, await commit.failure()) }
   }
 
   private func keep(_ request: SendRequest) async throws(Refusal) -> [OutgoingMessage] {
-    let known = try known(request.key)
+    let known = try known(request)
     let intake = known.isEmpty ? try admit(request) : Intake([])
     // A known message may be from this turn, and not on disk yet.
     guard known.isEmpty || arriving > 0 else { return known }
@@ -84,8 +84,25 @@ extension Messenger {
   }
 
   /// The message with this key, or its parts.
-  private func known(_ key: String?) throws(Refusal) -> [OutgoingMessage] {
-    guard let key else { return [] }
+  /// The message, if it was accepted before. Refuses another text or recipient under its id: whoever asks would take it for sent.
+  private func known(_ request: SendRequest) throws(Refusal) -> [OutgoingMessage] {
+    guard let key = request.key else { return [] }
+    let known = try known(key)
+    guard let first = known.first else { return [] }
+    let again: [OutgoingMessage]
+    do throws(Refusal) { again = try compose(request) } catch {
+      // Its recipient may be gone since. A text in parts cannot be compared then.
+      guard known.count > 1 || first.text == request.text else { throw .otherMessage(key) }
+      return known
+    }
+    let isSame =
+      again.map(\.text) == known.map(\.text) && again.first?.recipient == first.recipient
+      && again.first?.channel == first.channel
+    guard isSame else { throw .otherMessage(key) }
+    return known
+  }
+
+  private func known(_ key: String) throws(Refusal) -> [OutgoingMessage] {
     return try Refusal.translating { () throws(StoreError) in
       if let whole = try store.outgoing(key: key) { return [whole] }
       var parts: [OutgoingMessage] = []

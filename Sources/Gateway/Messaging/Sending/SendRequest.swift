@@ -45,6 +45,8 @@ public enum Refusal: Error, Equatable, Sendable, CustomStringConvertible {
   case otherChannel(String, known: String)
   /// Several nodes or channels fit.
   case ambiguous(String, candidates: [String])
+  /// The id belongs to another text, or to another recipient.
+  case otherMessage(String)
   /// A known node that is not in the radio's table.
   case notOnRadio(String)
   /// `over`: bytes beyond the limit.
@@ -70,6 +72,7 @@ public enum Refusal: Error, Equatable, Sendable, CustomStringConvertible {
     case .notFound(let thing): thing.description
     case .ambiguous(let name, let candidates):
       "\"\(name)\" is not unique: \(candidates.joined(separator: ", ")). Use more of the name, or the key"
+    case .otherMessage(let key): "the id \(key) belongs to another message: to another recipient, or with another text"
     case .notOnRadio(let name):
       "the radio does not have \(name) in its contacts. Add it: meshpost contact add \(Escaping.argument(name))"
     case .tooLong(let over, let limit):
@@ -99,6 +102,7 @@ public enum Refusal: Error, Equatable, Sendable, CustomStringConvertible {
     switch self {
     case .notFound, .otherChannel: "not_found"
     case .ambiguous: "ambiguous"
+    case .otherMessage: "other_message"
     case .notOnRadio: "not_on_radio"
     case .tooLong: "too_long"
     case .invalid: "invalid"
