@@ -181,11 +181,20 @@ final class World {
       try gateway.writeConfiguration()
       gateway.start()
     }
-    // A server that said 401 is asked again after five minutes, a link that failed after fifteen, an hour at most.
-    let end = clock.now + .seconds(4 * 3600)
+    // What is idle meanwhile shows nothing.
+    pass(until: clock.now + .seconds(60))
+    mesh.perform("chan r4 0 \(text())")
+    // A server that said 401 is asked again after five minutes, a link that failed after fifteen, and one that wanted a pause after an hour at most.
+    let wantsPause = plan.entries.contains { entry in
+      if case .mood(_, .status(_, .some)) = entry.happening { true } else { false }
+    }
+    let end = clock.now + .seconds(wantsPause ? 4500 : 2400)
     while clock.now < end {
       pass(until: clock.now + .seconds(600))
       if gateways.allSatisfy(isSettled) { break }
+    }
+    for gateway in gateways where !isSettled(gateway) {
+      gateway.breaches.append("has not caught up in \(wantsPause ? 75 : 40) minutes in which all was well")
     }
     // What ended here is told there.
     pass(until: clock.now + .seconds(900))
