@@ -68,8 +68,10 @@ import Timing
     #expect(try rig.outgoing("expires")?["reason"]?.string == "expired")
     rig.kill()
     try rig.start()
-    #expect(try rig.send("r1", "another text", id: "later") == 202)
-    #expect(try rig.outgoing("later")?["text"]?.string == "later", "its id is taken")
+    #expect(try rig.send("r1", "later", id: "later") == 202, "the same again")
+    #expect(try rig.send("r1", "another text", id: "later") == 409, "its id is taken")
+    #expect(try rig.send("Public", "later", id: "later") == 409, "its id is taken, for another recipient")
+    #expect(try rig.outgoing("later")?["text"]?.string == "later")
     #expect(try rig.outgoing("later")?["state"]?.string == "pending")
     rig.link.isPresent = true
     try rig.until("later", is: "delivered")

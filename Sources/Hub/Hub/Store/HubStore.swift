@@ -126,7 +126,8 @@ final class DatabaseExecutor: SerialExecutor {
   func enqueue(_ job: consuming ExecutorJob) {
     let job = UnownedJob(job)
     let work: @Sendable () -> Void = { job.runSynchronously(on: self.asUnownedSerialExecutor()) }
-    if CallingThread.hasDatabases.load(ordering: .relaxed) { CallingThread.add(work) } else { queue.async(execute: work) }
+    guard CallingThread.hasDatabases.load(ordering: .relaxed) else { return queue.async(execute: work) }
+    CallingThread.add(work)
   }
 
   func asUnownedSerialExecutor() -> UnownedSerialExecutor { UnownedSerialExecutor(ordinary: self) }
