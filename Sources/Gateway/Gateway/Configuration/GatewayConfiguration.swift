@@ -223,7 +223,8 @@ extension GatewayConfiguration {
     let location = table.string("location") ?? usualStore
     if !location.hasPrefix("/") { table.note("location", "\"\(location)\" is not absolute") }
     let maxBytes = table.size("max_size", in: (4 << 20)...(1 << 40), default: 1 << 30)
-    let journal = table.size("journal_max_size", in: (1 << 20)...(1 << 40), default: min(256 << 20, maxBytes))
+    // A journal as large as the database would leave messages no room, for ever: what every server has is deleted only beyond its size.
+    let journal = table.size("journal_max_size", in: (1 << 20)...(1 << 40), default: min(256 << 20, maxBytes / 2))
     let days = table.integer("journal_max_age_days", in: 1...36500, default: 90)
     let profile = table.choice("profile", of: StoreProfile.allCases.map(\.rawValue), default: "durable")
     return Store.Settings(
