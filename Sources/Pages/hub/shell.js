@@ -36,6 +36,8 @@ export class HubShell {
     startKeys(Object.fromEntries(TABS.map(([view, , key]) => [key, view])), "hub");
     route.subscribe(() => this.#show());
     live.subscribe(() => this.#tellLine());
+    // The line may have been cut before anybody listened.
+    this.#tellLine();
     fleet.subscribe(() => this.#tellFleet());
     setInterval(tellTimesAnew, 20_000);
     this.#show(true);
