@@ -128,8 +128,12 @@ import VirtualRadio
     let first = try bench.send(SendRequest(to: "r1", text: "hello", key: "k1")).get()
     #expect(first.count == 1 && first[0].state == .pending)
     try bench.run("delivered") { try bench.state("k1").state == .delivered }
-    let again = try bench.send(SendRequest(to: "r1", text: "another text", key: "k1")).get()
+    let again = try bench.send(SendRequest(to: "r1", text: "hello", key: "k1")).get()
     #expect(again.first?.text == "hello" && again.first?.state == .delivered)
+    for (to, text) in [("r1", "another text"), ("Public", "hello")] {
+      let refused = try bench.send(SendRequest(to: to, text: Text(text), key: "k1"))
+      #expect(throws: Refusal.otherMessage("k1")) { try refused.get() }
+    }
     #expect(bench.other.queuedMessages == 1)
     var states: [String] = []
     try bench.store.readJournal(after: 0) { event, _ in
