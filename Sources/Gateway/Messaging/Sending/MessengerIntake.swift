@@ -83,7 +83,6 @@ extension Messenger {
     for message in intake.fresh where message.radio == store.radio { enqueue(message) }
   }
 
-  /// The message with this key, or its parts.
   /// The message, if it was accepted before. Refuses another text or recipient under its id: whoever asks would take it for sent.
   private func known(_ request: SendRequest) throws(Refusal) -> [OutgoingMessage] {
     guard let key = request.key else { return [] }
@@ -102,8 +101,9 @@ extension Messenger {
     return known
   }
 
+  /// The message with this key, or its parts.
   private func known(_ key: String) throws(Refusal) -> [OutgoingMessage] {
-    return try Refusal.translating { () throws(StoreError) in
+    try Refusal.translating { () throws(StoreError) in
       if let whole = try store.outgoing(key: key) { return [whole] }
       var parts: [OutgoingMessage] = []
       while let part = try store.outgoing(key: "\(key)/\(parts.count + 1)") { parts.append(part) }
