@@ -15,6 +15,10 @@ final class ProxyListener {
     (TCP_KEEPIDLE, 60), (TCP_KEEPINTVL, 20), (TCP_KEEPCNT, 3),
   ]
 
+  /// Bytes that the kernel keeps for a client that does not read. Its own bound is 4 MiB, which counts as the gateway's
+  /// memory, and hides for long that a client does not read.
+  private static let kernelBuffer: Int32 = 64 * 1024
+
   let settings: SharingSettings
   private let gateway: CompanionProxy.Gateway
   private let log: Log
@@ -157,6 +161,8 @@ final class ProxyListener {
     let size = socklen_t(MemoryLayout<Int32>.size)
     setsockopt(socket, Int32(IPPROTO_TCP), TCP_NODELAY, &yes, size)
     setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &yes, size)
+    var most = Self.kernelBuffer
+    setsockopt(socket, SOL_SOCKET, SO_SNDBUF, &most, size)
     for (option, seconds) in Self.keepAlive {
       var value = seconds
       setsockopt(socket, Int32(IPPROTO_TCP), option, &value, size)
