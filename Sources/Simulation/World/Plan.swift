@@ -271,7 +271,7 @@ extension Plan {
   }
 
   private static func mood(_ random: inout SeededRandom) -> Mood {
-    switch Int.random(in: 0..<12, using: &random) {
+    switch Int.random(in: 0..<13, using: &random) {
     case 0: .refuses
     case 1: .deaf
     case 2: .mute
@@ -280,6 +280,11 @@ extension Plan {
       .status(
         [400, 401, 403, 404, 409, 413, 422, 429, 500, 502, 503].randomElement(using: &random)!,
         retryAfter: [nil, nil, "30", "31536000", "31536000", "-1", "soon"].randomElement(using: &random)!)
+    case 12:
+      // Servers that are overloaded, or are being replaced. Some ask for a pause, and some for one that nobody means.
+      .status(
+        [429, 503].randomElement(using: &random)!,
+        retryAfter: ["30", "31536000", "31536000", "99999999999999999999"].randomElement(using: &random)!)
     case 6: .portal
     case 7: .losesAnswers
     case 8: .cuts(Int.random(in: 1...3000, using: &random))
