@@ -248,12 +248,19 @@ extension MonotonicTime {
 }
 
 public enum HubClock {
+  /// A closure alone in a `Mutex` is wrapped once more by each look at it, and so becomes slower without end.
+  package struct Invented: Sendable {
+    let now: @Sendable () -> Int64
+
+    package init(now: @escaping @Sendable () -> Int64) { self.now = now }
+  }
+
   /// The clock of a simulation, for the whole process; `nil`: the machine's.
-  package static let invented = Mutex<(@Sendable () -> Int64)?>(nil)
+  package static let invented = Mutex<Invented?>(nil)
 
   /// Milliseconds since 1970.
   public static var now: Int64 {
-    invented.withLock { $0 }.map { $0() } ?? Int64(Date().timeIntervalSince1970 * 1000)
+    invented.withLock { $0 }?.now() ?? Int64(Date().timeIntervalSince1970 * 1000)
   }
   /// When this process started.
   static let started = now

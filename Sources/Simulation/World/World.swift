@@ -49,7 +49,8 @@ final class World {
     broker = WorldBroker("broker", on: outside)
     webhook = WorldWebhook("webhook", on: outside)
     let (time, offset) = (InventedNow(clock), hubOffset)
-    HubClock.invented.withLock { $0 = { time.milliseconds + offset.value.withLock { $0 } } }
+    let ofHub = HubClock.Invented { time.milliseconds + offset.value.withLock { $0 } }
+    HubClock.invented.withLock { $0 = ofHub }
     for number in 0..<5 {
       var settings = VirtualRadioSettings(
         name: "r\(number)", seed: plan.seed &* 1000 &+ UInt64(number), queueCapacity: 256,
