@@ -12,7 +12,7 @@ struct UpstreamCommand: ParsableCommand {
     abstract: "List, add, remove, pause, resume and test upstream servers; show and resend what they have not had.",
     subcommands: [
       List.self, Pending.self, Dead.self, Retry.self, Drop.self, Add.self, Remove.self, Forget.self, Pause.self,
-      Resume.self, Test.self,
+      Resume.self, Skip.self, Test.self,
     ],
     defaultSubcommand: List.self)
 
@@ -209,6 +209,26 @@ struct UpstreamCommand: ParsableCommand {
         return .post("/v1/outbox/resume", done: "retrying upstreams; see `meshpost status`")
       }
       return .post("/v1/upstreams/resume".with(["upstream": upstream])) { Show.upstream($0) }
+    }
+  }
+
+  struct Skip: ExchangeCommand {
+    static let configuration = CommandConfiguration(
+      abstract: "Skip the event that an upstream neither takes nor refuses, for example with 500 each time.",
+      discussion: """
+        The event becomes a dead letter, which `meshpost upstream retry` sends again; the others go on. If several events were tried \
+        together, one is sent at a time from then on, and nothing is skipped: repeat the command when one has failed alone.
+        """)
+    @OptionGroup var connection: Connection
+    @Argument(help: "The upstream's name.", completion: Completing.upstreams) var upstream: String
+
+    var exchange: Exchange {
+      .post("/v1/upstreams/skip".with(["upstream": upstream])) { answer in
+        let seq = answer[Shape.Skipped().skipped] ?? 0
+        print(
+          "event \(seq) is a dead letter now; to send it again: meshpost upstream retry \(Escaping.argument(upstream)) \(seq)"
+        )
+      }
     }
   }
 

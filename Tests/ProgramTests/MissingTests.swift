@@ -32,6 +32,7 @@ extension WholeProgramTests {
       ("node note nosuch x", node), ("node tag nosuch x", node), ("upstream remove nosuch", upstream),
       ("upstream forget nosuch", "no upstream \"nosuch\" was removed; removed: "),
       ("upstream pause nosuch", upstream), ("upstream resume nosuch", upstream), ("upstream test nosuch", upstream),
+      ("upstream skip nosuch", upstream),
       ("upstream retry nosuch", upstream), ("upstream drop nosuch", upstream),
       ("upstream retry hub 999", "hub has no dead letter 999"), ("alerts acknowledge 999", "there is no alert 999"),
       ("map --radio nosuch", radio), ("chart signal nosuch", node), ("chart battery nosuch", node),

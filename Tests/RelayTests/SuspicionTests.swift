@@ -144,6 +144,47 @@ import Testing
     #expect(try Self.letters(bench).isEmpty)
   }
 
+  @Test func `an operator skips the one event over which a server always fails, and no other`() throws {
+    let bench = try Bench()
+    var said: [Upstream.Skipped] = []
+    func skip() {
+      let count = said.count
+      _ = bench.loop.begin {
+        // `try?`: then there is no answer, and the wait below fails.
+        if let answer = try? await bench.upstream.skip() { said.append(answer) }
+      }
+      bench.run(until: { said.count > count }, "an answer")
+    }
+    bench.onBatch = { [unowned bench] seqs, request, responder in
+      if seqs.contains(5) { bench.answer(500)(request, responder) } else { bench.take(request, responder) }
+    }
+    bench.append(4)
+    bench.run(impatiently: { bench.isDelivered }, "the first four")
+    skip()
+    #expect(said == [.nothing])
+    bench.append(30)
+    while try Self.letters(bench).isEmpty, said.count < 20 {
+      bench.run(until: { bench.upstream.status.state == .waiting }, "a failure")
+      skip()
+    }
+    guard case .isOneOf(2...) = said[1] else {
+      Issue.record("\(said)")
+      return
+    }
+    #expect(said.last == .setAside(seq: 5))
+    #expect(said.dropFirst().dropLast().allSatisfy { if case .isOneOf(2...) = $0 { true } else { false } }, "\(said)")
+    bench.run(impatiently: { bench.isDelivered }, "delivered")
+    #expect(try Self.letters(bench) == [5])
+    #expect(Set(bench.here) == Set(1...34).subtracting([5]))
+    skip()
+    #expect(said.last == .nothing)
+    bench.onBatch = nil
+    _ = try bench.store.retryDeadLetters(of: "hub")
+    bench.upstream.resume()
+    bench.run(impatiently: { bench.upstream.status.deadLetters == 0 }, "sent again")
+    #expect(bench.here.contains(5))
+  }
+
   @Test func `a server whose position is before a dead letter does not get that event again`() throws {
     let bench = try Bench()
     Self.hang(bench, over: [5])

@@ -183,6 +183,7 @@ public final class ControlAPI {
     case .dropOutbox: try relay.drop(request)
     case .resumeOutbox: relay.resume()
     case .pauseUpstream: try relay.pause(request)
+    case .skipUpstream: try await relay.skip(request)
     case .resumeUpstream: try relay.resume(request)
     case .testUpstream: try await relay.test(request)
     case .addUpstream: try relay.add(RequestBody(request))

@@ -204,6 +204,7 @@ extension Shape {
   public struct Reply: Sendable { @inlinable public init() {}; public let reply = Field<String>("reply", "what the node printed") }
   public struct Retried: Sendable { @inlinable public init() {}; public let retried = Field<Int64>("retried", "dead letters that were queued again") }
   public struct Dropped: Sendable { @inlinable public init() {}; public let dropped = Field<Int64>("dropped", "dead letters that were deleted") }
+  public struct Skipped: Sendable { @inlinable public init() {}; public let skipped = Field<Int64>("skipped", "the event's seq; it is a dead letter now") }
   public struct Paired: Sendable { @inlinable public init() {}; public let paired = Field<String>("paired", "the radio's address") }
   public struct Forgotten: Sendable { @inlinable public init() {}; public let forgotten = Field<String>("forgotten", "the radio's address") }
   public struct Report: Sendable { @inlinable public init() {}; public let report = Field<String>("report", "Markdown") }

@@ -73,6 +73,7 @@ public enum Route: String, CaseIterable, Sendable {
   case resumeOutbox = "POST /v1/outbox/resume"
   case pauseUpstream = "POST /v1/upstreams/pause"
   case resumeUpstream = "POST /v1/upstreams/resume"
+  case skipUpstream = "POST /v1/upstreams/skip"
   case testUpstream = "POST /v1/upstreams/test"
   case addUpstream = "POST /v1/upstreams/add"
   case removeUpstream = "POST /v1/upstreams/remove"

@@ -64,6 +64,19 @@ struct RelayAPI {
     return .json { StatusReport.write(upstream.status, to: &$0) }
   }
 
+  func skip(_ request: HTTPRequest) async throws(Refusal) -> Answer {
+    let upstream = try upstream(request)
+    let skipped = try await Refusal.translating { () async throws(StoreError) in try await upstream.skip() }
+    switch skipped {
+    case .setAside(let seq): return .json { $0.field(Shape.Skipped().skipped, seq) }
+    case .isOneOf(let count):
+      throw .invalid(
+        "\(upstream.name): the last try had \(count) events, and one is sent at a time now. Skip again when one has failed alone"
+      )
+    case .nothing: throw .invalid("\(upstream.name): no event was tried and not taken: see meshpost upstream pending")
+    }
+  }
+
   func test(_ request: HTTPRequest) async throws(Refusal) -> Answer {
     let upstream = try upstream(request)
     if let trouble = await upstream.test() { throw .silence("\(upstream.name): \(trouble)") }

@@ -273,6 +273,9 @@ struct Shipment {
     }
   }
 
+  /// Sends one event at a time, and then more with each success.
+  mutating func sendsOne() { limit = 1 }
+
   /// The server took only the beginning of the first batch, which is of this lane: the lane's later batches are void.
   mutating func tookInPart(_ lane: Lane) {
     guard let first = flights.first else { return }

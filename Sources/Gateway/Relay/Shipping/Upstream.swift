@@ -65,6 +65,8 @@ public final class Upstream {
   var underWay: UnderWay
   let woken = Waiter()
   private var life = Life.new
+  /// The last batch that the server has not taken, for an operator who skips its event.
+  var untaken: Untaken?
 
   public var name: String { settings.name }
   var store: Store { journal.store }
@@ -293,6 +295,15 @@ public final class Upstream {
       waiting: journal.waiting, now: loop.now)
     return true
   }
+}
+
+/// A batch that a server has not taken.
+struct Untaken: Equatable {
+  let lane: Lane
+  let first: Int64
+  let count: Int
+  let reason: String
+  let epoch: String
 }
 
 /// Work under way: batches in the order in which they were sent, the task that holds the connection, and cursors that are being written.

@@ -49,6 +49,7 @@ extension Upstream {
   private func handle(_ verdict: Verdict, _ batch: Batch, in lane: Lane) {
     let isProven = journal.isProven(verdict, batch, lane)
     let taken = journal.lanes[lane].taken
+    noteUntaken(verdict, batch, lane)
     var verdict = verdict
     if !isProven, case .refused(_, let reason) = verdict,
       journal.isUndecided(verdict, batch, lane, permitted: permittedLanes())
@@ -237,7 +238,7 @@ extension Upstream {
     }
   }
 
-  private func kept(_ seqs: ByLane<Int64>) {
+  func kept(_ seqs: ByLane<Int64>) {
     for lane in Lane.allCases {
       journal.lanes[lane].cursor = seqs[lane]
       guard seqs[lane] > journal.lanes[lane].taken else { continue }
