@@ -248,7 +248,7 @@ struct GatewayDoctor {
     switch status.state {
     case .stopped:
       findings.add(subject, .failed, "stopped: \(reason)", "Fix it, then run `meshpost upstream resume`.")
-    case .waiting: findings.add(subject, .warning, "waits: \(reason)", remedy(reason))
+    case .waiting: findings.add(subject, .warning, "waits: \(reason)", remedy(reason, status.name))
     case .paused:
       findings.add(subject, .warning, "paused by an operator", "`meshpost upstream resume \(status.name)`")
     case .idle, .sending: findings.add(subject, .ok, "\(status.pending) events pending")
@@ -282,14 +282,16 @@ struct GatewayDoctor {
     return findings
   }
 
-  private static func remedy(_ reason: String) -> String {
+  private static func remedy(_ reason: String, _ upstream: String) -> String {
     if reason.hasPrefix("no address for") {
       return "Check the name, and DNS with `resolvectl query`."
     }
     if reason.mentions("certificate") {
       return "Check the certificate: `openssl s_client -connect HOST:PORT`; for a private authority, set ca_file."
     }
-    return "Nothing is lost; the gateway retries automatically."
+    let waits = "Nothing is lost; the gateway retries automatically."
+    return reason.hasPrefix("HTTP 5")
+      ? "\(waits) If the server fails over the same event each time: `meshpost upstream skip \(upstream)`" : waits
   }
 
   private static func proxy(_ report: CompanionProxy.Report) -> Finding {
