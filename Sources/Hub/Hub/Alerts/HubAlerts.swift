@@ -84,7 +84,9 @@ actor HubAlerts {
     return min(max(shortest / 4, .seconds(1)), Self.round)
   }
 
-  func check() async {
+  /// False: the database did not answer all questions in time, or did not take all changes.
+  @discardableResult
+  func check() async -> Bool {
     let isLost = stores.probe.problem() == .lost
     if isLost { read(AlertSubject(.hubStoreLost, name), .bad(text: "\(name): \(DatabaseProbe.lostFile)")) }
     // A lost file still answers.
@@ -119,6 +121,7 @@ actor HubAlerts {
     await updateCensus()
     // At the end of the check: only the time until the next check counts as a gap.
     if hasChecked { checkedAt = now }
+    return hasChecked && pending.isEmpty
   }
 
   /// Restores the alerts that were open when the last hub ended.
