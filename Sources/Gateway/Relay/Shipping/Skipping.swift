@@ -45,7 +45,7 @@ extension Upstream {
     self.untaken = nil
     // What is under way is void: the answer to this very event may still come.
     forgetFlights()
-    shipment.greetAgain()
+    if shipment.state != .testing { shipment.greetAgain() }
     shipment.hold(.burying)
     var seqs = journal.taken
     seqs[lane] = event.seq
