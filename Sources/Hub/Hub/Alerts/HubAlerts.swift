@@ -84,9 +84,7 @@ actor HubAlerts {
     return min(max(shortest / 4, .seconds(1)), Self.round)
   }
 
-  /// False: the database did not answer all questions in time, or did not take all changes.
-  @discardableResult
-  func check() async -> Bool {
+  func check() async {
     let isLost = stores.probe.problem() == .lost
     if isLost { read(AlertSubject(.hubStoreLost, name), .bad(text: "\(name): \(DatabaseProbe.lostFile)")) }
     // A lost file still answers.
@@ -121,7 +119,6 @@ actor HubAlerts {
     await updateCensus()
     // At the end of the check: only the time until the next check counts as a gap.
     if hasChecked { checkedAt = now }
-    return hasChecked && pending.isEmpty
   }
 
   /// Restores the alerts that were open when the last hub ended.
