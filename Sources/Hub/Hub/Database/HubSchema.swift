@@ -7,15 +7,10 @@ enum HubSchema {
   enum Dialect { case sqlite, postgres }
 
   /// The version of the tables that this program creates and knows.
-  static var newest: Int { ofSQLite.count }
+  static var newest: Int { steps(.sqlite).count }
 
+  /// Written anew for each database: each has a random key, which is its name, too.
   static func steps(_ dialect: Dialect) -> [(number: Int, sql: String)] {
-    dialect == .sqlite ? ofSQLite : written(for: dialect)
-  }
-
-  private static let ofSQLite = written(for: .sqlite)
-
-  private static func written(for dialect: Dialect) -> [(number: Int, sql: String)] {
     let all = [
       journals, joined, lanes, positions, dialect == .sqlite ? updatesInRows : "SELECT 1", pages, alerts, access,
       dialect == .sqlite ? "SELECT 1" : links, gatewayChannels(dialect),
