@@ -326,6 +326,7 @@ DOCUMENTS["docs/ssh.md"] = {
         "put": {"ssh-ed25519 AAAA… operator": "'\"$(cat /root/.ssh/id_ed25519.pub)\"'"}, "shows": "radio +up"},
 }
 DOCUMENTS["docs/webhooks.md"] = {
+    "meshpost upstream skip NAME": {"put": {"NAME": "alarm"}, "code": 64, "because": "the server takes all: there is nothing to skip"},
     "meshpost upstream test alarm": {"after": "until_true 'grep hooks.example.org /var/log/front.log'"},
 }
 DOCUMENTS["docs/first-ten-minutes.md"] = {
