@@ -65,7 +65,8 @@ extension Route {
     case .documents: [.text("prefix"), .text("after")]
     case .retryOutbox: [.text("upstream"), .whole("seq")]
     case .dropOutbox: [.required("upstream"), .whole("seq")]
-    case .pauseUpstream, .resumeUpstream, .skipUpstream, .testUpstream, .removeUpstream, .forgetUpstream: [.required("upstream")]
+    case .pauseUpstream, .resumeUpstream, .skipUpstream, .testUpstream, .removeUpstream, .forgetUpstream:
+      [.required("upstream")]
     case .alerts: [.choice("state", "all", "open"), .whole("before"), .whole("limit")]
     default: []
     }
