@@ -217,7 +217,8 @@ struct UpstreamCommand: ParsableCommand {
       abstract: "Skip the event that an upstream neither takes nor refuses, for example with 500 each time.",
       discussion: """
         The event becomes a dead letter, which `meshpost upstream retry` sends again; the others go on. If several events were tried \
-        together, one is sent at a time from then on, and nothing is skipped: repeat the command when one has failed alone.
+        together, one is sent at a time from then on, and nothing is skipped: repeat the command when one has failed alone. \
+        Skip nothing while the server is away or fails over everything: the event that was tried last would be innocent.
         """)
     @OptionGroup var connection: Connection
     @Argument(help: "The upstream's name.", completion: Completing.upstreams) var upstream: String

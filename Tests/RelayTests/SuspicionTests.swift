@@ -185,6 +185,28 @@ import Testing
     #expect(bench.here.contains(5))
   }
 
+  @Test func `events do not wait for a dead letter over which the server fails again`() throws {
+    let bench = try Bench()
+    bench.refused = [5]
+    bench.append(8)
+    bench.run(impatiently: { bench.isDelivered }, "delivered")
+    #expect(try Self.letters(bench) == [5])
+    bench.onBatch = { [unowned bench] seqs, request, responder in
+      if seqs.contains(5) { bench.answer(500)(request, responder) } else { bench.take(request, responder) }
+    }
+    _ = try bench.store.retryDeadLetters(of: "hub")
+    bench.upstream.resume()
+    bench.run(until: { bench.upstream.status.state == .waiting }, "it fails again")
+    for _ in 0..<5 {
+      bench.append(1)
+      bench.run(impatiently: { bench.isDelivered }, "delivered")
+    }
+    #expect(try Self.letters(bench) == [5])
+    (bench.onBatch, bench.refused) = (nil, [])
+    bench.run(impatiently: { bench.upstream.status.deadLetters == 0 }, "sent again")
+    #expect(Set(bench.here) == Set(1...13))
+  }
+
   @Test func `a server whose position is before a dead letter does not get that event again`() throws {
     let bench = try Bench()
     Self.hang(bench, over: [5])

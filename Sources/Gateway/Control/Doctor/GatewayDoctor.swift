@@ -250,13 +250,15 @@ struct GatewayDoctor {
       findings.add(subject, .failed, "stopped: \(reason)", "Fix it, then run `meshpost upstream resume`.")
     case .waiting: findings.add(subject, .warning, "waits: \(reason)", remedy(reason, status.name))
     case .paused:
-      findings.add(subject, .warning, "paused by an operator", "`meshpost upstream resume \(status.name)`")
+      findings.add(
+        subject, .warning, "paused by an operator", "`meshpost upstream resume \(Escaping.argument(status.name))`")
     case .idle, .sending: findings.add(subject, .ok, "\(status.pending) events pending")
     }
     if status.deadLetters > 0 {
       findings.add(
         subject, .warning, "\(status.deadLetters) events were refused",
-        "`meshpost upstream dead` lists the reasons; `meshpost upstream retry \(status.name)` resends them.")
+        "`meshpost upstream dead` lists the reasons; `meshpost upstream retry \(Escaping.argument(status.name))` resends them."
+      )
     }
     if status.losses.givenUp > 0 {
       findings.add(
@@ -291,7 +293,8 @@ struct GatewayDoctor {
     }
     let waits = "Nothing is lost; the gateway retries automatically."
     return reason.hasPrefix("HTTP 5")
-      ? "\(waits) If the server fails over the same event each time: `meshpost upstream skip \(upstream)`" : waits
+      ? "\(waits) If the server fails over the same event each time: `meshpost upstream skip \(Escaping.argument(upstream))`"
+      : waits
   }
 
   private static func proxy(_ report: CompanionProxy.Report) -> Finding {

@@ -210,9 +210,18 @@ final class JournalReader {
 struct DeadLetterRetries {
   /// Dead letters may be marked for a retry.
   var areMarked = true
+  /// The last one that was sent again was not taken, nor refused: events that wait do not wait for it.
+  private(set) var hasFailed = false
   /// Hang-ups in a row over a dead letter.
   private var hangUps = 0
   private static let maxHangUps = 3
+
+  mutating func answered(_ verdict: Verdict) {
+    switch verdict {
+    case .acknowledged, .refused: hasFailed = false
+    case .retry, .busy, .hungUp, .diverged, .stopped: hasFailed = true
+    }
+  }
 
   /// The reason of the hang-up after which a dead letter is not tried again; `nil`: it is tried again.
   mutating func lastHangUp(_ verdict: Verdict) -> String? {

@@ -143,10 +143,13 @@ public final class Upstream {
     account?.isShort = false
     let permitted = permittedLanes()
     guard permitted.messages else { return try await rest() }
-    if shipment.mayRetryLetter, journal.deadLetters.areMarked, retryLetter(permitted) { return }
+    let lanes = journal.unsuspected(journal.waiting.and(permitted))
+    // A letter over which the server fails again comes after all events.
+    let isLetterNext = !journal.deadLetters.hasFailed || lanes == ByLane(all: false)
+    if isLetterNext, shipment.mayRetryLetter, journal.deadLetters.areMarked, retryLetter(permitted) { return }
     let wantsConnection = carrier.keepsConnection && shipment.isDisconnected
     let demand = Shipment.Demand(
-      lanes: journal.unsuspected(journal.waiting.and(permitted)),
+      lanes: lanes,
       other: journal.deadLetters.areMarked && underWay.flights.isEmpty || wantsConnection)
     switch shipment.next(demand, now: loop.now, window: window, hasArrived: carrier.hasArrived) {
     case .nothing: try await pause()

@@ -97,6 +97,7 @@ extension Upstream {
   private func handleDeadLetter(_ verdict: Verdict, _ batch: Batch, _ marks: Int64) {
     guard let event = batch.events.first else { return }
     let lane = Lane(of: event)
+    journal.deadLetters.answered(verdict)
     let consequence = shipment.answered(verdict, after: journal.lanes[lane].taken, now: loop.now)
     if let reason = journal.deadLetters.lastHangUp(verdict) {
       // Not retried automatically: later events must not wait for it.
