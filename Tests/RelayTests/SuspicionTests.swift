@@ -2,6 +2,7 @@
 
 import Store
 import Testing
+import Timing
 
 @testable import HTTP
 @testable import Relay
@@ -77,6 +78,13 @@ import Testing
       #expect(retry.wantsHTTP)
       retry.nothingWorks()
     }
+    for _ in 0..<5 { retry.failed() }
+    _ = retry.fellBack(now: MonotonicTime(seconds: 1))
+    #expect(!retry.wantsHTTP && !retry.isDue(at: MonotonicTime(seconds: 1)), "a link is tried again later")
+    retry.opened()
+    retry.failed()
+    #expect(retry.wantsHTTP, "and its failure is enough")
+    retry.nothingWorks()
     for _ in 0..<4 { retry.failed() }
     retry.worked()
     retry.failed()

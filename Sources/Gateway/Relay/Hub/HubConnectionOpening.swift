@@ -16,6 +16,8 @@ extension HubConnection {
   private func greet(takesBack: Bool) async -> Greeting {
     closeLink()
     guard isLive, retry.isDue(at: loop.now) else { return await greetByHTTP() }
+    // The last links opened, and no batch was answered over them.
+    if retry.wantsHTTP { return await greetByHTTP(after: .closed("links come to nothing")) }
     var headers = HTTPHeaders()
     do throws(Verdict) { try settings.authorize(&headers) } catch { return .failed(error) }
     if !takesBack { headers.add(Self.upstreamField, "\(store.epoch)/\(PercentCoding.encode(settings.name))") }

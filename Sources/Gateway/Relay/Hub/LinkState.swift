@@ -107,6 +107,8 @@ struct LinkRetry {
 
   /// Only HTTP works. Returns whether to log that.
   mutating func fellBack(now: MonotonicTime) -> Bool {
+    // The next link is tried, and one failure is enough then.
+    failures = min(failures, Self.mostFailures - 1)
     defer { (at, isTold) = (now + Self.pause, true) }
     return !isTold
   }
