@@ -153,7 +153,7 @@ final class HubLink {
       return try await loop.whileMoving(limit, moved) { try await answer.value() }
     } catch is TimedOut {
       socket.close(.closed("no answer in time"))
-      return .hungUp(reason: WebSocketFailure.closed("no answer in time").description)
+      return .hungUp(reason: "no answer in time")
     } catch {
       return .retry(reason: "void", after: nil)
     }

@@ -94,9 +94,9 @@ struct LinkRetry {
 
   func isDue(at now: MonotonicTime) -> Bool { at.map { now >= $0 } ?? true }
 
-  mutating func opened() { (at, trouble, isTold) = (nil, nil, false) }
+  mutating func opened() { (at, trouble) = (nil, nil) }
   /// The hub has answered a batch over the link.
-  mutating func worked() { failures = 0 }
+  mutating func worked() { (failures, isTold) = (0, false) }
   /// HTTP fails, too, so the WebSocket was not the problem.
   mutating func nothingWorks() { (at, failures) = (nil, 0) }
   /// A link came to nothing.
