@@ -15,7 +15,7 @@ final class ProxyListener {
     (TCP_KEEPIDLE, 60), (TCP_KEEPINTVL, 20), (TCP_KEEPCNT, 3),
   ]
 
-  /// Bytes that the kernel keeps for a client that does not read. Its own bound is 4 MiB, which counts as the gateway's
+  /// Half of what the kernel keeps for a client that does not read (socket(7): it doubles the number). Its own bound is 4 MiB, which counts as the gateway's
   /// memory, and hides for long that a client does not read.
   private static let kernelBuffer: Int32 = 64 * 1024
 
