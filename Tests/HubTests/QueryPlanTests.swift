@@ -83,7 +83,7 @@ import Testing
     _ = try await store.missed(after: 0, upTo: 10)
     _ = try await store.hearerCounts(from: 0)
     _ = try await store.joined([1])
-    _ = try await store.progress(of: [GatewayEpoch(gateway: "g", epoch: "e")])
+    _ = try await store.standings(of: [GatewayEpoch(gateway: "g", epoch: "e")])
     _ = try await store.states(of: [HubStore.BucketQuery(["commands", "channel/0123456789abcdef"], of: "g")])
     for bucket in ["commands", "channel/0123456789abcdef"] {
       for after in [0, 99] as [Int64] {

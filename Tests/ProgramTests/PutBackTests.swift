@@ -75,6 +75,51 @@ extension WholeProgramTests {
       #expect(Set(messages).count == 14 && messages.count == 14, "each once: \(messages)")
     }
 
+    @Test(arguments: ways) func `another card's messages are reported by the card that comes after it, once`(
+      _ way: String
+    ) throws {
+      let rig = try begun(way, having: 5)
+      try end(rig)
+      try copy(rig, "gw.db", to: "kept")
+      let first = try #require(try epochs(rig).first)
+      for suffix in ["", "-wal", "-shm", ".mark"] { unlink(rig.scratch.location("gw.db" + suffix)) }
+      try rig.startGateway()
+      try rig.waitForSync()
+      try hear(2, rig, stored: 2)
+      try untilTrue("the new card reports the first one's epoch") {
+        try gaps(rig).contains { $0.epoch == first && $0.last >= 5 }
+      }
+      try end(rig)
+      let second = try #require(try epochs(rig).first { $0 != first })
+      try copy(rig, "kept", to: "gw.db")
+      try rig.startGateway()
+      try rig.waitForSync()
+      try untilTrue("the first card reports the second one's epoch") {
+        try gaps(rig).contains { $0.epoch == second && $0.last > 0 }
+      }
+      #expect(try conflicts(rig, atHub: false) == 1)
+      let reported = try gaps(rig).count
+      try end(rig)
+      try rig.startGateway()
+      try rig.waitForSync()
+      try hear(1, rig, stored: 6)
+      try untilTrue("all at the hub") { try rig.hubTexts().count == 8 }
+      let all = try gaps(rig)
+      #expect(all.count == reported, "each loss once: \(all)")
+    }
+
+    /// The epochs of the hub's events, the newest event's last.
+    private func epochs(_ rig: Rig) throws -> [String] {
+      try rig.hubRows("events").compactMap { $0["epoch"]?.string }
+    }
+
+    /// The losses that the hub was told.
+    private func gaps(_ rig: Rig) throws -> [(epoch: String, last: Int64)] {
+      try rig.hubRows("events").filter { $0["kind"]?.string == "gap" }.map {
+        ($0["body"]?["epoch"]?.string ?? "", $0["body"]?["last"]?.integer ?? 0)
+      }
+    }
+
     /// The open alerts about two histories. If the gateway learns of them from the hub's position, the hub learns of them from the gateway's alert.
     private func conflicts(_ rig: Rig, atHub: Bool) throws -> Int {
       let answer = atHub ? rig.askHub("GET", "/v1/alerts?state=open") : rig.control("GET", "/v1/alerts?state=open")

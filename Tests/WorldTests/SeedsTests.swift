@@ -30,7 +30,7 @@ import Testing
 
   @Test func `worlds that once broke a law hold it`() throws {
     let plans = try FileManager.default.contentsOfDirectory(atPath: Self.kept.path).sorted()
-    #expect(plans.count >= 9)
+    #expect(plans.count >= 10)
     for plan in plans {
       let (code, output) = try simulate("--plan", Self.kept.appending(path: plan).path)
       #expect(code == 0, "meshpost-simulate --story --plan Tests/WorldTests/Kept/\(plan): \(output)")

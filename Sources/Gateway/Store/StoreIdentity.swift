@@ -56,6 +56,9 @@ public struct StoreIdentity: Equatable, Sendable {
     (epoch, epochFirst, epochBegan) = (Self.randomHex(8), last + 1, now)
   }
 
+  /// Whether the database has never had another epoch.
+  public var isFirstEpoch: Bool { epochFirst == 1 && epochBefore == nil }
+
   /// The earlier epoch in which an event got its number; `nil`: the present one. A server may know the event under the
   /// earlier epoch.
   public func epochBefore(of seq: Int64) -> String? { seq < epochFirst ? epochBefore : nil }
@@ -77,9 +80,11 @@ extension Store {
   /// Starts a new epoch, because this store is an older copy: an upstream has sequence numbers beyond ours. `loss`:
   /// becomes its first event.
   public func renewEpoch(telling loss: StoreLoss? = nil) throws(StoreError) {
-    identity.renew(after: lastSeq, now: Self.trustedNow(clocks))
+    let (old, last) = (epoch, lastSeq)
+    identity.renew(after: last, now: Self.trustedNow(clocks))
     write { [identity] store throws(SQLiteError) in
       try identity.write(to: store.database)
+      try store.know(old, through: last)
       try store.database.run("UPDATE cursors SET told_before = told")
       // The copy's counts of radios' queues are outdated.
       try store.forgetQueues()
@@ -87,6 +92,32 @@ extension Store {
     }
     try commitNow()
     markLoss()
+  }
+}
+
+/// Epochs of this gateway that are not news when a server names them: this database's own ones, and those whose loss was reported.
+extension Store {
+  private static let knownEpochs = "known_epochs"
+  private static let mostKnown = 32
+
+  /// Whether the epoch's events up to `last` are no news.
+  public func knows(_ epoch: String, through last: Int64) throws(StoreError) -> Bool {
+    if [identity.epoch, identity.epochBefore].contains(epoch) { return true }
+    return try translating { () throws(SQLiteError) in try known().contains { $0.epoch == epoch && $0.last >= last } }
+  }
+
+  /// Within a `write`. The oldest is forgotten for the newest.
+  func know(_ epoch: String, through last: Int64) throws(SQLiteError) {
+    let others = try known().filter { $0.epoch != epoch }.suffix(Self.mostKnown - 1)
+    try setMeta(
+      Self.knownEpochs, .text((others + [(epoch, last)]).map { "\($0.epoch):\($0.last)" }.joined(separator: ",")))
+  }
+
+  private func known() throws(SQLiteError) -> [(epoch: String, last: Int64)] {
+    (try database.meta(Self.knownEpochs)?.text ?? "").split(separator: ",").compactMap { entry in
+      let parts = entry.split(separator: ":")
+      return parts.count == 2 ? Int64(parts[1]).map { (String(parts[0]), $0) } : nil
+    }
   }
 }
 

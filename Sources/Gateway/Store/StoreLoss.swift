@@ -37,8 +37,8 @@ public struct StoreLoss: Equatable, Sendable, CustomStringConvertible {
       case .replaced: "another database replaced this gateway's"
       case .restored: "a backup replaced the database"
       case .conflict:
-        "a server has events under this gateway's numbers that its database does not have: that is an older copy of itself, or somebody else "
-          + "writes under its id"
+        "a server has events of this gateway that its database does not have: that is new, or an older copy of itself, or somebody else writes "
+          + "under its id"
       }
     let known = [saved.map { "it was saved as \($0)" }, last.map { "there had been \($0) events or more" }]
     let much = atMost.map { "\($0) events at most" } ?? "nobody knows how many events"
@@ -168,11 +168,24 @@ extension Store {
     return known.contains(mark.epoch) ? nil : (mark.epoch, mark.seq)
   }
 
+  /// The server's newest events are of an epoch that this database has never had, up to `last`: reports the loss of what the database of that epoch had
+  /// not sent.
+  public func tellForeign(_ epoch: String, last: Int64) throws(StoreError) -> StoreLoss {
+    let loss = StoreLoss(cause: .conflict, epoch: epoch, last: last)
+    write { store throws(SQLiteError) in try store.tell(loss) }
+    try commitNow()
+    markLoss()
+    provenance.loss = provenance.loss ?? loss
+    return loss
+  }
+
   /// Within a `write`, before any other event of the epoch: reports the loss to every upstream, whatever its filter,
   /// and also unreported losses of earlier databases: `untold` and those of the mark.
   func tell(_ loss: StoreLoss?, after untold: [StoreLoss] = []) throws(SQLiteError) {
     let mark = mark
     if let epoch = mark?.epoch { try setMeta(Self.toldEpoch, .text(epoch)) }
+    // A server shows how far it is; a mark beside the database is up to an hour old.
+    if let loss, let epoch = loss.epoch { try know(epoch, through: loss.cause == .conflict ? loss.last ?? .max : .max) }
     guard let loss, loss.atMost != 0 else { return }
     let here = try untoldHere()
     let marked = (mark?.untold ?? []).filter { lost in !untold.contains { $0.epoch == lost.epoch } }

@@ -156,8 +156,6 @@ extension World {
     // `try?`: a hub's database in memory can be read.
     let atHub = Set(hubs.flatMap { (try? $0.messages(of: gateway.id)) ?? [] }.map(\.text))
     if lost.isDisjoint(with: atHub) { gateway.untellable.formUnion(lost) }
-    // Also what the card before it knew to be lost.
-    if copy == nil { gateway.untellable.formUnion(gateway.lostWithCard) }
   }
 
   private func end(_ gateway: WorldGateway, thenFor seconds: Int, _ action: () -> Void = {}) {

@@ -61,6 +61,10 @@ extension GatewayAlerts {
       historiesMet(
         "\(upstream) has other events under this gateway's id: \(reason.cut(toBytes: 200)). \(events) events go there again in a new epoch",
         AlertSubject(.journalConflict, upstream), Double(events))
+    case .otherEpoch(let epoch, let last):
+      historiesMet(
+        "\(upstream) has events of this gateway that are not in its database: the epoch \(epoch), up to \(last). Other upstreams may lack them",
+        AlertSubject(.journalConflict, upstream))
     case .lost(let events):
       lost(events, at: upstream) {
         "at most \($0) events that \(upstream) had are lost there, and the journal has not kept them"

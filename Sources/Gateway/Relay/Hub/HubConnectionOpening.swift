@@ -34,9 +34,10 @@ extension HubConnection {
         try await self.welcome(on: socket)
       }
       retry.opened()
-      route = .live(
-        HubLink(
-          socket, window: welcome.window, memory: memory, requests: requests, place: place, on: loop, log: log))
+      let link = HubLink(
+        socket, window: welcome.window, memory: memory, requests: requests, place: place, on: loop, log: log)
+      link.otherEpoch = welcome.other
+      route = .live(link)
       return .has(welcome.acknowledged, welcome.digests)
     } catch {
       socket.close()
@@ -73,7 +74,9 @@ extension HubConnection {
     }
   }
 
-  private typealias Welcome = (acknowledged: Acknowledged, digests: ByLane<String?>, window: Int)
+  private typealias Welcome = (
+    acknowledged: Acknowledged, digests: ByLane<String?>, window: Int, other: OtherEpoch?
+  )
 
   private func welcome(on socket: WebSocket) async throws -> Welcome {
     for _ in 0..<Self.maxBeforeWelcome {
@@ -84,7 +87,8 @@ extension HubConnection {
       guard let acknowledged = HubOverHTTP.acknowledged(message) else {
         throw WebSocketFailure.closed("an invalid welcome")
       }
-      return (acknowledged, HubOverHTTP.digests(message), Int(min(max(message["window"]?.integer ?? 1, 1), 16)))
+      let window = Int(min(max(message["window"]?.integer ?? 1, 1), 16))
+      return (acknowledged, HubOverHTTP.digests(message), window, OtherEpoch(message))
     }
     throw WebSocketFailure.closed("no welcome, but much else")
   }

@@ -30,6 +30,8 @@ final class HubLink {
   let socket: WebSocket
   /// Batches that may be in flight.
   let window: Int
+  /// As in `Carrier`, from the welcome.
+  var otherEpoch: OtherEpoch?
   private var memory: LinkMemory
   private let requests: HubRequests
   private let loop: EventLoop

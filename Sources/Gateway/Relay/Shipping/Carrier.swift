@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 
 import EventLoop
+import JSON
 import Sockets
 import Store
+import UntrustedText
 
 /// Transfers batches to one kind of server. `Upstream` decides what to send and when, and handles the answers.
 ///
@@ -48,6 +50,8 @@ protocol Carrier: AnyObject {
   /// Asks which events of an earlier epoch the server has, and for their digests: in each lane up to the given event. A lane without one is left out.
   /// Only servers that keep count are asked.
   func standing(of epoch: String, through seqs: ByLane<Int64?>) async -> Greeting
+  /// From the last greeting: the epoch of the newest batch that the server has of this gateway; `nil`: it is the present one, or unknown.
+  var otherEpoch: OtherEpoch? { get }
   /// After a greeting: receives from the server until the connection is lost or outdated. A carrier that keeps no connection waits for ever.
   func hold() async throws(CancellationError) -> ConnectionEnd
   func carry(_ batch: Batch) async -> Verdict
@@ -76,6 +80,7 @@ extension Carrier {
   var needsRadio: Bool { false }
   var link: String? { nil }
   var minorTrouble: String? { nil }
+  var otherEpoch: OtherEpoch? { nil }
   func setState(_ name: String, _ body: [UInt8]) {}
   func probe() {}
   func replacement() -> (any Carrier)? { nil }
@@ -120,6 +125,20 @@ protocol MeteredCarrier: Carrier {
 extension MeteredCarrier {
   var lineBytes: UInt64 { meter.bytes }
   func alarm(after bytes: Int64, _ call: @escaping () -> Void) { meter.alarm(after: bytes, call) }
+}
+
+/// An epoch of this gateway at a server, and its last event there.
+struct OtherEpoch: Equatable {
+  var epoch: String
+  var last: Int64
+
+  /// `newest` of a hub's greeting; `nil`: there is none, or it is invalid.
+  init?(_ greeting: JSONValue) {
+    guard let epoch = greeting["newest"]?["epoch"]?.string, RelayMark.isGateway(epoch),
+      let last = greeting["newest"]?["last"]?.count
+    else { return nil }
+    (self.epoch, self.last) = (epoch, last)
+  }
 }
 
 /// A server's answer about this journal.

@@ -92,6 +92,7 @@ extension Upstream {
     }
     shipment.greeted()
     health.starts.wasInStep = true
+    tellOtherEpoch(acknowledged)
     let (has, _) = JournalReader.positions(acknowledged)
     for lane in Lane.allCases { journal.lanes[lane].serverHas = has[lane] ?? 0 }
     // It is a success if the server has more than we knew, because an answer was lost, or if it reports for the first time that it has everything. A
@@ -102,6 +103,25 @@ extension Upstream {
     if isNews || health.lastSuccess == nil && pending == 0 { health.succeeded() }
     if journal.taken != journal.cursor { keepCursors() }
     health.recovered(pending: pending)
+  }
+
+  /// The newest events that the server has of this gateway are of an epoch that this database has never had: another card was in use meanwhile, or
+  /// somebody else writes under its id. What that card had not sent to the other upstreams is lost: they are told.
+  private func tellOtherEpoch(_ acknowledged: Acknowledged) {
+    let (has, _) = JournalReader.positions(acknowledged)
+    // A server that knows neither this epoch nor this database's earlier ones may know one from before: that is no news.
+    guard let other = carrier.otherEpoch,
+      store.identity.isFirstEpoch || Lane.allCases.contains(where: { has[$0] != nil }),
+      store.ifReadable({ try store.knows(other.epoch, through: other.last) }) == false,
+      health.starts.foreign.take(at: loop.now)
+    else { return }
+    do {
+      let loss = try store.tellForeign(other.epoch, last: other.last)
+      log.error("\(name): \(loss). Every upstream is told. See docs/hub.md, \"One identity, two histories\"")
+      health.observer?.upstream(name, found: .otherEpoch(other.epoch, last: other.last))
+    } catch {
+      log.debug("\(name): the next greeting tells of the epoch \(other.epoch): \(error)")
+    }
   }
 
   /// The server has other events under our numbers: our database is an older copy of itself, another gateway has our id, or another client has
@@ -140,6 +160,8 @@ struct FreshStarts {
   var renewals = Ration(most: 16, oneIn: .seconds(300))
   /// Greetings of a server that has forgotten acknowledged events.
   var returns = Ration(most: 16, oneIn: .seconds(300))
+  /// Epochs that this database has never had. Two gateways with one id find more of each other's events at each greeting.
+  var foreign = Ration(most: 4, oneIn: .seconds(3600))
 
   mutating func tookSome() { (renewalsInARow, wasInStep) = (0, true) }
 }
@@ -148,6 +170,8 @@ struct FreshStarts {
 public enum HistoryFinding: Equatable, Sendable {
   /// The server has other events under our numbers: the reason, and the number of events that are sent again.
   case conflict(reason: String, events: Int64)
+  /// The server's newest events are of an epoch that the database has never had; and the last of them.
+  case otherEpoch(String, last: Int64)
   /// The server has lost events that the journal has deleted: at most this many.
   case lost(events: Int64)
   /// The server has events that were counted as lost: they were under way when the journal deleted them.

@@ -58,15 +58,17 @@ extension HubAPI {
     }
     let epoch = call.query("epoch") ?? known.epoch
     let asked = HubStore.Progress { call.number($0.rawValue) }
-    let progress =
+    let standing =
       asked.lanes.isEmpty
-      ? try await stores.progress(gateway: call.gateway, epoch: epoch)
-      : try await stores.lookups.progress(gateway: call.gateway, epoch: epoch, through: asked)
+      ? try await stores.standing(gateway: call.gateway, epoch: epoch)
+      : HubStore.Standing(
+        progress: try await stores.lookups.progress(gateway: call.gateway, epoch: epoch, through: asked))
     let isLinked = await links.isLinked(call.gateway)
     return Self.json(
       JSONObject(
-        joining: known.json, ["epoch": epoch, "acknowledged": progress?.acknowledged],
-        (progress ?? HubStore.Progress()).json(), ["linked": isLinked], Self.encodings, short(call, epoch: epoch)))
+        joining: known.json, ["epoch": epoch, "acknowledged": standing.progress?.acknowledged],
+        (standing.progress ?? HubStore.Progress()).json(), standing.json, ["linked": isLinked], Self.encodings,
+        short(call, epoch: epoch)))
   }
 
   /// Answers a request that opened no link: it is not a WebSocket handshake, or another upstream holds the link.

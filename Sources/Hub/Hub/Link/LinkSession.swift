@@ -209,12 +209,12 @@ struct LinkSession: Sendable {
     }
   }
 
-  /// The stored part of the epoch. While the database is unavailable, the gateway waits here, and does not reconnect again and again.
-  private func progress(_ epoch: String) async throws -> HubStore.Progress? {
+  /// Where the hub is in the epoch. While the database is unavailable, the gateway waits here, and does not reconnect again and again.
+  private func standing(_ epoch: String) async throws -> HubStore.Standing {
     let end = ContinuousClock.now + Self.greetingLimit
     while true {
       do {
-        return try await stores.progress(gateway: gateway, epoch: epoch)
+        return try await stores.standing(gateway: gateway, epoch: epoch)
       } catch let error as HubDatabaseError where error.kind == .unavailable && ContinuousClock.now < end {
         // A hub that stops does not wait for its database.
         if Task.isShuttingDownGracefully { throw error }
@@ -233,13 +233,14 @@ struct LinkSession: Sendable {
     if let interval = hello["keep_alive_s"]?.integer, (1...3600).contains(interval) {
       liveness.state.withLock { $0.interval = Double(interval) }
     }
-    let progress = try await progress(epoch)
+    let standing = try await standing(epoch)
     let isCurrent = hello["protocol"]?.count ?? 1 >= Self.version
     let known: JSONObject =
       isCurrent
       ? JSONObject(
-        joining: ["protocol": Self.version], (progress ?? HubStore.Progress()).json(withDigests: handlesConflicts))
-      : ["acknowledged": progress?.acknowledged]
+        joining: ["protocol": Self.version],
+        (standing.progress ?? HubStore.Progress()).json(withDigests: handlesConflicts), standing.json)
+      : ["acknowledged": standing.progress?.acknowledged]
     return JSONWriter.object(
       JSONObject(
         joining: ["type": "welcome"], known, ["window": Self.window, "max_bytes": maxMessage, "at": HubClock.now]))

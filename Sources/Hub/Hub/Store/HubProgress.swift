@@ -9,6 +9,16 @@ struct GatewayEpoch: Hashable, Sendable {
 }
 
 extension HubStore {
+  /// What a gateway learns of an epoch when it asks. Source: docs/hub-protocol.md.
+  struct Standing: Sendable {
+    /// `nil`: the gateway or the epoch is unknown.
+    var progress: Progress?
+    /// The epoch of the gateway's newest batch, and that epoch's highest seq; `nil`: it is the epoch that was asked for, or there is none.
+    var newest: (epoch: String, last: Int64)?
+
+    var json: JSONObject { ["newest": newest.map { ["epoch": $0.epoch, "last": $0.last] as JSONObject }] }
+  }
+
   /// The stored part of an epoch of a gateway's journal, by lane. Source: docs/hub-protocol.md.
   public struct Progress: Equatable, Sendable {
     static let columns = EventBatch.Lane.allCases.map(\.rawValue)
@@ -61,7 +71,7 @@ extension HubStore {
 
   /// The stored part of an epoch; `nil`: the gateway or the epoch is unknown.
   public func progress(gateway: String, epoch: String) throws(HubDatabaseError) -> Progress? {
-    try progress(of: [GatewayEpoch(gateway: gateway, epoch: epoch)]).first ?? nil
+    try standings(of: [GatewayEpoch(gateway: gateway, epoch: epoch)]).first?.progress
   }
 
   /// The same for the lanes in `ends`, and in each lane at most up to that seq.
@@ -80,18 +90,27 @@ extension HubStore {
     return found
   }
 
-  /// The stored part of each epoch, in the same order.
-  func progress(of epochs: [GatewayEpoch]) throws(HubDatabaseError) -> [Progress?] {
-    var found: [GatewayEpoch: Progress] = [:]
-    let columns = Progress.columns.map { "e.\($0)" }.joined(separator: ", ")
+  /// Where the hub is in each epoch, in the same order.
+  func standings(of epochs: [GatewayEpoch]) throws(HubDatabaseError) -> [Standing] {
+    var found: [GatewayEpoch: Standing] = [:]
+    let columns = ["e", "n"].flatMap { table in Progress.columns.map { "\(table).\($0)" } }.joined(separator: ", ")
     try database.read([
       HubCall(
-        "SELECT e.gateway, e.epoch, \(columns) FROM @rows JOIN epochs e ON e.gateway = v.gateway AND e.epoch = v.epoch",
-        ["gateway": epochs.map(\.gateway), "epoch": epochs.map(\.epoch)]
-      ) {
-        var progress = Progress($0, from: 2)
-        progress.expectDigests()
-        found[GatewayEpoch(gateway: $0.text(0), epoch: $0.text(1))] = progress
+        """
+        SELECT g.id, v.epoch, g.epoch, e.epoch, \(columns) FROM @rows JOIN gateways g ON g.id = v.gateway
+        LEFT JOIN epochs e ON e.gateway = g.id AND e.epoch = v.epoch
+        LEFT JOIN epochs n ON n.gateway = g.id AND n.epoch = g.epoch
+        """, ["gateway": epochs.map(\.gateway), "epoch": epochs.map(\.epoch)]
+      ) { row in
+        var standing = Standing()
+        if row.textIfAny(3) != nil {
+          standing.progress = Progress(row, from: 4)
+          standing.progress?.expectDigests()
+        }
+        if let newest = row.textIfAny(2), newest != row.text(1) {
+          standing.newest = (newest, Progress(row, from: 4 + Progress.columns.count).lanes.values.max() ?? 0)
+        }
+        found[GatewayEpoch(gateway: row.text(0), epoch: row.text(1))] = standing
       },
       HubCall(
         """
@@ -102,11 +121,11 @@ extension HubStore {
       ) { row in
         let place = GatewayEpoch(gateway: row.text(0), epoch: row.text(1))
         let digest = StoredEvent(at: row.integer(3), kind: row.text(4), body: row.text(5)).digest
-        for lane in EventBatch.Lane.allCases where found[place]?.lanes[lane] == row.integer(2) {
-          found[place]?.digests[lane] = digest
+        for lane in EventBatch.Lane.allCases where found[place]?.progress?.lanes[lane] == row.integer(2) {
+          found[place]?.progress?.digests[lane] = digest
         }
       },
     ])
-    return epochs.map { found[$0] }
+    return epochs.map { found[$0] ?? Standing() }
   }
 }

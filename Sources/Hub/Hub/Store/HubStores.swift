@@ -16,7 +16,7 @@ final class HubStores: Sendable {
   /// Pages for readers, which may take long.
   let readers: ReaderPool
   /// Positions for gateways that connect: the whole fleet after a restart of the hub.
-  let progressQueries: Coalescer<GatewayEpoch, HubStore.Progress?>
+  let standingQueries: Coalescer<GatewayEpoch, HubStore.Standing>
   /// Changes of named hearers: all waiting ones in one transaction.
   private let hearerChanges: Coalescer<HubStore.WantedHearers, Bool>
   private let hearerRations = GatewayQuotas(Ration(most: 16, oneIn: .seconds(300)))
@@ -86,8 +86,8 @@ final class HubStores: Sendable {
       // Only one connection writes.
       maintenance = writer
     }
-    progressQueries = Coalescer(weight: { _ in 0.001 }) { [lookups] (epochs) async throws(HubDatabaseError) in
-      try await lookups.progress(of: epochs)
+    standingQueries = Coalescer(weight: { _ in 0.001 }) { [lookups] (epochs) async throws(HubDatabaseError) in
+      try await lookups.standings(of: epochs)
     }
     bucketQueries = Coalescer(weight: { 0.001 + Double($0.places.count) / 4000 }) {
       [lookups] (questions) async throws(HubDatabaseError) in
@@ -103,9 +103,8 @@ final class HubStores: Sendable {
     }
   }
 
-  /// The stored part of an epoch; `nil`: the gateway or the epoch is unknown.
-  func progress(gateway: String, epoch: String) async throws -> HubStore.Progress? {
-    try await progressQueries.submit(GatewayEpoch(gateway: gateway, epoch: epoch))
+  func standing(gateway: String, epoch: String) async throws -> HubStore.Standing {
+    try await standingQueries.submit(GatewayEpoch(gateway: gateway, epoch: epoch))
   }
 
   /// The states of these buckets for a gateway. If it names `hearers`, it takes only their messages. Invalid names, and names after the first 64, are
