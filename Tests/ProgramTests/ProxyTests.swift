@@ -106,6 +106,46 @@ extension WholeProgramTests {
       #expect(try rig.status()?["sync"]?["counters"]?["timeouts"]?.integer == 0)
     }
 
+    /// The gateway's time passes ten times as fast (Tests/Doubles/faster.c): two minutes are twelve seconds.
+    @Test func `clients that neither read nor ask lose their places, and one that reads keeps its place`() throws {
+      let rig = try Rig()
+      let fast = rig.scratch.location("faster.so")
+      let double = Checkout.folder.appending(path: "Tests/Doubles/faster.c").path()
+      #expect(try Program("cc", ["-shared", "-fPIC", "-o", fast, double]).ended() == 0)
+      let (descriptor, port) = try LoopbackPort.take()
+      close(descriptor)
+      try rig.startRadio(["--contacts", "60"])
+      rig.writeGatewayConfiguration(extra: "[[proxy]]\nname = \"apps\"\nlisten = \"127.0.0.1:\(port)\"")
+      let gateway = try Program(
+        Program.programs.appending(path: "meshpostd").path(), ["--config", rig.scratch.location("gw.toml")],
+        environment: ["LD_PRELOAD": fast, "MESHPOST_TEST_SPEED": "10"])
+      rig.gateway = gateway
+      try gateway.line(with: "share the radio")
+      try rig.waitForSync()
+      func clients() throws -> [JSONValue] { try rig.status()?["proxies"]?.array?.first?["clients"]?.array ?? [] }
+      let reader = try WireClient(port: port)
+      let hello: [UInt8] = [1, 3, 32, 32, 32, 32, 32, 32, 65]
+      #expect(try reader.ask(hello).first == 5)
+      let deaf = try (0..<7).map { _ in try DeafClient(port: port) }
+      // The answer fits into its kernel.
+      for client in deaf { client.send(hello) }
+      try untilTrue("all places are taken") {
+        try clients().count { $0["program"]?.string?.isEmpty == false } == 8
+      }
+      let shown = try rig.meshpost("status").lines.first { $0.hasPrefix("shared") } ?? ""
+      #expect(shown.contains("with 8 (apps/127.0.0.1/1, "), "\(shown)")
+      #expect(try WireClient(port: port).isLetGo(), "there is no place")
+      try gateway.line(with: "127.0.0.1 refused: 8 clients are already connected")
+      // The list does not.
+      for client in deaf { client.send([4]) }
+      try untilTrue("their places are free: \(gateway.lines.suffix(9))") { try clients().count == 1 }
+      let lines = gateway.lines.filter { $0.contains("disconnected: it took nothing for 120 s of what waits for it") }
+      #expect(lines.count == 7, "\(lines)")
+      #expect(try reader.ask([5]).first == 9, "silent for two minutes, too, but nothing waited for it")
+      #expect(try WireClient(port: port).ask(hello).first == 5)
+      withExtendedLifetime(deaf) {}
+    }
+
     /// Checks the output of one `meshcore-cli`: each answer belongs to its own command, and all messages are there.
     private func check(_ output: String, _ slots: [Int], _ counts: [String: Int], _ texts: [String]) {
       #expect(output.matches(of: /'channel_idx': (\d+)/).map { Int($0.output.1) } == slots)
@@ -289,7 +329,7 @@ private final class WireClient {
   }
 }
 
-/// A client that requests the contact list repeatedly and reads nothing.
+/// A client that reads nothing.
 private final class DeafClient {
   private let socket: Int32
 
@@ -298,6 +338,11 @@ private final class DeafClient {
   init(port: UInt16) throws { socket = try LoopbackPort.connect(port, receiveBuffer: 4096) }
 
   deinit { close(socket) }
+
+  func send(_ frames: [UInt8]...) {
+    let bytes = frames.flatMap { SerialFraming.wrap($0, .toRadio) }
+    _ = Glibc.send(socket, bytes, bytes.count, Int32(MSG_NOSIGNAL))
+  }
 
   /// Asks ten times for all contacts, and reads no answer.
   func isLetGo() -> Bool {

@@ -9,6 +9,7 @@ import Store
 import Sync
 import TestSupport
 import Testing
+import Timing
 import Transport
 import VirtualRadio
 
@@ -79,6 +80,16 @@ final class Bench: SyncObserver {
 
   var clients: Int { proxy.reports.first?.clients.count ?? 0 }
 
+  /// Bytes that a client has not taken.
+  func untaken(_ name: String) -> Int? { proxy.reports.first?.clients.first { $0.name == name }?.unreadBytes }
+
+  /// Turns the loop for so long, by its clock.
+  func pass(_ time: Duration) {
+    let end = loop.now + time
+    loop.schedule(at: end) {}
+    while loop.now < end { loop.turn(wait: true) }
+  }
+
   /// Turns the loop until the condition is true.
   func run(_ what: String, _ condition: () throws -> Bool) throws {
     let isSo = try turn(loop, until: condition)
@@ -104,6 +115,17 @@ final class Bench: SyncObserver {
   func messagesWereLost(_ loss: RadioQueue.Loss) {}
   func radioReplaced() { proxy.radioReplaced() }
   func radioIsIdle() {}
+}
+
+/// Turns the loop until the condition is true, and lets no invented time pass. False: nothing moves any more.
+func turnAtOnce(_ loop: EventLoop, until condition: () -> Bool) -> Bool {
+  var patience = Patience()
+  while !condition() {
+    // Turning is no progress.
+    if patience.isOver(work: { Work(own: 0) }) { return false }
+    loop.turn(wait: false)
+  }
+  return true
 }
 
 /// A virtual radio at a TCP port. A test can add frames to the packet of an answer.
@@ -208,6 +230,9 @@ final class TestClient {
       }
     }
   }
+
+  /// Reads what its kernel has, and not what comes then.
+  func readOnce() { _ = Descriptor.read(socket) }
 
   /// Turns the loop until this many frames have arrived.
   func frames(_ count: Int) throws -> [[UInt8]] {

@@ -150,6 +150,43 @@ import Timing
     _ = deaf
   }
 
+  @Test func `a client that takes nothing of what waits loses its place, a slow or a silent one does not`() throws {
+    let bench = try Bench(isThere: false, on: InventedMachine(), maxClients: 3)
+    let deaf = try TestClient(bench.port, on: bench.loop, receiveBuffer: 4096)
+    try bench.run("the deaf client") { bench.clients == 1 }
+    let slow = try TestClient(bench.port, on: bench.loop, receiveBuffer: 4096)
+    try bench.run("the slow client") { bench.clients == 2 }
+    let silent = try bench.client()
+    for client in [deaf, slow, silent] {
+      client.send(Self.nextMessage)
+      #expect(try client.frames(1) == [Self.noMoreMessages])
+    }
+    let frame = [0x82] + Array(repeating: UInt8(7), count: 170)
+    for _ in 0..<400 { bench.proxy.heard(Push.sendConfirmed(ack: AckCode(value: 1), tripTime: 0), frame) }
+    #expect(try silent.frames(401).count == 401)
+    let begun = bench.loop.now
+    var lost: MonotonicTime?
+    for _ in 0..<10 {
+      let before = try #require(bench.untaken("apps/127.0.0.1/2"), "\(bench.log)")
+      slow.readOnce()
+      // Without the clock: the kernels talk in their own time.
+      let hasTaken = turnAtOnce(bench.loop) { bench.untaken("apps/127.0.0.1/2") != before }
+      try #require(hasTaken, "the slow client has read, at \(before)")
+      bench.pass(.seconds(60))
+      if lost == nil, bench.clients == 2 { lost = bench.loop.now }
+    }
+    #expect(bench.untaken("apps/127.0.0.1/2") ?? 0 > 0, "the slow client had something waiting all the time")
+    #expect(lost.map { (120...180).contains(($0 - begun).inSeconds) } == true)
+    #expect(deaf.isDisconnected())
+    let lines = bench.log.filter { $0.contains("disconnected") }
+    #expect(lines.count == 1 && lines[0].hasSuffix("/1 disconnected: it took nothing for 120 s of what waits for it"))
+    silent.send(Self.nextMessage)
+    #expect(try silent.frames(402).last == Self.noMoreMessages)
+    let another = try bench.client()
+    another.send(Self.nextMessage)
+    #expect(try another.frames(1) == [Self.noMoreMessages], "the place is free")
+  }
+
   @Test func `a message of a client that disconnects before the radio's answer is stored nevertheless`() throws {
     let bench = try Bench()
     let client = try bench.client()

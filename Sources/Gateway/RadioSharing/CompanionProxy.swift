@@ -103,6 +103,7 @@ public final class CompanionProxy {
       public let refusals: UInt64
       /// Messages that the client has not received.
       public let behind: Int64
+      /// Bytes that the client's machine has not taken.
       public let unreadBytes: Int
     }
 
@@ -124,7 +125,7 @@ public final class CompanionProxy {
             name: session.name, program: session.program.string,
             connectedSeconds: Int64((gateway.loop.now - session.connectedAt).inSeconds), commands: session.commands,
             refusals: session.refusals, behind: max(0, newest - session.position.confirmed),
-            unreadBytes: session.outlet.unread)
+            unreadBytes: session.outlet.untaken)
         })
     }
   }

@@ -79,9 +79,12 @@ public final class SocketStream: ByteStream {
 
   public var outstandingBytes: Int { socket < 0 ? 0 : pendingBytes + Descriptor.unacknowledged(socket) }
 
-  public var movedBytes: UInt64 {
-    guard socket >= 0 else { return written &+ received }
-    return written &- min(written, UInt64(Descriptor.unacknowledged(socket))) &+ received
+  public var movedBytes: UInt64 { takenBytes &+ received }
+
+  /// Sent bytes that the peer's kernel has acknowledged.
+  public var takenBytes: UInt64 {
+    guard socket >= 0 else { return written }
+    return written &- min(written, UInt64(Descriptor.unacknowledged(socket)))
   }
 
   public var isQuiet: Bool {

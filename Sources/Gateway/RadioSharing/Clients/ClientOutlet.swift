@@ -3,25 +3,35 @@
 import Companion
 import EventLoop
 import Sockets
+import Timing
 
 /// Output to one client, in the radio's order.
 ///
 /// Pushes are written while they are dispatched; the answer to a command is written by the client's task, which runs slightly
 /// later. Pushes in between wait for that answer.
 ///
-/// Bound: 128 KiB of unread output. Beyond it the client is disconnected, so that it notices the loss.
+/// Bounds: 128 KiB of unread output, and two minutes in which the client takes none of it. Beyond them the client is disconnected, so that it notices
+/// the loss.
 final class ClientOutlet {
   static let maxUnread = 128 * 1024
   static let overfull = "over 128 KiB unread"
+  /// On a quiet mesh, a client that never reads would have its place for days before 128 KiB wait. The kernel's keepalive does not find it, since
+  /// its machine answers, nor a machine that vanished while something was on the way to it: it begins when all was acknowledged.
+  static let patience: Duration = .seconds(120)
+  static let deaf = "it took nothing for \(Int(patience.inSeconds)) s of what waits for it"
 
   private let stream: SocketStream
+  private let written = Waiter()
   /// `nil`: no output has to wait.
   private var waiting: [[UInt8]]?
 
   init(_ stream: SocketStream) { self.stream = stream }
 
-  /// Unread bytes.
-  var unread: Int { stream.pendingBytes }
+  /// Unread bytes, without those in the kernel.
+  private var unread: Int { stream.pendingBytes }
+
+  /// Bytes that the client's machine has not taken.
+  var untaken: Int { stream.outstandingBytes }
 
   /// A push, of the radio or of the gateway.
   func push(_ frame: [UInt8]) { if waiting == nil { write(frame) } else { waiting?.append(frame) } }
@@ -40,6 +50,7 @@ final class ClientOutlet {
   /// A part of an answer.
   func write(_ frame: [UInt8]) {
     stream.write(SerialFraming.wrap(frame, .fromRadio))
+    written.resume()
     // The client's task reports it.
     if unread > Self.maxUnread { stream.changed.resume() }
   }
@@ -54,6 +65,20 @@ final class ClientOutlet {
     while true {
       if unread > Self.maxUnread { throw ClientSession.Disconnection(reason: Self.overfull) }
       _ = try await stream.hasChanged()
+    }
+  }
+
+  /// Never returns. Throws when the client takes nothing of what waits for it. Any byte counts: a slow client is no deaf one. While nothing waits,
+  /// there is no timer.
+  func watchTaking(on loop: EventLoop) async throws {
+    while true {
+      try await written.wait()
+      var (taken, since) = (stream.takenBytes, loop.now)
+      while stream.outstandingBytes > 0 {
+        guard loop.now - since < Self.patience else { throw ClientSession.Disconnection(reason: Self.deaf) }
+        try await loop.sleep(for: Self.patience / 4)
+        if stream.takenBytes != taken { (taken, since) = (stream.takenBytes, loop.now) }
+      }
     }
   }
 

@@ -77,7 +77,8 @@ final class ClientSession {
         { try await self.readCommands() },
         { try await self.carryOutCommands() },
         { [turns, gateway] in try await turns.keep(on: gateway.loop) },
-        { try await self.outlet.watch() })
+        { try await self.outlet.watch() },
+        { [outlet, gateway] in try await outlet.watchTaking(on: gateway.loop) })
     } catch let end as Disconnection {
       disconnect(end.reason)
     } catch {
