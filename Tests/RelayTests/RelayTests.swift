@@ -219,7 +219,11 @@ final class Bench {
     let bench = try Bench()
     bench.answers = [bench.answer(429, headers: ["Retry-After": "2"])]
     bench.append(1)
+    #expect(bench.upstream.status.nextAttempt == nil)
+    bench.run(until: { bench.upstream.status.nextAttempt != nil }, "a pause that the status shows")
+    #expect(bench.upstream.status.nextAttempt == 2)
     bench.run(until: { bench.isDelivered }, "delivered")
+    #expect(bench.upstream.status.nextAttempt == nil)
     #expect(bench.postTimes[1] - bench.postTimes[0] >= .seconds(2))
   }
 

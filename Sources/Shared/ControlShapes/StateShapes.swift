@@ -276,6 +276,7 @@ extension Shape {
     public let tooOld = Field<Int64?>("too_old", "events that were older than its max_age_s when their turn came, and were left out, since it was added")
     public let ageS = Field<Int64?>("age_s", "age of the oldest pending event")
     public let reason = Field<String?>("reason", "why it is waiting or stopped, or why a hub cannot be asked")
+    public let nextAttemptS = Field<Int64?>("next_attempt_s", "if it waits: seconds until it tries again")
     public let lastSuccess = Field<Int64?>("last_success", "when it acknowledged an event last, or said first that it has all; reconnecting alone is none")
     public let refusedCommands = Field<Int64?>("refused_commands", "unreadable, or too many, since the start")
     public let batches = Field<Int64>("batches")

@@ -226,6 +226,10 @@ enum Show {
       print("          \(upstream[row.tooOld] ?? 0) events were too old for it (max_age_s)")
     }
     if let reason = upstream[row.reason] { print("          \(clean(reason))") }
+    // Shorter pauses are over before anybody acts; a server may ask for an hour.
+    if let rest = upstream[row.nextAttemptS], rest >= 60 {
+      print("          tries again in \(duration(rest)); at once with `meshpost upstream resume`")
+    }
     if let words = allowance(upstream[row.allowance]) { print("          \(words)") }
   }
 

@@ -285,6 +285,7 @@ struct StatusReport {
     if status.losses.tooOld > 0 { json.field(row.tooOld, status.losses.tooOld) }
     json.field(row.ageS, status.age)
     json.field(row.reason, status.reason)
+    json.field(row.nextAttemptS, status.nextAttempt)
     json.field(row.lastSuccess, status.lastSuccess)
     if status.refusedCommands > 0 { json.field(row.refusedCommands, status.refusedCommands) }
     json.field(row.batches, status.batches)

@@ -159,10 +159,13 @@ struct Shipment {
   }
 
   /// It waits until a known time.
-  func isResting(now: MonotonicTime) -> Bool {
+  func isResting(now: MonotonicTime) -> Bool { rest(now: now) != nil }
+
+  /// The time until the next attempt; `nil`: it does not wait for a known time.
+  func rest(now: MonotonicTime) -> Duration? {
     switch state {
-    case .waiting(let until, _), .busy(let until, _), .stopped(let until, _): now < until
-    case .greeting, .asking, .testing, .ready: false
+    case .waiting(let until, _), .busy(let until, _), .stopped(let until, _): now < until ? until - now : nil
+    case .greeting, .asking, .testing, .ready: nil
     }
   }
 

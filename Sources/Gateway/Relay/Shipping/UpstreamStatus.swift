@@ -37,6 +37,8 @@ public struct UpstreamStatus: Equatable, Sendable {
   public var age: Int64?
   /// Why it waits or is stopped.
   public var reason: String?
+  /// Seconds until it tries again; `nil`: it does not wait for a known time.
+  public var nextAttempt: Int64?
   /// The last acknowledgement of an event or, without one since the start, the first report that the server has everything; milliseconds since 1970.
   public var lastSuccess: Int64?
   public var batches: UInt64
@@ -118,7 +120,9 @@ extension Upstream {
       deadLetters: deadLetters,
       losses: UpstreamStatus.Losses(ahead: backlog?.lost ?? 0, givenUp: givenUp, tooOld: journal.tooOld.all),
       age: age,
-      reason: reason, lastSuccess: health.lastSuccess, batches: health.batches, bytesSent: carrier.bytesSent,
+      reason: reason,
+      nextAttempt: isPaused ? nil : shipment.rest(now: loop.now).map { Int64($0.inSeconds.rounded(.up)) },
+      lastSuccess: health.lastSuccess, batches: health.batches, bytesSent: carrier.bytesSent,
       certificateExpiry: carrier.certificateExpiry, rate: rate.map { Int64(min($0, Self.longest)) },
       allowance: allowanceStatus, refusedCommands: commands.refused)
   }
