@@ -31,6 +31,8 @@ private final class Hook {
   var statuses: [Int] = []
   /// Texts and kinds that are always refused.
   var poison: Set<String> = []
+  /// Texts and kinds over which the server always fails.
+  var crashing: Set<String> = []
   /// The log's lines.
   private(set) var logged: [String] = []
   /// Accepted texts, in order.
@@ -44,7 +46,7 @@ private final class Hook {
       self.got.append(Got(headers: request.headers, body: request.body))
       let json = got.last?.json ?? .null
       let name = json["body"]?["text"]?.string ?? json["kind"]?.string ?? ""
-      let status = self.statuses.isEmpty ? poison.contains(name) ? 422 : 200 : self.statuses.removeFirst()
+      let status = self.statuses.isEmpty ? self.usual(name) : self.statuses.removeFirst()
       if status == 200 { taken.append(name) }
       responder.respond(HTTPResponse(status: status, body: []))
     }
@@ -66,6 +68,17 @@ private final class Hook {
   deinit {
     upstream.stop()
     server.stop()
+  }
+
+  private func usual(_ name: String) -> Int { poison.contains(name) ? 422 : crashing.contains(name) ? 500 : 200 }
+
+  /// The answer to an operator who wants to skip this event, over which the server fails.
+  func skip(_ seq: Int64) throws -> Upstream.Skipped {
+    try run("a failure") { upstream.untaken?.first == seq }
+    var said: Upstream.Skipped?
+    _ = loop.begin { said = await self.upstream.skip() }
+    try run("an answer") { said != nil }
+    return try #require(said)
   }
 
   func append(_ kind: EventKind, _ body: String) throws {
@@ -116,6 +129,24 @@ private final class Hook {
     hook.upstream.stop()
     let later = Array(hook.logged.filter { $0.contains("too old") }.dropFirst())
     #expect(later.count == 1 && later[0].hasSuffix(": 3"), "\(later)")
+  }
+
+  @Test func `an event is skipped when another passes, or when there is no other`() throws {
+    let hook = try Hook(filter: EventFilter(kinds: ["message"]))
+    hook.crashing = ["a", "c"]
+    try hook.append(.message, #"{"text":"a"}"#)
+    #expect(try hook.skip(1) == .setAside(seq: 1), "it is the only one")
+    for text in ["b", "c", "d", "e"] { try hook.append(.message, "{\"text\":\"\(text)\"}") }
+    try hook.run("the first") { hook.taken == ["b"] }
+    hook.crashing = ["c", "d"]
+    let refused = try hook.skip(3)
+    #expect(refused == .unproven(reason: "the server does not take another event either: HTTP 500"), "\(refused)")
+    #expect(hook.upstream.status.deadLetters == 1)
+    hook.crashing = ["c"]
+    #expect(try hook.skip(3) == .setAside(seq: 3))
+    try hook.allSent()
+    #expect(hook.taken == ["b", "e", "d"], "the second proof is another event, and is not sent again")
+    #expect(hook.upstream.status.deadLetters == 2)
   }
 
   @Test func `a text from the mesh cannot mention a whole channel of a chat server`() throws {

@@ -88,6 +88,33 @@ import Testing
     }
   }
 
+  @Test func `a skipped event is answered as described, and a refusal to skip one says why`() throws {
+    let rig = try Rig()
+    rig.hub.failsOver = { $0.body["text"]?.string == "poison" }
+    try rig.startSynced()
+    try rig.until("everything at the server") { try rig.upstream("hub")?["pending"]?.integer == 0 }
+    rig.air("chan r1 0 poison")
+    try rig.until("a failure") { rig.hasSaid("HTTP 500") }
+    rig.air("chan r1 0 well")
+    try rig.until("the next message") { try rig.texts().count == 2 }
+    rig.hub.mood = .unreachable
+    let refused = try rig.post("/v1/upstreams/skip?upstream=hub")
+    #expect(refused.status == 400 && refused.json["code"]?.string == "invalid", "\(refused)")
+    #expect(refused.json["error"]?.string == "hub: nothing is skipped: no connection")
+    rig.hub.mood = .well
+    let operation = description["paths"]?["/v1/upstreams/skip"]?["post"]
+    let schema = try #require(operation?["responses"]?["200"]?["content"]?["application/json"]?["schema"])
+    try rig.until("the event to be skipped") {
+      guard try rig.upstream("hub")?["state"]?.string == "waiting" else { return false }
+      let answer = try rig.post("/v1/upstreams/skip?upstream=hub")
+      guard answer.status == 200 else { return false }
+      #expect(problems(answer.json, schema) == [])
+      return true
+    }
+    try rig.until("the other message") { rig.hub.texts == ["well"] }
+    #expect(try rig.upstream("hub")?["dead_letters"]?.integer == 1)
+  }
+
   @Test func `a parameter that a request does not have, or with a value of another kind, is refused`() throws {
     let rig = try Rig()
     try rig.startSynced()

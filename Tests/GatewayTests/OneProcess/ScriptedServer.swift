@@ -46,6 +46,8 @@ final class ScriptedServer {
   }
   /// Events that it always refuses.
   var refuses: (Event) -> Bool = { _ in false }
+  /// Events over which it always fails.
+  var failsOver: (Event) -> Bool = { _ in false }
   private(set) var events: [Event] = []
   /// Events at which it closes the connection each time.
   var hangsUpOver: (Event) -> Bool = { _ in false }
@@ -163,6 +165,7 @@ final class ScriptedServer {
       return Event(seq: event.seq, epoch: epoch, kind: event.kind, body: body, digest: digest)
     }
     if came.contains(where: hangsUpOver) { return .hungUp(reason: "it hung up") }
+    if came.contains(where: failsOver) { return .failing(reason: "HTTP 500") }
     if let bad = came.first(where: refuses) { return .refused(status: 422, reason: "not \(bad.seq)") }
     for event in came where !events.contains(where: { $0.seq == event.seq && $0.epoch == epoch }) {
       if event.kind == "message" {

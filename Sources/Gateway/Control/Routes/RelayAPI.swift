@@ -66,13 +66,14 @@ struct RelayAPI {
 
   func skip(_ request: HTTPRequest) async throws(Refusal) -> Answer {
     let upstream = try upstream(request)
-    let skipped = try await Refusal.translating { () async throws(StoreError) in try await upstream.skip() }
-    switch skipped {
+    switch await upstream.skip() {
     case .setAside(let seq): return .json { $0.field(Shape.Skipped().skipped, seq) }
+    case .taken(let seq): throw .invalid("\(upstream.name): the server has taken event \(seq) now: nothing is skipped")
     case .isOneOf(let count):
       throw .invalid(
         "\(upstream.name): the last try had \(count) events, and one is sent at a time now. Skip again when one has failed alone"
       )
+    case .unproven(let reason): throw .invalid("\(upstream.name): nothing is skipped: \(reason)")
     case .nothing: throw .invalid("\(upstream.name): no event was tried and not taken: see meshpost upstream pending")
     }
   }

@@ -92,8 +92,10 @@ extension MQTTCarrier {
       }
       switch answer.code {
       case 0x87: return .stopped(reason: "the broker does not allow publishing there (\(answer.message))")
+      // The reason may be the message, or not.
+      case 0x80, 0x83: return .failing(reason: "the broker cannot accept it now (\(answer.message))")
       // The broker may accept these later; for 0x91, the next attempt has another packet identifier.
-      case 0x80, 0x83, 0x89, 0x91, 0x93, 0x96, 0x97:
+      case 0x89, 0x91, 0x93, 0x96, 0x97:
         return .retry(reason: "the broker cannot accept it now (\(answer.message))", after: nil)
       // The topic, the payload or its size: a repetition would be refused again.
       default: return .refused(status: Int(answer.code), reason: "the broker refuses it (\(answer.message))")

@@ -124,7 +124,7 @@ final class HookCarrier: Carrier {
     }
     switch ended.code {
     case 0: return .acknowledged(through: through)
-    case EX_TEMPFAIL: return .retry(reason: "it asks for a retry (exit code 75)\(words)", after: nil)
+    case EX_TEMPFAIL: return .failing(reason: "it asks for a retry (exit code 75)\(words)")
     case 126, 127: return .retry(reason: "it cannot be run\(words)", after: nil)
     case let code?: return .refused(status: Int(code), reason: "exit code \(code)\(words)")
     case nil: return .refused(status: 0, reason: "signal \(ended.signal) ended it\(words)")

@@ -182,7 +182,7 @@ final class HubOverHTTP {
       unknownKeys = 0
       self.short = (short.key, short.epoch, LinkDictionary.last(of: body))
     case .refused, .busy: self.short = short
-    case .retry, .hungUp, .diverged, .stopped: break
+    case .retry, .failing, .hungUp, .diverged, .stopped: break
     }
     return verdict
   }

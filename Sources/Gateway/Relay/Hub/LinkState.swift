@@ -21,7 +21,7 @@ struct BatchesInFlight {
     switch verdict {
     case .acknowledged: taken &+= 1
     case .refused: waiting.removeAll { $0.lane == first.lane }
-    case .retry, .busy, .hungUp, .diverged, .stopped: waiting = []
+    case .retry, .failing, .busy, .hungUp, .diverged, .stopped: waiting = []
     }
   }
 }

@@ -219,7 +219,7 @@ struct DeadLetterRetries {
   mutating func answered(_ verdict: Verdict) {
     switch verdict {
     case .acknowledged, .refused: hasFailed = false
-    case .retry, .busy, .hungUp, .diverged, .stopped: hasFailed = true
+    case .retry, .failing, .busy, .hungUp, .diverged, .stopped: hasFailed = true
     }
   }
 

@@ -9,8 +9,11 @@ import UntrustedText
 enum Verdict: Error, Equatable {
   /// The server has stored everything up to this seq.
   case acknowledged(through: Int64)
-  /// The whole upstream waits, and retries without end: no network, 408, 425, 429, 5xx, an invalid or unexpected answer.
+  /// The whole upstream waits, and retries without end: no network, 408, 425, 429, an invalid or unexpected answer.
   case retry(reason: String, after: Duration?)
+  /// The server itself answers that it failed: 5xx without a time for the next try, an unspecified error of a broker, a hook's exit code 75. It counts
+  /// as `retry`, except that an operator can skip the event (`Skipping.swift`).
+  case failing(reason: String)
   /// The server is overloaded: the connection stays, and the same batch is sent again later.
   case busy(reason: String, after: Duration?)
   /// The connection ended, or nothing moved for long, while the batch was under way: the reason may be the line, the server or an event. A 502 or 504
@@ -23,11 +26,30 @@ enum Verdict: Error, Equatable {
   /// 401, 403: nothing is lost, but an operator has to act.
   case stopped(reason: String)
 
+  /// Why the server has not taken the batch; `nil`: it has.
+  var trouble: String? {
+    switch self {
+    case .acknowledged: nil
+    case .retry(let reason, _), .failing(let reason), .busy(let reason, _), .hungUp(let reason), .diverged(let reason),
+      .stopped(let reason), .refused(_, let reason):
+      reason
+    }
+  }
+
+  /// The server itself has judged the batch, and not a line or a server before it.
+  var isAnswer: Bool {
+    switch self {
+    case .acknowledged, .failing, .refused: true
+    case .retry, .busy, .hungUp, .diverged, .stopped: false
+    }
+  }
+
   /// The same verdict with another reason.
   func rewording(_ words: (String) -> String) -> Verdict {
     switch self {
     case .acknowledged: self
     case .retry(let reason, let after): .retry(reason: words(reason), after: after)
+    case .failing(let reason): .failing(reason: words(reason))
     case .busy(let reason, let after): .busy(reason: words(reason), after: after)
     case .hungUp(let reason): .hungUp(reason: words(reason))
     case .refused(let status, let reason): .refused(status: status, reason: words(reason))
@@ -76,6 +98,7 @@ enum RetryPolicy {
     case 400, 413, 422: return .refused(status: response.status, reason: words)
     case let status where [502, 504].contains(status) && response.headers["Retry-After"] == nil:
       return .hungUp(reason: words)
+    case 500...599 where response.headers["Retry-After"] == nil: return .failing(reason: words)
     case 408, 425, 429, 500...599: return .retry(reason: words, after: retryAfter(response, now))
     default: return .retry(reason: "\(words): check the URL", after: nil)
     }

@@ -261,6 +261,7 @@ struct Shipment {
       return .keep
     case .diverged(let reason): return wait(reason, nil, now: now)
     case .retry(let reason, let after): return wait(reason, after, now: now)
+    case .failing(let reason): return wait(reason, nil, now: now)
     case .busy(let reason, let after):
       flights = []
       state = .busy(until: now + max(backoff.next(using: &random), after ?? .zero), reason: reason)

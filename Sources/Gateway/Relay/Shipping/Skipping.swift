@@ -1,68 +1,93 @@
 // SPDX-License-Identifier: MIT
 
 import EventLoop
-import SQLite
 import Store
+import Timing
 
 /// An event that a server never takes and never refuses, such as one over which it always fails with 500: no count of failures proves it bad, because
 /// a server in trouble fails over any. An operator who knows better sets it aside.
+///
+/// The operator may be wrong, so the server is asked once more: another event must pass, and then this one must fail again, by the server's own
+/// answer. `Suspicion` decides that. If the gateway is killed in between, nothing is lost: the event is still the next one, and the other event is
+/// sent again, too.
 extension Upstream {
   /// What has become of the event.
   public enum Skipped: Equatable, Sendable {
     /// It is a dead letter, on disk.
     case setAside(seq: Int64)
+    /// The server has taken it after all.
+    case taken(seq: Int64)
     /// The last try had so many events. From now on one is sent at a time, until it is known which one fails.
     case isOneOf(Int)
+    /// Nothing shows that this event is the reason.
+    case unproven(reason: String)
     /// The server has taken all that it was sent.
     case nothing
   }
 
+  /// The time limit for the server's answers.
+  private static let skippingPatience: Duration = .seconds(50)
+
   func noteUntaken(_ verdict: Verdict, _ batch: Batch, _ lane: Lane) {
     guard let first = batch.events.first?.seq else { return }
     switch verdict {
-    case .retry(let reason, _), .busy(let reason, _), .hungUp(let reason), .refused(_, let reason):
-      untaken = Untaken(lane: lane, first: first, count: batch.events.count, reason: reason, epoch: store.epoch)
+    case .retry(let reason, _), .failing(let reason), .busy(let reason, _), .hungUp(let reason),
+      .refused(_, let reason):
+      untaken = Untaken(
+        lane: lane, first: first, count: batch.events.count, reason: reason, isAnswer: verdict.isAnswer,
+        epoch: store.epoch)
     case .acknowledged(let through):
       if let untaken, untaken.lane == lane, untaken.first <= through { self.untaken = nil }
     case .diverged, .stopped: break
     }
   }
 
-  /// Makes the event that the server did not take at the last try a dead letter, if it was sent alone; the next one is sent at once.
-  public func skip() async throws(StoreError) -> Skipped {
+  /// Makes the event over which the server failed at the last try a dead letter, if it was sent alone and is the reason; the next one is sent at once.
+  public func skip() async -> Skipped {
     guard let untaken, !isClosed, untaken.epoch == store.epoch,
       journal.lanes[untaken.lane].taken < untaken.first
     else { return .nothing }
-    let lane = untaken.lane
+    guard untaken.isAnswer else { return .unproven(reason: "the last try got no answer about it: \(untaken.reason)") }
     guard untaken.count == 1 else {
       shipment.sendsOne()
       resume()
       return .isOneOf(untaken.count)
     }
-    let batch = try journal.read(
-      lane, after: untaken.first - 1, limits: Batch.Limits(events: 1, bytes: maxBatchBytes(lane)), isPast: true)
-    guard let event = batch.events.first, event.seq == untaken.first else { return .nothing }
-    self.untaken = nil
-    // What is under way is void: the answer to this very event may still come.
-    forgetFlights()
-    if shipment.state != .testing { shipment.greetAgain() }
-    shipment.hold(.burying)
-    var seqs = journal.taken
-    seqs[lane] = event.seq
-    let (epoch, told, tooOld, at) = (store.epoch, journal.told, journal.tooOld.all, loop.wallClock.milliseconds)
-    defer {
-      shipment.release([.burying])
-      woken.resume()
-    }
-    try await store.save(when: .now) { [name] store throws(SQLiteError) in
-      try store.bury(event, upstream: name, status: 0, reason: "an operator skipped it: \(untaken.reason)", at: at)
-      try store.setCursor(of: name, to: seqs, told: told, tooOld: tooOld)
-    }
-    log.notice("\(name): event \(event.seq) is skipped by an operator, and a dead letter; see `meshpost upstream dead`")
-    guard !isClosed, store.epoch == epoch else { return .setAside(seq: event.seq) }
-    journal.lanes[lane].suspicion.advanced(to: event.seq)
-    kept(seqs)
+    guard !isPaused else { return .unproven(reason: "the upstream is paused, and the server must be asked once more") }
+    guard skipping == nil else { return .unproven(reason: "the server is being asked about it already") }
+    let (lane, answer) = (untaken.lane, Promise<Skipped>())
+    skipping = Skipping(seq: untaken.first, lane: lane, answer: answer)
+    defer { skipping = nil }
+    journal.lanes[lane].suspicion.askedToSkip(untaken.first)
     resume()
-    return .setAside(seq: event.seq)
+    // `try?`: the operator has gone, and nothing is skipped unless it is being written.
+    var skipped = (try? await answer.value(within: Self.skippingPatience, on: loop)) ?? nil
+    journal.lanes[lane].suspicion.answeredOperator()
+    // `try?`: the same.
+    if skipped == nil, skipping?.isBuried == true { skipped = try? await answer.value() }
+    return skipped ?? .unproven(reason: "the server did not answer within \(Int(Self.skippingPatience.inSeconds)) s")
   }
+
+  /// Tells the operator when it is known what becomes of the event. `verdict`: on this batch or, without one, on the connection; `nil`: the lane's
+  /// position may have changed.
+  func answerSkipping(_ verdict: Verdict?, of batch: Batch? = nil) {
+    guard let skipping else { return }
+    let seq = skipping.seq
+    if journal.lanes[skipping.lane].taken >= seq {
+      skipping.answer.keep(skipping.isBuried ? .setAside(seq: seq) : .taken(seq: seq))
+    } else if !skipping.isBuried, let verdict, let reason = verdict.trouble {
+      let isOther = verdict.isAnswer && batch?.events.first?.seq != seq
+      skipping.answer.keep(
+        .unproven(reason: isOther ? "the server does not take another event either: \(reason)" : reason))
+    }
+  }
+}
+
+/// An operator's wish to skip an event, until it is answered.
+struct Skipping {
+  let seq: Int64
+  let lane: Lane
+  let answer: Promise<Upstream.Skipped>
+  /// It is being written as a dead letter.
+  var isBuried = false
 }

@@ -9,9 +9,18 @@ extension JournalReader {
     guard let first = batch.events.first else { return false }
     switch verdict {
     case .hungUp: return lanes[lane].suspicion.hungUp(first: first.seq, count: batch.events.count)
-    case .refused where batch.events.count == 1: return lanes[lane].suspicion.refused(first.seq)
+    case .failing where batch.events.count == 1: return mayBeSkipped(first.seq, lane)
+    case .refused where batch.events.count == 1:
+      return mayBeSkipped(first.seq, lane) || lanes[lane].suspicion.refused(first.seq)
     default: return false
     }
+  }
+
+  private func mayBeSkipped(_ event: Int64, _ lane: Lane) -> Bool {
+    guard lanes[lane].suspicion.isAsked else { return false }
+    // An unreadable store does not show that there is no other event.
+    let isOnly = store.ifReadable { try proof(lane) == nil } ?? false
+    return lanes[lane].suspicion.failed(event, isOnly: isOnly)
   }
 
   /// Whether a refusal proves nothing, and no other event can be sent as a proof: then the same batch is sent again later. `permitted`: lanes that
@@ -55,7 +64,7 @@ extension JournalReader {
     let suspicion = lanes[lane].suspicion
     guard let suspect = suspicion.seq else { return nil }
     if serverKeepsCount {
-      let known = suspicion.isHangUp ? try lastEvent(before: suspect, lane) : nil
+      let known = suspicion.isHangUp || suspicion.isAsked ? try lastEvent(before: suspect, lane) : nil
       return known.map { Batch($0, lane: laneSent(lane)) } ?? Batch(empty: laneSent(lane))
     }
     let had = ahead(lane)

@@ -10,6 +10,9 @@
 /// A refusal says more: after the first, another event is sent. A server during a deployment, or a portal in front of it, refuses everything, and so
 /// does a hook whose interpreter is being upgraded, or whose disk is full: no event is at fault then. Others that were refused until one passed are
 /// proven, too, when they are refused again in their turn: a server that refuses most of what it gets still gets everything else.
+///
+/// A server that fails over an event without refusing it (500) says no more than a lost connection, and may never say more. It counts as a refusal
+/// once an operator has asked to skip the event.
 struct Suspicion: Equatable {
   static let maxAlone = 5
 
@@ -25,6 +28,8 @@ struct Suspicion: Equatable {
   /// Other events that the server refused, before and after it has taken one.
   private var refusedToo: Set<Int64> = []
   private var provenToo: Set<Int64> = []
+  /// An operator has asked to skip the suspect.
+  private(set) var isAsked = false
   /// At this number, further ones need a proof of their own.
   private static let mostToo = 256
 
@@ -59,6 +64,22 @@ struct Suspicion: Equatable {
     }
     alone = Self.maxAlone
     return false
+  }
+
+  /// An operator asks to skip this event: another one is sent now, and then this one once more.
+  mutating func askedToSkip(_ event: Int64) {
+    if seq != event { self = Suspicion(seq: event, provenToo: provenToo) }
+    (alone, hasAnotherPassed, isAsked) = (Self.maxAlone, false, true)
+  }
+
+  /// The operator has an answer: from now on a failure proves nothing again.
+  mutating func answeredOperator() { isAsked = false }
+
+  /// The server failed over this event, which was alone, or refused it. `isOnly`: there is no other event to send. True: it may be skipped.
+  mutating func failed(_ event: Int64, isOnly: Bool) -> Bool {
+    guard isAsked, seq == event, hasAnotherPassed || isOnly else { return false }
+    self = Suspicion(provenToo: provenToo.union(refusedToo))
+    return true
   }
 
   mutating func anotherPassed() { hasAnotherPassed = true }

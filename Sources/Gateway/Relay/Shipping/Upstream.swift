@@ -67,6 +67,8 @@ public final class Upstream {
   private var life = Life.new
   /// The last batch that the server has not taken, for an operator who skips its event.
   var untaken: Untaken?
+  /// An operator waits to hear whether an event is skipped.
+  var skipping: Skipping?
 
   public var name: String { settings.name }
   var store: Store { journal.store }
@@ -146,7 +148,9 @@ public final class Upstream {
     let lanes = journal.unsuspected(journal.waiting.and(permitted))
     // A letter over which the server fails again comes after all events.
     let isLetterNext = !journal.deadLetters.hasFailed || lanes == ByLane(all: false)
-    if isLetterNext, shipment.mayRetryLetter, journal.deadLetters.areMarked, retryLetter(permitted) { return }
+    if isLetterNext, skipping == nil, shipment.mayRetryLetter, journal.deadLetters.areMarked, retryLetter(permitted) {
+      return
+    }
     let wantsConnection = carrier.keepsConnection && shipment.isDisconnected
     let demand = Shipment.Demand(
       lanes: lanes,
@@ -189,6 +193,7 @@ public final class Upstream {
     forgetFlights()
     shipment.failed(verdict, now: loop.now)
     reportHealth()
+    answerSkipping(verdict)
   }
 
   /// Voids the batches under way in a lane; `nil`: in all lanes.
@@ -306,6 +311,8 @@ struct Untaken: Equatable {
   let first: Int64
   let count: Int
   let reason: String
+  /// The server itself has judged it.
+  let isAnswer: Bool
   let epoch: String
 }
 

@@ -16,7 +16,7 @@ extension Upstream {
     switch verdict {
     case .acknowledged, .refused:
       if index > 0 { verdict = .retry(reason: "the server's answers are out of order", after: nil) }
-    case .retry, .busy, .hungUp, .diverged, .stopped: break
+    case .retry, .failing, .busy, .hungUp, .diverged, .stopped: break
     }
     if index == 0 {
       underWay.flights.removeFirst()
@@ -30,9 +30,12 @@ extension Upstream {
         shipment.tookInPart(lane)
       }
     case .refused: forgetFlights(in: lane)
-    case .retry, .busy, .hungUp, .diverged, .stopped: forgetFlights()
+    case .retry, .failing, .busy, .hungUp, .diverged, .stopped: forgetFlights()
     }
-    defer { woken.resume() }
+    defer {
+      answerSkipping(verdict, of: batch)
+      woken.resume()
+    }
     if case .diverged(let reason) = verdict {
       // Another upstream may have begun a new epoch meanwhile, perhaps for the same reason.
       return flight.epoch == store.epoch ? diverged(reason) : shipment.greetAgain()
@@ -58,10 +61,9 @@ extension Upstream {
     }
     let consequence = shipment.answered(
       verdict, after: taken, isUrgent: journal.lanes[lane].suspicion.isUrgent, window: carrier.window, now: loop.now)
-    if isProven, case .hungUp(let reason) = verdict, let event = batch.events.first {
+    if isProven, let event = batch.events.first, let reason = Self.reason(verdict) {
       shipment.resume()
-      return bury(
-        event, through: batch, in: lane, status: 0, reason: "the server closes the connection over it: \(reason)")
+      return bury(event, through: batch, in: lane, status: 0, reason: reason)
     }
     switch consequence {
     case .advance(let through):
@@ -77,6 +79,15 @@ extension Upstream {
     }
   }
 
+  /// The reason of a dead letter that the server did not refuse.
+  private static func reason(_ verdict: Verdict) -> String? {
+    switch verdict {
+    case .hungUp(let reason): "the server closes the connection over it: \(reason)"
+    case .failing(let reason): "an operator skipped it: \(reason)"
+    case .acknowledged, .retry, .busy, .refused, .diverged, .stopped: nil
+    }
+  }
+
   private func handleProof(_ verdict: Verdict, _ batch: Batch, _ lane: Lane) {
     var answer = verdict
     if case .refused(_, let reason) = verdict { answer = .retry(reason: reason, after: nil) }
@@ -88,7 +99,8 @@ extension Upstream {
       journal.tookAhead(batch, lane)
       journal.lanes[lane].suspicion.anotherPassed()
     case .refused: journal.lanes[lane].suspicion.anotherFailed(refused: batch.events.first?.seq)
-    case .hungUp, .retry, .busy, .diverged, .stopped: journal.lanes[lane].suspicion.anotherFailed(refused: nil)
+    case .hungUp, .retry, .failing, .busy, .diverged, .stopped:
+      journal.lanes[lane].suspicion.anotherFailed(refused: nil)
     }
     reportHealth()
   }
@@ -130,6 +142,7 @@ extension Upstream {
   ) {
     log.warning("\(name): event \(event.seq) is refused for good (\(reason)); see `meshpost upstream dead`")
     let at = loop.wallClock.milliseconds
+    if skipping?.seq == event.seq { skipping?.isBuried = true }
     shipment.hold(.burying)
     // The server works, and refuses only this event.
     health.takesEvents()
@@ -231,6 +244,7 @@ extension Upstream {
       // The result says nothing about another database.
       guard store.epoch == epoch else { return }
       if let failure {
+        self.skipping?.isBuried = false
         self.failed(.retry(reason: "\(failure)", after: nil))
       } else {
         self.kept(seqs)
@@ -245,5 +259,6 @@ extension Upstream {
       guard seqs[lane] > journal.lanes[lane].taken else { continue }
       (journal.lanes[lane].taken, journal.lanes[lane].isMiscounted) = (seqs[lane], true)
     }
+    answerSkipping(nil)
   }
 }

@@ -41,6 +41,8 @@ extension Upstream {
       guard let end = try? await carrier.hold() else { return }
       self?.ended(end)
     }
+    // The server may have the event in question already.
+    answerSkipping(nil)
   }
 
   /// Tests the server without the journal. `nil`: it answers, and accepts the gateway; otherwise the problem.
@@ -55,12 +57,7 @@ extension Upstream {
     let verdict = await carrier.test()
     shipment.tested()
     wake()
-    switch verdict {
-    case .acknowledged: return nil
-    case .retry(let reason, _), .busy(let reason, _), .hungUp(let reason), .diverged(let reason),
-      .stopped(let reason), .refused(_, let reason):
-      return reason
-    }
+    return verdict.trouble
   }
 
   private func ended(_ end: ConnectionEnd) {
