@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 
+import EventLoop
 import JSON
+import Timing
 
 /// The laws of docs/reliability.md, checked in a world that is well again.
 struct Laws {
@@ -70,6 +72,12 @@ struct Laws {
     }
     for upstream in upstreams where upstream["pending"]?.integer == nil { breach(gateway, "does not say what waits") }
     for rule in world.openAlerts(gateway) { breach(gateway, "the alert \(rule) does not end") }
+    if gateway.page.isOpen {
+      let newest = status["store"]?["last_seq"]?.integer ?? -1
+      world.clock.pass(until: world.clock.now + .seconds(120)) { (gateway.page.last ?? -1) >= newest }
+      let last = gateway.page.last ?? -1
+      if last < newest { breach(gateway, "an open page ends with event \(last), and the journal with \(newest)") }
+    }
     if gateway.radio.queuedMessages > 0 {
       breach(gateway, "\(gateway.radio.queuedMessages) messages stay in the radio")
     }

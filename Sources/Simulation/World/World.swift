@@ -180,7 +180,8 @@ final class World {
       (gateway.link.isSilent, gateway.link.isHeldUp, gateway.link.bytesUntilCut) = (false, false, nil)
       (gateway.link.losesNext, gateway.link.doublesNext, gateway.link.swapsNext) = (false, false, false)
       try gateway.writeConfiguration()
-      gateway.start()
+      gateway.page.isOpen = true
+      if gateway.isRunning { gateway.page.follow("\(gateway.folder)/ctl") } else { gateway.start() }
     }
     // What is idle meanwhile shows nothing.
     pass(until: clock.now + .seconds(60))
