@@ -208,7 +208,11 @@ struct UpstreamCommand: ParsableCommand {
       guard let upstream else {
         return .post("/v1/outbox/resume", done: "retrying upstreams; see `meshpost status`")
       }
-      return .post("/v1/upstreams/resume".with(["upstream": upstream])) { Show.upstream($0) }
+      return .post("/v1/upstreams/resume".with(["upstream": upstream])) {
+        // Its state is that of the last try until this one has ended.
+        print("retrying \(Show.clean(upstream)); see `meshpost status`. Until now:")
+        Show.upstream($0)
+      }
     }
   }
 

@@ -125,7 +125,10 @@ extension WholeProgramTests {
         position("e")
           == #""epoch":"e","acknowledged":20,"lanes":{"messages":24,"nodes":20},"linked":false,"gzip":true,"deflate":"meshpost-dictionary-1"}"#
       )
-      #expect(position("f") == #""epoch":"f","lanes":{},"linked":false,"gzip":true,"deflate":"meshpost-dictionary-1"}"#)
+      #expect(
+        position("f")
+          == #""epoch":"f","lanes":{},"newest":{"epoch":"e","last":24},"linked":false,"gzip":true,"deflate":"meshpost-dictionary-1"}"#
+      )
       #expect(post(nil, 22) == #"200 {"acknowledged":22}"#)
       #expect(
         position("e")

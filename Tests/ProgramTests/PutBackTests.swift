@@ -75,10 +75,12 @@ extension WholeProgramTests {
       #expect(Set(messages).count == 14 && messages.count == 14, "each once: \(messages)")
     }
 
-    @Test(arguments: ways) func `another card's messages are reported by the card that comes after it, once`(
-      _ way: String
+    @Test(arguments: ways, [false, true])
+    func `another card's messages are reported by the card that comes after it, once`(
+      _ way: String, _ hasServer: Bool
     ) throws {
-      let rig = try begun(way, having: 5)
+      let server = hasServer ? try PostgresServer() : nil
+      let rig = try begun(way, having: 5, at: server)
       try end(rig)
       try copy(rig, "gw.db", to: "kept")
       let first = try #require(try epochs(rig).first)
@@ -91,6 +93,7 @@ extension WholeProgramTests {
       }
       try end(rig)
       let second = try #require(try epochs(rig).first { $0 != first })
+      try copy(rig, "gw.db", to: "second")
       try copy(rig, "kept", to: "gw.db")
       try rig.startGateway()
       try rig.waitForSync()
@@ -106,6 +109,18 @@ extension WholeProgramTests {
       try untilTrue("all at the hub") { try rig.hubTexts().count == 8 }
       let all = try gaps(rig)
       #expect(all.count == reported, "each loss once: \(all)")
+      try end(rig)
+      try copy(rig, "second", to: "gw.db")
+      try rig.startGateway()
+      try rig.waitForSync()
+      let before = all.filter { $0.epoch == first }.map(\.last).max() ?? 0
+      try untilTrue("the second card reports what the first one has had since") {
+        try gaps(rig).contains { $0.epoch == first && $0.last > before }
+      }
+      try hear(1, rig, stored: 3)
+      try untilTrue("all at the hub") { try rig.hubTexts().count == 9 }
+      let last = try gaps(rig)
+      #expect(last.count == reported + 1, "each loss once: \(last)")
     }
 
     /// The epochs of the hub's events, the newest event's last.

@@ -113,7 +113,7 @@ extension Store {
       Self.knownEpochs, .text((others + [(epoch, last)]).map { "\($0.epoch):\($0.last)" }.joined(separator: ",")))
   }
 
-  private func known() throws(SQLiteError) -> [(epoch: String, last: Int64)] {
+  func known() throws(SQLiteError) -> [(epoch: String, last: Int64)] {
     (try database.meta(Self.knownEpochs)?.text ?? "").split(separator: ",").compactMap { entry in
       let parts = entry.split(separator: ":")
       return parts.count == 2 ? Int64(parts[1]).map { (String(parts[0]), $0) } : nil

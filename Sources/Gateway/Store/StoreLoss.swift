@@ -188,7 +188,11 @@ extension Store {
     if let loss, let epoch = loss.epoch { try know(epoch, through: loss.cause == .conflict ? loss.last ?? .max : .max) }
     guard let loss, loss.atMost != 0 else { return }
     let here = try untoldHere()
-    let marked = (mark?.untold ?? []).filter { lost in !untold.contains { $0.epoch == lost.epoch } }
+    // What this database has reported itself, the mark may still have as unreported.
+    let reported = try known().map(\.epoch)
+    let marked = (mark?.untold ?? []).filter { lost in
+      !untold.contains { $0.epoch == lost.epoch } && !reported.contains { $0 == lost.epoch }
+    }
     let before = (marked + untold).filter { lost in
       lost.epoch != loss.epoch && !here.contains { $0.epoch == lost.epoch }
     }

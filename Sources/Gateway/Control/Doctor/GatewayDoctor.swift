@@ -223,9 +223,11 @@ struct GatewayDoctor {
       findings.add("store", .failed, Store.elsewhere.words, Store.elsewhere.remedy)
     }
     if let loss = store.provenance.loss {
-      findings.add(
-        "store", .warning, "\(loss)",
-        "Check the disk; `meshpostd --restore` restores a backup, or a copy beside the database.")
+      let remedy =
+        loss.cause == .conflict
+        ? "If another gateway has this id, give one of them its own (docs/hub.md, \"One identity, two histories\"). After a change of cards nothing is to be done."
+        : "Check the disk; `meshpostd --restore` restores a backup, or a copy beside the database."
+      findings.add("store", .warning, "\(loss)", remedy)
     }
     // A store that cannot be read has its own finding.
     let (size, most) = (store.ifReadable({ try store.size() }) ?? 0, store.maxBytes)
@@ -248,7 +250,9 @@ struct GatewayDoctor {
     switch status.state {
     case .stopped:
       findings.add(subject, .failed, "stopped: \(reason)", "Fix it, then run `meshpost upstream resume`.")
-    case .waiting: findings.add(subject, .warning, "waits: \(reason)", remedy(reason, status.name))
+    case .waiting:
+      findings.add(
+        subject, .warning, "waits: \(reason)", remedy(reason, status.name, next: status.nextAttempt ?? 0))
     case .paused:
       findings.add(
         subject, .warning, "paused by an operator", "`meshpost upstream resume \(Escaping.argument(status.name))`")
@@ -284,16 +288,23 @@ struct GatewayDoctor {
     return findings
   }
 
-  private static func remedy(_ reason: String, _ upstream: String) -> String {
+  /// `next`: seconds until the next try.
+  private static func remedy(_ reason: String, _ upstream: String, next: Int64) -> String {
     if reason.hasPrefix("no address for") {
       return "Check the name, and DNS with `resolvectl query`."
     }
     if reason.mentions("certificate") {
       return "Check the certificate: `openssl s_client -connect HOST:PORT`; for a private authority, set ca_file."
     }
+    let name = Escaping.argument(upstream)
+    // The gateway's own pauses are shorter: the server has asked for this one.
+    if next > 300 {
+      return
+        "Nothing is lost; the gateway tries again in \(next / 60) min, at once with `meshpost upstream resume \(name)`."
+    }
     let waits = "Nothing is lost; the gateway retries automatically."
     return reason.hasPrefix("HTTP 5")
-      ? "\(waits) If the server fails over the same event each time: `meshpost upstream skip \(Escaping.argument(upstream))`"
+      ? "\(waits) If the server fails over the same event each time: `meshpost upstream skip \(name)`"
       : waits
   }
 

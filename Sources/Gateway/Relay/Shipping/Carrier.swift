@@ -50,7 +50,7 @@ protocol Carrier: AnyObject {
   /// Asks which events of an earlier epoch the server has, and for their digests: in each lane up to the given event. A lane without one is left out.
   /// Only servers that keep count are asked.
   func standing(of epoch: String, through seqs: ByLane<Int64?>) async -> Greeting
-  /// From the last greeting: the epoch of the newest batch that the server has of this gateway; `nil`: it is the present one, or unknown.
+  /// From the last greeting: the epoch of the newest events that the server has of this gateway; `nil`: it is the present one, or unknown.
   var otherEpoch: OtherEpoch? { get }
   /// After a greeting: receives from the server until the connection is lost or outdated. A carrier that keeps no connection waits for ever.
   func hold() async throws(CancellationError) -> ConnectionEnd

@@ -96,8 +96,10 @@ public struct BodyTemplate: Equatable, Sendable {
 
   private static func words(ofGap body: JSONValue) -> String {
     let count = body["count"]?.count ?? 0
-    let reason = body["reason"]?.string.map { " (\($0))" } ?? ""
-    return (count > 0 ? "\(count) events are lost" : "events are lost, and nobody knows how many") + reason
+    let reason = body["reason"]?.string
+    // What another card had not sent, only that card knows.
+    let unknown = "events \(reason == "conflict" ? "may be" : "are") lost, and nobody knows how many"
+    return (count > 0 ? "\(count) events are lost" : unknown) + (reason.map { " (\($0))" } ?? "")
   }
 
   private static func text(_ value: JSONValue?) -> String {

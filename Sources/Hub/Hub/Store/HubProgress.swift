@@ -13,7 +13,7 @@ extension HubStore {
   struct Standing: Sendable {
     /// `nil`: the gateway or the epoch is unknown.
     var progress: Progress?
-    /// The epoch of the gateway's newest batch, and that epoch's highest seq; `nil`: it is the epoch that was asked for, or there is none.
+    /// The epoch of the gateway's newest message or report, and that epoch's highest seq; `nil`: it is the epoch that was asked for, or there is none.
     var newest: (epoch: String, last: Int64)?
 
     var json: JSONObject { ["newest": newest.map { ["epoch": $0.epoch, "last": $0.last] as JSONObject }] }
@@ -90,6 +90,15 @@ extension HubStore {
     return found
   }
 
+  /// SQL: the epoch of the newest event of `g`, among those that no later state replaces. `g.epoch` is the epoch that began last: an older card that
+  /// was put back goes on in its own.
+  private static let newestEpoch: String = {
+    let newest = ["message", "outgoing", "gap"].map { kind in
+      "SELECT * FROM (SELECT id, epoch FROM events WHERE gateway = g.id AND kind = '\(kind)' ORDER BY id DESC LIMIT 1) \(kind)"
+    }
+    return "SELECT x.epoch FROM (\(newest.joined(separator: " UNION ALL "))) x ORDER BY x.id DESC LIMIT 1"
+  }()
+
   /// Where the hub is in each epoch, in the same order.
   func standings(of epochs: [GatewayEpoch]) throws(HubDatabaseError) -> [Standing] {
     var found: [GatewayEpoch: Standing] = [:]
@@ -97,9 +106,9 @@ extension HubStore {
     try database.read([
       HubCall(
         """
-        SELECT g.id, v.epoch, g.epoch, e.epoch, \(columns) FROM @rows JOIN gateways g ON g.id = v.gateway
+        SELECT g.id, v.epoch, n.epoch, e.epoch, \(columns) FROM @rows JOIN gateways g ON g.id = v.gateway
         LEFT JOIN epochs e ON e.gateway = g.id AND e.epoch = v.epoch
-        LEFT JOIN epochs n ON n.gateway = g.id AND n.epoch = g.epoch
+        LEFT JOIN epochs n ON n.gateway = g.id AND n.epoch = coalesce((\(Self.newestEpoch)), g.epoch)
         """, ["gateway": epochs.map(\.gateway), "epoch": epochs.map(\.epoch)]
       ) { row in
         var standing = Standing()
