@@ -146,6 +146,31 @@ extension WholeProgramTests {
       withExtendedLifetime(deaf) {}
     }
 
+    @Test func `a client that connects again before its lost connection has ended misses no message`() throws {
+      let rig = try Rig()
+      let (descriptor, port) = try LoopbackPort.take()
+      close(descriptor)
+      try rig.startRadio(["--contacts", "60"])
+      rig.writeGatewayConfiguration(extra: "[[proxy]]\nname = \"apps\"\nlisten = \"127.0.0.1:\(port)\"")
+      try rig.startGateway()
+      try rig.gateway?.line(with: "share the radio")
+      try rig.waitForSync()
+      // Its machine takes no more: the list of contacts fills its kernel.
+      let lost = try DeafClient(port: port)
+      lost.send([1, 3, 32, 32, 32, 32, 32, 32, 65], [10], [4])
+      try untilTrue("something waits for it") {
+        try rig.status()?["proxies"]?.array?.first?["clients"]?.array?.first?["unread_bytes"]?.integer ?? 0 > 0
+      }
+      rig.radio?.write("chan r1 0 while it was away")
+      try untilTrue("stored") { try rig.status()?["store"]?["messages"]?.integer == 1 }
+      let again = try WireClient(port: port)
+      #expect(try again.ask([1, 3, 32, 32, 32, 32, 32, 32, 65]).first == 5)
+      let message = try again.ask([10])
+      #expect(String(decoding: message, as: UTF8.self).contains("while it was away"), "\(message)")
+      #expect(try again.ask([10]) == [10])
+      withExtendedLifetime(lost) {}
+    }
+
     /// Checks the output of one `meshcore-cli`: each answer belongs to its own command, and all messages are there.
     private func check(_ output: String, _ slots: [Int], _ counts: [String: Int], _ texts: [String]) {
       #expect(output.matches(of: /'channel_idx': (\d+)/).map { Int($0.output.1) } == slots)

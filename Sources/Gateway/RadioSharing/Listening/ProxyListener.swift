@@ -110,7 +110,7 @@ final class ProxyListener {
     // Each radio has its own list of messages.
     let place = gateway.store.radio > 1 ? "\(name) of radio \(gateway.store.radio)" : name
     do throws(StoreError) {
-      let cursor = try cursor(at: place)
+      let cursor = try cursor(at: place, besides: there.filter { $0.peer == peer })
       prepare(socket)
       return ClientSession(
         SocketStream(socket, on: gateway.loop), from: peer, name: name, place: place, cursor: cursor, settings, gateway)
@@ -136,11 +136,14 @@ final class ProxyListener {
     return "\(settings.name)/\(peer)/\(number)"
   }
 
-  private func cursor(at place: String) throws(StoreError) -> Int64 {
+  /// `others`: the connected clients of the same address.
+  private func cursor(at place: String, besides others: [ClientSession]) throws(StoreError) -> Int64 {
     // A position beyond the end is from another database.
     let newest = try gateway.store.lastMessageID()
     if let kept = try gateway.store.clientCursor(place), kept <= newest { return kept }
-    let cursor = max(0, newest - settings.history)
+    // A client whose machine takes nothing may have lost its connection, and be this one: what it has not confirmed is for this one, too.
+    let unconfirmed = others.filter { $0.outlet.untaken > 0 }.map(\.position.confirmed).min() ?? newest
+    let cursor = min(max(0, newest - settings.history), unconfirmed)
     gateway.keepCursor(place, cursor)
     return cursor
   }
