@@ -127,7 +127,7 @@ extension WholeProgramTests {
       )
       #expect(
         position("f")
-          == #""epoch":"f","lanes":{},"newest":{"epoch":"e","last":24},"linked":false,"gzip":true,"deflate":"meshpost-dictionary-1"}"#
+          == #""epoch":"f","lanes":{},"others":{"e":24},"linked":false,"gzip":true,"deflate":"meshpost-dictionary-1"}"#
       )
       #expect(post(nil, 22) == #"200 {"acknowledged":22}"#)
       #expect(

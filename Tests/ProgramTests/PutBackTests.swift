@@ -94,11 +94,19 @@ extension WholeProgramTests {
       try end(rig)
       let second = try #require(try epochs(rig).first { $0 != first })
       try copy(rig, "gw.db", to: "second")
+      for suffix in ["", "-wal", "-shm", ".mark"] { unlink(rig.scratch.location("gw.db" + suffix)) }
+      try rig.startGateway()
+      try rig.waitForSync()
+      try hear(1, rig, stored: 1)
+      try untilTrue("the third card's message") { try rig.hubTexts().count == 8 }
+      try end(rig)
+      let third = try #require(try epochs(rig).first { ![first, second].contains($0) })
       try copy(rig, "kept", to: "gw.db")
       try rig.startGateway()
       try rig.waitForSync()
-      try untilTrue("the first card reports the second one's epoch") {
-        try gaps(rig).contains { $0.epoch == second && $0.last > 0 }
+      try untilTrue("the first card reports the epochs of the others") {
+        let told = try gaps(rig).filter { $0.by == first }
+        return told.contains { $0.epoch == second && $0.last > 0 } && told.contains { $0.epoch == third && $0.last > 0 }
       }
       #expect(try conflicts(rig, atHub: false) == 1)
       let reported = try gaps(rig).count
@@ -106,7 +114,7 @@ extension WholeProgramTests {
       try rig.startGateway()
       try rig.waitForSync()
       try hear(1, rig, stored: 6)
-      try untilTrue("all at the hub") { try rig.hubTexts().count == 8 }
+      try untilTrue("all at the hub") { try rig.hubTexts().count == 9 }
       let all = try gaps(rig)
       #expect(all.count == reported, "each loss once: \(all)")
       try end(rig)
@@ -114,11 +122,12 @@ extension WholeProgramTests {
       try rig.startGateway()
       try rig.waitForSync()
       let before = all.filter { $0.epoch == first }.map(\.last).max() ?? 0
+      // The hub has the third card's loss already, in the same words.
       try untilTrue("the second card reports what the first one has had since") {
-        try gaps(rig).contains { $0.epoch == first && $0.last > before }
+        try gaps(rig).contains { $0.by == second && $0.epoch == first && $0.last > before }
       }
       try hear(1, rig, stored: 3)
-      try untilTrue("all at the hub") { try rig.hubTexts().count == 9 }
+      try untilTrue("all at the hub") { try rig.hubTexts().count == 10 }
       let last = try gaps(rig)
       #expect(last.count == reported + 1, "each loss once: \(last)")
     }
@@ -128,10 +137,10 @@ extension WholeProgramTests {
       try rig.hubRows("events").compactMap { $0["epoch"]?.string }
     }
 
-    /// The losses that the hub was told.
-    private func gaps(_ rig: Rig) throws -> [(epoch: String, last: Int64)] {
+    /// The losses that the hub was told: in which epoch, and of which.
+    private func gaps(_ rig: Rig) throws -> [(by: String, epoch: String, last: Int64)] {
       try rig.hubRows("events").filter { $0["kind"]?.string == "gap" }.map {
-        ($0["body"]?["epoch"]?.string ?? "", $0["body"]?["last"]?.integer ?? 0)
+        ($0["epoch"]?.string ?? "", $0["body"]?["epoch"]?.string ?? "", $0["body"]?["last"]?.integer ?? 0)
       }
     }
 

@@ -277,4 +277,17 @@ import Timing
     bench.run(impatiently: { bench.here.contains(6) }, "delivered")
     #expect(bench.posts == posts + 2)
   }
+
+  @Test func `a lost connection proves nothing against an event that an operator has asked to skip`() {
+    var suspicion = Suspicion()
+    suspicion.askedToSkip(4)
+    #expect(suspicion.wantsProof)
+    suspicion.anotherPassed()
+    let isProven = suspicion.hungUp(first: 4, count: 1)
+    #expect(!isProven && !suspicion.isAsked && !suspicion.wantsProof)
+    suspicion.askedToSkip(4)
+    suspicion.anotherPassed()
+    let isAnswered = suspicion.failed(4, isOnly: false)
+    #expect(isAnswered)
+  }
 }

@@ -71,7 +71,7 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
   var window: Int { if case .live(let link) = route { link.window } else { 1 } }
   var bytesSent: UInt64 { memory.bytesSent &+ (socket?.bytesSent ?? 0) &+ http.bytesSent }
 
-  var otherEpoch: OtherEpoch? { if case .live(let link) = route { link.otherEpoch } else { http.otherEpoch } }
+  var otherEpochs: [OtherEpoch] { if case .live(let link) = route { link.otherEpochs } else { http.otherEpochs } }
 
   /// With a proxy, the kernel's acknowledgements only say that the proxy has the bytes.
   var hasArrived: Bool {

@@ -36,7 +36,7 @@ extension HubConnection {
       retry.opened()
       let link = HubLink(
         socket, window: welcome.window, memory: memory, requests: requests, place: place, on: loop, log: log)
-      link.otherEpoch = welcome.other
+      link.otherEpochs = welcome.others
       route = .live(link)
       return .has(welcome.acknowledged, welcome.digests)
     } catch {
@@ -75,7 +75,7 @@ extension HubConnection {
   }
 
   private typealias Welcome = (
-    acknowledged: Acknowledged, digests: ByLane<String?>, window: Int, other: OtherEpoch?
+    acknowledged: Acknowledged, digests: ByLane<String?>, window: Int, others: [OtherEpoch]
   )
 
   private func welcome(on socket: WebSocket) async throws -> Welcome {
@@ -88,7 +88,7 @@ extension HubConnection {
         throw WebSocketFailure.closed("an invalid welcome")
       }
       let window = Int(min(max(message["window"]?.integer ?? 1, 1), 16))
-      return (acknowledged, HubOverHTTP.digests(message), window, OtherEpoch(message))
+      return (acknowledged, HubOverHTTP.digests(message), window, OtherEpoch.all(message))
     }
     throw WebSocketFailure.closed("no welcome, but much else")
   }

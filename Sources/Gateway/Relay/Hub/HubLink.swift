@@ -31,7 +31,7 @@ final class HubLink {
   /// Batches that may be in flight.
   let window: Int
   /// As in `Carrier`, from the welcome.
-  var otherEpoch: OtherEpoch?
+  var otherEpochs: [OtherEpoch] = []
   private var memory: LinkMemory
   private let requests: HubRequests
   private let loop: EventLoop

@@ -33,7 +33,7 @@ final class HubOverHTTP {
   /// The hub has fewer events than it reported: it was restored from a backup, and needs a new greeting.
   private(set) var isPutBack = false
   /// As in `Carrier`.
-  private(set) var otherEpoch: OtherEpoch?
+  private(set) var otherEpochs: [OtherEpoch] = []
   /// At the last greeting it had less than it said before.
   private(set) var hasForgotten = false
   /// When the hub's positions were last compared.
@@ -88,7 +88,7 @@ final class HubOverHTTP {
       let epoch = store.epoch
       let result = try await server.send(HTTPRequest("GET", "\(path)?epoch=\(epoch)&short=1"))
       packing = Self.packing(result)
-      otherEpoch = result.json.flatMap { OtherEpoch($0) }
+      otherEpochs = result.json.map { OtherEpoch.all($0) } ?? []
       short = result.json?["short"]?.string.flatMap { Hex.bytes($0) }.map { ($0, epoch, []) }
       let (greeting, before) = (greeting(result), has)
       // What the hub had is still to be compared when it answers again.

@@ -50,8 +50,8 @@ protocol Carrier: AnyObject {
   /// Asks which events of an earlier epoch the server has, and for their digests: in each lane up to the given event. A lane without one is left out.
   /// Only servers that keep count are asked.
   func standing(of epoch: String, through seqs: ByLane<Int64?>) async -> Greeting
-  /// From the last greeting: the epoch of the newest events that the server has of this gateway; `nil`: it is the present one, or unknown.
-  var otherEpoch: OtherEpoch? { get }
+  /// From the last greeting: the other epochs that the server has of this gateway.
+  var otherEpochs: [OtherEpoch] { get }
   /// After a greeting: receives from the server until the connection is lost or outdated. A carrier that keeps no connection waits for ever.
   func hold() async throws(CancellationError) -> ConnectionEnd
   func carry(_ batch: Batch) async -> Verdict
@@ -80,7 +80,7 @@ extension Carrier {
   var needsRadio: Bool { false }
   var link: String? { nil }
   var minorTrouble: String? { nil }
-  var otherEpoch: OtherEpoch? { nil }
+  var otherEpochs: [OtherEpoch] { [] }
   func setState(_ name: String, _ body: [UInt8]) {}
   func probe() {}
   func replacement() -> (any Carrier)? { nil }
@@ -132,12 +132,14 @@ struct OtherEpoch: Equatable {
   var epoch: String
   var last: Int64
 
-  /// `newest` of a hub's greeting; `nil`: there is none, or it is invalid.
-  init?(_ greeting: JSONValue) {
-    guard let epoch = greeting["newest"]?["epoch"]?.string, RelayMark.isGateway(epoch),
-      let last = greeting["newest"]?["last"]?.count
-    else { return nil }
-    (self.epoch, self.last) = (epoch, last)
+  private static let most = 16
+
+  /// `others` of a hub's greeting, without invalid ones.
+  static func all(_ greeting: JSONValue) -> [OtherEpoch] {
+    (greeting["others"]?.fields ?? []).prefix(most).compactMap { epoch, last in
+      guard RelayMark.isGateway(epoch), let last = last.count else { return nil }
+      return OtherEpoch(epoch: epoch, last: last)
+    }
   }
 }
 

@@ -44,7 +44,8 @@ struct Suspicion: Equatable {
 
   /// The server hung up over a batch of `count` events, and took none of them. True: its only event is proven to be the reason.
   mutating func hungUp(first: Int64, count: Int) -> Bool {
-    if seq != first { self = Suspicion(seq: first) }
+    // An operator's wish shortens only the proof by the server's own answers.
+    if seq != first || isAsked { self = Suspicion(seq: first) }
     isHangUp = true
     guard count == 1 else { return false }
     if hasAnotherPassed {

@@ -89,7 +89,7 @@ extension Upstream {
     }
     shipment.greeted()
     health.starts.wasInStep = true
-    tellOtherEpoch(acknowledged)
+    tellOtherEpochs(acknowledged)
     let (has, _) = JournalReader.positions(acknowledged)
     for lane in Lane.allCases { journal.lanes[lane].serverHas = has[lane] ?? 0 }
     // It is a success if the server has more than we knew, because an answer was lost, or if it reports for the first time that it has everything. A
@@ -102,22 +102,24 @@ extension Upstream {
     health.recovered(pending: pending)
   }
 
-  /// The newest events that the server has of this gateway are of an epoch that this database has never had: another card was in use meanwhile, or
-  /// somebody else writes under its id. What that card had not sent to the other upstreams is lost: they are told.
-  private func tellOtherEpoch(_ acknowledged: Acknowledged) {
+  /// The server has events of this gateway of epochs that this database has never had: other cards were in use, or somebody else writes under its id.
+  /// What they had not sent to the other upstreams is lost: those are told.
+  private func tellOtherEpochs(_ acknowledged: Acknowledged) {
     let (has, _) = JournalReader.positions(acknowledged)
     // A server that knows neither this epoch nor this database's earlier ones may know one from before: that is no news.
-    guard let other = carrier.otherEpoch,
-      store.identity.isFirstEpoch || Lane.allCases.contains(where: { has[$0] != nil }),
-      store.ifReadable({ try store.knows(other.epoch, through: other.last) }) == false,
-      health.starts.foreign.take(at: loop.now)
+    guard !carrier.otherEpochs.isEmpty,
+      store.identity.isFirstEpoch || Lane.allCases.contains(where: { has[$0] != nil })
     else { return }
     do {
-      let loss = try store.tellForeign(other.epoch, last: other.last)
-      log.error("\(name): \(loss). Every upstream is told. See docs/hub.md, \"One identity, two histories\"")
-      health.observer?.upstream(name, found: .otherEpoch(other.epoch, last: other.last))
+      for other in carrier.otherEpochs
+      where try !store.knows(other.epoch, through: other.last) && health.starts.foreign.take(at: loop.now) {
+        let loss = try store.tellForeign(other.epoch, last: other.last)
+        log.error("\(name): \(loss). Every upstream is told. See docs/hub.md, \"One identity, two histories\"")
+        health.observer?.upstream(name, found: .otherEpoch(other.epoch, last: other.last))
+      }
+      try store.remembersEpochs(carrier.otherEpochs.map { ($0.epoch, $0.last) })
     } catch {
-      log.debug("\(name): the next greeting tells of the epoch \(other.epoch): \(error)")
+      log.debug("\(name): the next greeting tells of other epochs: \(error)")
     }
   }
 
@@ -158,7 +160,7 @@ struct FreshStarts {
   /// Greetings of a server that has forgotten acknowledged events.
   var returns = Ration(most: 16, oneIn: .seconds(300))
   /// Epochs that this database has never had. Two gateways with one id find more of each other's events at each greeting.
-  var foreign = Ration(most: 4, oneIn: .seconds(3600))
+  var foreign = Ration(most: 16, oneIn: .seconds(3600))
 
   mutating func tookSome() { (renewalsInARow, wasInStep) = (0, true) }
 }

@@ -13,10 +13,15 @@ extension HubStore {
   struct Standing: Sendable {
     /// `nil`: the gateway or the epoch is unknown.
     var progress: Progress?
-    /// The epoch of the gateway's newest message or report, and that epoch's highest seq; `nil`: it is the epoch that was asked for, or there is none.
-    var newest: (epoch: String, last: Int64)?
+    /// The gateway's other epochs, with the highest seq of each: first that of its newest message or report.
+    var others: [(epoch: String, last: Int64)] = []
+    /// The most of them, and the most that are looked at: whoever has a gateway's token can make as many as he likes.
+    static let (mostOthers, mostLooked) = (16, 64)
 
-    var json: JSONObject { ["newest": newest.map { ["epoch": $0.epoch, "last": $0.last] as JSONObject }] }
+    var json: JSONObject {
+      let named = JSONObject(others.prefix(Self.mostOthers).map { ($0.epoch, $0.last) })
+      return ["others": others.isEmpty ? nil : named]
+    }
   }
 
   /// The stored part of an epoch of a gateway's journal, by lane. Source: docs/hub-protocol.md.
@@ -117,9 +122,20 @@ extension HubStore {
           standing.progress?.expectDigests()
         }
         if let newest = row.textIfAny(2), newest != row.text(1) {
-          standing.newest = (newest, Progress(row, from: 4 + Progress.columns.count).lanes.values.max() ?? 0)
+          standing.others = [(newest, Progress(row, from: 4 + Progress.columns.count).lanes.values.max() ?? 0)]
         }
         found[GatewayEpoch(gateway: row.text(0), epoch: row.text(1))] = standing
+      },
+      HubCall(
+        """
+        SELECT e.gateway, v.epoch, e.epoch, \(Progress.columns.map { "e.\($0)" }.joined(separator: ", ")) FROM @rows
+        JOIN epochs e ON e.gateway = v.gateway AND e.epoch <> v.epoch
+        AND e.epoch IN (SELECT p.epoch FROM epochs p WHERE p.gateway = v.gateway LIMIT \(Standing.mostLooked))
+        """, ["gateway": epochs.map(\.gateway), "epoch": epochs.map(\.epoch)]
+      ) { row in
+        let place = GatewayEpoch(gateway: row.text(0), epoch: row.text(1))
+        guard let epoch = row.textIfAny(2), found[place]?.others.first?.epoch != epoch else { return }
+        found[place]?.others.append((epoch, Progress(row, from: 3).lanes.values.max() ?? 0))
       },
       HubCall(
         """
