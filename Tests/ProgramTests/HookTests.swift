@@ -119,6 +119,7 @@ extension WholeProgramTests {
         """)
       let rig = try rig([program])
       for number in 1...4 { rig.radio?.write("chan r1 0 number \(number)") }
+      try untilTrue("all four in the store") { try rig.status()?["store"]?["messages"]?.integer == 4 }
       func hook() throws -> JSONValue? {
         try rig.status()?["upstreams"]?.array?.first { $0["name"]?.string == "hook/h" }
       }
