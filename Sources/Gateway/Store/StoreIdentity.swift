@@ -35,8 +35,6 @@ public struct StoreIdentity: Equatable, Sendable {
       epochBegan = known == nil ? now : try database.meta("epoch_at")?.integer ?? 0
       epochBefore = try database.meta("epoch_before")?.text
       if isNew || kept != gatewayID { try write(to: database) }
-      // A new database knows of no other epoch, and one of an earlier version may have had any.
-      if isNew { try database.run("INSERT OR IGNORE INTO meta(name, value) VALUES ('known_epochs', '')") }
     } catch {
       throw StoreError(error)
     }
@@ -102,20 +100,10 @@ extension Store {
   private static let knownEpochs = "known_epochs"
   private static let mostKnown = 32
 
-  /// Whether the epoch's events up to `last` are no news.
+  /// Whether the epoch's events up to `last` are no news. A database of an earlier version has not listed its own older epochs: each is news once.
   public func knows(_ epoch: String, through last: Int64) throws(StoreError) -> Bool {
     if [identity.epoch, identity.epochBefore].contains(epoch) { return true }
-    guard try meta(Self.knownEpochs) != nil else { return true }
     return try translating { () throws(SQLiteError) in try known().contains { $0.epoch == epoch && $0.last >= last } }
-  }
-
-  /// A database of an earlier version did not write down its epochs: what the first server names counts as known.
-  public func remembersEpochs(_ epochs: [(epoch: String, last: Int64)]) throws(StoreError) {
-    guard try meta(Self.knownEpochs) == nil else { return }
-    write { store throws(SQLiteError) in
-      for (epoch, last) in epochs { try store.know(epoch, through: last) }
-    }
-    try commitNow()
   }
 
   /// Within a `write`. The oldest is forgotten for the newest.

@@ -117,7 +117,6 @@ extension Upstream {
         log.error("\(name): \(loss). Every upstream is told. See docs/hub.md, \"One identity, two histories\"")
         health.observer?.upstream(name, found: .otherEpoch(other.epoch, last: other.last))
       }
-      try store.remembersEpochs(carrier.otherEpochs.map { ($0.epoch, $0.last) })
     } catch {
       log.debug("\(name): the next greeting tells of other epochs: \(error)")
     }
