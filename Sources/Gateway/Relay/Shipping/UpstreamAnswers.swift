@@ -246,6 +246,7 @@ extension Upstream {
       if let failure {
         self.skipping?.isBuried = false
         self.failed(.retry(reason: "\(failure)", after: nil))
+        self.answerSkipping(.retry(reason: "\(failure)", after: nil))
       } else {
         self.kept(seqs)
       }
