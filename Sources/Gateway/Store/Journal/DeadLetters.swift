@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MIT
+
+import SQLite
+
+/// An event that an upstream understood and refused.
+public struct DeadLetter: Equatable, Sendable {
+  public var id: Int64
+  public var upstream: String
+  public var event: JournalEvent
+  /// The HTTP status or a similar code, and the server's words.
+  public var status: Int
+  public var reason: String
+  /// How often a retry was requested since the event was refused.
+  public var marks: Int64
+}
+
+extension Store {
+  /// Within a `write`: the upstream has permanently refused this event. `tried`: the marks of the dead letter when it
+  /// was sent again. A later mark requests another attempt, because this refusal may be older than a repair.
+  public func bury(
+    _ event: JournalEvent, upstream: String, status: Int, reason: String, at: Int64, tried: Int64 = 0
+  ) throws(SQLiteError) {
+    deadLetterChanges &+= 1
+    try database.run(
+      """
+      INSERT INTO dead_letters(upstream, seq, at, kind, body, event_at, trusted, status, reason)
+      VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+      ON CONFLICT(upstream, seq) DO UPDATE SET status = excluded.status, reason = excluded.reason, at = excluded.at,
+      body = excluded.body, retry = max(0, retry - ?)
+      """, .text(upstream), .integer(event.seq), .integer(at), .text(event.kind), .blob(event.body),
+      .integer(event.at), .integer(event.trusted ? 1 : 0), .integer(Int64(status)), .text(reason),
+      .integer(tried))
+  }
+
+  /// Within a `write`: the upstream has accepted the event after all.
+  public func removeDeadLetter(upstream: String, seq: Int64) throws(SQLiteError) {
+    deadLetterChanges &+= 1
+    try database.run("DELETE FROM dead_letters WHERE upstream = ? AND seq = ?", .text(upstream), .integer(seq))
+  }
+
+  /// Marks dead letters for another attempt; returns their number. `upstream` `nil`: of every upstream; `seq`: only
+  /// that event.
+  public func retryDeadLetters(of upstream: String?, seq: Int64? = nil) throws(StoreError) -> Int {
+    var count = 0
+    write { (store) throws(SQLiteError) in
+      count = try store.database.run(
+        "UPDATE dead_letters SET retry = retry + 1 WHERE retry >= 0 AND (?1 IS NULL OR upstream = ?1) AND (?2 IS NULL OR seq = ?2)",
+        .optional(upstream), .optional(seq))
+    }
+    try commitNow()
+    return count
+  }
+
+  /// The number of dropped letters that are remembered for an upstream, so that they are not reported as received.
+  private static let maxDropped = 10_000
+
+  /// Drops an upstream's dead letters, or with `seq` one of them; returns their number. Only their seqs are kept.
+  public func dropDeadLetters(of upstream: String, seq: Int64? = nil) throws(StoreError) -> Int {
+    var count = 0
+    deadLetterChanges &+= 1
+    write { (store) throws(SQLiteError) in
+      count = try store.database.run(
+        """
+        UPDATE dead_letters SET retry = -1, body = x'', reason = ''
+          WHERE upstream = ?1 AND retry >= 0 AND (?2 IS NULL OR seq = ?2)
+        """, .text(upstream), .optional(seq))
+      try store.database.run(
+        """
+        DELETE FROM dead_letters WHERE upstream = ?1 AND retry < 0 AND seq <=
+        (SELECT seq FROM dead_letters WHERE upstream = ?1 AND retry < 0 ORDER BY seq DESC LIMIT 1 OFFSET \(Self.maxDropped))
+        """, .text(upstream))
+    }
+    try commitNow()
+    return count
+  }
+
+  /// Dead letters in order, optionally only those marked for another attempt. Return false to stop.
+  public func eachDeadLetter(
+    of upstream: String? = nil, marked: Bool = false, limit: Int = .max, _ row: (DeadLetter) -> Bool
+  ) throws(StoreError) {
+    try translating { () throws(SQLiteError) in
+      try database.each(
+        """
+        SELECT id, upstream, seq, event_at, trusted, kind, body, status, reason, retry
+        FROM dead_letters
+        WHERE (?1 IS NULL OR upstream = ?1) AND retry >= ?2 ORDER BY id LIMIT ?3
+        """, [.optional(upstream), .integer(marked ? 1 : 0), .integer(Int64(clamping: limit))]
+      ) { (statement) throws(SQLiteError) in
+        row(
+          DeadLetter(
+            id: statement.integer(0), upstream: statement.text(1),
+            event: JournalEvent(
+              seq: statement.integer(2), at: statement.integer(3), trusted: statement.integer(4) != 0,
+              kind: statement.text(5), body: statement.blob(6)),
+            status: Int(statement.integer(7)), reason: statement.text(8), marks: max(0, statement.integer(9))))
+      }
+    }
+  }
+
+  /// Whether the upstream has refused the event, even if the dead letter was dropped.
+  public func isDeadLetter(_ seq: Int64, of upstream: String) throws(StoreError) -> Bool {
+    try letter(seq, of: upstream) != nil
+  }
+
+  /// The state of an event that was refused.
+  public enum LetterState: Equatable, Sendable { case dead, dropped }
+
+  /// `nil`: the upstream did not refuse it.
+  public func letter(_ seq: Int64, of upstream: String) throws(StoreError) -> LetterState? {
+    try translating { () throws(SQLiteError) in
+      try database.value(
+        "SELECT retry FROM dead_letters WHERE upstream = ? AND seq = ?", .text(upstream), .integer(seq)
+      ).map { ($0.integer ?? 0) < 0 ? .dropped : .dead }
+    }
+  }
+
+  /// As `deadLetterCount`, without letters about alerts: an alert about these would cause more of them.
+  public func deadLettersToTell(of upstream: String) throws(StoreError) -> Int64 {
+    try translating { () throws(SQLiteError) in
+      try database.value(
+        "SELECT count(*) FROM dead_letters WHERE upstream = ? AND retry >= 0 AND kind NOT IN (?, ?)", .text(upstream),
+        .text(EventKind.alert.rawValue), .text(EventKind.power.rawValue))?.integer ?? 0
+    }
+  }
+
+  public func deadLetterCount(of upstream: String) throws(StoreError) -> Int64 {
+    try translating { () throws(SQLiteError) in
+      try database.value("SELECT count(*) FROM dead_letters WHERE upstream = ? AND retry >= 0", .text(upstream))?
+        .integer ?? 0
+    }
+  }
+}
