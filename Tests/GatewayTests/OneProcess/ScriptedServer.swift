@@ -49,6 +49,8 @@ final class ScriptedServer {
   /// Events over which it always fails.
   var failsOver: (Event) -> Bool = { _ in false }
   private(set) var events: [Event] = []
+  /// The texts of all messages that came, also of those that it did not take, or had already.
+  private(set) var tried: [String] = []
   /// Events at which it closes the connection each time.
   var hangsUpOver: (Event) -> Bool = { _ in false }
   /// How often it has closed the connection at a batch.
@@ -164,6 +166,7 @@ final class ScriptedServer {
       let digest = EventContent.digest(at: event.at, kind: event.kind, body: body)
       return Event(seq: event.seq, epoch: epoch, kind: event.kind, body: body, digest: digest)
     }
+    tried += came.compactMap { $0.kind == "message" ? $0.body["text"]?.string : nil }
     if came.contains(where: hangsUpOver) { return .hungUp(reason: "it hung up") }
     if came.contains(where: failsOver) { return .failing(reason: "HTTP 500") }
     if let bad = came.first(where: refuses) { return .refused(status: 422, reason: "not \(bad.seq)") }

@@ -182,16 +182,18 @@ final class JournalReader {
     if let folding, folding.isComplete, lanes[Folding.lane].taken >= folding.through { self.folding = nil }
   }
 
-  /// A dead letter that an operator wants sent again; `nil`: there is none.
-  func nextDeadLetter() throws(StoreError) -> DeadLetter? {
-    guard deadLetters.areMarked else { return nil }
-    var found: DeadLetter?
-    try store.eachDeadLetter(of: name, marked: true, limit: 1) { letter in
-      found = letter
-      return false
+  /// A dead letter that an operator wants sent again, if it is the next to be sent.
+  func nextDeadLetter(eventsWait: Bool, now: MonotonicTime) throws(StoreError) -> DeadLetter? {
+    while deadLetters.isNext(eventsWait: eventsWait, now: now) {
+      var found: DeadLetter?
+      try store.eachDeadLetter(of: name, after: deadLetters.after, marked: true, limit: 1) { letter in
+        found = letter
+        return false
+      }
+      if let found { return found }
+      deadLetters.reachedEnd()
     }
-    deadLetters.areMarked = found != nil
-    return found
+    return nil
   }
 
   func count(tooOld batch: Batch, through seq: Int64) {
@@ -204,32 +206,5 @@ final class JournalReader {
     guard tooOld.unreported > 0, now.map({ tooOldLines.take(at: $0) }) ?? true else { return }
     log.notice("\(name): events that were too old at their turn (max_age_s), and were left out: \(tooOld.unreported)")
     tooOld.unreported = 0
-  }
-}
-
-struct DeadLetterRetries {
-  /// Dead letters may be marked for a retry.
-  var areMarked = true
-  /// The last one that was sent again was not taken, nor refused: events that wait do not wait for it.
-  private(set) var hasFailed = false
-  /// Hang-ups in a row over a dead letter.
-  private var hangUps = 0
-  private static let maxHangUps = 3
-
-  mutating func answered(_ verdict: Verdict) {
-    switch verdict {
-    case .acknowledged, .refused: hasFailed = false
-    case .retry, .failing, .busy, .hungUp, .diverged, .stopped: hasFailed = true
-    }
-  }
-
-  /// The reason of the hang-up after which a dead letter is not tried again; `nil`: it is tried again.
-  mutating func lastHangUp(_ verdict: Verdict) -> String? {
-    guard case .hungUp(let reason) = verdict else {
-      hangUps = 0
-      return nil
-    }
-    hangUps = (hangUps + 1) % Self.maxHangUps
-    return hangUps == 0 ? reason : nil
   }
 }

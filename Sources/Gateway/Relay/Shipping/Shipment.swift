@@ -34,6 +34,8 @@ struct Shipment {
     case paused
     /// A dead letter is being written: the cursor must pass it first.
     case burying
+    /// A dead letter that the server has taken is being deleted.
+    case removing
     /// The cursor is being written, and events that may be folded wait for it.
     case keepingCursor
     /// The allowance permits nothing: the connection is closed.
@@ -180,8 +182,8 @@ struct Shipment {
     if holds.contains(.outdated), flights.isEmpty { greetAgain() }
   }
 
-  /// It waits for the end of a test, a pause or a burial.
-  var isHeld: Bool { state == .testing || holds.contains(.paused) || holds.contains(.burying) }
+  /// It waits for the end of a test or a pause, or for a dead letter that is being written or deleted.
+  var isHeld: Bool { state == .testing || !holds.isDisjoint(with: [.paused, .burying, .removing]) }
 
   /// No connection is known to work, and none is being opened.
   var isDisconnected: Bool {
@@ -276,6 +278,9 @@ struct Shipment {
       return .keep
     }
   }
+
+  /// The server failed over a dead letter, by its own answer, which says nothing about events.
+  mutating func setLetterAside() { if !flights.isEmpty { flights.removeFirst() } }
 
   /// Sends one event at a time, and then more with each success.
   mutating func sendsOne() { limit = 1 }

@@ -146,17 +146,14 @@ public final class Upstream {
     let permitted = permittedLanes()
     guard permitted.messages else { return try await rest() }
     let lanes = journal.unsuspected(journal.waiting.and(permitted))
-    // A letter over which the server fails again comes after all events.
-    let isLetterNext = !journal.deadLetters.hasFailed || lanes == ByLane(all: false)
-    if isLetterNext, skipping == nil, shipment.mayRetryLetter, journal.deadLetters.areMarked, retryLetter(permitted) {
-      return
-    }
+    let isLetterNext = journal.deadLetters.isNext(eventsWait: lanes != ByLane(all: false), now: loop.now)
+    if isLetterNext, skipping == nil, shipment.mayRetryLetter, retryLetter(permitted, lanes) { return }
     let wantsConnection = carrier.keepsConnection && shipment.isDisconnected
     let demand = Shipment.Demand(
       lanes: lanes,
-      other: journal.deadLetters.areMarked && underWay.flights.isEmpty || wantsConnection)
+      other: isLetterNext && underWay.flights.isEmpty || wantsConnection)
     switch shipment.next(demand, now: loop.now, window: window, hasArrived: carrier.hasArrived) {
-    case .nothing: try await pause()
+    case .nothing: try await pause(until: journal.deadLetters.wait(now: loop.now))
     case .wake(let time): try await pause(until: time)
     case .greet: if mayConnect { try await greet() } else { try await pause() }
     case .send(let portion): if !sendNext(portion) { try await pause() }
@@ -168,16 +165,21 @@ public final class Upstream {
     journal.activeLanes.contains { journal.lanes[$0].suspicion.isActive } ? 1 : carrier.window
   }
 
-  /// Sends a dead letter that is marked for a retry before everything else. False: it sent none.
-  private func retryLetter(_ permitted: ByLane<Bool>) -> Bool {
+  /// Sends a dead letter that is marked for a retry. `waiting`: lanes with events. False: it sent none.
+  private func retryLetter(_ permitted: ByLane<Bool>, _ waiting: ByLane<Bool>) -> Bool {
     do {
-      guard let letter = try journal.nextDeadLetter() else { return false }
+      let eventsWait = waiting != ByLane(all: false)
+      guard let letter = try journal.nextDeadLetter(eventsWait: eventsWait, now: loop.now) else { return false }
+      if journal.deadLetters.taken.contains(letter.id) {
+        remove(letter.id, letter.event.seq)
+        return true
+      }
       let lane = Lane(of: letter.event)
       let batch = Batch(letter.event, lane: journal.laneSent(lane))
       // A hub that is not up to there yet would believe that it had the events in between.
       guard journal.lanes[journal.laneSent(lane) ?? .messages].taken >= letter.event.seq else { return false }
       guard permitted[lane], mayUse(batch, lane) else { return false }
-      return send(batch, lane, as: .deadLetter(marks: letter.marks))
+      return send(batch, lane, as: .deadLetter(id: letter.id, marks: letter.marks))
     } catch {
       return cannotRead("\(error)")
     }
@@ -207,7 +209,7 @@ public final class Upstream {
 
   /// Tries at once, with fresh credentials, for an operator.
   public func resume() {
-    journal.deadLetters.areMarked = true
+    journal.deadLetters.asked()
     hurry()
     shipment.resume()
     wake()
@@ -318,7 +320,7 @@ struct Untaken: Equatable {
 
 /// Work under way: batches in the order in which they were sent, the task that holds the connection, and cursors that are being written.
 struct UnderWay {
-  enum Purpose: Equatable { case journal, deadLetter(marks: Int64), proof }
+  enum Purpose: Equatable { case journal, deadLetter(id: Int64, marks: Int64), proof }
 
   /// A batch, and the task that waits for its answer.
   struct Flight {

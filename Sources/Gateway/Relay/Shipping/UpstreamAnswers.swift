@@ -42,7 +42,7 @@ extension Upstream {
     }
     switch flight.purpose {
     case .journal: handle(verdict, batch, in: lane)
-    case .deadLetter(let marks): handleDeadLetter(verdict, batch, marks)
+    case .deadLetter(let id, let marks): handleDeadLetter(verdict, batch, id, marks)
     case .proof: handleProof(verdict, batch, lane)
     }
     // An answer must never count for another batch: what `Shipment` has given up is void.
@@ -106,12 +106,20 @@ extension Upstream {
   }
 
   /// `marks`: the dead letter's marks when it was sent.
-  private func handleDeadLetter(_ verdict: Verdict, _ batch: Batch, _ marks: Int64) {
+  private func handleDeadLetter(_ verdict: Verdict, _ batch: Batch, _ letter: Int64, _ marks: Int64) {
     guard let event = batch.events.first else { return }
-    let lane = Lane(of: event)
-    journal.deadLetters.answered(verdict)
+    let (lane, hadFailed) = (Lane(of: event), journal.deadLetters.failure != nil)
+    let lastHangUp = journal.deadLetters.answered(verdict, letter, seq: event.seq, now: loop.now)
+    if case .failing(let reason) = verdict {
+      if !hadFailed {
+        log.notice(
+          "\(name): the server fails again over dead letter \(event.seq) (\(reason)): it is tried again, and nothing waits for it"
+        )
+      }
+      return shipment.setLetterAside()
+    }
     let consequence = shipment.answered(verdict, after: journal.lanes[lane].taken, now: loop.now)
-    if let reason = journal.deadLetters.lastHangUp(verdict) {
+    if let reason = lastHangUp {
       // Not retried automatically: later events must not wait for it.
       return bury(
         event, through: nil, in: lane, status: 0, reason: "the server closes the connection over it: \(reason)",
@@ -120,19 +128,31 @@ extension Upstream {
     switch consequence {
     case .advance:
       health.succeeded()
-      underWay.writes.begin { [name, store, log, weak self] in
-        do throws(StoreError) {
-          try await store.save { store throws(SQLiteError) in
-            try store.removeDeadLetter(upstream: name, seq: event.seq)
-          }
-        } catch {
-          log.error("\(error)")
-        }
-        self?.wake()
-      }
+      remove(letter, event.seq)
     case .bury(let status, let reason):
       bury(event, through: nil, in: lane, status: status, reason: reason, tried: marks)
     case .keep: reportHealth()
+    }
+  }
+
+  /// Deletes a dead letter that the server has taken. Until that is on disk nothing is sent: the letter would be read, and sent, again.
+  func remove(_ letter: Int64, _ seq: Int64) {
+    shipment.hold(.removing)
+    underWay.writes.begin { [name, store, weak self] in
+      var failure: StoreError?
+      do throws(StoreError) {
+        try await store.save { store throws(SQLiteError) in try store.removeDeadLetter(upstream: name, seq: seq) }
+      } catch {
+        failure = error
+      }
+      guard let self, !self.isClosed else { return }
+      self.shipment.release([.removing])
+      if let failure {
+        self.failed(.retry(reason: "\(failure)", after: nil))
+      } else {
+        self.journal.deadLetters.removed(letter)
+      }
+      self.woken.resume()
     }
   }
 

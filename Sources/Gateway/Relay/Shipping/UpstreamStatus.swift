@@ -171,7 +171,9 @@ extension Upstream {
     }
     switch shipment.state {
     case .asking, .testing: return (.sending, carrier.minorTrouble)
-    case .greeting, .ready: return (underWay.flights.isEmpty ? .idle : .sending, carrier.minorTrouble)
+    case .greeting, .ready:
+      let letter = journal.deadLetters.failure.map { "dead letter \($0.seq) is tried again and again: \($0.reason)" }
+      return (underWay.flights.isEmpty ? .idle : .sending, letter ?? carrier.minorTrouble)
     case .waiting(_, let reason), .busy(_, let reason): return (.waiting, reason)
     case .stopped(_, let reason): return (.stopped, reason)
     }

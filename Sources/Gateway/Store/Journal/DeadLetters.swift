@@ -74,17 +74,18 @@ extension Store {
     return count
   }
 
-  /// Dead letters in order, optionally only those marked for another attempt. Return false to stop.
+  /// Dead letters in the order in which they became such, optionally only those marked for another attempt. `after`: from
+  /// the one behind this id. Return false to stop.
   public func eachDeadLetter(
-    of upstream: String? = nil, marked: Bool = false, limit: Int = .max, _ row: (DeadLetter) -> Bool
+    of upstream: String? = nil, after: Int64 = 0, marked: Bool = false, limit: Int = .max, _ row: (DeadLetter) -> Bool
   ) throws(StoreError) {
     try translating { () throws(SQLiteError) in
       try database.each(
         """
         SELECT id, upstream, seq, event_at, trusted, kind, body, status, reason, retry
         FROM dead_letters
-        WHERE (?1 IS NULL OR upstream = ?1) AND retry >= ?2 ORDER BY id LIMIT ?3
-        """, [.optional(upstream), .integer(marked ? 1 : 0), .integer(Int64(clamping: limit))]
+        WHERE (?1 IS NULL OR upstream = ?1) AND retry >= ?2 AND id > ?4 ORDER BY id LIMIT ?3
+        """, [.optional(upstream), .integer(marked ? 1 : 0), .integer(Int64(clamping: limit)), .integer(after)]
       ) { (statement) throws(SQLiteError) in
         row(
           DeadLetter(
