@@ -49,9 +49,7 @@ struct UpstreamCommand: ParsableCommand {
     @Argument(help: "Only this upstream's dead letters.", completion: Completing.upstreams) var upstream: String?
     @Argument(help: "Only the dead letter with this seq: `meshpost upstream dead` lists them.") var seq: Int64?
 
-    func validate() throws {
-      if let seq, seq <= 0 { throw ValidationError("SEQ: the number of a dead letter is 1 or more") }
-    }
+    func validate() throws { try EventNumber.check(seq) }
 
     var exchange: Exchange {
       .post("/v1/outbox/retry".with(["upstream": upstream, "seq": seq.map { "\($0)" }])) { answer in
@@ -62,13 +60,17 @@ struct UpstreamCommand: ParsableCommand {
   }
 
   struct Drop: ExchangeCommand {
-    static let configuration = CommandConfiguration(abstract: "Delete an upstream's dead letters.")
+    static let configuration = CommandConfiguration(abstract: "Delete an upstream's dead letters, or one of these.")
     @OptionGroup var connection: Connection
     @Argument(help: "The upstream.", completion: Completing.upstreams) var upstream: String
+    @Argument(help: "Only the dead letter with this seq: `meshpost upstream dead` lists them.") var seq: Int64?
+
+    func validate() throws { try EventNumber.check(seq) }
 
     var exchange: Exchange {
-      .post("/v1/outbox/drop".with(["upstream": upstream])) {
-        print("\($0[Shape.Dropped().dropped] ?? 0) dead letters deleted")
+      .post("/v1/outbox/drop".with(["upstream": upstream, "seq": seq.map { "\($0)" }])) {
+        let count = $0[Shape.Dropped().dropped] ?? 0
+        print("\(count) dead letter\(count == 1 ? "" : "s") deleted")
       }
     }
   }
@@ -248,6 +250,12 @@ struct UpstreamCommand: ParsableCommand {
       let target = "/v1/upstreams/test".with(["upstream": upstream])
       return .post(target, limit: 660, done: "\(upstream) answers and accepts this gateway")
     }
+  }
+}
+
+enum EventNumber {
+  static func check(_ seq: Int64?) throws {
+    if let seq, seq <= 0 { throw ValidationError("SEQ: the number of an event is 1 or more") }
   }
 }
 

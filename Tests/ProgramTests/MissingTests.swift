@@ -34,7 +34,8 @@ extension WholeProgramTests {
       ("upstream pause nosuch", upstream), ("upstream resume nosuch", upstream), ("upstream test nosuch", upstream),
       ("upstream skip nosuch", upstream),
       ("upstream retry nosuch", upstream), ("upstream drop nosuch", upstream),
-      ("upstream retry hub 999", "hub has no dead letter 999"), ("alerts acknowledge 999", "there is no alert 999"),
+      ("upstream retry hub 999", "hub has no dead letter 999"), ("upstream drop hub 999", "hub has no dead letter 999"),
+      ("alerts acknowledge 999", "there is no alert 999"),
       ("map --radio nosuch", radio), ("chart signal nosuch", node), ("chart battery nosuch", node),
       ("chart traffic --radio nosuch", radio),
     ]

@@ -38,17 +38,27 @@ struct RelayAPI {
       throw Refusal.invalid("\"\(name)\" is configured: remove it first")
     }
     let removed = try store.removedUpstreams().map(\.name)
-    guard removed.contains(where: { $0.isExactly(name) }) else {
+    guard let shown = Self.shown(name, in: removed) else {
       throw Refusal.notFound(.removedUpstream(name, known: removed))
     }
-    try store.forgetUpstream(name)
+    try store.forgetUpstream(shown)
     return .done
   }
 
   private func upstream(_ request: HTTPRequest) throws(Refusal) -> Upstream {
-    let name = request.query["upstream"] ?? ""
-    if let found = relay.upstreams.first(where: { $0.name.isExactly(name) }) { return found }
-    throw .notFound(.upstream(name, known: relay.upstreams.map(\.name)))
+    let (name, names) = (request.query["upstream"] ?? "", relay.upstreams.map(\.name))
+    let shown = Self.shown(name, in: names) ?? name
+    if let found = relay.upstreams.first(where: { $0.name.isExactly(shown) }) { return found }
+    throw .notFound(.upstream(name, known: names))
+  }
+
+  /// Of these names, the one that an operator means: the name as `meshpost status` shows it or, if there is none, that of a hook as the
+  /// configuration has it, without `hook/`.
+  private static func shown(_ name: String, in names: [String]) -> String? {
+    for wanted in [name, "hook/\(name)"] {
+      if let found = names.first(where: { $0.isExactly(wanted) }) { return found }
+    }
+    return nil
   }
 
   func pause(_ request: HTTPRequest) throws(Refusal) -> Answer {
