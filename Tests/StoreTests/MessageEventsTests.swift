@@ -128,7 +128,7 @@ import Testing
     #expect(try letters(marked: false) == [2])
     #expect(try store.dropDeadLetters(of: "hub") == 1)
     #expect(try letters(marked: false) == [])
-    #expect(try store.deadLetterCount(of: "hub") == 0)
+    #expect(try store.deadLetterCounts(of: "hub") == DeadLetterCounts())
     #expect(try store.letter(2, of: "hub") == .dropped)
     #expect(try store.letter(3, of: "hub") == nil)
     #expect(try store.retryDeadLetters(of: "hub") == 0)

@@ -79,7 +79,8 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
     return switch self {
     case .radioLost: "The radio has been away for \(begins).\(over)"
     case .backlogged: "An upstream has taken nothing for \(begins), and events wait for it.\(over)"
-    case .deadLetters: "An upstream has refused events for good. It ends when they are sent again or deleted."
+    case .deadLetters:
+      "An upstream has refused events for good, or an operator has skipped some. It ends when they are sent again or deleted."
     case .nodeSilent: "A node that is named for it has not been heard for \(begins). It ends when it is heard."
     case .clockWrong: "This machine's clock has not been synchronised for \(begins).\(over)"
     case .diskFull: "The disk or the database is nearly full, or nothing can be written.\(over)"

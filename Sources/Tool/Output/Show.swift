@@ -309,7 +309,7 @@ enum Show {
   static func deadLetter(_ letter: JSONValue) {
     let row = Shape.DeadLetter()
     let place = "\(letter[row.upstream] ?? "?") seq \(letter[row.seq] ?? 0)"
-    print("refused   \(place) \(letter[row.kind] ?? "?"): \(clean(letter[row.reason]))")
+    print("dead      \(place) \(letter[row.kind] ?? "?"): \(clean(letter[row.reason]))")
   }
 
   static func outbox(_ outbox: JSONValue) {

@@ -259,8 +259,10 @@ struct GatewayDoctor {
     case .idle, .sending: findings.add(subject, .ok, "\(status.pending) events pending")
     }
     if status.deadLetters > 0 {
+      let (refused, skipped) = (status.deadLetters - status.skippedLetters, status.skippedLetters)
+      let words = [(refused, "events were refused"), (skipped, "events were skipped by an operator")]
       findings.add(
-        subject, .warning, "\(status.deadLetters) events were refused",
+        subject, .warning, words.filter { $0.0 > 0 }.map { "\($0) \($1)" }.joined(separator: ", "),
         "`meshpost upstream dead` lists the reasons; `meshpost upstream retry \(Escaping.argument(status.name))` resends them."
       )
     }

@@ -137,7 +137,7 @@ struct MetricsReport {
     }
     each("pending_events", .gauge, "Events that the upstream has not acknowledged.") { Double($0.pending) }
     each("oldest_pending_seconds", .gauge, "Age of the oldest pending event.") { Double($0.age ?? 0) }
-    each("dead_letters", .gauge, "Events that the upstream refused.") { Double($0.deadLetters) }
+    each("dead_letters", .gauge, "Events that the upstream refused, or an operator skipped.") { Double($0.deadLetters) }
     each("lost_events", .gauge, "Events deleted before the upstream had them.") { Double($0.losses.ahead) }
     each("given_up_events_total", .counter, "Events deleted before the upstream had them, since it was added.") {
       Double($0.losses.givenUp)

@@ -180,10 +180,20 @@ final class GatewayAlerts {
     deadLetterChanges = store.deadLetterChanges
     for upstream in relay.upstreams {
       // Without the count there is no reading: the next change reads again.
-      guard let count = store.ifReadable({ try store.deadLettersToTell(of: upstream.name) }) else { continue }
-      let text = "\(upstream.name) has refused \(count) event\(count == 1 ? "" : "s"): see meshpost upstream dead"
-      read(AlertSubject(.deadLetters, upstream.name), count > 0 ? .bad(text: text, value: Double(count)) : .well)
+      guard let counts = store.ifReadable({ try store.deadLetterCounts(of: upstream.name, isTold: true) }) else {
+        continue
+      }
+      let text = "\(Self.words(counts, upstream.name)): see meshpost upstream dead"
+      let reading = AlertReading.bad(text: text, value: Double(counts.all))
+      read(AlertSubject(.deadLetters, upstream.name), counts.all > 0 ? reading : .well)
     }
+  }
+
+  private static func words(_ counts: DeadLetterCounts, _ upstream: String) -> String {
+    let events = { (count: Int64) in "\(count) event\(count == 1 ? "" : "s")" }
+    if counts.skipped == 0 { return "\(upstream) has refused \(events(counts.refused))" }
+    let skipped = "an operator has skipped \(events(counts.skipped)) for \(upstream)"
+    return counts.refused == 0 ? skipped : "\(skipped), which has refused \(counts.refused)"
   }
 
   private func readDisk() {

@@ -83,7 +83,7 @@ extension Upstream {
   private static func reason(_ verdict: Verdict) -> String? {
     switch verdict {
     case .hungUp(let reason): "the server closes the connection over it: \(reason)"
-    case .failing(let reason): "an operator skipped it: \(reason)"
+    case .failing(let reason): DeadLetter.skippedReason + reason
     case .acknowledged, .retry, .busy, .refused, .diverged, .stopped: nil
     }
   }
@@ -160,7 +160,7 @@ extension Upstream {
   private func bury(
     _ event: JournalEvent, through batch: Batch?, in lane: Lane, status: Int, reason: String, tried marks: Int64 = 0
   ) {
-    log.warning("\(name): event \(event.seq) is refused for good (\(reason)); see `meshpost upstream dead`")
+    log.warning("\(name): event \(event.seq) is a dead letter now (\(reason)); see `meshpost upstream dead`")
     let at = loop.wallClock.milliseconds
     if skipping?.seq == event.seq { skipping?.isBuried = true }
     shipment.hold(.burying)

@@ -31,6 +31,8 @@ public struct UpstreamStatus: Equatable, Sendable {
   public var pending: Int64
   public var inFlight: Int
   public var deadLetters: Int64
+  /// Those of them that an operator skipped.
+  public var skippedLetters: Int64 = 0
   /// Events that the upstream does not get.
   public var losses = Losses()
   /// The age of its oldest pending event, in seconds.
@@ -109,7 +111,7 @@ extension Upstream {
 
   public var status: UpstreamStatus {
     // Only people read these counts: without a readable store they are 0.
-    let deadLetters = store.ifReadable { try store.deadLetterCount(of: name) } ?? 0
+    let letters = store.ifReadable { try store.deadLetterCounts(of: name) } ?? DeadLetterCounts()
     let backlog = self.backlog
     let age = backlog?.oldest.map { max(0, (loop.wallClock.milliseconds - max(0, $0)) / 1000) }
     let (state, reason) = stateForPeople
@@ -117,7 +119,7 @@ extension Upstream {
       name: name, kind: carrier.kind, url: carrier.place, link: carrier.link, state: state,
       cursor: journal.cursor.lowest, lanes: laneStatus,
       pending: pendingEvents, inFlight: underWay.flights.reduce(0) { $0 + $1.batch.events.count },
-      deadLetters: deadLetters,
+      deadLetters: letters.all, skippedLetters: letters.skipped,
       losses: UpstreamStatus.Losses(ahead: backlog?.lost ?? 0, givenUp: givenUp, tooOld: journal.tooOld.all),
       age: age,
       reason: reason,

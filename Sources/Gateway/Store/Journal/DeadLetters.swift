@@ -2,7 +2,7 @@
 
 import SQLite
 
-/// An event that an upstream understood and refused.
+/// An event that an upstream understood and refused, or that an operator skipped.
 public struct DeadLetter: Equatable, Sendable {
   public var id: Int64
   public var upstream: String
@@ -12,6 +12,20 @@ public struct DeadLetter: Equatable, Sendable {
   public var reason: String
   /// How often a retry was requested since the event was refused.
   public var marks: Int64
+
+  /// The reason of an event that an operator skipped begins so, and its status is 0.
+  public static let skippedReason = "an operator skipped it: "
+}
+
+/// How many dead letters an upstream has.
+public struct DeadLetterCounts: Equatable, Sendable {
+  public var refused: Int64 = 0
+  /// Skipped by an operator.
+  public var skipped: Int64 = 0
+
+  public var all: Int64 { refused + skipped }
+
+  public init() {}
 }
 
 extension Store {
@@ -115,19 +129,22 @@ extension Store {
     }
   }
 
-  /// As `deadLetterCount`, without letters about alerts: an alert about these would cause more of them.
-  public func deadLettersToTell(of upstream: String) throws(StoreError) -> Int64 {
+  /// `isTold`: without letters about alerts, because an alert about these would cause more of them.
+  public func deadLetterCounts(of upstream: String, isTold: Bool = false) throws(StoreError) -> DeadLetterCounts {
+    var counts = DeadLetterCounts()
+    let untold = isTold ? [EventKind.alert.rawValue, EventKind.power.rawValue] : ["", ""]
     try translating { () throws(SQLiteError) in
-      try database.value(
-        "SELECT count(*) FROM dead_letters WHERE upstream = ? AND retry >= 0 AND kind NOT IN (?, ?)", .text(upstream),
-        .text(EventKind.alert.rawValue), .text(EventKind.power.rawValue))?.integer ?? 0
+      try database.each(
+        """
+        SELECT status = 0 AND substr(reason, 1, length(?2)) = ?2, count(*) FROM dead_letters
+        WHERE upstream = ?1 AND retry >= 0 AND kind NOT IN (?3, ?4) GROUP BY 1
+        """,
+        [.text(upstream), .text(DeadLetter.skippedReason), .text(untold[0]), .text(untold[1])]
+      ) { (row) throws(SQLiteError) in
+        if row.integer(0) == 0 { counts.refused = row.integer(1) } else { counts.skipped = row.integer(1) }
+        return true
+      }
     }
-  }
-
-  public func deadLetterCount(of upstream: String) throws(StoreError) -> Int64 {
-    try translating { () throws(SQLiteError) in
-      try database.value("SELECT count(*) FROM dead_letters WHERE upstream = ? AND retry >= 0", .text(upstream))?
-        .integer ?? 0
-    }
+    return counts
   }
 }
