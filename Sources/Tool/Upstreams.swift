@@ -225,13 +225,18 @@ struct UpstreamCommand: ParsableCommand {
         The event becomes a dead letter, which `meshpost upstream retry` sends again; the others go on. If several events were tried \
         together, one is sent at a time from then on, and nothing is skipped: repeat the command when one has failed alone. \
         The server is asked once more: nothing is skipped unless it takes another event and then fails over this one again, by an answer of its own. \
-        So a server that is away, or fails over everything, costs no event. If no other event waits, its answer to this one decides.
+        So a server that is away, or fails over everything, costs no event. If no other event waits, or with SEQ, its answer to this one decides.
         """)
     @OptionGroup var connection: Connection
     @Argument(help: "The upstream's name.", completion: Completing.upstreams) var upstream: String
+    @Argument(
+      help: "The event's seq, as the command says it: skip this event even if the server does not take another either.")
+    var seq: Int64?
+
+    func validate() throws { try EventNumber.check(seq) }
 
     var exchange: Exchange {
-      .post("/v1/upstreams/skip".with(["upstream": upstream]), limit: 60) { answer in
+      .post("/v1/upstreams/skip".with(["upstream": upstream, "seq": seq.map { "\($0)" }]), limit: 60) { answer in
         let seq = answer[Shape.Skipped().skipped] ?? 0
         print(
           "event \(seq) is a dead letter now; to send it again: meshpost upstream retry \(Escaping.argument(upstream)) \(seq)"

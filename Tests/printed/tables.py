@@ -208,6 +208,7 @@ DOCUMENTS["docs/hooks.md"] = {
     "meshpost upstream retry hook/NAME": {"put": {"NAME": "ping"}},
     "meshpost upstream test hook/NAME": {"put": {"NAME": "ping"}},
     "meshpost upstream pause hook/NAME": {"put": {"NAME": "ping"}},
+    "meshpost upstream skip hook/NAME": {"put": {"NAME": "ping"}, "code": 64, "because": "the hook takes all: there is nothing to skip"},
 }
 DOCUMENTS["docs/installation.md"] = {
     "sudo apt install ./meshpost_*.deb": {"elsewhere": MACHINE},
@@ -327,6 +328,9 @@ DOCUMENTS["docs/ssh.md"] = {
 }
 DOCUMENTS["docs/webhooks.md"] = {
     "meshpost upstream skip NAME": {"put": {"NAME": "alarm"}, "code": 64, "because": "the server takes all: there is nothing to skip"},
+    "meshpost upstream skip NAME SEQ": {"put": {"NAME": "alarm", "SEQ": "17"}, "code": 64, "because": "the server takes all: there is nothing to skip"},
+    "meshpost upstream test NAME": {"put": {"NAME": "alarm"}},
+    "meshpost upstream resume NAME": {"put": {"NAME": "alarm"}},
     "meshpost upstream test alarm": {"after": "until_true 'grep hooks.example.org /var/log/front.log'"},
 }
 DOCUMENTS["docs/first-ten-minutes.md"] = {

@@ -64,8 +64,8 @@ extension Route {
     case .pair, .forget: [.required("address")]
     case .documents: [.text("prefix"), .text("after")]
     case .retryOutbox: [.text("upstream"), .whole("seq")]
-    case .dropOutbox: [.required("upstream"), .whole("seq")]
-    case .pauseUpstream, .resumeUpstream, .skipUpstream, .testUpstream, .removeUpstream, .forgetUpstream:
+    case .dropOutbox, .skipUpstream: [.required("upstream"), .whole("seq")]
+    case .pauseUpstream, .resumeUpstream, .testUpstream, .removeUpstream, .forgetUpstream:
       [.required("upstream")]
     case .alerts: [.choice("state", "all", "open"), .whole("before"), .whole("limit")]
     default: []

@@ -125,7 +125,7 @@ extension Route {
     case .resumeOutbox: .init("Retries waiting and stopped upstreams now.", ok)
     case .pauseUpstream: .init("Sends it nothing from now on.", .object(Shape.Upstream()), commands: "upstream pause")
     case .resumeUpstream: .init("Sends it events again.", .object(Shape.Upstream()), commands: "upstream resume")
-    case .skipUpstream: .init("Makes the event over which it fails a dead letter, if it takes another event and then fails again; answers within 50 s. 400: it has taken all, or this event now; nothing shows that this event is the reason; or several were tried together, and then one is sent at a time.", .object(Shape.Skipped()), commands: "upstream skip")
+    case .skipUpstream: .init("Makes the event over which it fails a dead letter, if it takes another event and then fails again; with this event's `seq`, if it fails over it again. Answers within 50 s. 400: it has taken all, or this event now; nothing shows that this event is the reason; or several were tried together, and then one is sent at a time.", .object(Shape.Skipped()), commands: "upstream skip")
     case .testUpstream: .init("Sends it a test. 504: the reason why it failed.", ok, commands: "upstream test")
     case .addUpstream: .init("[Stores the upstream](control-socket.md#added-upstreams) beside the database, and starts it. The body has the keys of an `[[upstream]]`, and `files`.", body: [], .object(Shape.Added()), commands: "upstream add")
     case .removeUpstream: .init("Removes an upstream that was added this way.", ok, commands: "upstream remove")

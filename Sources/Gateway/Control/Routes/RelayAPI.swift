@@ -76,13 +76,20 @@ struct RelayAPI {
 
   func skip(_ request: HTTPRequest) async throws(Refusal) -> Answer {
     let upstream = try upstream(request)
-    switch await upstream.skip() {
+    switch await upstream.skip(try seq(request)) {
     case .setAside(let seq): return .json { $0.field(Shape.Skipped().skipped, seq) }
     case .taken(let seq): throw .invalid("\(upstream.name): the server has taken event \(seq) now: nothing is skipped")
     case .isOneOf(let count):
       throw .invalid(
         "\(upstream.name): the last try had \(count) events, and one is sent at a time now. Skip again when one has failed alone"
       )
+    case .isAnother(let failed):
+      throw .invalid(
+        "\(upstream.name): nothing is skipped: the last try failed over event \(failed), not over this one")
+    case .othersFail(let seq, let reason):
+      throw .invalid(
+        "\(upstream.name): nothing is skipped: the server does not take another event either: \(reason). To skip event \(seq) all the same: "
+          + "meshpost upstream skip \(Escaping.argument(upstream.name)) \(seq)")
     case .unproven(let reason): throw .invalid("\(upstream.name): nothing is skipped: \(reason)")
     case .nothing: throw .invalid("\(upstream.name): no event was tried and not taken: see meshpost upstream pending")
     }
@@ -162,7 +169,7 @@ struct RelayAPI {
 
   private func seq(_ request: HTTPRequest) throws(Refusal) -> Int64? {
     guard let text = request.query["seq"] else { return nil }
-    guard let number = Int64(text), number > 0 else { throw .invalid("seq: expected the number of a dead letter") }
+    guard let number = Int64(text), number > 0 else { throw .invalid("seq: expected the number of an event") }
     return number
   }
 }

@@ -8,7 +8,7 @@ import Timing
 /// a server in trouble fails over any. An operator who knows better sets it aside.
 ///
 /// The operator may be wrong, so the server is asked once more: another event must pass, and then this one must fail again, by the server's own
-/// answer. `Suspicion` decides that. If the gateway is killed in between, nothing is lost: the event is still the next one, and the other event is
+/// answer. `Suspicion` decides that. If only bad events wait, none passes: then the operator names the event by its seq, and it alone must fail again. If the gateway is killed in between, nothing is lost: the event is still the next one, and the other event is
 /// sent again, too.
 extension Upstream {
   /// What has become of the event.
@@ -19,6 +19,10 @@ extension Upstream {
     case taken(seq: Int64)
     /// The last try had so many events. From now on one is sent at a time, until it is known which one fails.
     case isOneOf(Int)
+    /// The operator has named another event than the one that failed at the last try.
+    case isAnother(failed: Int64)
+    /// Another event fails, too: the server may be in trouble.
+    case othersFail(seq: Int64, reason: String)
     /// Nothing shows that this event is the reason.
     case unproven(reason: String)
     /// The server has taken all that it was sent.
@@ -43,7 +47,8 @@ extension Upstream {
   }
 
   /// Makes the event over which the server failed at the last try a dead letter, if it was sent alone and is the reason; the next one is sent at once.
-  public func skip() async -> Skipped {
+  /// `named`: the operator takes this event for the reason, even if no other passes.
+  public func skip(_ named: Int64? = nil) async -> Skipped {
     guard let untaken, !isClosed, untaken.epoch == store.epoch,
       journal.lanes[untaken.lane].taken < untaken.first
     else { return .nothing }
@@ -53,12 +58,13 @@ extension Upstream {
       resume()
       return .isOneOf(untaken.count)
     }
+    guard named ?? untaken.first == untaken.first else { return .isAnother(failed: untaken.first) }
     guard !isPaused else { return .unproven(reason: "the upstream is paused, and the server must be asked once more") }
     guard skipping == nil else { return .unproven(reason: "the server is being asked about it already") }
     let (lane, answer) = (untaken.lane, Promise<Skipped>())
     skipping = Skipping(seq: untaken.first, lane: lane, answer: answer)
     defer { skipping = nil }
-    journal.lanes[lane].suspicion.askedToSkip(untaken.first)
+    journal.lanes[lane].suspicion.askedToSkip(untaken.first, isNamed: named != nil)
     resume()
     // `try?`: the operator has gone, and nothing is skipped unless it is being written.
     var skipped = (try? await answer.value(within: Self.skippingPatience, on: loop)) ?? nil
@@ -77,9 +83,13 @@ extension Upstream {
       skipping.answer.keep(skipping.isBuried ? .setAside(seq: seq) : .taken(seq: seq))
     } else if !skipping.isBuried, let verdict, let reason = verdict.trouble {
       let isOther = verdict.isAnswer && batch?.events.first?.seq != seq
-      skipping.answer.keep(
-        .unproven(reason: isOther ? "the server does not take another event either: \(reason)" : reason))
+      skipping.answer.keep(isOther ? .othersFail(seq: seq, reason: reason) : .unproven(reason: reason))
     }
+  }
+
+  /// The upstream does not go on meanwhile.
+  func stopSkipping(_ reason: String) {
+    if let skipping, !skipping.isBuried { skipping.answer.keep(.unproven(reason: reason)) }
   }
 }
 

@@ -28,8 +28,9 @@ struct Suspicion: Equatable {
   /// Other events that the server refused, before and after it has taken one.
   private var refusedToo: Set<Int64> = []
   private var provenToo: Set<Int64> = []
-  /// An operator has asked to skip the suspect.
+  /// An operator has asked to skip the suspect, and maybe named it: then no other event needs to pass.
   private(set) var isAsked = false
+  private var isNamed = false
   /// At this number, further ones need a proof of their own.
   private static let mostToo = 256
 
@@ -38,7 +39,7 @@ struct Suspicion: Equatable {
   /// The suspect is sent alone.
   var wantsAlone: Bool { alone > 0 || hasAnotherPassed || hasAnotherFailed }
   /// Another event is to show whether the server takes any.
-  var wantsProof: Bool { alone >= Self.maxAlone && !hasAnotherPassed }
+  var wantsProof: Bool { alone >= Self.maxAlone && !hasAnotherPassed && !isNamed }
   /// The next try may come soon: it is not known yet that the server is in trouble.
   var isUrgent: Bool { seq != nil && alone < Self.maxAlone && !hasAnotherFailed }
 
@@ -67,18 +68,18 @@ struct Suspicion: Equatable {
     return false
   }
 
-  /// An operator asks to skip this event: another one is sent now, and then this one once more.
-  mutating func askedToSkip(_ event: Int64) {
+  /// An operator asks to skip this event: another one is sent now, and then this one once more. `isNamed`: only this one.
+  mutating func askedToSkip(_ event: Int64, isNamed: Bool = false) {
     if seq != event { self = Suspicion(seq: event, provenToo: provenToo) }
-    (alone, hasAnotherPassed, isAsked) = (Self.maxAlone, false, true)
+    (alone, hasAnotherPassed, isAsked, self.isNamed) = (Self.maxAlone, false, true, isNamed)
   }
 
   /// The operator has an answer: from now on a failure proves nothing again.
-  mutating func answeredOperator() { isAsked = false }
+  mutating func answeredOperator() { (isAsked, isNamed) = (false, false) }
 
   /// The server failed over this event, which was alone, or refused it. `isOnly`: there is no other event to send. True: it may be skipped.
   mutating func failed(_ event: Int64, isOnly: Bool) -> Bool {
-    guard isAsked, seq == event, hasAnotherPassed || isOnly else { return false }
+    guard isAsked, seq == event, hasAnotherPassed || isOnly || isNamed else { return false }
     self = Suspicion(provenToo: provenToo.union(refusedToo))
     return true
   }

@@ -226,6 +226,7 @@ public final class Upstream {
     }
     if paused {
       shipment.hold(.paused)
+      stopSkipping("the upstream was paused meanwhile")
       woken.resume()
     } else {
       shipment.release([.paused])
@@ -237,6 +238,7 @@ public final class Upstream {
   public func stop() {
     if case .running(let task) = life { task.cancel() }
     life = .ended
+    stopSkipping("the upstream was changed or removed meanwhile")
     journal.reportTooOld()
     underWay.end()
     health.end()
