@@ -11,6 +11,9 @@ public enum Lane: String, Sendable, CaseIterable {
   case nodes
   case packets
 
+  /// Made once: it is asked for at each turn of the loop.
+  public static let allCases: [Lane] = [.messages, .nodes, .packets]
+
   /// The lane of a kind of event; unknown kinds belong to the first lane, so that nothing delays them.
   public init(kind: String) { self = EventKind(rawValue: kind)?.lane ?? .messages }
 

@@ -7,7 +7,7 @@ enum HubSchema {
   enum Dialect { case sqlite, postgres }
 
   /// The version of the tables that this program creates and knows.
-  static var newest: Int { steps(.sqlite).count }
+  static let newest = steps(.sqlite).count
 
   /// Written anew for each database: each has a random key, which is its name, too.
   static func steps(_ dialect: Dialect) -> [(number: Int, sql: String)] {
