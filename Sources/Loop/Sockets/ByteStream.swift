@@ -77,14 +77,14 @@ public final class SocketStream: ByteStream {
 
   public var pendingBytes: Int { pending.count - sent }
 
-  public var outstandingBytes: Int { socket < 0 ? 0 : pendingBytes + Descriptor.unacknowledged(socket) }
+  public var outstandingBytes: Int { socket < 0 ? 0 : pendingBytes + loop.unacknowledged(socket) }
 
   public var movedBytes: UInt64 { takenBytes &+ received }
 
   /// Sent bytes that the peer's kernel has acknowledged.
   public var takenBytes: UInt64 {
     guard socket >= 0 else { return written }
-    return written &- min(written, UInt64(Descriptor.unacknowledged(socket)))
+    return written &- min(written, UInt64(loop.unacknowledged(socket)))
   }
 
   public var isQuiet: Bool {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import EventLoop
+import Glibc
 import LoopTestSupport
 import Timing
 
@@ -9,6 +10,9 @@ final class WorldClock {
   fileprivate(set) var now = MonotonicTime(seconds: 1000)
   private var machines: [WorldMachine] = []
   fileprivate var loopback = Loopback()
+  /// What listens, by its port; `nil`: connections are TCP, which costs more of this machine's time.
+  var listeners: [UInt16: (_ socket: Int32) -> Void]?
+  private var lastPort: UInt16 = 1000
 
   /// The day in 2026 on which a world begins, milliseconds since 1970.
   static let beginning: Int64 = 1_795_237_200_000
@@ -22,6 +26,11 @@ final class WorldClock {
     machine.loop = loop
     machines.append(machine)
     return (machine, loop)
+  }
+
+  func freePort() -> UInt16 {
+    lastPort += 1
+    return lastPort
   }
 
   func end(_ machine: WorldMachine) { machines.removeAll { $0 === machine } }
@@ -93,7 +102,7 @@ final class WorldMachine: Machine {
   fileprivate func rest() { descriptors.wait(milliseconds: 1) { _, _ in } }
 
   func watch(_ descriptor: Int32, for interest: EventLoop.Readiness, tag: UInt64) -> Bool {
-    world.loopback.insert(descriptor)
+    if world.listeners == nil { world.loopback.insert(descriptor) }
     return descriptors.watch(descriptor, for: interest, tag: tag)
   }
 
@@ -102,6 +111,19 @@ final class WorldMachine: Machine {
   }
 
   func unwatch(_ descriptor: Int32) { descriptors.unwatch(descriptor) }
+
+  func connect(_ address: NetworkAddress) throws(SystemError) -> (socket: Int32, isConnected: Bool) {
+    guard let listeners = world.listeners else { return try descriptors.connect(address) }
+    guard let listener = listeners[address.port] else { throw SystemError("connect", code: ECONNREFUSED) }
+    var ends: [Int32] = [-1, -1]
+    let type = Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue | SOCK_NONBLOCK.rawValue)
+    guard socketpair(AF_UNIX, type, 0, &ends) == 0 else { throw SystemError("socketpair") }
+    listener(ends[1])
+    return (ends[0], true)
+  }
+
+  /// Of a pair the kernel says what was not read, and with what it costs; of TCP, what has not arrived.
+  func unacknowledged(_ socket: Int32) -> Int { world.listeners == nil ? descriptors.unacknowledged(socket) : 0 }
 
   func wait(milliseconds: Int32, _ ready: (_ tag: UInt64, EventLoop.Readiness) -> Void) {
     var isReady = false

@@ -43,7 +43,7 @@ public final class EventLoop {
   /// Rounds of deferred work within a turn; after these, timers and descriptors get their turn.
   private static let maxRounds = 64
 
-  private let machine: any Machine
+  let machine: any Machine
   private var watches: [Int32: Watch] = [:]
   private var lastNumber: UInt32 = 0
   private var timers = TimerQueue()
@@ -79,6 +79,9 @@ public final class EventLoop {
   /// All of the machine's clocks.
   public var clocks: any Clocks { machine }
   public var wallClock: WallClock { WallClock(machine) }
+
+  /// See `Descriptor.unacknowledged`.
+  public func unacknowledged(_ socket: Int32) -> Int { machine.unacknowledged(socket) }
 
   /// Calls `handler` whenever `descriptor` is ready. The loop does not own the descriptor: call `unwatch` before
   /// closing it. Returns false if the kernel refuses (a regular file, no memory).

@@ -13,6 +13,18 @@ public protocol Machine: Clocks {
   func unwatch(_ descriptor: Int32)
   /// Waits until a descriptor is ready, or for so many milliseconds; -1: without a limit.
   func wait(milliseconds: Int32, _ ready: (_ tag: UInt64, EventLoop.Readiness) -> Void)
+  /// Begins to connect a new socket, without waiting.
+  func connect(_ address: NetworkAddress) throws(SystemError) -> (socket: Int32, isConnected: Bool)
+  /// See `Descriptor.unacknowledged`.
+  func unacknowledged(_ socket: Int32) -> Int
+}
+
+extension Machine {
+  public func connect(_ address: NetworkAddress) throws(SystemError) -> (socket: Int32, isConnected: Bool) {
+    try address.connect()
+  }
+
+  public func unacknowledged(_ socket: Int32) -> Int { Descriptor.unacknowledged(socket) }
 }
 
 /// The machine on which this program runs: its clocks, and epoll.

@@ -147,7 +147,7 @@ public final class Connector {
 
   private func start(_ address: Int) {
     do throws(SystemError) {
-      let (socket, isConnected) = try self.address(of: address).connect()
+      let (socket, isConnected) = try loop.machine.connect(self.address(of: address))
       sockets[address] = socket
       if isConnected { return succeed(address) }
       guard loop.watch(socket, for: .writable, { [weak self] _ in self?.answered(address) }) else {

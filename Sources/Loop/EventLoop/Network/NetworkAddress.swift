@@ -5,9 +5,12 @@ import Glibc
 import Timing
 
 /// An address and port as the kernel takes them.
-struct NetworkAddress: Hashable, Sendable {
+public struct NetworkAddress: Hashable, Sendable {
   let family: Int32
   let bytes: [UInt8]
+
+  /// The port: bytes 2 and 3 of `sockaddr_in` and of `sockaddr_in6`.
+  public var port: UInt16 { bytes.count < 4 ? 0 : UInt16(bytes[2]) << 8 | UInt16(bytes[3]) }
 
   /// Begins to connect a new socket, without waiting.
   func connect() throws(SystemError) -> (socket: Int32, isConnected: Bool) {
@@ -27,7 +30,7 @@ struct NetworkAddress: Hashable, Sendable {
 
 extension NetworkAddress: CustomStringConvertible {
   /// The numeric address, without the port.
-  var description: String {
+  public var description: String {
     var text = [CChar](repeating: 0, count: 64)
     let code = bytes.withUnsafeBytes { bytes in
       bytes.withMemoryRebound(to: sockaddr.self) {

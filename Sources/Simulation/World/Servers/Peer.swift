@@ -28,6 +28,8 @@ enum Mood: Equatable, Codable {
   case drips
   /// It takes the first half of each batch, or each second event.
   case takesHalf
+  /// It answers messages whose number is a multiple of `every` with this status, and takes all others. For a webhook or a broker.
+  case dislikes(status: Int, every: Int)
   /// Its answers arrive late by so many milliseconds.
   case slow(Int)
 }
@@ -36,8 +38,9 @@ enum Mood: Equatable, Codable {
 class Server {
   let name: String
   let loop: EventLoop
+  private let clock: WorldClock
   private let moodChanged = Waiter()
-  private var listeners: [String: (descriptor: Int32, port: UInt16, task: LoopTask)] = [:]
+  private var listeners: [String: (descriptor: Int32, port: UInt16, task: LoopTask?)] = [:]
   private var peers: [ObjectIdentifier: (gateway: String, peer: Peer, task: LoopTask)] = [:]
   /// Accepted connections of each gateway in each hour of the world.
   private(set) var connections: [String: Int] = [:]
@@ -52,7 +55,9 @@ class Server {
     }
   }
 
-  init(_ name: String, on loop: EventLoop) { (self.name, self.loop) = (name, loop) }
+  init(_ name: String, on loop: EventLoop, of clock: WorldClock) {
+    (self.name, self.loop, self.clock) = (name, loop, clock)
+  }
 
   /// Serves a connection until it ends.
   func serve(_ peer: Peer, of gateway: String) async throws(StreamEnd) {}
@@ -63,6 +68,17 @@ class Server {
   }
 
   private func listen(_ gateway: String, on port: UInt16) throws -> UInt16 {
+    if clock.listeners != nil {
+      let port = port > 0 ? port : clock.freePort()
+      clock.listeners?[port] = { [weak self, loop] socket in
+        loop.schedule(after: .zero) {
+          guard let self, self.clock.listeners?[port] != nil else { return _ = close(socket) }
+          self.accepted(socket, of: gateway)
+        }
+      }
+      listeners[gateway] = (-1, port, nil)
+      return port
+    }
     let (descriptor, port) = try LoopbackSocket.listen(on: port)
     let acceptor = Acceptor(
       descriptor, name: name, reserve: .turnsAway, on: loop, log: Log(level: .error, clock: loop.wallClock) { _, _ in })
@@ -78,8 +94,9 @@ class Server {
   /// The gateway is dead: none of its bytes arrive any more, and nobody listens until `comesBack`.
   func leaves(_ gateway: String) {
     guard let listener = listeners[gateway] else { return }
-    listener.task.cancel()
-    shutdown(listener.descriptor, Int32(SHUT_RDWR))
+    listener.task?.cancel()
+    if listener.descriptor >= 0 { shutdown(listener.descriptor, Int32(SHUT_RDWR)) }
+    clock.listeners?[listener.port] = nil
     for entry in peers.values where entry.gateway == gateway {
       entry.peer.abort()
       entry.task.cancel()

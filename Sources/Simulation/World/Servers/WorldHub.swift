@@ -31,7 +31,7 @@ final class WorldHub: WebServer {
   static let token = "a-token-of-the-world"
   static let operators = "a-token-of-operators"
 
-  init(_ name: String, _ folder: String, gateways: [String], on loop: EventLoop) throws {
+  init(_ name: String, _ folder: String, gateways: [String], on loop: EventLoop, of clock: WorldClock) throws {
     self.folder = folder
     try FileManager.default.createDirectory(atPath: "\(folder)/tokens", withIntermediateDirectories: true)
     for gateway in gateways {
@@ -40,7 +40,7 @@ final class WorldHub: WebServer {
     try Self.write("\(Self.operators)\n", to: "\(folder)/operators.token")
     try FileManager.default.createDirectory(atPath: "\(folder)/0", withIntermediateDirectories: true)
     hub = try Self.open(folder, 0)
-    super.init(name, on: loop)
+    super.init(name, on: loop, of: clock)
   }
 
   private static func write(_ text: String, to file: String) throws {
