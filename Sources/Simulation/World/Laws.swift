@@ -8,6 +8,13 @@ import Timing
 struct Laws {
   private let world: World
   private var problems: [String] = []
+  /// Of a gateway's messages: where hubs have them.
+  private var placesAtHubs: [String: [Place]] = [:]
+
+  struct Place {
+    var epoch: String
+    var seq: Int64
+  }
 
   init(_ world: World) { self.world = world }
 
@@ -26,6 +33,7 @@ struct Laws {
       for words in gateway.page.breaches { breach(gateway, words) }
     }
     for id in Set(world.gateways.map(\.id)).sorted() { try checkServers(id) }
+    checkJoined()
     checkBounds()
     return problems
   }
@@ -99,6 +107,10 @@ struct Laws {
     let stored = gateways.reduce(into: Set<String>()) { $0.formUnion($1.everStored) }
     let lost = gateways.reduce(into: Set<String>()) { $0.formUnion($1.lostWithCard) }
     let changes = gateways.reduce(0) { $0 + $1.cardChanges }
+    placesAtHubs = [:]
+    for message in try world.hubs.flatMap({ try $0.messages(of: id) }) {
+      placesAtHubs[message.text, default: []].append(Place(epoch: message.epoch, seq: message.seq))
+    }
     // Another radio may hand over the same message again, to a card that does not know it.
     let handed = Dictionary(gateways.flatMap(\.handed).map { ($0, 1) }, uniquingKeysWith: +)
     for hub in world.hubs {
@@ -140,12 +152,49 @@ struct Laws {
     }
     let untellable = world.gateways.filter { $0.id == id }.reduce(into: Set<String>()) { $0.formUnion($1.untellable) }
     let tellable = missing.subtracting(untellable)
+    let unnamed = tellable.filter { text in
+      guard let places = placesAtHubs[text] else { return false }
+      return !gaps.contains { gap in places.contains { Self.covers(gap, $0) } }
+    }
+    if !unnamed.isEmpty {
+      let examples = unnamed.sorted().prefix(4).map { "\($0) \(placesAtHubs[$0] ?? [])" }
+      problems.append(
+        "\(part): \(unnamed.count) messages of \(id) were lost with the card, and no gap names their epochs: \(examples), \(gaps.map(\.text))"
+      )
+    }
     let told = gaps.reduce(Int64(0)) { $0 + ($1["at_most"]?.integer ?? $1["count"]?.integer ?? 1_000_000) }
     if told < tellable.count {
       problems.append(
         "\(part): \(tellable.count) messages of \(id) were lost with the card, and \(told) are told: \(tellable.sorted().prefix(8))"
       )
     }
+  }
+
+  /// Whether the gap may be about this event. Of another card a server tells how far it is; of a lost database more may have followed.
+  private static func covers(_ gap: JSONValue, _ place: Place) -> Bool {
+    guard let epoch = gap["epoch"]?.string else { return true }
+    return epoch == place.epoch && (gap["reason"]?.string != "conflict" || gap["last"]?.integer ?? .max >= place.seq)
+  }
+
+  /// What one place has said, the other hears once, and nothing comes back to where it was said.
+  private mutating func checkJoined() {
+    guard world.otherMesh != nil else { return }
+    let twice = world.joined.filter { $1 > 1 }.keys.sorted()
+    if !twice.isEmpty { problems.append("sent twice from another place: \(twice.prefix(8))") }
+    let back = world.joined.keys.filter { heard in
+      heard.split(separator: "⇄").count > 2 || heard.contains("@\(heard.hasPrefix("r4") ? "A" : "B"): ")
+    }
+    if !back.isEmpty { problems.append("comes back to its own place: \(back.sorted().prefix(8))") }
+    let last = (world.lastText + 1, world.lastText + 2)
+    for number in world.meshes.indices { world.say(in: world.place(of: number)) }
+    func isHeard(_ ear: String, _ gateway: String, _ number: Int) -> Bool {
+      world.joined.keys.contains { $0.hasPrefix(ear) && $0.hasSuffix("@\(gateway): m\(number)") }
+    }
+    world.clock.pass(until: world.clock.now + .seconds(1800)) {
+      isHeard("r5", "A", last.0) && isHeard("r4", "B", last.1)
+    }
+    if !isHeard("r5", "A", last.0) { problems.append("m\(last.0), heard by gateway A, is not sent by gateway B") }
+    if !isHeard("r4", "B", last.1) { problems.append("m\(last.1), heard by gateway B, is not sent by gateway A") }
   }
 
   private mutating func checkBounds() {

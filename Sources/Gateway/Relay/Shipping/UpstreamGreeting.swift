@@ -105,13 +105,15 @@ extension Upstream {
   /// The server has events of this gateway of epochs that this database has never had: other cards were in use, or somebody else writes under its id.
   /// What they had not sent to the other upstreams is lost: those are told.
   private func tellOtherEpochs(_ acknowledged: Acknowledged) {
-    let (has, _) = JournalReader.positions(acknowledged)
-    // A server that knows neither this epoch nor this database's earlier ones may know one from before: that is no news.
-    guard !carrier.otherEpochs.isEmpty,
-      store.identity.isFirstEpoch || Lane.allCases.contains(where: { has[$0] != nil })
-    else { return }
+    let (others, has) = (carrier.otherEpochs, JournalReader.positions(acknowledged).0)
+    guard !others.isEmpty else { return }
     do {
-      for other in carrier.otherEpochs
+      // A server that knows neither this epoch nor this database's earlier ones may know one from before: that is no news.
+      let isNews =
+        try store.identity.isFirstEpoch || Lane.allCases.contains { has[$0] != nil }
+        || others.contains { (other) throws(StoreError) in try store.knows(other.epoch, through: 0) }
+      guard isNews else { return }
+      for other in others
       where try !store.knows(other.epoch, through: other.last) && health.starts.foreign.take(at: loop.now) {
         let loss = try store.tellForeign(other.epoch, last: other.last)
         log.error("\(name): \(loss). Every upstream is told. See docs/hub.md, \"One identity, two histories\"")
