@@ -131,7 +131,7 @@ public final class Store {
     _ settings: Settings, _ clocks: any Clocks
   ) throws(StoreError) -> (Database, StoreIdentity) {
     let database = try open(settings)
-    return (database, try StoreIdentity(of: database, settings, now: trustedNow(clocks)))
+    return (database, try StoreIdentity(of: database, settings, clocks))
   }
 
   /// Exclusive: then the index of the write-ahead log is in memory, not in a file whose pages the kernel would write to

@@ -12,16 +12,16 @@ public struct StoreIdentity: Equatable, Sendable {
   public private(set) var epoch: String
   /// The first seq that belongs to this epoch.
   public private(set) var epochFirst: Int64
-  /// When this epoch began, in milliseconds since 1970; 0: unknown. A newer copy may have had earlier epochs that are
-  /// not known here.
-  public private(set) var epochBegan: Int64
+  /// When this epoch began, or when the gateway has learned later that another database was in use in between: milliseconds since 1970; 0: unknown.
+  private var began: Int64
+  /// The same by the machine's boot and the milliseconds since it, as `BOOT MILLISECONDS`: many machines know the time only after a while.
+  private var beganBoot: String
   private(set) var epochBefore: String?
   /// Whether the database was empty when it was opened.
   let isNew: Bool
 
-  /// Reads the identity from a database that was just opened, and stores new parts of it. `now`: milliseconds since
-  /// 1970; 0: unknown.
-  init(of database: Database, _ settings: Store.Settings, now: Int64) throws(StoreError) {
+  /// Reads the identity from a database that was just opened, and stores new parts of it.
+  init(of database: Database, _ settings: Store.Settings, _ clocks: any Clocks) throws(StoreError) {
     // The id is also in a separate file, so that a gateway keeps its id when its database is lost.
     let idLocation = settings.location + ".id"
     let filed = SmallFile.read(idLocation)
@@ -32,7 +32,8 @@ public struct StoreIdentity: Equatable, Sendable {
       isNew = known == nil
       epoch = known ?? Self.randomHex(8)
       epochFirst = try database.meta("epoch_first")?.integer ?? 1
-      epochBegan = known == nil ? now : try database.meta("epoch_at")?.integer ?? 0
+      began = known == nil ? Self.trustedNow(clocks) : try database.meta("epoch_at")?.integer ?? 0
+      beganBoot = known == nil ? Self.boot(clocks) : try database.meta("epoch_boot")?.text ?? ""
       epochBefore = try database.meta("epoch_before")?.text
       if isNew || kept != gatewayID { try write(to: database) }
     } catch {
@@ -45,15 +46,43 @@ public struct StoreIdentity: Equatable, Sendable {
     try database.run(
       """
       INSERT OR REPLACE INTO meta(name, value)
-      VALUES ('gateway_id', ?), ('epoch', ?), ('epoch_first', ?), ('epoch_before', ?), ('epoch_at', ?)
-      """, .text(gatewayID), .text(epoch), .integer(epochFirst), .optional(epochBefore), .integer(epochBegan))
+      VALUES ('gateway_id', ?), ('epoch', ?), ('epoch_first', ?), ('epoch_before', ?), ('epoch_at', ?),
+        ('epoch_boot', ?)
+      """, .text(gatewayID), .text(epoch), .integer(epochFirst), .optional(epochBefore), .integer(began),
+      .text(beganBoot))
   }
 
   /// Begins a new epoch after the event `last`.
-  mutating func renew(after last: Int64, now: Int64) {
+  mutating func renew(after last: Int64, _ clocks: any Clocks) {
     // If no server has received events of this epoch, the previous epoch remains the one that servers know.
     if epochFirst <= last { epochBefore = epoch }
-    (epoch, epochFirst, epochBegan) = (Self.randomHex(8), last + 1, now)
+    (epoch, epochFirst) = (Self.randomHex(8), last + 1)
+    beginAgain(clocks)
+  }
+
+  /// From now on this database is in use, and not another one.
+  mutating func beginAgain(_ clocks: any Clocks) {
+    (began, beganBoot) = (Self.trustedNow(clocks), Self.boot(clocks))
+  }
+
+  private static func boot(_ clocks: any Clocks) -> String {
+    clocks.boot.isEmpty ? "" : "\(clocks.boot) \(clocks.sinceBoot)"
+  }
+
+  /// Milliseconds since 1970; 0: the clock is not trusted.
+  private static func trustedNow(_ clocks: any Clocks) -> Int64 {
+    clocks.isWallSynchronised ? clocks.wallMilliseconds : 0
+  }
+
+  /// The milliseconds in which no other database of this gateway was in use; `nil`: unknown.
+  public func sinceOthers(_ clocks: any Clocks) -> Int64? {
+    if let space = beganBoot.lastIndex(of: " "), beganBoot[..<space].elementsEqual(clocks.boot),
+      let moment = Int64(beganBoot[space...].dropFirst())
+    {
+      return max(0, clocks.sinceBoot - moment)
+    }
+    let (since, overflow) = Self.trustedNow(clocks).subtractingReportingOverflow(began)
+    return began > 0 && !overflow && since >= 0 ? since : nil
   }
 
   /// Whether the database has never had another epoch.
@@ -74,14 +103,11 @@ extension Store {
   /// As in `identity`.
   public var epoch: String { identity.epoch }
 
-  /// Milliseconds since 1970; 0: the clock is not trusted.
-  static func trustedNow(_ clocks: any Clocks) -> Int64 { clocks.isWallSynchronised ? clocks.wallMilliseconds : 0 }
-
   /// Starts a new epoch, because this store is an older copy: an upstream has sequence numbers beyond ours. `loss`:
   /// becomes its first event.
   public func renewEpoch(telling loss: StoreLoss? = nil) throws(StoreError) {
     let (old, last) = (epoch, lastSeq)
-    identity.renew(after: last, now: Self.trustedNow(clocks))
+    identity.renew(after: last, clocks)
     write { [identity] store throws(SQLiteError) in
       try identity.write(to: store.database)
       try store.know(old, through: last)

@@ -172,7 +172,11 @@ extension Store {
   /// not sent.
   public func tellForeign(_ epoch: String, last: Int64) throws(StoreError) -> StoreLoss {
     let loss = StoreLoss(cause: .conflict, epoch: epoch, last: last)
-    write { store throws(SQLiteError) in try store.tell(loss) }
+    identity.beginAgain(clocks)
+    write { [identity] store throws(SQLiteError) in
+      try identity.write(to: store.database)
+      try store.tell(loss)
+    }
     try commitNow()
     markLoss()
     provenance.loss = provenance.loss ?? loss

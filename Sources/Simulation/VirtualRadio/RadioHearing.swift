@@ -146,6 +146,7 @@ extension VirtualRadio {
   /// Queues the message for the client. MSG_WAITING is sent even if the queue drops the message.
   public func queue(_ message: QueuedMessage) {
     volatile.queue.add(message)
+    onMessage?(message)
     push(.messageWaiting)
   }
 

@@ -33,6 +33,9 @@ public final class VirtualRadio {
   /// The battery's voltage in millivolts.
   public var batteryMillivolts: UInt16 = 4120
 
+  /// Gets each message that the radio has heard.
+  public var onMessage: ((QueuedMessage) -> Void)?
+
   public init(_ settings: VirtualRadioSettings, on loop: EventLoop) {
     self.settings = settings
     self.loop = loop

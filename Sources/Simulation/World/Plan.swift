@@ -18,6 +18,11 @@ struct Plan: Codable {
   var refusesLinks: Bool?
   /// The gateways have another hub, which knows nothing of the first.
   var hasOtherHub: Bool?
+  /// Connections are pairs of sockets, which cost less than TCP; one seed in sixteen has TCP.
+  var hasPairs: Bool?
+  /// Each gateway is on a mesh of its own, and sends there what the hubs have from the other. Two gateways on one mesh would send all of it twice
+  /// (docs/hub-protocol.md, "Messages of other places").
+  var exchanges: Bool?
   var entries: [Entry]
 
   /// A card then forgets what was not synced.
@@ -38,6 +43,9 @@ enum Happening: CustomStringConvertible, Codable {
   case send(gateway: Int, toChannel: Bool, expiresAfter: Int?)
   case cancelSending(gateway: Int)
   case resume(gateway: Int)
+  /// Somebody wants the event skipped over which the server fails, or all dead letters sent again.
+  case skip(gateway: Int, Part)
+  case retry(gateway: Int, Part)
   case command(gateway: Int)
 
   case mood(Part, Mood)
@@ -94,6 +102,8 @@ enum Happening: CustomStringConvertible, Codable {
       "\(name(gateway)): somebody sends to \(toChannel ? "the channel" : "a node")\(expires.map { ", for \($0) s" } ?? "")"
     case .cancelSending(let gateway): "\(name(gateway)): somebody cancels all that waits"
     case .resume(let gateway): "\(name(gateway)): somebody resumes all upstreams"
+    case .skip(let gateway, let part): "\(name(gateway)): somebody skips an event of the \(part.rawValue)"
+    case .retry(let gateway, let part): "\(name(gateway)): somebody retries dead letters of the \(part.rawValue)"
     case .command(let gateway): "an operator commands \(name(gateway)) to send"
     case .mood(let part, let mood): "the \(part.rawValue): \(mood)"
     case .stick(let part): "the \(part.rawValue)'s open connections answer nothing but pings any more"
@@ -264,9 +274,30 @@ extension Plan {
     if Int.random(in: 0..<4, using: &random) == 0 {
       for _ in 0..<Int.random(in: 1...4, using: &random) { add(.page(gateway: gateway(), forSeconds: seconds())) }
     }
+    let refusesLinks = Int.random(in: 0..<5, using: &random) == 0
+    if Int.random(in: 0..<6, using: &random) == 0 {
+      let (part, at) = (Bool.random(using: &random) ? Happening.Part.webhook : .broker, time())
+      let status = [400, 413, 422, 500, 500, 503].randomElement(using: &random)!
+      add(.mood(part, .dislikes(status: status, every: [2, 3, 5].randomElement(using: &random)!)), at)
+      if Bool.random(using: &random) { add(.mood(part, .well), at + Int64(seconds()) * 1000) }
+      add(.channelMessages(Int.random(in: 1...8, using: &random)), at + 1000)
+      for _ in 0..<Int.random(in: 0...4, using: &random) {
+        add(.skip(gateway: gateway(), part), at + Int64(seconds()) * 1000)
+      }
+      for _ in 0..<Int.random(in: 0...2, using: &random) { add(.retry(gateway: gateway(), part), time(at)) }
+    }
+    let exchanges = hasTwo && Bool.random(using: &random)
+    if exchanges {
+      entries.removeAll { entry in
+        switch entry.happening {
+        case .otherRadio, .cloneCard: true
+        default: false
+        }
+      }
+    }
     self.init(
-      seed: seed, days: days, hasTwo: hasTwo, refusesLinks: Int.random(in: 0..<5, using: &random) == 0,
-      hasOtherHub: hasOtherHub,
+      seed: seed, days: days, hasTwo: hasTwo, refusesLinks: refusesLinks,
+      hasOtherHub: hasOtherHub, hasPairs: !seed.isMultiple(of: 16), exchanges: exchanges,
       entries: entries.enumerated().sorted { ($0.element.at, $0.offset) < ($1.element.at, $1.offset) }.map(\.element))
   }
 

@@ -17,6 +17,10 @@ final class World {
   private let outside: EventLoop
   private let outsideMachine: WorldMachine
   let mesh: VirtualMesh
+  /// The second gateway's, if it is not the first one's, too.
+  private(set) var otherMesh: VirtualMesh?
+  /// Texts from other places that somebody has heard there on the channel, with their senders: at most once each.
+  private(set) var joined: [String: Int] = [:]
   var radios: [VirtualRadio] = []
   var gateways: [WorldGateway] = []
   let hub: WorldHub
@@ -40,30 +44,52 @@ final class World {
   init(_ plan: Plan, in root: String) throws {
     (self.plan, self.root) = (plan, root)
     (outsideMachine, outside) = clock.begin()
+    if plan.hasPairs == true { clock.listeners = [:] }
     mesh = VirtualMesh(on: outside, seed: plan.seed, airtimeFactor: 0.1) { _ in }
-    hub = try WorldHub("hub", "\(root)/hub", gateways: ["A", "B"], on: outside)
+    hub = try WorldHub("hub", "\(root)/hub", gateways: ["A", "B"], on: outside, of: clock)
     otherHub =
       plan.hasOtherHub == true
-      ? try WorldHub("other hub", "\(root)/other", gateways: ["A", "B"], on: outside) : nil
+      ? try WorldHub("other hub", "\(root)/other", gateways: ["A", "B"], on: outside, of: clock) : nil
     hub.refusesLinks = plan.refusesLinks ?? false
-    broker = WorldBroker("broker", on: outside)
-    webhook = WorldWebhook("webhook", on: outside)
+    broker = WorldBroker("broker", on: outside, of: clock)
+    webhook = WorldWebhook("webhook", on: outside, of: clock)
     let (time, offset) = (InventedNow(clock), hubOffset)
     let ofHub = HubClock.Invented { time.milliseconds + offset.value.withLock { $0 } }
     HubClock.invented.withLock { $0 = ofHub }
-    for number in 0..<5 {
+    if plan.exchanges == true {
+      otherMesh = VirtualMesh(on: outside, seed: plan.seed &+ 1, airtimeFactor: 0.1) { _ in }
+    }
+    for number in 0..<(otherMesh == nil ? 5 : 6) {
       var settings = VirtualRadioSettings(
         name: "r\(number)", seed: plan.seed &* 1000 &+ UInt64(number), queueCapacity: 256,
         clock: UInt32(WorldClock.beginning / 1000))
       settings.age = .seconds(3600)
-      radios.append(mesh.add(settings))
+      let place = number == 1 || number == 5 ? otherMesh ?? mesh : mesh
+      radios.append(place.add(settings))
     }
     // `try?`: this task is never cancelled.
-    _ = outside.begin { [mesh] in try? await mesh.advertiseAll() }
+    for mesh in meshes { _ = outside.begin { try? await mesh.advertiseAll() } }
+    for (radio, ear) in [(4, "r4"), (5, "r5")] where radios.indices.contains(radio) {
+      radios[radio].onMessage = { [unowned self] message in
+        guard case .channel(let message) = message, message.text.string.contains("⇄") else { return }
+        joined["\(ear) \(message.text.string)", default: 0] += 1
+      }
+    }
     clock.pass(until: clock.now + .seconds(1))
     try add("A", id: "A", radios[0])
     if plan.hasTwo { try add("B", id: "B", radios[1]) }
   }
+
+  var meshes: [VirtualMesh] { [mesh] + (otherMesh.map { [$0] } ?? []) }
+
+  /// The mesh of a gateway, and the radio on it that hears and sends for everybody.
+  func place(of gateway: Int) -> (mesh: VirtualMesh, person: String) {
+    if gateway == 1, let otherMesh { return (otherMesh, "r5") }
+    return (mesh, "r4")
+  }
+
+  /// Somebody writes on the channel.
+  func say(in place: (mesh: VirtualMesh, person: String)) { place.mesh.perform("chan \(place.person) 0 \(text())") }
 
   var hubs: [WorldHub] { [hub] + (otherHub.map { [$0] } ?? []) }
   var servers: [Server] { hubs + [broker, webhook] }
@@ -100,6 +126,7 @@ final class World {
       id = "\(id)"
       [radio]
       link = "tcp:127.0.0.1:1"
+      \(plan.exchanges == true ? "[relay]\nmessages_from_hub = true\nchannels = [\"Public\"]" : "")
       [store]
       location = "\(folder)/gw.db"
       [control]
@@ -172,7 +199,7 @@ final class World {
     tell("— everything is well from here on")
     for server in servers { server.mood = .well }
     hubOffset.value.withLock { $0 = 0 }
-    mesh.perform("loss 0")
+    for mesh in meshes { mesh.perform("loss 0") }
     for gateway in gateways {
       (gateway.diskFails, gateway.diskFailsOnce, gateway.machine.isStopped) = (false, false, false)
       (gateway.machine.wallOffset, gateway.machine.isWallSynchronised) = (0, true)
@@ -185,13 +212,14 @@ final class World {
     }
     // What is idle meanwhile shows nothing.
     pass(until: clock.now + .seconds(60))
-    mesh.perform("chan r4 0 \(text())")
+    for number in meshes.indices { say(in: place(of: number)) }
     // A server that said 401 is asked again after five minutes, a link that failed after fifteen, and one that wanted a pause after an hour at most.
     let wantsPause = plan.entries.contains { entry in
       if case .mood(_, .status(_, .some)) = entry.happening { true } else { false }
     }
     let end = clock.now + .seconds(wantsPause ? 4500 : 2400)
     while clock.now < end {
+      retryAll()
       pass(until: clock.now + .seconds(600))
       if gateways.allSatisfy(isSettled) { break }
     }
@@ -207,10 +235,23 @@ final class World {
     }
   }
 
+  /// Dead letters are sent again, at servers that had a reason to refuse some.
+  private func retryAll() {
+    for part in Happening.Part.allCases where dislikes(part) { for gateway in gateways { retry(gateway, part) } }
+  }
+
+  private func dislikes(_ part: Happening.Part) -> Bool {
+    plan.entries.contains { entry in if case .mood(part, .dislikes) = entry.happening { true } else { false } }
+  }
+
   func isSettled(_ gateway: WorldGateway) -> Bool {
     guard let status = gateway.json("/v1/status") else { return false }
-    let pending = status["upstreams"]?.array?.map { $0["pending"]?.integer ?? 0 } ?? [1]
-    return pending.allSatisfy { $0 == 0 } && gateway.radio.queuedMessages == 0
+    let waiting: [Int64] =
+      status["upstreams"]?.array?.map { upstream in
+        let dead = Happening.Part.allCases.contains { $0.rawValue == upstream["name"]?.string && dislikes($0) }
+        return (upstream["pending"]?.integer ?? 0) + (dead ? upstream["dead_letters"]?.integer ?? 1 : 0)
+      } ?? [1]
+    return waiting.allSatisfy { $0 == 0 } && gateway.radio.queuedMessages == 0
   }
 
   /// Open alerts about what is well now.
@@ -222,6 +263,21 @@ final class World {
   func text() -> String {
     lastText += 1
     return "m\(lastText)"
+  }
+
+  /// The number of a text that the world has made.
+  static func number(_ text: String) -> Int? { text.hasPrefix("m") ? Int(text.dropFirst()) : nil }
+
+  /// Whether the server refuses this text at some time, or others, too, at which a text may look like the reason.
+  func isDisliked(_ text: String, at part: Happening.Part) -> Bool {
+    plan.entries.contains { entry in
+      guard case .mood(part, let mood) = entry.happening else { return false }
+      return switch mood {
+      case .dislikes(_, let every): Self.number(text)?.isMultiple(of: every) == true
+      case .status, .takesHalf: true
+      default: false
+      }
+    }
   }
 
   func gateway(_ number: Int) -> WorldGateway? { gateways.indices.contains(number) ? gateways[number] : nil }

@@ -39,7 +39,7 @@ final class WorldGateway {
   private var disk: CrashDisk?
   var hasPowerCuts = false
   let page: WorldPage
-  private let tell: (String) -> Void
+  let tell: (String) -> Void
   /// Writes to the card fail.
   var diskFails = false
   /// The next transaction fails.

@@ -54,6 +54,19 @@ extension WorldGateway {
     return isDead ? nil : answer
   }
 
+  /// As `ask`, for what takes the gateway some time: nobody waits for the answer.
+  func request(_ method: String, _ target: String) {
+    guard daemon != nil, isServing, !isDead, !machine.isStopped else { return }
+    let client = HTTPClient(.unix(location: "\(folder)/ctl"), on: loop)
+    _ = loop.begin { [weak self] in
+      // `try?`: a gateway that ends answers nothing.
+      let answer = try? await client.send(HTTPRequest(method, target), timeout: .seconds(90))
+      self?.tell(
+        "   \(answer.map { "\($0.status) \(String(decoding: $0.body.prefix(160), as: UTF8.self))" } ?? "no answer")")
+      client.close()
+    }
+  }
+
   func json(_ target: String) -> JSONValue? {
     // `try?`: no answer has no content.
     ask("GET", target).flatMap { try? JSONValue(parsing: $0.body) }

@@ -7,14 +7,16 @@ extension World {
   func perform(_ happening: Happening) throws {
     switch happening {
     case .channelMessages(let count):
-      for _ in 0..<count { mesh.perform("chan r4 0 \(text())") }
+      for _ in 0..<count { say(in: place(of: otherMesh == nil ? 0 : lastText % 2)) }
     case .directMessages(let number, let count):
       guard let gateway = gateway(number) else { return }
-      for _ in 0..<count { mesh.perform("dm r3 \(gateway.radio.settings.name) \(text())") }
+      let place = place(of: number)
+      let sender = place.person == "r4" ? "r3" : place.person
+      for _ in 0..<count { place.mesh.perform("dm \(sender) \(gateway.radio.settings.name) \(text())") }
     case .send(let number, let toChannel, let expires):
       lastKey += 1
       let (key, lifetime) = ("k\(lastKey)", expires.map { #","expires_s":\#($0)"# } ?? "")
-      let to = toChannel ? "Public" : "r4"
+      let to = toChannel ? "Public" : place(of: number).person
       let body = #"{"to":"\#(to)","text":"s\#(lastKey)","id":"\#(key)"\#(lifetime)}"#
       guard let gateway = gateway(number), let answer = gateway.ask("POST", "/v1/send", body) else { return }
       if answer.status < 300 { gateway.accepted.insert(key) }
@@ -25,10 +27,13 @@ extension World {
         if let id = row["id"]?.string { _ = gateway.ask("POST", "/v1/outgoing/cancel?id=\(id)") }
       }
     case .resume(let number): _ = gateway(number)?.ask("POST", "/v1/outbox/resume")
+    // Names of servers are names of upstreams.
+    case .skip(let number, let part): gateway(number)?.request("POST", "/v1/upstreams/skip?upstream=\(part.rawValue)")
+    case .retry(let number, let part): retry(gateway(number), part)
     case .command(let number):
       guard let gateway = gateway(number) else { return }
       lastKey += 1
-      let body = #"{"id":"c\#(lastKey)","command":"send","to":"r4","text":"s\#(lastKey)"}"#
+      let body = #"{"id":"c\#(lastKey)","command":"send","to":"\(place(of: number).person)","text":"s\#(lastKey)"}"#
       // The hub would wait for the gateway's answer, and the world for the hub.
       let answer = hub.ask("POST", "/v1/gateways/\(gateway.id)/commands?wait_s=0", body)
       tell("   \(answer?.text.prefix(120) ?? "no answer")")
@@ -48,7 +53,7 @@ extension World {
     case .hubClock(let step): hubOffset.value.withLock { $0 = step }
     case .stolenToken(let number, let count, let ownEpoch):
       if let gateway = gateway(number) { try forge(gateway, count, ownEpoch: ownEpoch) }
-    case .air(let loss): mesh.perform("loss \(loss)")
+    case .air(let loss): for mesh in meshes { mesh.perform("loss \(loss)") }
     case .cloneCard: try clone()
     default: performAtGateway(happening)
     }
@@ -123,6 +128,19 @@ extension World {
       gateway.reload()
     default: break
     }
+  }
+
+  /// Dead letters are what the server does not take, and nothing else; then they are sent again.
+  func retry(_ gateway: WorldGateway?, _ part: Happening.Part) {
+    guard let gateway, !gateway.diskFails, let letters = gateway.json("/v1/outbox")?["dead_letters"]?.array else {
+      return
+    }
+    let texts = letters.filter { $0["upstream"]?.string == part.rawValue }.compactMap { $0["body"]?["text"]?.string }
+    let innocent = texts.filter { text in !isDisliked(text, at: part) }
+    if !innocent.isEmpty {
+      gateway.breaches.append("dead letters that the \(part.rawValue) would take: \(innocent.prefix(8))")
+    }
+    if !letters.isEmpty { _ = gateway.ask("POST", "/v1/outbox/retry?upstream=\(part.rawValue)") }
   }
 
   /// A Raspberry Pi has no clock: it begins where it was, until NTP has answered.

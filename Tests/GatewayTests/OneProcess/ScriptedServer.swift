@@ -83,6 +83,9 @@ final class ScriptedServer {
     return String(decoding: answer, as: UTF8.self)
   }
 
+  /// The server's time, which it tells with its updates; `nil`: it tells none.
+  var now: () -> Int64? = { nil }
+
   /// Adds an update for the gateway, with this time of the server's clock.
   func put(_ body: String, in bucket: String, id: String, at: Int64) {
     buckets[bucket, default: []].append((id, at, body))
@@ -132,7 +135,7 @@ final class ScriptedServer {
         #"{"seq":\#(number + 1),"at":\#(update.at),"id":"\#(update.id)","body":\#(update.body)}"#
       }
       return """
-        {"first":1,"last":\(all.count),"last_at":\(all.last?.at ?? 0),"more":\(Int(from.seq) + news.count < all.count),\
+        {"first":1,"last":\(all.count),\(now().map { "\"now\":\($0)," } ?? "")"last_at":\(all.last?.at ?? 0),"more":\(Int(from.seq) + news.count < all.count),\
         "updates":[\(news.joined(separator: ","))]}
         """
     }

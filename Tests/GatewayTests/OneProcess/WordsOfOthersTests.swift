@@ -19,9 +19,10 @@ import Timing
 
   /// A message that another gateway has heard, as the hub reports it.
   private func heard(
-    _ text: String, by gateway: String, from sender: String = "x", sentAt time: Int64? = nil, _ rig: Rig
+    _ text: String, by gateway: String, from sender: String = "x", sentAt time: Int64? = nil, at: Int64? = nil,
+    _ rig: Rig
   ) {
-    let now = rig.machine.wallMilliseconds
+    let now = at ?? rig.machine.wallMilliseconds
     rig.hub.put(
       #"{"gateway":"\#(gateway)","channel":"\#(Self.publicChannel)","channel_name":"Public","sender_name":"\#(sender)","sender_time":\#(time ?? now / 1000),"at":\#(now),"trusted":true,"text":"\#(text)"}"#,
       in: "channel/\(Self.publicChannel)", id: "\(gateway) \(text) \(sender)", at: now)
@@ -71,6 +72,25 @@ import Timing
     heard("the last one", by: "hilltop", from: "r1", rig)
     try rig.until("the last one") { try sent(rig).contains("⇄r1@hilltop: the last one") }
     #expect(try sent(rig).count == 5)
+  }
+
+  @Test func `without a clock a gateway judges the age of messages by the hub's, also with a new card`() throws {
+    let rig = try Rig()
+    let year: Int64 = 31_536_000_000
+    rig.machine.wallOffset -= year
+    rig.machine.isWallSynchronised = false
+    rig.configure(Self.tables)
+    rig.hub.now = { rig.machine.wallMilliseconds + year }
+    let began = rig.machine.wallMilliseconds + year
+    heard("an hour old", by: "hilltop", at: began - 3_600_000, rig)
+    heard("sent by the former card, perhaps", by: "hilltop", at: began - 600_000, rig)
+    try rig.startSynced()
+    rig.pass(.seconds(60))
+    heard("new", by: "hilltop", at: began + 60_000, rig)
+    try rig.until("the new one") { try !sent(rig).isEmpty }
+    rig.pass(.seconds(600))
+    let texts = try sent(rig)
+    #expect(texts == ["⇄x@hilltop: new"])
   }
 
   private func isRefused(_ event: ScriptedServer.Event, _ code: String) -> Bool {

@@ -96,10 +96,8 @@ final class ChannelExchange {
       return .leftOut(.notAccepted)
     }
     guard !update.isOfUnknownAge else { return .leftOut(.unknownAge) }
-    let (passed, overflow) = clock.milliseconds.subtractingReportingOverflow(update.at)
-    let age: Duration = overflow ? settings.longestAge : .milliseconds(max(0, passed))
-    // Without a synchronised clock the age is unknown.
-    guard !clock.isSynchronised || age < settings.longestAge else { return .leftOut(.tooOld) }
+    let age = age(update)
+    guard age < settings.longestAge else { return .leftOut(.tooOld) }
     guard !mayBeOnAir(update) else { return .leftOut(.beforeRestore) }
     do throws(StoreError) {
       guard let channel = try channel(update.channel) else { return .skipped }
@@ -119,11 +117,22 @@ final class ChannelExchange {
     }
   }
 
+  /// The time in milliseconds since 1970: without a synchronised clock the hub's, which has dated the message; `nil`: unknown.
+  private func now(_ update: ChannelUpdate) -> Int64? { clock.isSynchronised ? clock.milliseconds : update.now }
+
+  private func age(_ update: ChannelUpdate) -> Duration {
+    // As young as can be, if nobody knows.
+    guard let now = now(update) else { return .zero }
+    let (passed, overflow) = now.subtractingReportingOverflow(update.at)
+    return overflow ? settings.longestAge : .milliseconds(max(0, passed))
+  }
+
   /// A restored gateway does not know the messages sent since the backup. The age limit covers earlier ones.
   private func mayBeOnAir(_ update: ChannelUpdate) -> Bool {
-    let (since, overflow) = clock.milliseconds.subtractingReportingOverflow(store.identity.epochBegan)
-    guard clock.isSynchronised, !overflow, since >= 0, .milliseconds(since) < settings.longestAge else { return false }
-    return update.at < store.identity.epochBegan
+    guard let now = now(update), let since = store.identity.sinceOthers(messenger.loop.clocks),
+      .milliseconds(since) < settings.longestAge
+    else { return false }
+    return update.at < now - since
   }
 
   private func mayHaveSent(_ gateway: String) -> Bool {

@@ -20,6 +20,8 @@ public struct ChannelUpdate: Equatable, Sendable {
   public var text: String
   /// The latest time at which it was sent, in milliseconds since 1970.
   public var at: Int64
+  /// The upstream's time when it told of the message, in the same unit; `nil`: it does not report it.
+  public var now: Int64?
   /// The message waited in the other gateway's radio for an unknown time.
   public var isOfUnknownAge = false
 

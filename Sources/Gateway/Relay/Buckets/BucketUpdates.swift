@@ -189,7 +189,7 @@ extension BucketSync {
       ChannelUpdate(
         upstream: upstream, gateway: gateway, channel: channel,
         senderName: body["sender_name"]?.string ?? "?", senderTime: time, text: text,
-        at: ChannelUpdate.sent(update.at, body),
+        at: ChannelUpdate.sent(update.at, body), now: update.now,
         isOfUnknownAge: body["waited"]?.bool == true && body["waited_s"] == nil && body["age_s"] == nil)) ?? .skipped
   }
 

@@ -39,6 +39,8 @@ struct CatchUp {
     var body: [UInt8]
     /// The time in the hub's queue, in milliseconds, if the hub reports it.
     var age: Int64 = 0
+    /// The hub's time when it sent the page, by the clock that `at` is from; `nil`: it does not report it.
+    var now: Int64?
   }
 
   /// Updates that a page leaves out, and the gateways that sent them, if the hub reports those.

@@ -74,7 +74,8 @@ extension CatchUp.Page {
         let body = value["body"], (1...CatchUp.maxSeq).contains(seq)
       else { return nil }
       updates.append(
-        CatchUp.Update(seq: seq, at: at, id: id, body: body.bytes, age: value["age_ms"]?.count ?? 0))
+        CatchUp.Update(
+          seq: seq, at: at, id: id, body: body.bytes, age: value["age_ms"]?.count ?? 0, now: json["now"]?.count))
     }
     self = .updates(
       updates, first: first, last: last, lastAt: json["last_at"]?.count, more: json["more"]?.bool ?? false,

@@ -213,7 +213,7 @@ extension HubStore {
     return found
   }
 
-  /// `{"bucket", "first", "last", "last_at", "more", "updates": [{"seq", "at", "id", "age_ms", "body"}]}`, or, if the gateway has other updates,
+  /// `{"bucket", "first", "last", "last_at", "more", "now", "updates": [{"seq", "at", "id", "age_ms", "body"}]}`, or, if the gateway has other updates,
   /// `{"bucket", "diverged": true, "resume", "resume_at"}`. `most`: about how many messages all pages up to the end may have, shared among their
   /// gateways; `left_out` in a page reports those that exceed it, and those that the list has lost. `"joined": false`: the gateway has not reported
   /// that channel, and gets no messages of it.
@@ -291,7 +291,8 @@ extension HubStore {
     let tellsLeftOut = leftOut.count > 0 || (isOfMessages && most != nil)
     return JSONWriter.object([
       "bucket": bucket, "first": first, "last": last.seq, "last_at": last.at, "more": last.seq < end,
-      "joined": isJoined ? nil : false, "left_out": tellsLeftOut ? leftOut.json : nil, "updates": updates,
+      "joined": isJoined ? nil : false, "left_out": tellsLeftOut ? leftOut.json : nil,
+      "now": isOfMessages && !updates.isEmpty ? HubClock.now : nil, "updates": updates,
     ])
   }
 

@@ -50,6 +50,13 @@ final class Ledger {
     events[identity] = known
   }
 
+  /// The number of the message in an event, which the world has given to its text; `nil`: it is another event.
+  static func number(_ bytes: [UInt8]) -> Int? {
+    // `try?`: then it is no event.
+    guard let json = try? JSONValue(parsing: bytes), json["kind"]?.string == "message" else { return nil }
+    return json["body"]?["text"]?.string.flatMap(World.number)
+  }
+
   func texts(of gateway: String) -> [String] {
     order.compactMap { identity in
       guard identity.gateway == gateway, let event = events[identity], event.kind == "message" else { return nil }

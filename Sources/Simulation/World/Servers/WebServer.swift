@@ -88,6 +88,9 @@ final class WorldWebhook: WebServer {
     guard request.method == "POST" else { return Answer(status: 405) }
     requests += 1
     if mood == .takesHalf, requests.isMultiple(of: 2) { return Answer(status: 503) }
+    if case .dislikes(let status, let every) = mood, Ledger.number(request.body)?.isMultiple(of: every) == true {
+      return Answer(status: status)
+    }
     ledger.take(request.body, of: gateway)
     return Answer(status: 200)
   }

@@ -61,7 +61,13 @@ final class WorldBroker: Server {
       place += 1 + Int(body[place])
     }
     guard place <= body.count else { return true }
-    if !topic.hasSuffix("/status") { ledger.take(Array(body[place...]), of: gateway) }
+    let content = Array(body[place...])
+    if case .dislikes(let status, let every) = mood, isFive, Ledger.number(content)?.isMultiple(of: every) == true {
+      // "Unspecified error", as of a server's own failure, or "payload format invalid".
+      peer.write([0x40, 3] + id + [status >= 500 ? 0x80 : 0x99])
+      return false
+    }
+    if !topic.hasSuffix("/status") { ledger.take(content, of: gateway) }
     if mood == .losesAnswers { return true }
     publications += 1
     if mood != .takesHalf || publications.isMultiple(of: 2) { peer.write([0x40, 2] + id) }
