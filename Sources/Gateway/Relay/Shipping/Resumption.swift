@@ -126,14 +126,9 @@ extension JournalReader {
         guard let newest = asked[lane] else { continue }
         // A hub that does not know this request names its newest event, which may be beyond.
         if let seq = seqs[lane], seq > newest { continue }
-        if let seq = seqs[lane], let digest = digests[lane],
-          digest.isEmpty || ownDigest(of: seq).map({ $0 == digest }) ?? true
-        {
-          if seq < newest { floors[lane] = seq }
-        } else {
-          // The server has nothing of the lane, or other events: it gets everything, and ignores what it has.
-          floors[lane] = beginning
-        }
+        // Without the same event at both ends, the server may have nothing of the lane, or other events: it gets everything, and ignores what it has.
+        let same = seqs[lane].flatMap { seq in ownDigest(of: seq).flatMap { $0 == digests[lane] ? seq : nil } }
+        if let same, same < newest { floors[lane] = same } else if same == nil { floors[lane] = beginning }
       }
     }
     return floors

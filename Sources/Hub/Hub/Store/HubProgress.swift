@@ -29,7 +29,7 @@ extension HubStore {
     static let columns = EventBatch.Lane.allCases.map(\.rawValue)
 
     /// The highest seq of each lane; a lane without events is absent.
-    public private(set) var lanes: [EventBatch.Lane: Int64] = [:]
+    public fileprivate(set) var lanes: [EventBatch.Lane: Int64] = [:]
     /// The digest of the event of that seq, for a gateway that asks for its position. Absent: the event is a gap. Empty: it has been deleted.
     var digests: [EventBatch.Lane: String] = [:]
 
@@ -79,7 +79,8 @@ extension HubStore {
     try standings(of: [GatewayEpoch(gateway: gateway, epoch: epoch)]).first?.progress
   }
 
-  /// The same for the lanes in `ends`, and in each lane at most up to that seq.
+  /// The same for the lanes in `ends`, and in each lane at most up to that seq: its newest event, or the newest of any lane before that if it is
+  /// deleted, as a state is that a later one has replaced. So a gateway can compare contents.
   func progress(
     gateway: String, epoch: String, through ends: Progress
   ) throws(HubDatabaseError) -> Progress? {
@@ -88,8 +89,19 @@ extension HubStore {
       ends.lanes[lane].flatMap { end in whole.lanes[lane].map { min($0, end) } }
     }
     found.expectDigests()
-    let call = Self.findingEvents(found.lanes.values.map { (gateway, epoch, $0) }) { _, _, seq, event in
-      for (lane, end) in found.lanes where end == seq { found.digests[lane] = event.digest }
+    let ends = found.lanes
+    let call = HubCall(
+      """
+      SELECT v.seq, e.seq, e.at, e.kind, e.body FROM @rows
+      JOIN events e ON e.gateway = v.gateway AND e.epoch = v.epoch AND e.seq = (
+      SELECT max(x.seq) FROM events x
+      WHERE x.gateway = v.gateway AND x.epoch = v.epoch AND x.seq <= v.seq AND x.kind <> 'gap')
+      """, ["gateway": ends.map { _ in gateway }, "epoch": ends.map { _ in epoch }, "seq": Array(ends.values)]
+    ) { row in
+      let digest = StoredEvent(at: row.integer(2), kind: row.text(3), body: row.text(4)).digest
+      for (lane, end) in ends where end == row.integer(0) {
+        (found.lanes[lane], found.digests[lane]) = (row.integer(1), digest)
+      }
     }
     try database.read([call])
     return found
