@@ -468,7 +468,7 @@ import Transport
       Channel(slot: 0, name: "trees", secret: .hashtag("#trees")), try channel(1, "Two", 1), try channel(2, "Two", 2),
       try channel(3, "Own", 3),
     ]
-    let said = configuration.idleSettings(configuration.exchange, channels).map(\.words)
+    let said = configuration.idleSettings(configuration.exchange, nil, channels).map(\.words)
     let has = "which the radio does not have; it has \"trees\", \"Two\", \"Two\", \"Own\""
     #expect(
       said == [
@@ -478,12 +478,12 @@ import Transport
         "upstream \"home\": home_assistant_notify names \"#near\", \(has)",
         "hook \"bot\": channels names \"Other\", \(has)",
       ])
-    #expect(configuration.idleSettings(configuration.exchange, nil) == [], "nobody knows yet")
+    #expect(configuration.idleSettings(configuration.exchange, nil, nil) == [], "nobody knows yet")
     var off = configuration.exchange
     off.isOn = false
-    #expect(!configuration.idleSettings(off, channels).contains { $0.setting.hasPrefix("relay") })
+    #expect(!configuration.idleSettings(off, nil, channels).contains { $0.setting.hasPrefix("relay") })
     off.isOn = true
-    let lonely = try parse("").idleSettings(off, nil).map(\.words)
+    let lonely = try parse("").idleSettings(off, nil, nil).map(\.words)
     #expect(lonely == ["relay.messages_from_hub: no upstream is a hub"])
   }
 

@@ -5,7 +5,11 @@ import Sync
 
 /// Passes the radio's events on to the parts that send, query, forward and share.
 extension Daemon: SyncObserver {
-  public func linkChanged() { radioChanged() }
+  public func linkChanged() {
+    // Not every name of the radio lets messages of other places be sent.
+    if synchronizer.isServing, synchronizer.state.isSettled { relay.channelsChanged() }
+    radioChanged()
+  }
 
   public func syncChanged() {
     control?.somethingIsNew()

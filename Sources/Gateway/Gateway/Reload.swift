@@ -62,7 +62,7 @@ extension Daemon {
         return all
       }
     }
-    return configuration.idleSettings(exchange.settings, channels)
+    return configuration.idleSettings(exchange.settings, messaging.messenger.ownName, channels)
   }
 
   /// Logs each ineffective setting once, and again if it returns. Reading the file reports those without a name.

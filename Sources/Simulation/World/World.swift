@@ -235,6 +235,18 @@ final class World {
     }
   }
 
+  /// A hub's clock steps, and a gateway's is not trusted at some time: it cannot tell what a former card may have sent.
+  var nobodyKnowsTheTime: Bool {
+    let steps = plan.entries.map { entry in
+      switch entry.happening {
+      case .hubClock: 1
+      case .clock(_, _, trusted: false), .powerCycle, .powerCut: 2
+      default: 0
+      }
+    }
+    return Set(steps).isSuperset(of: [1, 2])
+  }
+
   /// Dead letters are sent again, at servers that had a reason to refuse some.
   private func retryAll() {
     for part in Happening.Part.allCases where dislikes(part) { for gateway in gateways { retry(gateway, part) } }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import Companion
 import JSON
 import Testing
 import Timing
@@ -91,6 +92,20 @@ import Timing
     rig.pass(.seconds(600))
     let texts = try sent(rig)
     #expect(texts == ["⇄x@hilltop: new"])
+  }
+
+  @Test func `a radio's name that would split texts is told, and another name is enough to exchange messages`() throws {
+    let rig = try Rig()
+    rig.configure(Self.tables)
+    rig.radio.received(Command.setAdvertName(Text("a: b")).encode())
+    try rig.startSynced()
+    let idle = try rig.json("/v1/status")["without_effect"]?.array?.compactMap(\.string) ?? []
+    #expect(idle.contains { $0.hasPrefix("relay.messages_from_hub: the radio's name contains") }, "\(idle)")
+    heard("word", by: "hilltop", rig)
+    rig.pass(.seconds(60))
+    #expect(try sent(rig).isEmpty)
+    #expect(try rig.post("/v1/radio/set", #"{"name":"ab"}"#).status == 200)
+    try rig.until("the word", within: .seconds(60)) { try !sent(rig).isEmpty }
   }
 
   private func isRefused(_ event: ScriptedServer.Event, _ code: String) -> Bool {

@@ -20,11 +20,15 @@ struct IdleSetting: Equatable {
 }
 
 extension GatewayConfiguration {
-  /// Finds ineffective settings; `channels`: the radio's, if they are known. No other message reports them.
-  func idleSettings(_ exchange: ChannelExchange.Settings, _ channels: [Channel]?) -> [IdleSetting] {
+  /// Finds ineffective settings; `name`, `channels`: the radio's, if they are known. No other message reports them.
+  func idleSettings(_ exchange: ChannelExchange.Settings, _ name: Text?, _ channels: [Channel]?) -> [IdleSetting] {
     var idle: [IdleSetting] = []
     if exchange.isOn, !hasHub {
       idle.append(IdleSetting(setting: "relay.messages_from_hub", name: "", reason: "no upstream is a hub"))
+    }
+    if exchange.isOn, let name, RelayMark.splits(name: name.bytes) {
+      let reason = "the radio's name contains \": \" (meshpost radio set name=…)"
+      idle.append(IdleSetting(setting: "relay.messages_from_hub", name: "", reason: reason))
     }
     guard let channels else { return idle }
     var lists = [("relay.channels", exchange.isOn ? exchange.channels.map(ChannelName.init) : [])]

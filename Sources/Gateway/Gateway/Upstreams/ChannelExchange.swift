@@ -32,7 +32,6 @@ final class ChannelExchange {
   private let clock: WallClock
   var settings: Settings
   private var rates = SourceRates()
-  private var toldName: Text?
 
   init(_ settings: Settings, _ messenger: Messenger, _ store: Store, log: Log) {
     self.settings = settings
@@ -61,16 +60,8 @@ final class ChannelExchange {
     return wanted
   }
 
-  /// A message of a radio named `a: b` would arrive as a text of `a` that begins with `b: `.
-  private func isNameWhole() -> Bool {
-    guard let name = messenger.ownName, RelayMark.splits(name: name.bytes) else { return true }
-    if toldName != name {
-      log.warning(
-        "relay: no messages of other places are sent: the radio's name contains \": \" (meshpost radio set name=…)")
-    }
-    toldName = name
-    return false
-  }
+  /// A message of a radio named `a: b` would arrive as a text of `a` that begins with `b: `. `IdleSetting` reports it.
+  private func isNameWhole() -> Bool { messenger.ownName.map { !RelayMark.splits(name: $0.bytes) } ?? true }
 
   /// A name that two channels have means neither, except the name of a `#channel`.
   private func isNamed(_ channel: Channel) throws(StoreError) -> Bool {

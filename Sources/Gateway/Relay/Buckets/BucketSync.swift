@@ -103,6 +103,7 @@ final class BucketSync {
 
   func stop() {
     task?.cancel()
+    if let line = leftOut.line() { log.notice("\(upstream): \(line)") }
     commands.stop()
   }
 

@@ -48,7 +48,12 @@ struct LeftOutMessages {
     known[place] = why
     counts[why, default: 0] += 1
     untold[why, default: 0] += 1
-    guard lines.take(at: now) else { return nil }
+    return lines.take(at: now) ? line() : nil
+  }
+
+  /// The line about all that no line has told yet; `nil`: there is none.
+  mutating func line() -> String? {
+    guard !untold.isEmpty else { return nil }
     let parts = LeftOut.allCases.compactMap { why in untold[why].map { "\($0) \(why.words)" } }
     untold = [:]
     return "messages of other gateways were not sent: \(parts.joined(separator: ", ")) (logged at most once an hour)"

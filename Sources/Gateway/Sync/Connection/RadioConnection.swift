@@ -221,7 +221,10 @@ public final class RadioConnection {
   private func completed(_ id: UInt64, _ outcome: RadioSession.Outcome, _ frame: [UInt8]) -> Command? {
     if case .replied(let reply) = outcome {
       switch reply {
-      case .selfInfo(let info): identity?.info = info
+      case .selfInfo(let info):
+        let isRenamed = identity.map { $0.info.name != info.name } ?? false
+        identity?.info = info
+        if isRenamed { synchronizer?.connectionChanged() }
       case .deviceInfo(let device): identity?.device = device
       default: synchronizer?.told(reply, wasAsked: true)
       }
