@@ -73,8 +73,9 @@ extension Synchronizer {
     note(outcome)
     switch outcome {
     case .replied(.noMoreMessages): questions.foundNothing(number)
-    // The radio may have handed over a message, which it then no longer has.
-    case .failed(.timedOut), .failed(.linkLost): if question != nil { inbox.radioWasSilent() }
+    case .replied(.message), .replied(.error): break
+    // The radio may have handed over a message, which it then no longer has; also if something else came in place of it.
+    case .replied, .failed(.timedOut), .failed(.linkLost): if question != nil { inbox.radioWasSilent() }
     default: break
     }
     endIfNothingIsInHand()
