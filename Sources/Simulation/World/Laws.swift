@@ -48,6 +48,7 @@ struct Laws {
     let missing = Set(gateway.handed).subtracting(stored).subtracting(gateway.forgiven)
       .subtracting(gateway.lostWithCard)
     if !missing.isEmpty { breach(gateway, "handed over and not stored: \(missing.sorted().prefix(8))") }
+    checkHeard(gateway)
     // `try?`: without a database there are none.
     let all = (try? gateway.column("SELECT text FROM messages")) ?? []
     if Set(all).count < all.count {
@@ -57,6 +58,24 @@ struct Laws {
     let own = all.filter { $0.hasPrefix("s") }
     if !own.isEmpty, !gateway.hadOtherRadio, world.gateways.count == 1 {
       breach(gateway, "its own messages came back as new: \(own)")
+    }
+  }
+
+  /// What the radio has heard is stored, or its loss between radio and disk is told. Not all is known behind a kill, or a restart of the radio
+  /// (docs/hub-protocol.md, `radio_gap`).
+  private mutating func checkHeard(_ gateway: WorldGateway) {
+    guard !gateway.hadOtherRadio, gateway.cardChanges == 0, !world.hasKills else { return }
+    let missing = gateway.heard.subtracting(gateway.everStored).subtracting(gateway.forgiven)
+    // `try?`: without a database there are none.
+    let gaps = ((try? gateway.column("SELECT body FROM journal WHERE kind = 'radio_gap'")) ?? [])
+      .compactMap { try? JSONValue(parsing: Array($0.utf8)) }
+    let told = gaps.reduce(Int64(0)) { sum, gap in
+      let (lost, most) = (gap["lost"]?.integer, gap["at_most"]?.integer)
+      return sum + (lost == nil && most == nil ? 1_000_000 : (lost ?? 0) + (most ?? 0))
+    }
+    if told < missing.count {
+      let examples = missing.sorted().prefix(8)
+      breach(gateway, "its radio has heard \(missing.count) that are not stored, and \(told) are told: \(examples)")
     }
   }
 

@@ -235,6 +235,16 @@ final class World {
     }
   }
 
+  /// A gateway or its radio ends at a moment that it has not chosen.
+  var hasKills: Bool {
+    plan.entries.contains { entry in
+      switch entry.happening {
+      case .kill, .killBeforeCommit, .powerCycle, .powerCut, .rebootRadio: true
+      default: false
+      }
+    }
+  }
+
   /// A hub's clock steps, and a gateway's is not trusted at some time: it cannot tell what a former card may have sent.
   var nobodyKnowsTheTime: Bool {
     let steps = plan.entries.map { entry in

@@ -60,6 +60,8 @@ final class WorldGateway {
   private(set) var lostWithCard: Set<String> = []
   /// Of these: texts of which neither the new card nor a hub knows that they existed. Nobody can tell of them.
   var untellable: Set<String> = []
+  /// Texts that its first radio has heard.
+  private(set) var heard: Set<String> = []
   /// A radio that is not its first one has heard what this gateway sends, and hands it over.
   var hadOtherRadio = false
   /// Keys of sent messages that it accepted.
@@ -84,19 +86,22 @@ final class WorldGateway {
     page = WorldPage(on: servers[0].loop)
     link = MemoryLink(radio, on: loop)
     radio.isClientConnected = true
+    radio.onMessage = { [unowned self] message in if let text = Self.text(of: message) { heard.insert(text) } }
     try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
     listen()
   }
 
   private func listen() {
-    link.onMessage = { [unowned self] message in
-      switch message {
-      case .contact(let message): handed.append(message.text.string)
-      case .channel(let message):
-        // A channel's text begins with its sender's name.
-        handed.append(message.text.string.split(separator: ": ", maxSplits: 1).last.map(String.init) ?? "")
-      case .datagram: break
-      }
+    link.onMessage = { [unowned self] message in if let text = Self.text(of: message) { handed.append(text) } }
+  }
+
+  private static func text(of message: QueuedMessage) -> String? {
+    switch message {
+    case .contact(let message): message.text.string
+    // A channel's text begins with its sender's name.
+    case .channel(let message):
+      message.text.string.split(separator: ": ", maxSplits: 1).last.map(String.init) ?? ""
+    case .datagram: nil
     }
   }
 
