@@ -38,7 +38,12 @@ struct UpstreamCommand: ParsableCommand {
     @OptionGroup var connection: Connection
 
     var exchange: Exchange {
-      .get("/v1/outbox") { for letter in $0[Shape.Outbox().deadLetters] { Show.deadLetter(letter) } }
+      .get("/v1/outbox") {
+        let letters = $0[Shape.Outbox().deadLetters]
+        for letter in letters { Show.deadLetter(letter) }
+        let all = $0[Shape.Outbox().upstreams].reduce(Int64(0)) { $0 + ($1[Shape.Upstream().deadLetters] ?? 0) }
+        if letters.count < all { Console.error("the first \(letters.count) of \(all) dead letters") }
+      }
     }
   }
 

@@ -44,6 +44,24 @@ import Timing
     #expect(course.retries.failure?.seq == 5)
   }
 
+  @Test func `a letter for which the server names a time waits alone, and no longer once it is dropped`() {
+    var retries = DeadLetterRetries()
+    let now = MonotonicTime(seconds: 0)
+    let busy = Verdict.retry(reason: "HTTP 503", after: .seconds(600))
+    #expect(retries.answered(busy, 3, seq: 7, isAlone: true, now: now) == nil)
+    #expect(retries.wait(now: now) == now + .seconds(600))
+    #expect(retries.failure?.seq == 7)
+    retries.dropped(8)
+    #expect(retries.failure?.seq == 7)
+    retries.dropped(7)
+    #expect(retries.wait(now: now) == nil)
+    #expect(retries.failure == nil)
+    // A time of a year is an hour, and a number without a bound no trap.
+    let year = Verdict.busy(reason: "HTTP 429", after: .seconds(31_536_000))
+    #expect(retries.answered(year, 3, seq: 7, isAlone: true, now: now) == nil)
+    #expect(retries.wait(now: now) == now + .seconds(3600))
+  }
+
   @Test func `letters go ahead of events once, and then only if none waits`() {
     var course = Course([1, 2])
     let fails = { (_: Int64) in Verdict.failing(reason: "HTTP 500") }

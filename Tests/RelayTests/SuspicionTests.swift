@@ -27,6 +27,22 @@ import Timing
     #expect(isProven && !suspicion.isActive)
   }
 
+  @Test func `a bad neighbour does not protect a bad event for long`() {
+    var suspicion = Suspicion()
+    for _ in 0..<Suspicion.maxAlone { _ = suspicion.hungUp(first: 7, count: 1) }
+    #expect(suspicion.nextProof(ahead: nil, last: 47) == 7)
+    suspicion.anotherFailed(refused: nil)
+    for _ in 0..<Suspicion.againAlone {
+      #expect(!suspicion.wantsProof)
+      let isProven = suspicion.hungUp(first: 7, count: 1)
+      #expect(!isProven)
+    }
+    #expect(suspicion.wantsProof && suspicion.nextProof(ahead: nil, last: 47) == 27)
+    suspicion.anotherPassed()
+    let isProven = suspicion.hungUp(first: 7, count: 1)
+    #expect(isProven)
+  }
+
   @Test func `a server that hangs up on everything proves no event bad, however long it does`() {
     var suspicion = Suspicion()
     for _ in 0..<1000 {

@@ -133,7 +133,15 @@ import Testing
     #expect(try store.letter(3, of: "hub") == nil)
     #expect(try store.retryDeadLetters(of: "hub") == 0)
     #expect(try store.dropDeadLetters(of: "hub") == 0)
-    // The upstream refuses it again, so it is a dead letter again.
+    // Its last attempt was under way when it was dropped.
+    store.write { store throws(SQLiteError) in
+      let event = JournalEvent(seq: 2, at: 1, trusted: true, kind: "message", body: Array("{\"x\":2}".utf8))
+      let isKept = try store.bury(event, upstream: "hub", status: 422, reason: "no", at: 2, tried: 1)
+      #expect(!isKept)
+    }
+    try store.commitNow()
+    #expect(try store.letter(2, of: "hub") == .dropped)
+    // The upstream gets the event again, as after a restore, and refuses it again, so it is a dead letter again.
     store.write { store throws(SQLiteError) in
       let event = JournalEvent(seq: 2, at: 1, trusted: true, kind: "message", body: Array("{\"x\":2}".utf8))
       try store.bury(event, upstream: "hub", status: 422, reason: "still no", at: 2)

@@ -53,8 +53,11 @@ struct DeadLetterRetries {
     }
   }
 
-  /// The reason of the hang-up after which the letter is not tried again; `nil`: it goes on.
-  mutating func answered(_ verdict: Verdict, _ letter: Int64, seq: Int64, now: MonotonicTime) -> String? {
+  /// The reason of the hang-up after which the letter is not tried again; `nil`: it goes on. `isAlone`: trouble concerns this letter alone, as far as is
+  /// known: the next event has a connection of its own, and finds out by itself.
+  mutating func answered(
+    _ verdict: Verdict, _ letter: Int64, seq: Int64, isAlone: Bool = false, now: MonotonicTime
+  ) -> String? {
     let hadHungUp = hangUps.removeValue(forKey: letter) ?? 0
     if failure?.seq == seq { failure = nil }
     after = letter
@@ -63,9 +66,12 @@ struct DeadLetterRetries {
       if case .acknowledged = verdict { taken.insert(letter) }
       (round, failures, due, isInTrouble) = (min(round, 1), 0, nil, false)
     case .failing(let reason):
-      due = now + pause
-      failures += 1
-      (failure, isInTrouble) = ((seq, reason), false)
+      setAside(seq, reason, until: now + pause)
+      isInTrouble = false
+    case .retry(let reason, let after) where isAlone, .busy(let reason, let after) where isAlone:
+      let asked = min(after ?? .zero, .seconds(RetryPolicy.longestRetryAfter))
+      setAside(seq, reason, until: now + max(pause, asked))
+      isInTrouble = true
     case .hungUp(let reason):
       isInTrouble = true
       guard hadHungUp + 1 < Self.maxHangUps else { return reason }
@@ -73,6 +79,18 @@ struct DeadLetterRetries {
     case .retry, .busy, .diverged, .stopped: isInTrouble = true
     }
     return nil
+  }
+
+  private mutating func setAside(_ seq: Int64, _ reason: String, until time: MonotonicTime) {
+    due = time
+    failures += 1
+    failure = (seq, reason)
+  }
+
+  /// An operator has dropped the letter; `nil`: all of them.
+  mutating func dropped(_ seq: Int64?) {
+    guard seq == nil || failure?.seq == seq else { return }
+    (failure, due) = (nil, nil)
   }
 
   private var pause: Duration {

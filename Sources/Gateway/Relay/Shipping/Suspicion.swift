@@ -4,7 +4,7 @@
 ///
 /// A lost connection says little: the line may be bad, or the server in trouble. So nothing counts against an event until it was alone under way
 /// `maxAlone` times, and the server hung up (or kept silent) each time. Then another event is sent, if possible one that the server has had before:
-/// if that fails, the server is in trouble, and everything starts over. If it passes, and the suspect fails once more right after, the suspect is
+/// if that fails, the server is in trouble, or that event is bad, too: after `againAlone` more times the next one is sent. If it passes, and the suspect fails once more right after, the suspect is
 /// proven.
 ///
 /// A refusal says more: after the first, another event is sent. A server during a deployment, or a portal in front of it, refuses everything, and so
@@ -15,6 +15,8 @@
 /// once an operator has asked to skip the event.
 struct Suspicion: Equatable {
   static let maxAlone = 5
+  /// So many times before each further other event.
+  static let againAlone = 2
 
   /// The suspected event.
   private(set) var seq: Int64?
@@ -89,7 +91,8 @@ struct Suspicion: Equatable {
   /// `refused`: the other event, if the server refused it.
   mutating func anotherFailed(refused: Int64?) {
     if let refused, refusedToo.count + provenToo.count < Self.mostToo { refusedToo.insert(refused) }
-    (alone, hasAnotherPassed, hasAnotherFailed) = (0, false, true)
+    // The neighbour may be a second event of its kind: the next other one is tried sooner than the first.
+    (alone, hasAnotherPassed, hasAnotherFailed) = (isHangUp ? Self.maxAlone - Self.againAlone : 0, false, true)
     failedProofs &+= 1
   }
 

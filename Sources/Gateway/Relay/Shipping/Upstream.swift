@@ -215,6 +215,12 @@ public final class Upstream {
     wake()
   }
 
+  /// An operator has dropped the dead letter with this seq; `nil`: all of them.
+  public func letterDropped(_ seq: Int64?) {
+    journal.deadLetters.dropped(seq)
+    wake()
+  }
+
   public var isPaused: Bool { shipment.holds.contains(.paused) }
 
   /// Sends nothing while it is paused, over restarts, too.

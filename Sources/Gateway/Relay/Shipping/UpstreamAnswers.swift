@@ -109,8 +109,16 @@ extension Upstream {
   private func handleDeadLetter(_ verdict: Verdict, _ batch: Batch, _ letter: Int64, _ marks: Int64) {
     guard let event = batch.events.first else { return }
     let (lane, hadFailed) = (Lane(of: event), journal.deadLetters.failure != nil)
-    let lastHangUp = journal.deadLetters.answered(verdict, letter, seq: event.seq, now: loop.now)
-    if case .failing(let reason) = verdict {
+    let lastHangUp = journal.deadLetters.answered(
+      verdict, letter, seq: event.seq, isAlone: !carrier.keepsConnection, now: loop.now)
+    // Trouble with this letter says nothing about events, also if the server names a time for the next try.
+    let aside: String? =
+      switch verdict {
+      case .failing(let reason): reason
+      case .retry(let reason, _), .busy(let reason, _): carrier.keepsConnection ? nil : reason
+      case .acknowledged, .hungUp, .refused, .diverged, .stopped: nil
+      }
+    if let reason = aside {
       if !hadFailed {
         log.notice(
           "\(name): the server fails again over dead letter \(event.seq) (\(reason)): it is tried again, and nothing waits for it"
@@ -160,7 +168,6 @@ extension Upstream {
   private func bury(
     _ event: JournalEvent, through batch: Batch?, in lane: Lane, status: Int, reason: String, tried marks: Int64 = 0
   ) {
-    log.warning("\(name): event \(event.seq) is a dead letter now (\(reason)); see `meshpost upstream dead`")
     let at = loop.wallClock.milliseconds
     if skipping?.seq == event.seq { skipping?.isBuried = true }
     shipment.hold(.burying)
@@ -172,8 +179,12 @@ extension Upstream {
       hasDeleted(in: lane, through: batch.last)
       journal.count(tooOld: batch, through: batch.last)
     }
+    var isKept = false
     move(to: seqs, when: .now) { [name] store throws(SQLiteError) in
-      try store.bury(event, upstream: name, status: status, reason: reason, at: at, tried: marks)
+      isKept = try store.bury(event, upstream: name, status: status, reason: reason, at: at, tried: marks)
+    } kept: { [name, log] in
+      guard isKept else { return }
+      log.warning("\(name): event \(event.seq) is a dead letter now (\(reason)); see `meshpost upstream dead`")
     }
   }
 
@@ -247,7 +258,9 @@ extension Upstream {
   }
 
   /// Writes the cursors, with `work` in the same transaction. Shipping continues meanwhile.
-  func move(to seqs: ByLane<Int64>, when: When, _ work: @escaping Store.Work = { _ in }) {
+  func move(
+    to seqs: ByLane<Int64>, when: When, _ work: @escaping Store.Work = { _ in }, kept isKept: @escaping () -> Void = {}
+  ) {
     let (epoch, told, tooOld) = (store.epoch, journal.told, journal.tooOld.all)
     underWay.writes.begin { [weak self, store, name] in
       var failure: StoreError?
@@ -259,6 +272,7 @@ extension Upstream {
       } catch {
         failure = error
       }
+      if failure == nil { isKept() }
       guard let self, !self.isClosed else { return }
       self.shipment.release([.burying, .keepingCursor])
       // The result says nothing about another database.

@@ -30,20 +30,22 @@ public struct DeadLetterCounts: Equatable, Sendable {
 
 extension Store {
   /// Within a `write`: the upstream has permanently refused this event. `tried`: the marks of the dead letter when it
-  /// was sent again. A later mark requests another attempt, because this refusal may be older than a repair.
+  /// was sent again. A later mark requests another attempt, because this refusal may be older than a repair. False: it was
+  /// sent again, and an operator has dropped it meanwhile.
+  @discardableResult
   public func bury(
     _ event: JournalEvent, upstream: String, status: Int, reason: String, at: Int64, tried: Int64 = 0
-  ) throws(SQLiteError) {
+  ) throws(SQLiteError) -> Bool {
     deadLetterChanges &+= 1
-    try database.run(
+    return try database.run(
       """
       INSERT INTO dead_letters(upstream, seq, at, kind, body, event_at, trusted, status, reason)
-      VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
       ON CONFLICT(upstream, seq) DO UPDATE SET status = excluded.status, reason = excluded.reason, at = excluded.at,
-      body = excluded.body, retry = max(0, retry - ?)
+      body = excluded.body, retry = max(0, retry - ?10) WHERE retry >= 0 OR ?10 = 0
       """, .text(upstream), .integer(event.seq), .integer(at), .text(event.kind), .blob(event.body),
       .integer(event.at), .integer(event.trusted ? 1 : 0), .integer(Int64(status)), .text(reason),
-      .integer(tried))
+      .integer(tried)) > 0
   }
 
   /// Within a `write`: the upstream has accepted the event after all.
