@@ -34,7 +34,7 @@ struct UpstreamCommand: ParsableCommand {
 
   struct Dead: ExchangeCommand {
     static let configuration = CommandConfiguration(
-      abstract: "List dead letters: events that an upstream refused, with its reason.")
+      abstract: "List dead letters: events that an upstream refused or an operator skipped, with the reason.")
     @OptionGroup var connection: Connection
 
     var exchange: Exchange {

@@ -435,58 +435,6 @@ import Transport
     }
   }
 
-  @Test func `channels in the settings that the radio does not have are reported once each`() throws {
-    let configuration = try parse(
-      """
-      [relay]
-      messages_from_hub = true
-      channels = ["#trees", "#hll", "Two", "0011223344556677", "Own"]
-      [[upstream]]
-      name = "a"
-      url = "https://x"
-      channels = ["#gone"]
-      contacts = []
-      [[upstream]]
-      name = "home"
-      kind = "mqtt"
-      url = "mqtts://x"
-      home_assistant = true
-      home_assistant_notify = ["#trees", "#near", "Anna"]
-      [[hook]]
-      name = "bot"
-      run = ["/bin/true"]
-      kinds = ["message"]
-      channels = ["Other"]
-      """)
-    func channel(_ slot: UInt8, _ name: String, _ first: UInt8) throws -> Channel {
-      Channel(
-        slot: slot, name: Text(name),
-        secret: try #require(ChannelSecret(bytes: [first] + Array(repeating: 7, count: 15))))
-    }
-    let channels = [
-      // The channel matches under any name in the radio: the secret follows from the configured name.
-      Channel(slot: 0, name: "trees", secret: .hashtag("#trees")), try channel(1, "Two", 1), try channel(2, "Two", 2),
-      try channel(3, "Own", 3),
-    ]
-    let said = configuration.idleSettings(configuration.exchange, nil, channels).map(\.words)
-    let has = "which the radio does not have; it has \"trees\", \"Two\", \"Two\", \"Own\""
-    #expect(
-      said == [
-        "relay.channels names \"#hll\", \(has)",
-        "relay.channels names \"Two\", and 2 of the radio's channels are called so: write the digest of one (`meshpost channels`)",
-        "relay.channels names \"0011223344556677\", \(has)", "upstream \"a\": channels names \"#gone\", \(has)",
-        "upstream \"home\": home_assistant_notify names \"#near\", \(has)",
-        "hook \"bot\": channels names \"Other\", \(has)",
-      ])
-    #expect(configuration.idleSettings(configuration.exchange, nil, nil) == [], "nobody knows yet")
-    var off = configuration.exchange
-    off.isOn = false
-    #expect(!configuration.idleSettings(off, nil, channels).contains { $0.setting.hasPrefix("relay") })
-    off.isOn = true
-    let lonely = try parse("").idleSettings(off, nil, nil).map(\.words)
-    #expect(lonely == ["relay.messages_from_hub: no upstream is a hub"])
-  }
-
   @Test func `two links of one gateway to one hub cause a warning`() throws {
     func hub(_ name: String, _ more: String = "") -> String {
       "[[upstream]]\nname = \"\(name)\"\nurl = \"https://hub.example\"\n\(more)\n"
@@ -505,5 +453,4 @@ import Transport
       #expect(try other(url) == 0, "\(url)")
     }
   }
-
 }

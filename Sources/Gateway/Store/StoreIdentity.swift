@@ -77,7 +77,7 @@ public struct StoreIdentity: Equatable, Sendable {
   /// The milliseconds in which no other database of this gateway was in use; `nil`: unknown.
   public func sinceOthers(_ clocks: any Clocks) -> Int64? {
     if let space = beganBoot.lastIndex(of: " "), beganBoot[..<space].elementsEqual(clocks.boot),
-      let moment = Int64(beganBoot[space...].dropFirst())
+      let moment = Int64(beganBoot[space...].dropFirst()), moment >= 0
     {
       return max(0, clocks.sinceBoot - moment)
     }

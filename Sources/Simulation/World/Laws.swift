@@ -68,6 +68,7 @@ struct Laws {
     let missing = gateway.heard.subtracting(gateway.everStored).subtracting(gateway.forgiven)
     // `try?`: without a database there are none.
     let gaps = ((try? gateway.column("SELECT body FROM journal WHERE kind = 'radio_gap'")) ?? [])
+      // `try?`: the gateway writes JSON.
       .compactMap { try? JSONValue(parsing: Array($0.utf8)) }
     let told = gaps.reduce(Int64(0)) { sum, gap in
       let (lost, most) = (gap["lost"]?.integer, gap["at_most"]?.integer)

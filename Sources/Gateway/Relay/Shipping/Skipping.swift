@@ -8,8 +8,8 @@ import Timing
 /// a server in trouble fails over any. An operator who knows better sets it aside.
 ///
 /// The operator may be wrong, so the server is asked once more: another event must pass, and then this one must fail again, by the server's own
-/// answer. `Suspicion` decides that. If only bad events wait, none passes: then the operator names the event by its seq, and it alone must fail again. If the gateway is killed in between, nothing is lost: the event is still the next one, and the other event is
-/// sent again, too.
+/// answer. `Suspicion` decides that. If only bad events wait, none passes: then the operator names the event by its seq, and it alone must fail again.
+/// If the gateway is killed in between, nothing is lost: the event is still the next one, and the other event is sent again, too.
 extension Upstream {
   /// What has become of the event.
   public enum Skipped: Equatable, Sendable {
