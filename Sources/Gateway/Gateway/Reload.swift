@@ -90,9 +90,11 @@ extension Daemon {
 extension GatewayConfiguration {
   /// Settings that are read only at the start, and differ in `fresh` from this first configuration.
   func waiting(in fresh: GatewayConfiguration) -> [String] {
+    var changed: [String] = []
     // `try?`: both were parsed before.
-    guard let now = try? TOMLParser.parse(fresh.source), let then = try? TOMLParser.parse(source) else { return [] }
-    let changed = TOMLTable.changes(from: then, to: now).filter { !Self.isReloaded($0) }
+    if fresh.source != source, let now = try? TOMLParser.parse(fresh.source), let then = try? TOMLParser.parse(source) {
+      changed = TOMLTable.changes(from: then, to: now).filter { !Self.isReloaded($0) }
+    }
     let hasOtherPIN = bluetooth.pin != fresh.bluetooth.pin && !changed.contains { $0.hasPrefix("radio.pin") }
     return changed + (hasOtherPIN ? ["radio.pin_file"] : [])
   }

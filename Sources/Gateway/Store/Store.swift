@@ -87,7 +87,7 @@ public final class Store {
   /// The loss of a damaged database that is set aside while none has its place yet, and losses not reported before.
   private var replacing: (StoreLoss, [StoreLoss])?
   /// The open file, whatever file has its name by now.
-  private var openFile: StoreFiles.Number?
+  private(set) var openFile: StoreFiles.Number?
   var ownFile: OwnFile?
   /// Whether the database was removed, moved or replaced: then everything that is stored is lost when the gateway ends.
   public var isElsewhere: Bool { StoreFiles.number(of: location) != openFile }

@@ -188,19 +188,26 @@ private struct JSONParser {
 
   private mutating func string() throws(JSONError) -> String {
     position += 1
-    var text: [UInt8] = []
+    let start = position
+    while let byte = current, byte >= 0x20, byte != UInt8(ascii: "\""), byte != UInt8(ascii: "\\") { position += 1 }
+    // Most strings have no escape.
+    if accept("\"") { return try string(bytes[start..<position - 1]) }
+    var text = Array(bytes[start..<position])
     while let byte = current {
       position += 1
       switch byte {
-      case UInt8(ascii: "\""):
-        guard let string = String(validating: text, as: UTF8.self) else { throw error("invalid UTF-8 in a string") }
-        return string
+      case UInt8(ascii: "\""): return try string(text[...])
       case UInt8(ascii: "\\"): try escape(&text)
       case 0..<0x20: throw error("a control character in a string")
       default: text.append(byte)
       }
     }
     throw error("unterminated string")
+  }
+
+  private func string(_ text: ArraySlice<UInt8>) throws(JSONError) -> String {
+    guard let string = String(validating: text, as: UTF8.self) else { throw error("invalid UTF-8 in a string") }
+    return string
   }
 
   private mutating func escape(_ text: inout [UInt8]) throws(JSONError) {

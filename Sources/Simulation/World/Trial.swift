@@ -16,7 +16,7 @@ public enum Trial {
     public var story: [String] = []
     /// The happenings of the plan.
     public var happenings: [String] = []
-    /// The plan as JSON: `run(planIn:)` repeats the world.
+    /// The plan as JSON, if a law did not hold: `run(planIn:)` repeats the world.
     public var plan = ""
 
     public init(problems: [String]) { self.problems = problems }
@@ -49,7 +49,6 @@ public enum Trial {
     try? files.removeItem(atPath: root)  // `try?`: mostly there is none
     defer { try? files.removeItem(atPath: root) }  // `try?`: only the space matters
     var outcome = Outcome(problems: [])
-    outcome.plan = plan.json
     outcome.happenings = plan.entries.map { entry in "\(entry.at / 1000) s: \(entry.happening)" }
     do {
       try files.createDirectory(atPath: root, withIntermediateDirectories: true)
@@ -60,6 +59,7 @@ public enum Trial {
     } catch {
       outcome.problems = ["the world does not work: \(error)"]
     }
+    if !outcome.problems.isEmpty { outcome.plan = plan.json }
     return outcome
   }
 }

@@ -50,7 +50,11 @@ extension WorldGateway {
       answer = try? await client.send(HTTPRequest(method, target, body: Array(body.utf8)), timeout: .seconds(60))
       isOver = true
     }
-    for _ in 0..<100_000 where !isOver && !isDead { loop.turn(wait: false) }
+    var turns = 0
+    while !isOver, !isDead, turns < 100_000 {
+      loop.turn(wait: false)
+      turns += 1
+    }
     return isDead ? nil : answer
   }
 

@@ -48,10 +48,13 @@ final class WorldPage {
   }
 
   private func take(_ bytes: [UInt8]) {
-    unread += bytes
-    while let end = unread.firstRange(of: [10, 10]) {
-      let lines = String(decoding: unread[..<end.lowerBound], as: UTF8.self).split(separator: "\n")
-      unread.removeFirst(end.upperBound)
+    for byte in bytes {
+      guard byte == 10, unread.last == 10 else {
+        unread.append(byte)
+        continue
+      }
+      let lines = String(decoding: unread, as: UTF8.self).split(separator: "\n")
+      unread = []
       func value(_ name: String) -> String? {
         lines.first { $0.hasPrefix("\(name): ") }.map { String($0.dropFirst(name.count + 2)) }
       }

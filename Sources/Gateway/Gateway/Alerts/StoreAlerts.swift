@@ -10,6 +10,10 @@ extension GatewayAlerts {
   /// Pause between two checks of the database's file, which cost no wake-up.
   private static let betweenStats: Duration = .seconds(60)
 
+  private static let elsewhere =
+    "the database file was removed or replaced: new data is lost if the gateway is killed. "
+    + "Save it now with `meshpost backup FILE`, then restart the gateway"
+
   /// `saved`: the location of the damaged database. `unsent`: the numbers of its events that upstreams had not
   /// received, as far as they are known. `events`: the minimum number of its events; `nil`: unknown.
   func storeWasDamaged(_ saved: String, had events: Int64?, unsent: [(upstream: String, events: Int64)]) {
@@ -27,11 +31,7 @@ extension GatewayAlerts {
 
   func readStore() {
     lookedAtStore = loop.now
-    store.lookAtOwnFile()
-    let text =
-      "the database file was removed or replaced: new data is lost if the gateway is killed. "
-      + "Save it now with `meshpost backup FILE`, then restart the gateway"
-    read(AlertSubject(.storeLost), store.isElsewhere ? .bad(text: text) : .well)
+    read(AlertSubject(.storeLost), store.lookAtOwnFile() ? .bad(text: Self.elsewhere) : .well)
   }
 
   /// Checks at most once in `betweenStats`, when the daemon is awake anyway.

@@ -122,9 +122,14 @@ final class JournalReader {
     return LaneAmount(events: max(1, all.events - passed.events), bytes: max(0, all.bytes - passed.bytes))
   }
 
+  /// Asked for at each turn of the loop, at which mostly nothing waits.
   var pendingEvents: Int64 {
-    knowsLanes
-      ? Lane.allCases.reduce(0) { $0 + pending($1).events } : max(0, store.lastSeq - lanes.messages.taken)
+    guard knowsLanes else { return max(0, store.lastSeq - lanes.messages.taken) }
+    let newest = store.newestSeq
+    guard
+      newest.messages > lanes.messages.taken || newest.nodes > lanes.nodes.taken || newest.packets > lanes.packets.taken
+    else { return 0 }
+    return Lane.allCases.reduce(0) { $0 + pending($1).events }
   }
 
   // MARK: Reading

@@ -43,15 +43,19 @@ extension Store {
 
   /// Whether another program has written different content into the file. Touching it, or writing the same bytes, does
   /// no harm.
-  var isOverwritten: Bool {
-    guard let ownFile, let stamp = OwnFile.Stamp(location), stamp != ownFile.stamp,
+  var isOverwritten: Bool { isOverwritten(OwnFile.Stamp(location)) }
+
+  private func isOverwritten(_ stamp: OwnFile.Stamp?) -> Bool {
+    guard let ownFile, let stamp, stamp != ownFile.stamp,
       stamp.number == ownFile.stamp.number, let head = database.fileBytes(Int32(Self.pageSize))
     else { return false }
     return ownFile.isUndone(by: head)
   }
 
-  func checkOwnFile() throws(SQLiteError) {
-    guard isOverwritten else { return }
+  func checkOwnFile() throws(SQLiteError) { try check(OwnFile.Stamp(location)) }
+
+  private func check(_ stamp: OwnFile.Stamp?) throws(SQLiteError) {
+    guard isOverwritten(stamp) else { return }
     throw SQLiteError(code: 11, message: "another program has written over the database file")
   }
 
@@ -61,8 +65,10 @@ extension Store {
     remedy: "Save it now with `meshpost backup FILE`, then restart the gateway."
   )
 
-  /// Checks that the file is unchanged by others. Call it now and then, for a gateway that writes nothing.
-  public func lookAtOwnFile() {
-    ifReadable { try checkOwnFile() }
+  /// Checks that the file is unchanged by others. Call it now and then, for a gateway that writes nothing. Returns as `isElsewhere`.
+  public func lookAtOwnFile() -> Bool {
+    let stamp = OwnFile.Stamp(location)
+    ifReadable { try check(stamp) }
+    return stamp?.number != openFile
   }
 }
