@@ -16,6 +16,8 @@ package struct HubWithoutNetwork: Sendable {
   private let server: HubServer
   private let respond: @Sendable (Request, HubContext) async throws -> Response
   private let changes = Changes()
+  /// Of all requests: an embedded channel stays in memory until somebody ends it.
+  private let channel: any Channel = EmbeddedChannel()
 
   private final class Changes: Sendable {
     let list = Mutex<[HubChange]>([])
@@ -50,7 +52,7 @@ package struct HubWithoutNetwork: Sendable {
     let head = HTTPRequest(
       method: HTTPRequest.Method(method) ?? .get, scheme: "http", authority: "hub", path: target, headerFields: fields)
     let request = Request(head: head, body: RequestBody(buffer: ByteBuffer(bytes: body)))
-    let source = ApplicationRequestContextSource(channel: EmbeddedChannel(), logger: Logger(label: "hub"))
+    let source = ApplicationRequestContextSource(channel: channel, logger: Logger(label: "hub"))
     do {
       let response = try await respond(request, HubContext(source: source))
       let collected = Collected()

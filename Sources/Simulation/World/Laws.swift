@@ -7,7 +7,7 @@ import Timing
 /// The laws of docs/reliability.md, checked in a world that is well again.
 struct Laws {
   private let world: World
-  private var problems: [String] = []
+  private(set) var problems: [String] = []
   /// Of a gateway's messages: where hubs have them.
   private var placesAtHubs: [String: [Place]] = [:]
 
@@ -24,7 +24,16 @@ struct Laws {
   /// Wake-ups in an hour, at most, on average: an idle gateway has some 200, and a server may send a byte every five seconds.
   private static let wakeUpsAnHour: Int64 = 2000
 
-  mutating func check() throws -> [String] {
+  /// Bytes from all gateways in 15 minutes in which nothing happens, at most: what is asked over and over would be more.
+  private static let calmBytes = 16_000
+
+  /// Bytes of a gateway's files, at most: a world has a few hundred messages.
+  private static let cardBytes = 1_000_000
+
+  /// The whole world's memory at its end, at most: 7 to 12 MiB, whether it was a day or a month.
+  private static let memory = 24 << 20
+
+  mutating func check() throws {
     for gateway in world.gateways {
       gateway.checkStored()
       checkReceived(gateway)
@@ -35,7 +44,18 @@ struct Laws {
     for id in Set(world.gateways.map(\.id)).sorted() { try checkServers(id) }
     checkJoined()
     checkBounds()
-    return problems
+  }
+
+  /// When all programs have ended.
+  mutating func checkEnded() {
+    for gateway in world.gateways {
+      for words in gateway.breaches { breach(gateway, words) }
+      if gateway.ghosts > 0 { breach(gateway, "\(gateway.ghosts) daemons are in memory after their end") }
+    }
+    let pages = String(decoding: Files.read("/proc/self/statm") ?? [], as: UTF8.self).split(separator: " ")
+    // Without what is shared with files: `man 5 proc_pid_statm`.
+    let own = (Int(pages[1]) ?? .max) - (Int(pages[2]) ?? 0)
+    if own > Self.memory / 4096 { problems.append("\(own) pages of memory at the end") }
   }
 
   private mutating func breach(_ gateway: WorldGateway, _ words: String) {
@@ -222,6 +242,12 @@ struct Laws {
   private mutating func checkBounds() {
     for server in world.servers where server.mostConnections > Self.connectionsAnHour {
       problems.append("\(server.name): \(server.mostConnections) connections of one gateway in an hour")
+    }
+    for (server, bytes) in zip(world.servers, world.calmBytes) where bytes > Self.calmBytes {
+      problems.append("\(server.name): \(bytes) bytes in 15 minutes in which nothing happened")
+    }
+    for gateway in world.gateways where gateway.cardBytes > Self.cardBytes {
+      breach(gateway, "\(gateway.cardBytes) bytes of files")
     }
   }
 }

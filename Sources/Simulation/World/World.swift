@@ -33,6 +33,8 @@ final class World {
   private var nextHour = MonotonicTime(seconds: 1000)
   /// Milliseconds by which the hub's clock is wrong.
   let hubOffset = Shared(Int64(0))
+  /// What each server had from gateways in 15 minutes in which nothing happened.
+  private(set) var calmBytes: [Int] = []
   /// Copies of hub and card that are older than the present ones: what was lost with them may be gone.
   var hubWasPutBack = false
 
@@ -168,12 +170,14 @@ final class World {
     pass(until: MonotonicTime(seconds: 1000) + .milliseconds(Int64(plan.days) * 86_400_000))
     try heal()
     var laws = Laws(self)
-    let problems = try laws.check()
+    try laws.check()
     for gateway in gateways { gateway.beginEnd() }
     clock.pass(until: clock.now + .seconds(120)) { gateways.allSatisfy(\.hasEnded) }
     for gateway in gateways where !gateway.hasEnded { gateway.breaches.append("does not end within two minutes") }
-    for gateway in gateways { gateway.page.leave() }
-    return problems + gateways.flatMap { gateway in gateway.breaches.map { "gateway \(gateway.name): \($0)" } }
+    for gateway in gateways where gateway.hasEnded { gateway.ended() }
+    clock.pass(until: clock.now + .seconds(5))
+    laws.checkEnded()
+    return laws.problems
   }
 
   private func pass(until end: MonotonicTime) {
@@ -226,8 +230,10 @@ final class World {
     for gateway in gateways where !isSettled(gateway) {
       gateway.breaches.append("has not caught up in \(wantsPause ? 75 : 40) minutes in which all was well")
     }
+    let before = servers.map(\.received)
     // What ended here is told there.
     pass(until: clock.now + .seconds(900))
+    calmBytes = zip(servers, before).map { $0.received - $1 }
     // An alert that came back again and again has to be over for longer each time, a day at most.
     let calm = clock.now + .seconds(25 * 3600)
     while clock.now < calm, gateways.contains(where: { !openAlerts($0).isEmpty }) {
@@ -263,7 +269,13 @@ final class World {
   }
 
   private func dislikes(_ part: Happening.Part) -> Bool {
-    plan.entries.contains { entry in if case .mood(part, .dislikes) = entry.happening { true } else { false } }
+    plan.entries.contains { entry in
+      switch entry.happening {
+      // A connection that always ends at the same byte takes what is shorter.
+      case .mood(part, .dislikes), .mood(part, .cuts): true
+      default: false
+      }
+    }
   }
 
   func isSettled(_ gateway: WorldGateway) -> Bool {
@@ -296,7 +308,7 @@ final class World {
       guard case .mood(part, let mood) = entry.happening else { return false }
       return switch mood {
       case .dislikes(_, let every): Self.number(text)?.isMultiple(of: every) == true
-      case .status, .takesHalf: true
+      case .status, .takesHalf, .cuts: true
       default: false
       }
     }

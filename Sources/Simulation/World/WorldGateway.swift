@@ -48,6 +48,22 @@ final class WorldGateway {
   private var killBeforeCommit = false
   var configuration: (_ folder: String) throws -> String = { _ in "" }
 
+  private struct Life { weak var daemon: Daemon? }
+  private var lives: [Life] = []
+  /// Daemons that have ended or were killed, and are still in memory: one of their tasks goes on.
+  var ghosts: Int { lives.count { $0.daemon != nil && $0.daemon !== daemon } }
+
+  /// The bytes of all files on its card.
+  var cardBytes: Int {
+    let files = FileManager.default
+    // `try?`: a file may go meanwhile.
+    let names = (try? files.contentsOfDirectory(atPath: folder)) ?? []
+    return names.reduce(0) { sum, name in
+      var facts = stat()
+      return lstat("\(folder)/\(name)", &facts) == 0 ? sum + Int(facts.st_size) : sum
+    }
+  }
+
   // MARK: What is known of it
 
   /// Texts that the radio has handed over, and has forgotten.
@@ -129,6 +145,7 @@ final class WorldGateway {
         GatewayConfiguration(startingWith: "\(folder)/gw.toml"), file: "\(folder)/gw.toml", on: loop, manager: nil,
         in: surroundings)
       (self.daemon, signals, isServing) = (daemon, SignalQueue(), true)
+      lives.append(Life(daemon: daemon))
       page.follow("\(folder)/ctl")
       loop.afterTurn { [weak self, weak daemon] in if let daemon { self?.beforeCommit(daemon) } }
       _ = loop.begin { [signals] in

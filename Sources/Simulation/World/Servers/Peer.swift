@@ -45,6 +45,8 @@ class Server {
   /// Accepted connections of each gateway in each hour of the world.
   private(set) var connections: [String: Int] = [:]
   private(set) var mostConnections = 0
+  /// Bytes from all gateways.
+  fileprivate(set) var received = 0
   private var hour: Int64 = 0
   var mood = Mood.well {
     didSet {
@@ -176,6 +178,7 @@ final class Peer {
   func read() async throws(StreamEnd) -> [UInt8] {
     while server.mood == .deaf, !isOver { do { try await changed.wait() } catch { throw .cancelled } }
     let bytes = try await stream.read()
+    server.received += bytes.count
     guard let left else { return bytes }
     self.left = left - bytes.count
     guard left > bytes.count else {
