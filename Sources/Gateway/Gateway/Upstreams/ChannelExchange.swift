@@ -108,22 +108,26 @@ final class ChannelExchange {
     }
   }
 
-  /// The time in milliseconds since 1970: without a synchronised clock the hub's, which has dated the message; `nil`: unknown.
-  private func now(_ update: ChannelUpdate) -> Int64? { clock.isSynchronised ? clock.milliseconds : update.now }
-
-  private func age(_ update: ChannelUpdate) -> Duration {
-    // As young as can be, if nobody knows.
-    guard let now = now(update) else { return .zero }
-    let (passed, overflow) = now.subtractingReportingOverflow(update.at)
-    return overflow ? settings.longestAge : .milliseconds(max(0, passed))
+  /// The time in milliseconds since 1970, by this gateway's synchronised clock and by the hub's, which has dated the message. Either may be wrong.
+  private func times(_ update: ChannelUpdate) -> [Int64] {
+    [clock.isSynchronised ? clock.milliseconds : nil, update.now].compactMap(\.self)
   }
 
-  /// A restored gateway does not know the messages sent since the backup. The age limit covers earlier ones.
+  /// As young as it can be.
+  private func age(_ update: ChannelUpdate) -> Duration {
+    let ages = times(update).map { now in
+      let (passed, overflow) = now.subtractingReportingOverflow(update.at)
+      return overflow ? settings.longestAge : .milliseconds(max(0, passed))
+    }
+    return ages.min() ?? .zero
+  }
+
+  /// A restored gateway does not know the messages sent since the backup. The age limit covers earlier ones. By any clock: a message that is not sent
+  /// is counted, and one that is sent again is on the air.
   private func mayBeOnAir(_ update: ChannelUpdate) -> Bool {
-    guard let now = now(update), let since = store.identity.sinceOthers(messenger.loop.clocks),
-      .milliseconds(since) < settings.longestAge
+    guard let since = store.identity.sinceOthers(messenger.loop.clocks), .milliseconds(since) < settings.longestAge
     else { return false }
-    return update.at < now - since
+    return times(update).contains { update.at < $0 - since }
   }
 
   private func mayHaveSent(_ gateway: String) -> Bool {
