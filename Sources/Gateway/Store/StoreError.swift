@@ -17,6 +17,8 @@ public enum StoreError: Error, Equatable, Sendable, CustomStringConvertible {
   case locked(by: String?)
   /// A file or folder is missing, belongs to somebody else, or is of the wrong type.
   case misplaced(String)
+  /// The file is of a newer version of this program.
+  case newer(String)
   case other(String)
 
   /// A file cannot be opened, created or written; `errno` has the reason.
@@ -36,6 +38,7 @@ public enum StoreError: Error, Equatable, Sendable, CustomStringConvertible {
       case .unavailable: .unavailable(error.description)
       case .corrupt: .corrupt(error.description)
       case .busy: .locked(by: nil)
+      case .newer: .newer(error.message)
       case .constraint, .other: .other(error.description)
       }
   }
@@ -61,6 +64,8 @@ public enum StoreError: Error, Equatable, Sendable, CustomStringConvertible {
     case .locked(let owner):
       "Stop \(owner ?? "that program (`fuser -v` on the file shows it)"); the daemon retries automatically."
     case .misplaced: "Check its name, its folder, and who may read and write there."
+    case .newer:
+      "Install the newer version again. To go on with this one, restore a backup that it has made: `meshpostd --restore FILE`."
     case .other: "Report this as a bug, with the log."
     }
   }
@@ -73,6 +78,7 @@ public enum StoreError: Error, Equatable, Sendable, CustomStringConvertible {
     case .inUse(let owner, let location): "\(location) is in use by \(owner)"
     case .locked(let owner): "the store is open in another program\(owner.map { ": \($0)" } ?? "")"
     case .misplaced(let words): words
+    case .newer(let words): "the store is of a newer version of Meshpost (\(words))"
     case .other(let words): "the store failed (\(words))"
     }
   }

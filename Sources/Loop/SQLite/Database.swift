@@ -15,6 +15,8 @@ public struct SQLiteError: Error, Equatable, Sendable, CustomStringConvertible {
     case busy
     /// A constraint of the schema was violated.
     case constraint
+    /// The file is of a newer version of the program.
+    case newer
     /// Any other error: a mistake of this program.
     case other
   }
@@ -22,6 +24,13 @@ public struct SQLiteError: Error, Equatable, Sendable, CustomStringConvertible {
   public let code: Int32
   public let message: String
   public let kind: Kind
+
+  /// The file's schema has steps that this program does not know.
+  init(newer version: Int, than newest: Int) {
+    code = SQLITE_ERROR
+    message = "its schema is of version \(version), and this program knows versions up to \(newest)"
+    kind = .newer
+  }
 
   public init(code: Int32, message: String) {
     self.code = code
@@ -37,7 +46,7 @@ public struct SQLiteError: Error, Equatable, Sendable, CustomStringConvertible {
       }
   }
 
-  public var description: String { "SQLite \(code): \(message)" }
+  public var description: String { kind == .newer ? message : "SQLite \(code): \(message)" }
 }
 
 /// A connection. Not `Sendable`: one owner, one thread at a time.

@@ -23,10 +23,7 @@ extension Database {
   public func migrate(_ migrations: [Migration]) throws(SQLiteError) {
     let current = try schemaVersion()
     if let newest = migrations.last?.number, current > newest {
-      throw SQLiteError(
-        code: 1,
-        message:
-          "schema version \(current) is newer than this program, which supports up to \(newest): use a newer program")
+      throw SQLiteError(newer: current, than: newest)
     }
     for migration in migrations where migration.number > current {
       do {

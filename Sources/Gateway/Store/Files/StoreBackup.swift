@@ -137,10 +137,15 @@ extension Store {
       guard facts.st_size <= own else { throw SQLiteError(code: 11, message: "it is longer than its database") }
       let verdict = try database.value("PRAGMA integrity_check(1)")?.text
       guard verdict == "ok" else { throw SQLiteError(code: 11, message: verdict ?? "it cannot be read") }
-      let version = try database.schemaVersion()
-      guard (1...(Schema.migrations.last?.number ?? 0)).contains(version),
-        try database.meta("epoch") != nil
-      else { throw SQLiteError(code: 1, message: "not a store of this program, or of a newer version") }
+      let (version, newest) = (try database.schemaVersion(), Schema.migrations.last?.number ?? 0)
+      guard version >= 1, try database.meta("epoch") != nil else {
+        throw SQLiteError(code: 1, message: "not a store of this program")
+      }
+      guard version <= newest else {
+        throw SQLiteError(
+          code: 1,
+          message: "it is of a newer version of Meshpost (schema \(version), and this program knows up to \(newest))")
+      }
       // A store has no triggers: a foreign one would run with this program's rights.
       if let trigger = try database.value("SELECT name FROM sqlite_schema WHERE type = 'trigger' LIMIT 1")?.text {
         throw SQLiteError(code: 1, message: "it has a trigger, \(trigger), which a store of this program has not")

@@ -156,7 +156,7 @@ extension HubDatabaseError {
       case .full, .unavailable, .corrupt: .unavailable
       // SQLITE_TOOBIG
       case .other where error.code & 0xFF == 18: .unfit
-      case .constraint, .other: .other
+      case .constraint, .newer, .other: .other
       }
     self.init(kind: kind, message: error.description)
   }
