@@ -43,7 +43,7 @@ fuzz: packages
 
 ## sanitize: suites with a sanitizer that reports misuse of memory, or data shared between threads: SANITIZER=address|thread, SUITES=… (else all but whole programs)
 SANITIZER ?= address
-sanitize: packages
+sanitize: packages test-packages $(PYTHON_ENV)/ready
 	./Tests/sanitize $(SANITIZER) $(SUITES)
 
 ## test-arm64: the whole-program tests with what `make deb-arm64` has built, in an emulator
