@@ -23,6 +23,25 @@ import UntrustedText
   }
 
   @Test
+  func `a message of another place that waited when the database was put back is not sent`() throws {
+    let bench = try Bench(on: InventedMachine())
+    var sent = 0
+    bench.swallow { command in
+      if case .sendChannelText = command { sent += 1 }
+      return false
+    }
+    let waits = try #require(try bench.send(Self.relayed("said there")).get().first?.key)
+    // As when this database is found to be an older copy of itself: what waits in it may be on the air.
+    try bench.store.renewEpoch()
+    try bench.run("its end") { try bench.state(waits).hasEnded }
+    #expect(try bench.state(waits).reason == "before_restore" && sent == 0 && bench.state(waits).airtime == 0)
+
+    let news = try #require(try bench.send(Self.relayed("said later")).get().first?.key)
+    try bench.run("the next one on the air") { try bench.state(news).state == .sent }
+    #expect(sent == 1)
+  }
+
+  @Test
   func `a message that the radio received itself is not relayed to the mesh, even if its notification was lost`()
     throws
   {

@@ -42,6 +42,24 @@ import Testing
     try file.close()
   }
 
+  @Test func `an epoch that ended here is news if a server has more of it later`() throws {
+    let old = try filled(7, settings)
+    for isFirst in [true, false] {
+      let store = try Store(settings)
+      if isFirst { try store.renewEpoch() }
+      // How far servers are at its end, the first one tells; another database in this epoch has been in use if it is further later.
+      if isFirst { #expect(try store.knows(old, through: 9)) }
+      try store.note(old, through: 9)
+      try store.note(old, through: isFirst ? 9 : 12)
+      #expect(try store.knows(old, through: 9) && !store.knows(old, through: 10), "\(isFirst)")
+      #expect(try store.knows(store.epoch, through: 1000) && !store.knows("feedfeedfeedfeed", through: 1))
+    }
+    let store = try Store(settings)
+    let loss = try store.tellForeign(old, last: 11)
+    #expect(loss.last == 11 && loss.epoch == old)
+    #expect(try store.knows(old, through: 11) && !store.knows(old, through: 12))
+  }
+
   @Test func `the loss of a database that was damaged at the start is sent first, also to new upstreams, and once`()
     throws
   {

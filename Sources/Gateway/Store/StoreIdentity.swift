@@ -105,13 +105,16 @@ extension Store {
 
   /// Starts a new epoch, because this store is an older copy: an upstream has sequence numbers beyond ours. `loss`:
   /// becomes its first event.
-  public func renewEpoch(telling loss: StoreLoss? = nil) throws(StoreError) {
-    let (old, last) = (epoch, lastSeq)
-    identity.renew(after: last, clocks)
+  ///
+  /// `isCopy`: another copy of this database may have been in use meanwhile.
+  public func renewEpoch(telling loss: StoreLoss? = nil, isCopy: Bool = true) throws(StoreError) {
+    let old = epoch
+    identity.renew(after: lastSeq, clocks)
     write { [identity] store throws(SQLiteError) in
       try identity.write(to: store.database)
-      try store.know(old, through: last)
+      try store.know(old, through: Self.unknownEnd)
       try store.database.run("UPDATE cursors SET told_before = told")
+      if isCopy { try store.doubtRelayed() }
       // The copy's counts of radios' queues are outdated.
       try store.forgetQueues()
       try store.tell(loss)
@@ -126,11 +129,27 @@ extension Store {
   private static let knownEpochs = "known_epochs"
   private static let mostKnown = 32
 
-  /// Whether the epoch's events up to `last` are no news. A database of an earlier version has not listed its own older epochs: each is news once.
+  /// How far an epoch may be at servers when it ended here: the first server that names it tells.
+  static let unknownEnd = Int64.max
+
+  /// Whether the epoch's events up to `last` are no news. A database of an earlier version has not listed its own older epochs: each but the last is
+  /// news once.
   public func knows(_ epoch: String, through last: Int64) throws(StoreError) -> Bool {
-    if [identity.epoch, identity.epochBefore].contains(epoch) { return true }
-    return try translating { () throws(SQLiteError) in try known().contains { $0.epoch == epoch && $0.last >= last } }
+    if identity.epoch == epoch { return true }
+    return try translating { () throws(SQLiteError) in
+      try known(epoch).map { $0 >= last } ?? (epoch == identity.epochBefore)
+    }
   }
+
+  /// A server has events of an epoch that is no news up to `last`. If more follow later, the database of that epoch is in use again, or was meanwhile.
+  public func note(_ epoch: String, through last: Int64) throws(StoreError) {
+    let end = try translating { () throws(SQLiteError) in try known(epoch) ?? Self.unknownEnd }
+    guard epoch != identity.epoch, end == Self.unknownEnd else { return }
+    write { store throws(SQLiteError) in try store.know(epoch, through: last) }
+    try commitNow()
+  }
+
+  private func known(_ epoch: String) throws(SQLiteError) -> Int64? { try known().first { $0.epoch == epoch }?.last }
 
   /// Within a `write`. The oldest is forgotten for the newest.
   func know(_ epoch: String, through last: Int64) throws(SQLiteError) {
@@ -144,6 +163,21 @@ extension Store {
       let parts = entry.split(separator: ":")
       return parts.count == 2 ? Int64(parts[1]).map { (String(parts[0]), $0) } : nil
     }
+  }
+}
+
+/// Messages of other gateways that waited here when another copy of this database may have been in use.
+extension Store {
+  private static let doubtedThrough = "relayed_before_copy"
+
+  /// Within a `write`: another copy may have sent what waits now.
+  func doubtRelayed() throws(SQLiteError) {
+    try setMeta(Self.doubtedThrough, .integer(try database.value("SELECT max(id) FROM outgoing")?.integer ?? 0))
+  }
+
+  /// Whether another copy of this database may have sent this message of another gateway.
+  public func mayHaveSent(relayed id: Int64) throws(StoreError) -> Bool {
+    try (meta(Self.doubtedThrough)?.integer ?? 0) >= id
   }
 }
 

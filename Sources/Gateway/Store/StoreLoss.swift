@@ -140,7 +140,7 @@ extension Store {
   public func renewEpoch(afterConflict last: Int64?, wasInStep: Bool) throws(StoreError) -> StoreLoss? {
     let isPerhapsCopy = !identity.isNew && provenance.loss == nil && !wasInStep
     let found = isPerhapsCopy ? StoreLoss(cause: .conflict, epoch: epoch, last: last) : nil
-    try renewEpoch(telling: found)
+    try renewEpoch(telling: found, isCopy: found != nil)
     provenance.loss = provenance.loss ?? found
     return found
   }
@@ -175,6 +175,7 @@ extension Store {
     identity.beginAgain(clocks)
     write { [identity] store throws(SQLiteError) in
       try identity.write(to: store.database)
+      try store.doubtRelayed()
       try store.tell(loss)
     }
     try commitNow()
@@ -189,7 +190,9 @@ extension Store {
     let mark = mark
     if let epoch = mark?.epoch { try setMeta(Self.toldEpoch, .text(epoch)) }
     // A server shows how far it is; a mark beside the database is up to an hour old.
-    if let loss, let epoch = loss.epoch { try know(epoch, through: loss.cause == .conflict ? loss.last ?? .max : .max) }
+    if let loss, let epoch = loss.epoch {
+      try know(epoch, through: loss.cause == .conflict ? loss.last ?? Self.unknownEnd : Self.unknownEnd)
+    }
     guard let loss, loss.atMost != 0 else { return }
     let here = try untoldHere()
     // What this database has reported itself, the mark may still have as unreported.

@@ -107,6 +107,8 @@ public enum DeliveryFailure: String, Equatable, Sendable {
   case regionUnknown = "region_unknown"
   /// The radio has itself received the message that was to be relayed from another gateway.
   case heardByRadio = "heard_by_radio"
+  /// The database was put back, and nobody knows whether the message from another gateway was sent before.
+  case beforeRestore = "before_restore"
   /// The radio has refused it for another reason.
   case refused
 }
@@ -125,6 +127,8 @@ public enum DeliveryAnswer: Equatable, Sendable {
   case regionUnknown
   /// The radio was not asked, because it has heard the message on the air already.
   case heardByRadio
+  /// The radio was not asked, because another copy of the database may have sent it.
+  case beforeRestore
   case refused
   /// The radio did not reply; the message may have been transmitted.
   case unanswered

@@ -119,6 +119,8 @@ extension Show {
         + "(`meshpost status`): power-cycle it. Then `meshpost retry ID`"
     case "heard_by_radio":
       "heard_by_radio: the radio has received this message of another place itself, and it was not sent again"
+    case "before_restore":
+      "before_restore: a message of another place that waited when the database was put back: it may have been sent before, and was not sent"
     case "refused":
       "refused: the radio does not accept it; on a channel, perhaps because its name is longer now and the text no longer fits. "
         + "See `journalctl -u meshpost`"

@@ -150,7 +150,7 @@ public final class Messenger {
       waiting.append(message)
       return true
     }
-    for message in waiting { enqueue(message) }
+    for message in waiting { enqueue(message, isFromEarlierRun: true) }
     expireHeld()
   }
 

@@ -192,7 +192,7 @@ extension Messenger {
   }
 
   /// Hands a message that is on disk to the session.
-  func enqueue(_ message: OutgoingMessage) {
+  func enqueue(_ message: OutgoingMessage, isFromEarlierRun: Bool = false) {
     let destination: Destination
     var path: Int?
     if let key = message.recipient {
@@ -208,12 +208,15 @@ extension Messenger {
       id: message.id, destination: destination, priority: DeliveryPriority(rawValue: message.priority) ?? .bulk,
       origin: message.origin, bytes: message.text.bytes.count + nameBytes, expires: expiry(of: message),
       notBefore: message.key.hasPrefix(RelayMark.sign)
-        ? loop.now + max(.zero, settings.exchangeHold - age(of: message)) : nil,
+        ? loop.now + max(isFromEarlierRun ? Self.untilHubsTell : .zero, settings.exchangeHold - age(of: message)) : nil,
       attempt: message.attempts.next, tries: message.attempts.accepted, floods: message.attempts.floods,
       codes: message.attempts.codes,
       progress: isInterrupted ? .interrupted : .pending)
     decide { $0.add(item, path: path, now: $1) }
   }
+
+  /// In this time after a start, a hub tells whether this database was put back: then what it has of other gateways may have been sent.
+  private static let untilHubsTell: Duration = .seconds(20)
 
   /// The radio's name; `nil`: unknown.
   public var ownName: Text? { synchronizer.connection.identity?.info.name }

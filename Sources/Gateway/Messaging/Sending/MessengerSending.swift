@@ -218,11 +218,13 @@ extension Messenger {
     if let region { try await hand(command, in: region, message) } else { try await hand(command, message) }
   }
 
-  /// The radio may have received another gateway's message itself, and still hold it: so its queue is read first.
+  /// The radio may have received another gateway's message itself, and still hold it: so its queue is read first. A copy of the database that was put
+  /// back may have sent it.
   private func checkThatItIsNews(_ id: Int64) async throws(NotHandedOver) {
     guard let key = row(id)?.key, key.hasPrefix(RelayMark.sign) else { return }
     let identity = String(key.dropFirst(RelayMark.sign.count))
     do {
+      guard try !store.mayHaveSent(relayed: id) else { throw NotHandedOver(answer: .beforeRestore) }
       guard try await synchronizer.readQueue(within: Self.longestRead) else { throw NotHandedOver(answer: .notTried) }
       guard try !store.hasHeard(identity) else { throw NotHandedOver(answer: .heardByRadio) }
     } catch let error as NotHandedOver {

@@ -113,8 +113,12 @@ extension Upstream {
         try store.identity.isFirstEpoch || Lane.allCases.contains { has[$0] != nil }
         || others.contains { (other) throws(StoreError) in try store.knows(other.epoch, through: 0) }
       guard isNews else { return }
-      for other in others
-      where try !store.knows(other.epoch, through: other.last) && health.starts.foreign.take(at: loop.now) {
+      for other in others {
+        guard try !store.knows(other.epoch, through: other.last) else {
+          try store.note(other.epoch, through: other.last)
+          continue
+        }
+        guard health.starts.foreign.take(at: loop.now) else { continue }
         let loss = try store.tellForeign(other.epoch, last: other.last)
         log.error("\(name): \(loss). Every upstream is told. See docs/hub.md, \"One identity, two histories\"")
         health.observer?.upstream(name, found: .otherEpoch(other.epoch, last: other.last))
