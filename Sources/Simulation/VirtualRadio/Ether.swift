@@ -73,8 +73,9 @@ public final class Ether {
     random = SeededRandom(seed: seed)
   }
 
-  public func add(_ radio: VirtualRadio) {
-    radios.append(radio)
+  /// `isDeaf`: it transmits, and hears nothing.
+  public func add(_ radio: VirtualRadio, isDeaf: Bool = false) {
+    if !isDeaf { radios.append(radio) }
     radio.ether = self
   }
 

@@ -43,11 +43,12 @@ public final class VirtualMesh {
     set { ether.collides = newValue }
   }
 
+  /// `isDeaf`: it transmits, and hears nothing. A few hundred such nodes cost no more than one.
   @discardableResult
-  public func add(_ settings: VirtualRadioSettings) -> VirtualRadio {
+  public func add(_ settings: VirtualRadioSettings, isDeaf: Bool = false) -> VirtualRadio {
     let radio = VirtualRadio(settings, on: loop)
     radio.isClientConnected = false
-    ether.add(radio)
+    ether.add(radio, isDeaf: isDeaf)
     radios[settings.name] = radio
     order.append(settings.name)
     return radio
