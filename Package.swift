@@ -170,8 +170,9 @@ let simulation: [Target] = [
   module(
     "Simulation", "World",
     [
-      "Companion", "CrashDisk", "CSeededRandom", "EventLoop", "Gateway", "HTTP", "Hub", "JSON", "LinkInMemory",
-      "LoopTestSupport", "MeshCrypto", "Sockets", "SQLite", "Store", "Timing", "Transport", "VirtualRadio",
+      "CLinux", "Companion", "CrashDisk", "CSeededRandom", "EventLoop", "Gateway", "HTTP", "Hub", "JSON",
+      "LinkInMemory", "LoopTestSupport", "MeshCrypto", "Sockets", "SQLite", "Store", "Timing", "Transport",
+      "VirtualRadio",
     ]),
   .target(name: "CSeededRandom", path: "Sources/Simulation/CSeededRandom"),
   program(

@@ -14,6 +14,7 @@ package struct HubWithoutNetwork: Sendable {
   package typealias Answer = (status: Int, headers: [(String, String)], body: [UInt8])
 
   private let server: HubServer
+  private let maintenance: RetentionService
   private let respond: @Sendable (Request, HubContext) async throws -> Response
   private let changes = Changes()
   /// Of all requests: an embedded channel stays in memory until somebody ends it.
@@ -28,6 +29,9 @@ package struct HubWithoutNetwork: Sendable {
     let read = try HubConfiguration(parsing: Array(configuration.utf8), file: "/hub.toml")
     CallingThread.hasDatabases.store(true, ordering: .relaxed)
     server = try HubServer(read)
+    maintenance = RetentionService(stores: server.api.stores, retention: read.retention, leastRest: .zero) {
+      if $0 <= .warning { HubLog.write($0, $1) }
+    }
     let responder = server.api.router().buildResponder()
     respond = { try await responder.respond(to: $0, context: $1) }
     let changes = changes
@@ -41,6 +45,9 @@ package struct HubWithoutNetwork: Sendable {
       return list.map { ($0.gateway, $0.bucket, $0.seq) }
     }
   }
+
+  /// What a hub with a network does each hour. `uptime`: of the machine, milliseconds.
+  package func deleteOld(uptime: Int64) async { await maintenance.once(at: HubClock.now, uptime: uptime) }
 
   package func answer(_ method: String, _ target: String, _ headers: [(String, String)], _ body: [UInt8]) async
     -> Answer

@@ -78,6 +78,9 @@ final class WorldGateway {
   var untellable: Set<String> = []
   /// Texts that its first radio has heard.
   private(set) var heard: Set<String> = []
+  /// Get these texts in place of the lists, which grow with each message.
+  var onHanded: ((String) -> Void)?
+  var onHeard: ((String) -> Void)?
   /// A radio that is not its first one has heard what this gateway sends, and hands it over.
   var hadOtherRadio = false
   /// Keys of sent messages that it accepted.
@@ -102,13 +105,19 @@ final class WorldGateway {
     page = WorldPage(on: servers[0].loop)
     link = MemoryLink(radio, on: loop)
     radio.isClientConnected = true
-    radio.onMessage = { [unowned self] message in if let text = Self.text(of: message) { heard.insert(text) } }
+    radio.onMessage = { [unowned self] message in
+      guard let text = Self.text(of: message) else { return }
+      if let onHeard { onHeard(text) } else { heard.insert(text) }
+    }
     try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
     listen()
   }
 
   private func listen() {
-    link.onMessage = { [unowned self] message in if let text = Self.text(of: message) { handed.append(text) } }
+    link.onMessage = { [unowned self] message in
+      guard let text = Self.text(of: message) else { return }
+      if let onHanded { onHanded(text) } else { handed.append(text) }
+    }
   }
 
   private static func text(of message: QueuedMessage) -> String? {
@@ -266,7 +275,7 @@ final class WorldGateway {
   func ended() {
     daemon = nil
     page.leave()
-    note(texts())
+    if onHanded == nil { note(texts()) }
   }
 
   func reload() { if daemon != nil { signals.put(SIGHUP) } }

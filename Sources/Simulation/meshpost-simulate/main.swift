@@ -22,6 +22,9 @@ struct Simulate: ParsableCommand {
   @Flag(help: "Narrow failures down.") var shrink = false
   @Flag(help: "Print the whole story.") var story = false
   @Option(help: "Run the world of a kept plan, in JSON, in place of those of seeds.") var plan: String?
+  @Option(help: "Everyday weeks of one gateway without such faults, in place of worlds: prints what grows, as CSV.")
+  var weeks: Int?
+  @Option(help: "With --weeks: how many times a busy mesh.") var times = 10
   @Flag(help: ArgumentHelp("Run one world in this process, and print its outcome as JSON.", visibility: .hidden))
   var alone = false
   @Option(help: ArgumentHelp("The happenings to leave out, by their places.", visibility: .hidden))
@@ -29,6 +32,9 @@ struct Simulate: ParsableCommand {
 
   func validate() throws {
     guard (1...366).contains(days) else { throw ValidationError("--days is 1 to 366.") }
+    guard (1...52).contains(weeks ?? 1), (1...100).contains(times) else {
+      throw ValidationError("--weeks is 1 to 52, and --times 1 to 100.")
+    }
     guard (1...64).contains(jobs) else { throw ValidationError("--jobs is 1 to 64.") }
     guard count >= 1, seed <= UInt64.max - count else { throw ValidationError("There are no such seeds.") }
   }
@@ -40,6 +46,7 @@ struct Simulate: ParsableCommand {
       return Console.json(Trial.run(seed: seed, days: days, without: places).json)
     }
     if let plan { return try run(keptIn: plan) }
+    if let weeks { return try endure(weeks) }
     let loop = EventLoop()
     let began = loop.now
     var failures = 0
@@ -64,6 +71,20 @@ struct Simulate: ParsableCommand {
     if story { for line in outcome.story { Console.line(text: line) } }
     for problem in outcome.problems { Console.line(text: problem) }
     if !outcome.problems.isEmpty { throw ExitCode(1) }
+  }
+
+  private func endure(_ weeks: Int) throws {
+    Trials.repeats()
+    var settings = Weeks.Settings()
+    (settings.weeks, settings.times, settings.seed) = (weeks, times, seed)
+    let problems = try Weeks.run(
+      settings,
+      row: { row in
+        Console.line(text: row)
+        fflush(nil)
+      }, tell: { Console.error($0) })
+    for problem in problems { Console.error("wrong: \(problem)") }
+    if !problems.isEmpty { throw ExitCode(1) }
   }
 
   private func report(_ seed: UInt64, _ outcome: Trial.Outcome) {

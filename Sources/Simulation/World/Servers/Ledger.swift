@@ -3,7 +3,7 @@
 import JSON
 
 /// The events that a server without a database has received from each gateway.
-final class Ledger {
+class Ledger {
   struct Identity: Hashable {
     var gateway: String
     var epoch: String

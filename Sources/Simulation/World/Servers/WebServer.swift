@@ -81,7 +81,7 @@ class WebServer: Server {
 
 /// A webhook's server: keeps each event once.
 final class WorldWebhook: WebServer {
-  let ledger = Ledger()
+  var ledger = Ledger()
   private var requests = 0
 
   override func answer(_ request: Request, of gateway: String) throws -> Answer {

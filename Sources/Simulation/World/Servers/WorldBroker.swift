@@ -5,7 +5,7 @@ import Sockets
 
 /// A broker of MQTT 5 and 3.1.1, as far as a gateway uses it: keeps each event once. Source: OASIS MQTT 5.0.
 final class WorldBroker: Server {
-  let ledger = Ledger()
+  var ledger = Ledger()
 
   private var publications = 0
 

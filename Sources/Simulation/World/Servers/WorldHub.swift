@@ -14,7 +14,8 @@ final class WorldHub: WebServer {
   private let folder: String
   private var generation = 0
   private var copies: [Int: Int] = [:]
-  private var hub: HubWithoutNetwork
+  /// `nil`: it is closed.
+  private var hub: HubWithoutNetwork?
   private var links: [ObjectIdentifier: OpenLink] = [:]
   private var commands = 0
 
@@ -31,15 +32,21 @@ final class WorldHub: WebServer {
   static let token = "a-token-of-the-world"
   static let operators = "a-token-of-operators"
 
-  init(_ name: String, _ folder: String, gateways: [String], on loop: EventLoop, of clock: WorldClock) throws {
-    self.folder = folder
+  /// More of its configuration.
+  private let settings: String
+
+  init(
+    _ name: String, _ folder: String, gateways: [String], settings: String = "", on loop: EventLoop,
+    of clock: WorldClock
+  ) throws {
+    (self.folder, self.settings) = (folder, settings)
     try FileManager.default.createDirectory(atPath: "\(folder)/tokens", withIntermediateDirectories: true)
     for gateway in gateways {
       try Self.write("\(Self.token)-\(gateway)\n", to: "\(folder)/tokens/\(gateway)")
     }
     try Self.write("\(Self.operators)\n", to: "\(folder)/operators.token")
     try FileManager.default.createDirectory(atPath: "\(folder)/0", withIntermediateDirectories: true)
-    hub = try Self.open(folder, 0)
+    hub = try Self.open(folder, 0, settings)
     super.init(name, on: loop, of: clock)
   }
 
@@ -48,7 +55,7 @@ final class WorldHub: WebServer {
     try FileManager.default.setAttributes([.posixPermissions: 0o600], ofItemAtPath: file)
   }
 
-  private static func open(_ folder: String, _ generation: Int) throws -> HubWithoutNetwork {
+  private static func open(_ folder: String, _ generation: Int, _ settings: String) throws -> HubWithoutNetwork {
     let configuration = """
       database = "\(folder)/\(generation)/hub.db"
       gateway_tokens = "\(folder)/tokens"
@@ -57,6 +64,7 @@ final class WorldHub: WebServer {
       file = "\(folder)/operators.token"
       gateway = "*"
       access = "all"
+      \(settings)
 
       """
     return try blocking { try await HubWithoutNetwork(configuration) }
@@ -72,7 +80,7 @@ final class WorldHub: WebServer {
   }
 
   private func ask(_ method: String, _ target: String, _ headers: [(String, String)], _ body: [UInt8]) -> Answer {
-    let hub = hub
+    guard let hub else { return Answer(status: 503) }
     let answer = blocking { await hub.answer(method, target, headers, body) }
     return Answer(status: answer.status, headers: answer.headers, body: answer.body)
   }
@@ -102,7 +110,7 @@ final class WorldHub: WebServer {
     guard let key = request["sec-websocket-key"], !refusesLinks else { return false }
     let path = request.target.split(separator: "/").map(String.init)
     guard path.count == 4, path[3] == "link",
-      let session = hub.link(of: path[2], authorization: request["authorization"])
+      let session = hub?.link(of: path[2], authorization: request["authorization"])
     else { return false }
     peer.write(
       Array(
@@ -167,7 +175,7 @@ final class WorldHub: WebServer {
 
   /// Tells linked gateways of new updates.
   private func announce() {
-    for change in hub.takeChanges() {
+    for change in hub?.takeChanges() ?? [] {
       for link in links.values where link.buckets.contains(change.bucket) {
         guard change.gateway.isEmpty || change.gateway == link.gateway else { continue }
         link.peer.write(
@@ -211,6 +219,26 @@ final class WorldHub: WebServer {
   /// The hub starts again.
   func restart() throws { try become(generation) }
 
+  /// The hub ends. Its tasks do in the loop's next turns, and then its files are closed.
+  func close() {
+    mood = .refuses
+    hub = nil
+  }
+
+  /// The hub starts again, with the same files.
+  func open() throws {
+    hub = try Self.open(folder, generation, settings)
+    mood = .well
+  }
+
+  /// Deletes what is older than its configuration says, as it does each hour. `uptime`: of its machine, milliseconds.
+  func deleteOld(uptime: Int64) {
+    guard let hub else { return }
+    blocking { await hub.deleteOld(uptime: uptime) }
+  }
+
+  var databaseFile: String { "\(database(generation))/hub.db" }
+
   private func become(_ place: Int?) throws {
     hangUp()
     let next = generation + 1
@@ -219,7 +247,7 @@ final class WorldHub: WebServer {
     } else {
       try FileManager.default.createDirectory(atPath: database(next), withIntermediateDirectories: true)
     }
-    hub = try Self.open(folder, next)
+    hub = try Self.open(folder, next, settings)
     generation = next
   }
 

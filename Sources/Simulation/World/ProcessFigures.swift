@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT
+
+import CLinux
+import FoundationEssentials
+import Glibc
+
+/// What this process holds.
+struct ProcessFigures {
+  /// Bytes that the allocator has given out.
+  let heap = mallinfo2()
+  let residentKibibytes: Int
+  let anonymousKibibytes: Int
+  let descriptors: Int
+  let threads: Int
+  /// Bytes of all calls that write, to files and to sockets.
+  let writtenBytes: Int
+  let processorSeconds: Double
+
+  init() {
+    let memory = Self.fields("smaps_rollup")
+    (residentKibibytes, anonymousKibibytes) = (memory["Rss"] ?? 0, memory["Anonymous"] ?? 0)
+    // `try?`: a process can read its own list.
+    descriptors = (try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd").count) ?? 0
+    threads = Self.fields("status")["Threads"] ?? 0
+    writtenBytes = Self.fields("io")["wchar"] ?? 0
+    var use = rusage()
+    getrusage(__rusage_who_t(RUSAGE_SELF.rawValue), &use)
+    let times = [use.ru_utime, use.ru_stime]
+    processorSeconds = times.reduce(0) { $0 + Double($1.tv_sec) + Double($1.tv_usec) / 1e6 }
+  }
+
+  var heapBytes: Int { Int(heap.uordblks) + Int(heap.hblkhd) }
+
+  /// `Name:  17 kB` of a file of the kernel's about this process.
+  private static func fields(_ file: String) -> [String: Int] {
+    // `try?`: without /proc there are none.
+    let text = (try? String(contentsOfFile: "/proc/self/\(file)", encoding: .utf8)) ?? ""
+    var found: [String: Int] = [:]
+    for line in text.split(separator: "\n") {
+      let words = line.split(whereSeparator: { $0 == " " || $0 == "\t" })
+      if words.count > 1, words[0].hasSuffix(":") { found[String(words[0].dropLast())] = Int(words[1]) }
+    }
+    return found
+  }
+}
