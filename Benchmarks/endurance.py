@@ -11,6 +11,7 @@ FOLDER/endurance-….svg. The gateway's bounds are small, so that it reaches the
 its database is judged from then on. The hub keeps everything: its database has to grow.
 
     --minutes 120  --rate 200  --every 10  --folder endurance  --messages-max 20000  --journal "8 MiB"  --pages Sources/Pages  --seed 1
+    --weeks 8     invented weeks at ten times a busy mesh in their place: meshpost-simulate has gateway, hub and servers in one process, and compares what arrived
     --draw FILE   only the table and the pictures of an earlier run's CSV
 """
 import argparse
@@ -53,6 +54,7 @@ def options():
     parser.add_argument("--journal", default="8 MiB")
     parser.add_argument("--pages", type=pathlib.Path, default=ROOT / "Sources/Pages")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--weeks", type=int)
     parser.add_argument("--draw", type=pathlib.Path)
     return parser.parse_args()
 
@@ -421,7 +423,7 @@ class Site:
 
 # What the figures say
 
-SWEPT, KEPT = 3900, float("inf")
+SWEPT, KEPT, DAY = 3900, float("inf"), 86400
 FIGURES = [  # name of the picture; its title; unit; factor; columns and their names; seconds from which they may not grow, if not the first quarter
     ("memory", "Anonymous memory", "MiB", 1 / 1024, {"gateway_anonymous_kib": "gateway", "hub_anonymous_kib": "hub"}, 0),
     ("resident", "Resident memory", "MiB", 1 / 1024, {"gateway_resident_kib": "gateway", "hub_resident_kib": "hub"}, 0),
@@ -434,98 +436,142 @@ FIGURES = [  # name of the picture; its title; unit; factor; columns and their n
     ("speed", "Messages a second on the air, and events", "1/s", 1, {"on_the_air_rate": "messages", "events_rate": "events"}, 0),
     ("processor", "Processor", "cores", 1, {"gateway_processor_s_rate": "gateway", "hub_processor_s_rate": "hub"}, 0),
 ]
+# Of the invented weeks: all is one process, and the hub deletes what is older than seven days.
+WEEKS = [
+    ("heap", "Memory that the allocator has given out", "MiB", 2 ** -20, {"heap_bytes": "gateway, hub and mesh"}, 0),
+    ("memory", "Memory of the process", "MiB", 1 / 1024, {"resident_kib": "resident", "anonymous_kib": "anonymous"}, 0),
+    ("descriptors", "Open descriptors, and threads", "", 1, {"descriptors": "descriptors", "threads": "threads"}, 0),
+    ("store", "The gateway's database", "MiB", 2 ** -20, {"gateway_database_bytes": "database", "journal_bytes": "journal in it"}, 0),
+    ("log", "The databases' logs (WAL)", "MiB", 2 ** -20, {"gateway_log_bytes": "gateway", "hub_log_bytes": "hub"}, 0),
+    ("journal", "Rows of the gateway", "", 1, {"journal_events": "events in the journal", "stored_messages": "messages"}, 0),
+    ("pending", "Events waiting for the slowest server, and dead letters", "", 1, {"pending": "waiting", "dead_letters": "dead letters"}, 0),
+    ("hub", "The hub's database", "MiB", 2 ** -20, {"hub_database_bytes": "database"}, 9 * DAY),
+    ("hub-events", "Events at the hub", "", 1, {"hub_events": "events"}, 9 * DAY),
+    ("wake-ups", "The gateway's wake-ups", "an hour", 3600, {"wake_ups_rate": "wake-ups"}, 0),
+    ("written", "Written to files and sockets", "MiB an hour", 3600 / 2 ** 20, {"written_bytes_rate": "all parts"}, 0),
+    ("speed", "Messages on the air, and events", "a day", DAY, {"on_the_air_rate": "messages", "events_rate": "events"}, 0),
+    ("processor", "Processor", "s for a day", DAY, {"processor_s_rate": "all parts, and the mesh"}, 0),
+]
 STRETCHES = 24
+
+
+class Scale:
+    """What differs between hours and weeks: the figures, the time of a slope, the axis, and how many rows repeat each other, as those of a day do."""
+
+    def __init__(self, rows):
+        self.is_weeks = "wake_ups" in rows[0]
+        self.figures, self.prefix, self.cycle = (WEEKS, "endurance-weeks", 6) if self.is_weeks else (FIGURES, "endurance", 1)
+        self.per, self.time = (("a week", 7 * DAY), ("days", DAY)) if self.is_weeks else (("an hour", 3600), ("minutes", 60))
+        self.whose = "a gateway and a hub at ten times a busy mesh" if self.is_weeks else "a gateway and a hub at full speed"
 
 
 def read(file):
     rows = [{name: float(value) for name, value in row.items()} for row in csv.DictReader(open(file))]
+    rates = {"on_the_air", "events", "gateway_processor_s", "hub_processor_s", "processor_s", "written_bytes", "wake_ups"} & set(rows[0])
     for before, row in zip(rows, rows[1:]):
-        for name in ("on_the_air", "events", "gateway_processor_s", "hub_processor_s"):
+        for name in rates:
             row[f"{name}_rate"] = (row[name] - before[name]) / (row["seconds"] - before["seconds"])
     return rows[1:]
 
 
-def slope(points):
-    """(mean, slope an hour, its standard error) by the means of stretches: neighbouring samples are much alike, and would make the error too small."""
-    size = max(1, len(points) // STRETCHES)
+def slope(points, cycle):
+    """(mean, slope a second, its standard error) by the means of stretches: neighbouring samples are much alike, and would make the error too small."""
+    size = max(cycle, len(points) // STRETCHES // cycle * cycle)
     means = [[sum(column) / len(part) for column in zip(*part)] for part in (points[i:i + size] for i in range(0, len(points) - size + 1, size))]
     count = len(means)
+    if not count:
+        return 0.0, 0.0, float("inf")
     x, y = (sum(column) / count for column in zip(*means))
     spread = sum((a - x) ** 2 for a, _ in means)
     if count < 4 or not spread:
         return y, 0.0, float("inf")
     rise = sum((a - x) * (b - y) for a, b in means) / spread
     rest = sum((b - y - rise * (a - x)) ** 2 for a, b in means)
-    return y, rise * 3600, (rest / (count - 2) / spread) ** 0.5 * 3600
+    return y, rise, (rest / (count - 2) / spread) ** 0.5
 
 
-def table(rows):
+def table(rows, scale):
     """Lines of the table, and whether anything grows that should not."""
-    end = rows[-1]["seconds"]
-    lines, grows = ["| figure | mean | highest | an hour | grows |", "|---|---|---|---|---|"], []
-    for _, title, unit, factor, columns, settled in FIGURES:
+    end, (words, per) = rows[-1]["seconds"], scale.per
+    lines, grows = [f"| figure | mean | highest | {words} | grows |", "|---|---|---|---|---|"], []
+    for _, title, unit, factor, columns, settled in scale.figures:
         is_judged = settled < end * 0.9
         late = [row for row in rows if row["seconds"] > max(end / 4, settled if is_judged else 0)]
         for column, name in columns.items():
             values = [row[column] * factor for row in late]
-            mean, rise, error = slope([(row["seconds"], value) for row, value in zip(late, values)])
-            hours = (end - late[0]["seconds"]) / 3600
-            is_growing = rise > 4 * error and rise * hours > mean / 50
+            mean, rise, error = slope([(row["seconds"], value) for row, value in zip(late, values)], scale.cycle)
+            is_growing = rise > 4 * error and rise * (end - late[0]["seconds"]) > mean / 50
             if is_growing and is_judged:
                 grows.append(f"{title}, {name}")
-            verdict = ("**yes**" if is_growing else "no") if is_judged else "it keeps everything" if settled == KEPT else "not judged: the first sweep is after an hour"
-            lines.append(f"| {title}: {name} | {mean:,.4g} {unit} | {max(values):,.4g} | {rise:+,.2g} ± {error:,.2g} | {verdict} |")
+            verdict = ("**yes**" if is_growing else "no") if is_judged else "it keeps everything" if settled == KEPT else "not judged: its bound is not reached in so short a time"
+            lines.append(f"| {title}: {name} | {mean:,.4g} {unit} | {max(values):,.4g} | {rise * per:+,.2g} ± {error * per:,.2g} | {verdict} |")
     return lines, grows
 
 
-def draw(rows, folder):
+def draw(rows, folder, scale):
     place = ROOT / "Benchmarks/fleet/pictures"
     spec = importlib.util.spec_from_loader("pictures", importlib.machinery.SourceFileLoader("pictures", str(place)))
     pictures = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(pictures)
-    looks = ["plain", "compressed"]
-    for short, title, unit, factor, columns, _ in FIGURES:
-        picture = pictures.Picture(title, f"{title} of a gateway and a hub at full speed, over {rows[-1]['seconds'] / 60:.0f} minutes.", 300)
+    looks, (time_unit, seconds) = ["plain", "compressed"], scale.time
+    for short, title, unit, factor, columns, _ in scale.figures:
+        picture = pictures.Picture(title, f"{title} of {scale.whose}, over {rows[-1]['seconds'] / seconds:.0f} {time_unit}.", 300)
         picture.text(22, 30, title, size=17, more=' font-weight="600"')
         picture.legend(list(zip(looks, columns.values())))
-        minutes = pictures.round_ticks(rows[-1]["seconds"] / 60, 6)
-        across = pictures.Axis(minutes, False, pictures.LEFT, pictures.WIDTH - pictures.RIGHT - 8)
+        times = pictures.round_ticks(rows[-1]["seconds"] / seconds, 6)
+        across = pictures.Axis(times, False, pictures.LEFT, pictures.WIDTH - pictures.RIGHT - 8)
         up = pictures.Axis(pictures.round_ticks(max(max(row[column] * factor for column in columns for row in rows), 1e-9)), False, 300 - pictures.FOOT, pictures.HEAD + 34)
-        picture.frame(across, up, ("minutes", unit))
+        picture.frame(across, up, (time_unit, unit))
         # As many points as can be told apart: of each some rows the highest.
         size = max(1, len(rows) // 360)
         for look, column in zip(looks, columns):
             parts = (rows[index:index + size] for index in range(0, len(rows), size))
-            path = "L".join(f"{across(part[-1]['seconds'] / 60):.1f} {up(max(row[column] for row in part) * factor):.1f}" for part in parts)
+            path = "L".join(f"{across(part[-1]['seconds'] / seconds):.1f} {up(max(row[column] for row in part) * factor):.1f}" for part in parts)
             picture.add(f'<path d="M{path}" fill="none" stroke="{pictures.LOOKS[look][0]}" stroke-width="1.6" stroke-linejoin="round"/>')
-        (folder / f"endurance-{short}.svg").write_text(picture.svg())
+        (folder / f"{scale.prefix}-{short}.svg").write_text(picture.svg())
+
+
+def invent(chosen, file):
+    """Weeks in invented time. Its exit code says whether everything arrived."""
+    with open(file, "w") as output:
+        command = [chosen.programs / "meshpost-simulate", chosen.seed, "--weeks", chosen.weeks]
+        return subprocess.run([str(word) for word in command], stdout=output).returncode
+
+
+def measure(chosen, file):
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="meshpost-endurance-"))
+    folder.chmod(0o755)
+    site = Site(chosen, folder)
+    try:
+        site.set_up()
+        site.run(file)
+    except BaseException:
+        traceback.print_exc()
+        raise
+    finally:
+        site.end()
+        shutil.copy(folder / "log", chosen.folder / "log")
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def main():
     chosen = options()
-    file = chosen.draw
+    file, code = chosen.draw, 0
     if not file:
         if not chosen.programs:
             sys.exit("endurance.py: which folder has the release programs?")
         chosen.folder.mkdir(parents=True, exist_ok=True)
-        file, folder = chosen.folder / "endurance.csv", pathlib.Path(tempfile.mkdtemp(prefix="meshpost-endurance-"))
-        folder.chmod(0o755)
-        site = Site(chosen, folder)
-        try:
-            site.set_up()
-            site.run(file)
-        except BaseException:
-            traceback.print_exc()
-            raise
-        finally:
-            site.end()
-            shutil.copy(folder / "log", chosen.folder / "log")
-            shutil.rmtree(folder, ignore_errors=True)
+        file = chosen.folder / ("weeks.csv" if chosen.weeks else "endurance.csv")
+        if chosen.weeks:
+            code = invent(chosen, file)
+        else:
+            measure(chosen, file)
     rows = read(file)
-    draw(rows, file.parent)
-    lines, grows = table(rows)
+    scale = Scale(rows)
+    draw(rows, file.parent, scale)
+    lines, grows = table(rows, scale)
     print("\n".join(["", *lines, "", f"Grows: {'; '.join(grows)}" if grows else "Nothing grows that should not."]))
-    sys.exit(1 if grows else 0)
+    sys.exit(1 if grows or code else 0)
 
 
 if __name__ == "__main__":
