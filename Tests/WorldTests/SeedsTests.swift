@@ -45,4 +45,24 @@ import Testing
       #expect(first.output.contains("everything is well from here on"))
     }
   }
+  /// docs/endurance.md has eight weeks at ten times as much.
+  @Test func `in an everyday week all arrives, and no descriptor or thread is left over`() throws {
+    let (code, output) = try simulate("1", "--weeks", "1", "--times", "1")
+    #expect(code == 0)
+    let lines = output.split(separator: "\n").map { $0.split(separator: ",").map(String.init) }
+    let names = try #require(lines.first)
+    func column(_ name: String) throws -> [Int] {
+      let place = try #require(names.firstIndex(of: name))
+      return lines.dropFirst().compactMap { Int($0[place]) }
+    }
+    #expect(lines.count == 44)
+    for name in ["descriptors", "threads"] {
+      // The second row is of after the start; at most one connection is just being made.
+      let values = try column(name)
+      #expect(values.suffix(4).max() ?? .max <= values[1] + 1, "\(name): \(values)")
+    }
+    let (journal, messages) = try (column("journal_bytes"), column("stored_messages"))
+    #expect(journal.max() ?? .max <= 4 << 20, "\(journal)")
+    #expect(messages.max() ?? .max <= 5200, "\(messages)")
+  }
 }
