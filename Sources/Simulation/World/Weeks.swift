@@ -27,6 +27,7 @@ public final class Weeks {
   private static let messagesADay = 1000.0
   private static let advertsADay = 2000.0
   private static let nodes = 300
+  private static let sendingsAnHour: Int64 = 35
   /// People who hear: they get what the gateway sends, and write to it.
   private static let people = ["r1", "r2"]
   private static let hour: Int64 = 3_600_000
@@ -188,6 +189,9 @@ public final class Weeks {
     }
     for number in 1...Int64(settings.weeks) * 7 * 24 {
       add(number * Self.hour, "") { $0.hub.deleteOld(uptime: $0.clock.elapsed) }
+      for sending in 0..<Self.sendingsAnHour {
+        add((number - 1) * Self.hour + (1 + sending) * Self.hour / (1 + Self.sendingsAnHour), "") { $0.send() }
+      }
     }
     happenings.sort { $0.at < $1.at }
   }
@@ -236,14 +240,17 @@ public final class Weeks {
     } else {
       mesh.perform("chan \(node) 0 \(text)")
     }
-    // One in fifty is answered, by the gateway's people or an operator at the hub.
-    guard Int.random(in: 0..<50, using: &random) == 0 else { return }
+  }
+
+  /// The gateway's people write, and now and then an operator at the hub: so often that the bound of kept sent messages is reached in two weeks.
+  private func send() {
     lastKey += 1
-    let to = Bool.random(using: &random) ? person : "Public"
-    if Int.random(in: 0..<10, using: &random) == 0 {
+    let person = Self.people.randomElement(using: &random)!
+    if lastKey.isMultiple(of: 20) {
       let body = #"{"id":"c\#(lastKey)","command":"send","to":"\#(person)","text":"s\#(lastKey)"}"#
       _ = hub.ask("POST", "/v1/gateways/A/commands?wait_s=0", body)
     } else {
+      let to = Bool.random(using: &random) ? person : "Public"
       let answer = gateway.ask("POST", "/v1/send", #"{"to":"\#(to)","text":"s\#(lastKey)","expires_s":7200}"#)
       if answer.map({ $0.status >= 300 }) ?? true { refused += 1 }
     }
