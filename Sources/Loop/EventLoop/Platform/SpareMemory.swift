@@ -13,6 +13,10 @@ public enum SpareMemory {
     for code in mappedFiles(where: isCode) { advise(code, Int32(MADV_DONTNEED)) }
   }
 
+  /// The allocator makes at most so many arenas, which threads then share. Otherwise it makes one for each thread, up to eight for each processor: what
+  /// one thread has freed is of no use to another, so a program with many threads holds much more than it uses. Call it before threads begin.
+  public static func limitArenas(to count: Int32) { mallopt(M_ARENA_MAX, count) }
+
   /// Makes the kernel read the program and its libraries from the disk in small pieces. Some disks read mebibytes
   /// around each page, which under a memory limit evicts pages that are needed next (docs/decisions/0010).
   public static func readInPieces() {
