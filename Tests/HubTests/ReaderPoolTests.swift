@@ -119,4 +119,34 @@ import Testing
     #expect(await questions.begun(3) == ["a0", "b0", "a1"])
     for task in all { _ = try await task.value }
   }
+
+  @Test func `holders with long queries leave connections to the others, however many they are`() async throws {
+    _ = try HubStore(location: scratch.location("hub.db"))
+    let turns = ReaderPool(
+      try (0..<4).map { _ in HubStore(try SQLiteHubDatabase(reading: scratch.location("hub.db"))) }, reserved: 2,
+      longTurn: .zero)
+    let questions = Questions()
+    let holders = ["a", "b", "c", "d", "e"]
+    // Each has had a long query.
+    for holder in holders { #expect(try await turns.ask(holder) { try $0.gateways().count } == 0) }
+    var all: [Task<String, any Error>] = []
+    for holder in holders { all += await ask(["\(holder)1"], of: holder, turns, questions) }
+    #expect(await questions.begun(2) == ["a1", "b1"])
+    #expect(turns.running == 2 && turns.waiting == 3)
+    for holder in ["f", "g"] { #expect(try await turns.ask(holder) { try $0.gateways().count } == 0) }
+    #expect(turns.running == 2 && turns.waiting == 3)
+    // They continue among themselves.
+    for holder in holders { questions.letGo("\(holder)1") }
+    for task in all { _ = try await task.value }
+    #expect(await questions.begun(5) == ["a1", "b1", "c1", "d1", "e1"])
+  }
+
+  @Test func `a query that takes too long ends`() async throws {
+    _ = try HubStore(location: scratch.location("hub.db"))
+    let store = HubStore(
+      try SQLiteHubDatabase(reading: scratch.location("hub.db"), longest: .milliseconds(50)))
+    let endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n"
+    await #expect(throws: HubDatabaseError.self) { _ = try await store.number(endless) }
+    #expect(try await store.gateways().isEmpty)
+  }
 }

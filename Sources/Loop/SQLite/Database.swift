@@ -53,6 +53,7 @@ public struct SQLiteError: Error, Equatable, Sendable, CustomStringConvertible {
 public final class Database {
   let handle: OpaquePointer
   private var cache: [Key: Statement] = [:]
+  private var isLate: (() -> Bool)?
 
   /// A key that is quick to hash: nearly all SQL texts differ in length, and to hash a whole text takes longer than to
   /// run it.
@@ -157,9 +158,16 @@ public final class Database {
     return found
   }
 
-  /// Makes every later query fail when the task that runs it is cancelled.
-  public func endWithTask() {
-    sqlite3_progress_handler(handle, 20_000, { _ in Task<Never, Never>.isCancelled ? 1 : 0 }, nil)
+  /// Makes every later query fail when the task that runs it is cancelled, or when `isLate` says so, which is asked while a query runs.
+  public func endWithTask(isLate: (() -> Bool)? = nil) {
+    self.isLate = isLate
+    sqlite3_progress_handler(
+      handle, 20_000,
+      { database in
+        if Task<Never, Never>.isCancelled { return 1 }
+        guard let database else { return 0 }
+        return Unmanaged<Database>.fromOpaque(database).takeUnretainedValue().isLate?() ?? false ? 1 : 0
+      }, Unmanaged.passUnretained(self).toOpaque())
   }
 
   /// The SQL of all cached statements.

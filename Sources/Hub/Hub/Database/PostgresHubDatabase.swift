@@ -22,20 +22,23 @@ final class PostgresHubDatabase: HubDatabase {
   private let warnings = PostgresWarnings()
   /// Whether a query ends when the task that waits for it is cancelled.
   let endsWithTask: Bool
+  /// The longest statement; `nil`: any.
+  private let longest: Duration?
   let dialect = HubSchema.Dialect.postgres
   /// Whether transactions check the version of the tables; not while the tables are upgraded.
   private(set) var guardsSchema = false
 
   /// `address`: a connection URI or string of libpq, without the password. `migrates`: upgrades the tables; otherwise another connection has done so.
   init(
-    address: String, password: String?, migrates: Bool = true, endsWithTask: Bool = false
+    address: String, password: String?, migrates: Bool = true, endsWithTask: Bool = false, longest: Duration? = nil
   ) throws(HubDatabaseError) {
-    self.endsWithTask = endsWithTask
+    (self.endsWithTask, self.longest) = (endsWithTask, longest)
     connection = try Self.connect(address, password)
     warnings.listen(on: connection)
     // If this fails, `deinit` ends the connection: everything is initialised.
     if migrates { try migrate() }
     guardsSchema = true
+    try limitStatements()
     // Detects at the start a pool that shares sessions: another session may have prepared statements here.
     _ = try prepare("SELECT 1")
   }
@@ -86,6 +89,11 @@ final class PostgresHubDatabase: HubDatabase {
   private static func applySettings(_ connection: OpaquePointer) throws(HubDatabaseError) {
     // An older server works without the settings that it does not know.
     for setting in settings { _ = try execute("SET \(setting)", on: connection) }
+  }
+
+  private func limitStatements() throws(HubDatabaseError) {
+    guard let longest else { return }
+    _ = try Self.execute("SET statement_timeout = '\(longest.components.seconds)s'", on: connection)
   }
 
   private static func withStrings<Result>(
@@ -230,6 +238,7 @@ final class PostgresHubDatabase: HubDatabase {
     }
     do {
       try Self.applySettings(connection)
+      try limitStatements()
     } catch {
       isBroken = true
       throw error

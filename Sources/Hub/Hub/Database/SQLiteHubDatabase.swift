@@ -12,16 +12,18 @@ final class SQLiteHubDatabase: HubDatabase {
   private static let logBytes = 64 << 20
 
   private let database: Database
+  private let limit: StatementLimit
   private var texts = StatementTexts()
   let dialect = HubSchema.Dialect.sqlite
 
-  /// Opens a file for reading that another connection has open for writing.
-  init(reading location: String) throws(HubDatabaseError) {
+  /// Opens a file for reading that another connection has open for writing. `longest`: the longest statement.
+  init(reading location: String, longest: Duration? = nil) throws(HubDatabaseError) {
+    limit = StatementLimit(longest: longest)
     do throws(SQLiteError) {
       // Not opened read-only: the connection that ends last tidies up the log.
       database = try Database(location: location)
       try database.execute("PRAGMA busy_timeout = 2000; PRAGMA query_only = ON")
-      database.endWithTask()
+      database.endWithTask(isLate: { [limit] in limit.isOver })
     } catch {
       throw HubDatabaseError(error)
     }
@@ -29,6 +31,7 @@ final class SQLiteHubDatabase: HubDatabase {
 
   /// Opens the file of a hub, which may be serving. It neither creates nor upgrades the file.
   init(existing location: String, writes: Bool) throws(HubDatabaseError) {
+    limit = StatementLimit(longest: nil)
     do throws(SQLiteError) {
       guard access(location, F_OK) == 0 else { throw SQLiteError(code: 14, message: "\(location): no such file") }
       database = try Database(location: location)
@@ -41,6 +44,7 @@ final class SQLiteHubDatabase: HubDatabase {
   }
 
   init(location: String) throws(HubDatabaseError) {
+    limit = StatementLimit(longest: nil)
     do throws(SQLiteError) {
       try DatabaseFile.protect(location)
       database = try Database(location: location)
@@ -82,6 +86,7 @@ final class SQLiteHubDatabase: HubDatabase {
     throws(HubDatabaseError)
   {
     var failure: HubDatabaseError?
+    limit.begin()
     try translating { () throws(SQLiteError) in
       try database.each(sql, values) { (statement) throws(SQLiteError) in
         do throws(HubDatabaseError) {
@@ -144,6 +149,19 @@ final class SQLiteHubDatabase: HubDatabase {
       }
     }
   }
+}
+
+/// The longest statement.
+private final class StatementLimit {
+  /// `nil`: any.
+  private let longest: Duration?
+  private var end: ContinuousClock.Instant?
+
+  init(longest: Duration?) { self.longest = longest }
+
+  func begin() { end = longest.map { .now + $0 } }
+
+  var isOver: Bool { end.map { ContinuousClock.now > $0 } ?? false }
 }
 
 extension Statement: HubRow {}

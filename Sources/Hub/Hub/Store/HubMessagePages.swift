@@ -37,9 +37,6 @@ struct ListQuery: Sendable {
 /// Pages of messages and events from either end, filtered. An answer reads a bounded number of rows: it has the rows it found, and `next` to
 /// continue.
 extension HubStore {
-  /// Most rows that one answer reads, and its longest search for words.
-  private static let maxScanned: Int64 = 10_000
-  private static let maxSearchTime: Duration = .milliseconds(400)
   /// Rows whose texts are in memory at once, and the largest body that is searched.
   private static let searchBatch = 64
   private static let maxSearchedBytes = 16 * 1024
@@ -121,7 +118,7 @@ extension HubStore {
   ) throws(HubDatabaseError) -> Found {
     let order = query.order
     let searchesBodies = query.words != nil || (table == "events" && query.channel != nil)
-    let window = query.isFiltered ? Self.maxScanned : Int64(query.limit)
+    let window = query.isFiltered ? Int64(ReadBudget.mostRows) : Int64(query.limit)
     let all: [any SQLBindable] =
       [query.start, window, query.since, query.until] + values
     // Without bodies, which a database might write to a temporary file.
@@ -146,12 +143,12 @@ extension HubStore {
     if query.isNewestFirst, let since = query.since, scanned.newest + Self.clockError < since { found.next = nil }
     var (candidates, bytes, last) = ([Int64](), Int64(0), query.start)
     var isFull = false
-    let begun = ContinuousClock.now
+    let budget = ReadBudget()
     try database.each(
       """
       SELECT m.\(key), \(!searchesBodies ? size : "0") FROM \(scan) JOIN \(table) b ON b.\(key) = m.\(key)
-      WHERE \(wanted) ORDER BY m.\(key) \(order)
-      """, all
+      WHERE \(wanted) ORDER BY m.\(key) \(order) LIMIT ?\(all.count + 1)
+      """, all + [searchesBodies ? window : Int64(query.limit)]
     ) { (row) throws(HubDatabaseError) in
       candidates.append(row.integer(0))
       guard !searchesBodies else { return true }
@@ -166,7 +163,7 @@ extension HubStore {
       return !isFull
     }
     if searchesBodies {
-      (found.rows, last, isFull) = try search(query, candidates, table, key, begun)
+      (found.rows, last, isFull) = try search(query, candidates, table, key, budget)
     }
     if isFull, last != scanned.last || scanned.count == window { found.next = last }
     return found
@@ -174,8 +171,7 @@ extension HubStore {
 
   /// The rows that have the words. `isFull`: the page is full, or the time is over; `last`: the last searched row.
   private func search(
-    _ query: ListQuery, _ candidates: [Int64], _ table: String, _ key: String,
-    _ begun: ContinuousClock.Instant
+    _ query: ListQuery, _ candidates: [Int64], _ table: String, _ key: String, _ budget: ReadBudget
   ) throws(HubDatabaseError) -> (rows: [Int64], last: Int64, isFull: Bool) {
     var (rows, bytes, last) = ([Int64](), Int64(0), Int64(0))
     var rest = candidates[...]
@@ -203,7 +199,7 @@ extension HubStore {
         last = key
         if rows.count == query.limit { return (rows, last, true) }
       }
-      if ContinuousClock.now - begun > Self.maxSearchTime, !rest.isEmpty { return (rows, last, true) }
+      if budget.isLate, !rest.isEmpty { return (rows, last, true) }
     }
     return (rows, last, false)
   }

@@ -5,9 +5,8 @@ import SQLite
 
 /// Nodes, channels and commands over all gateways.
 extension HubStore {
-  /// Most nodes that one answer reads in a search for words.
-  private static let nodesLookedAt = 5000
-  private static let nodesAtOnce = 100
+  /// Rows of the index that are read at once. A node has one for each of its gateways.
+  private static let rowsAtOnce = 500
   /// Channels of one gateway whose names are read, and of its channels without other gateways those in a full list; most channels in the list; most
   /// channels that are read.
   private static let channelsOfOne = 64
@@ -25,48 +24,46 @@ extension HubStore {
 
   /// `{"nodes": [{"key", "name", "kind", "lat", "lon", "heard": [{"gateway", "at", "snr", "hops"}]}], "next"}`, by key.
   func nodes(after: String, limit: Int, words: SearchTerms?) throws(HubDatabaseError) -> [UInt8] {
-    var (last, rows, lookedAt) = (after, 0, 0)
+    var (last, rows, isAtEnd, isFull, budget) = (after, 0, false, false, ReadBudget())
     var list = JSONWriter()
-    var isAtEnd = false
     try list.array { (json) throws(HubDatabaseError) in
-      while !isAtEnd, rows < limit, lookedAt < Self.nodesLookedAt {
-        let wanted = words == nil ? min(limit - rows, Self.nodesAtOnce) : Self.nodesAtOnce
-        let keys = try nodeKeys(after: last, wanted)
-        isAtEnd = keys.count < wanted
+      while !isAtEnd, !isFull, !budget.isSpent {
+        let some = try nodeKeys(after: last)
+        budget.count(some.rows)
+        let keys = words == nil ? Array(some.keys.prefix(limit - rows)) : some.keys
+        isAtEnd = some.isAtEnd && keys.count == some.keys.count
         let hearings = try hearings(of: keys)
         for key in keys {
-          lookedAt += 1
-          guard let heard = hearings[key], Self.matches(heard, key, words) else {
-            last = key
-            continue
+          if let heard = hearings[key], Self.matches(heard, key, words) {
+            let node = Self.node(key, heard)
+            isFull = rows > 0 && json.bytes.count + node.count >= Self.pageBytes
+            if isFull { break }
+            json.raw(node)
+            rows += 1
           }
-          let node = Self.node(key, heard)
-          guard rows == 0 || json.bytes.count + node.count < Self.pageBytes else {
-            (isAtEnd, lookedAt) = (false, Self.nodesLookedAt)
-            break
-          }
-          json.raw(node)
-          rows += 1
           last = key
-          if rows == limit {
-            isAtEnd = false
-            break
-          }
+          isFull = rows == limit
+          if isFull { break }
         }
       }
     }
-    return JSONWriter.object(["nodes": RawJSON(list.bytes), "next": !isAtEnd ? last : nil])
+    return JSONWriter.object(["nodes": RawJSON(list.bytes), "next": isFull || !isAtEnd ? last : nil])
   }
 
-  private func nodeKeys(after: String, _ limit: Int) throws(HubDatabaseError) -> [String] {
-    try database.rows(
-      // From key to key, so that it does not read all hearers of a node.
-      """
-      WITH RECURSIVE k(key) AS (SELECT min(key) FROM contacts WHERE key > ?1 UNION ALL
-      SELECT (SELECT min(c.key) FROM contacts c WHERE c.key > k.key) FROM k WHERE k.key IS NOT NULL)
-      SELECT key FROM k WHERE key IS NOT NULL LIMIT ?2
-      """, [after, limit]
-    ) { $0.text(0) }
+  /// The next nodes, all of whose rows are among the next `rowsAtOnce`; of a node with more rows than that, itself.
+  private func nodeKeys(
+    after: String
+  ) throws(HubDatabaseError) -> (keys: [String], rows: Int, isAtEnd: Bool) {
+    var (keys, rows) = ([String](), 0)
+    let next = "SELECT key FROM contacts WHERE key > ?1 ORDER BY key LIMIT \(Self.rowsAtOnce)"
+    try database.every(next, [after]) { row in
+      rows += 1
+      let key = row.text(0)
+      if keys.last.map({ !$0.utf8.elementsEqual(key.utf8) }) ?? true { keys.append(key) }
+    }
+    let isAtEnd = rows < Self.rowsAtOnce
+    if !isAtEnd, keys.count > 1 { keys.removeLast() }
+    return (keys, rows, isAtEnd)
   }
 
   private func hearings(of keys: [String]) throws(HubDatabaseError) -> [String: [Hearing]] {
@@ -89,7 +86,14 @@ extension HubStore {
   }
 
   private static func matches(_ heard: [Hearing], _ key: String, _ words: SearchTerms?) -> Bool {
-    words.map { words in words.match(heard.compactMap { $0.body["name"]?.string } + [key]) } ?? true
+    guard let words else { return true }
+    // Nearly all gateways give a node the same name.
+    var names: [String] = []
+    for name in heard.compactMap({ $0.body["name"]?.string })
+    where !names.contains(where: { $0.utf8.elementsEqual(name.utf8) }) {
+      names.append(name)
+    }
+    return words.match(names + [key])
   }
 
   private static func node(_ key: String, _ heard: [Hearing]) -> [UInt8] {
@@ -217,8 +221,7 @@ extension HubStore {
 // MARK: Coverage
 
 extension HubStore {
-  /// Most records that one answer reads.
-  private static let linksLookedAt = 5000
+  private static let linksAtOnce = 100
 
   /// Which gateway heard which node, by gateway and node: `{"gateways": […], "links": [{"gateway", "node", "name", "kind", "lat", "lon", "at", "snr",
   /// "hops"}], "next"}`. `since`: only nodes that were heard at this time or later, milliseconds since 1970.
@@ -226,15 +229,15 @@ extension HubStore {
     after place: (gateway: String, node: String), since: Int64, limit: Int, gateways: [JSONObject]
   ) throws(HubDatabaseError) -> [UInt8] {
     let body = "CASE WHEN \(bytes("body")) <= \(Self.recordBytes) THEN body ELSE '{}' END"
-    var (rows, lookedAt, last, isAtEnd) = (0, 0, place, false)
+    var (rows, last, isAtEnd, budget) = (0, place, false, ReadBudget())
     var list = JSONWriter()
     try list.array { (json) throws(HubDatabaseError) in
-      while !isAtEnd, rows < limit, lookedAt < Self.linksLookedAt {
+      while !isAtEnd, rows < limit, !budget.isSpent {
         var count = 0
         try database.each(
           """
           SELECT gateway, key, at, \(body) FROM contacts WHERE (gateway, key) > (?1, ?2)
-          ORDER BY gateway, key LIMIT \(Self.nodesAtOnce)
+          ORDER BY gateway, key LIMIT \(Self.linksAtOnce)
           """, [last.gateway, last.node]
         ) { (row) throws(HubDatabaseError) in
           count += 1
@@ -247,8 +250,8 @@ extension HubStore {
           rows += 1
           return rows < limit
         }
-        lookedAt += count
-        isAtEnd = count < Self.nodesAtOnce && rows < limit
+        budget.count(count)
+        isAtEnd = count < Self.linksAtOnce && rows < limit
       }
     }
     return JSONWriter.object([

@@ -28,6 +28,21 @@ extension HubStore {
   func bytes(_ column: String) -> String { "coalesce(\(database.bytes(column)), 0)" }
 }
 
+/// How much of the database one answer reads. A list that has used it up ends with the rows that it found, and `next` to continue.
+struct ReadBudget {
+  static let mostRows = 10_000
+  static let mostTime: Duration = .milliseconds(400)
+
+  private var rows = 0
+  private let begun = ContinuousClock.now
+
+  mutating func count(_ rows: Int) { self.rows += rows }
+
+  /// Every answer reads something, however slow the disk is: otherwise a walk would not end.
+  var isSpent: Bool { rows >= Self.mostRows || rows > 0 && isLate }
+  var isLate: Bool { ContinuousClock.now - begun > Self.mostTime }
+}
+
 /// Counts the rows that fit a page, by their bytes in the page's order. The first row always fits.
 struct PageFit {
   /// Bytes around the content of a row: names, numbers, punctuation.

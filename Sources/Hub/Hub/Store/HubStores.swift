@@ -32,9 +32,12 @@ final class HubStores: Sendable {
   /// The location of the SQLite file; `nil`: the database is on a server.
   private let file: String?
 
-  /// Connections for batches on a server, and connections for readers.
+  /// Connections for batches on a server; connections for readers, and those of them that readers with long queries leave to the others.
   private static let writers = 2
-  private static let readerCount = 2
+  private static let readerCount = 4
+  private static let reservedReaders = 2
+  /// The longest statement of a reader. Lists read a bounded number of rows; this is for a disk, or a plan of a server, that nobody expected.
+  private static let longestRead: Duration = .seconds(20)
 
   /// Connects to an SQLite file, which one connection writes; or, with an address `postgresql://…`, to a PostgreSQL server. `keeps`: the retention.
   /// Without age limits, maintenance needs no connection of its own.
@@ -54,16 +57,18 @@ final class HubStores: Sendable {
       let connect = { (migrates: Bool) in
         store(try PostgresHubDatabase(address: location, password: password, migrates: migrates))
       }
-      let reader = {
+      let reader = { (longest: Duration?) in
         store(
-          try PostgresHubDatabase(address: location, password: password, migrates: false, endsWithTask: true))
+          try PostgresHubDatabase(
+            address: location, password: password, migrates: false, endsWithTask: true, longest: longest))
       }
       file = nil
       writer = try connect(true)
       ingest = Ingest(try (0..<Self.writers).map { _ in try connect(false) }, metrics: metrics)
-      lookups = try reader()
-      monitor = try reader()
-      readers = ReaderPool(try (0..<Self.readerCount).map { _ in try reader() })
+      lookups = try reader(nil)
+      monitor = try reader(nil)
+      readers = ReaderPool(
+        try (0..<Self.readerCount).map { _ in try reader(Self.longestRead) }, reserved: Self.reservedReaders)
       probe = DatabaseProbe(
         try connect(false), readOnlyQuery: "SELECT CASE WHEN pg_is_in_recovery() THEN 1 ELSE 0 END",
         versionQuery: "SELECT coalesce(max(version), 0) FROM schema_version",
@@ -76,12 +81,13 @@ final class HubStores: Sendable {
       file = location
       writer = store(try SQLiteHubDatabase(location: location))
       ingest = Ingest([writer], metrics: metrics)
-      let reader = { store(try SQLiteHubDatabase(reading: location)) }
-      lookups = try reader()
-      monitor = try reader()
-      readers = ReaderPool(try (0..<Self.readerCount).map { _ in try reader() })
+      let reader = { (longest: Duration?) in store(try SQLiteHubDatabase(reading: location, longest: longest)) }
+      lookups = try reader(nil)
+      monitor = try reader(nil)
+      readers = ReaderPool(
+        try (0..<Self.readerCount).map { _ in try reader(Self.longestRead) }, reserved: Self.reservedReaders)
       probe = DatabaseProbe(
-        try reader(), readOnlyQuery: "SELECT count(*) FROM positions WHERE base < 0",
+        try reader(nil), readOnlyQuery: "SELECT count(*) FROM positions WHERE base < 0",
         versionQuery: "PRAGMA user_version", file: OpenedFile(location))
       // Only one connection writes.
       maintenance = writer
@@ -123,9 +129,16 @@ final class HubStores: Sendable {
   /// Stores the gateway's latest state of a name. `false`: it is too large, or there are too many names.
   @discardableResult
   func setState(_ name: String, _ body: JSONValue, of gateway: String, at now: Int64) async throws -> Bool {
+    try await beginState(name, body, of: gateway, at: now)?.answer() ?? false
+  }
+
+  /// Queues the state behind earlier ones; `nil`: it is too large.
+  func beginState(
+    _ name: String, _ body: JSONValue, of gateway: String, at now: Int64
+  ) -> Coalescer<GatewayState, Bool>.Ticket? {
     let text = body.text
-    guard text.utf8.count <= HubBounds.stateBytes else { return false }
-    return try await stateWrites.submit(GatewayState(gateway: gateway, name: name, at: now, body: text))
+    guard text.utf8.count <= HubBounds.stateBytes else { return nil }
+    return stateWrites.begin(GatewayState(gateway: gateway, name: name, at: now, body: text))
   }
 
   /// Copies an SQLite file's log into the file: otherwise a small database may be in the log alone for weeks, and a copy of its file would have no

@@ -9,7 +9,7 @@ struct TooManyQueries: Error {
 }
 
 /// Things that holders use in turn, whatever their number of earlier turns: forty requests of one holder leave a thing to the others, and a new
-/// holder waits for at most the turns in progress.
+/// holder waits for at most the turns in progress. Holders with long turns leave `reserved` things to the others, however many they are.
 final class FairPool<Thing: Sendable>: Sendable {
   private struct Waiting {
     let id: Int
@@ -19,8 +19,10 @@ final class FairPool<Thing: Sendable>: Sendable {
 
   private struct State {
     var free: [Thing]
-    /// The turns in progress, by holder.
-    var running: [String: Int] = [:]
+    /// The begins of the turns in progress, by holder.
+    var running: [String: [ContinuousClock.Instant]] = [:]
+    /// Until when holders count as slow after a long turn.
+    var slowUntil: [String: ContinuousClock.Instant] = [:]
     /// In the order of arrival.
     var waiting: [Waiting] = []
     /// The number of the last turn of a holder that runs or waits.
@@ -36,14 +38,23 @@ final class FairPool<Thing: Sendable>: Sendable {
   let mostOfOne: Int
   let mostWaitingOfOne: Int
   private let mostWaiting: Int
+  /// Most turns in progress of slow holders; a longer turn is slow; and how long its holder counts as slow.
+  private let mostSlow: Int
+  private let longTurn: Duration
+  private static var slowness: Duration { .seconds(30) }
+  private static var mostSlowHolders: Int { 1000 }
   private let state: Mutex<State>
 
-  init(_ things: [Thing], mostOfOne: Int, mostWaitingOfOne: Int, mostWaiting: Int = .max) {
+  init(
+    _ things: [Thing], mostOfOne: Int, mostWaitingOfOne: Int, mostWaiting: Int = .max, reserved: Int = 0,
+    longTurn: Duration = .milliseconds(100)
+  ) {
     (self.mostOfOne, self.mostWaitingOfOne, self.mostWaiting) = (mostOfOne, mostWaitingOfOne, mostWaiting)
+    (mostSlow, self.longTurn) = (max(1, things.count - reserved), longTurn)
     state = Mutex(State(free: things))
   }
 
-  var running: Int { state.withLock { $0.running.values.reduce(0, +) } }
+  var running: Int { state.withLock { $0.running.values.reduce(0) { $0 + $1.count } } }
   var waiting: Int { state.withLock { $0.waiting.count } }
 
   /// Waits for the holder's turn; the caller then has to give the thing back.
@@ -78,22 +89,36 @@ final class FairPool<Thing: Sendable>: Sendable {
   func giveBack(_ thing: Thing, of holder: String) {
     state.withLock { state in
       state.free.append(thing)
-      let left = (state.running[holder] ?? 1) - 1
-      state.running[holder] = left > 0 ? left : nil
+      var turns = state.running[holder] ?? []
+      let now = ContinuousClock.now
+      if let begun = turns.first, now - begun > longTurn {
+        if state.slowUntil.count >= Self.mostSlowHolders { state.slowUntil = state.slowUntil.filter { $0.value > now } }
+        state.slowUntil[holder] = now + Self.slowness
+      }
+      turns = Array(turns.dropFirst())
+      state.running[holder] = turns.isEmpty ? nil : turns
       state.forgetIfGone(holder)
     }
     begin()
   }
 
-  /// Begins the next turns: of the holders that had none for the longest time.
+  /// Begins the next turns: of the holders that had none for the longest time. A slow holder waits for the end of another slow holder's turn if
+  /// these have all things but the reserved ones.
   private func begin() {
     while true {
       let next = state.withLock { state -> (Waiting, Thing)? in
-        let ready = state.waiting.enumerated().filter { state.running[$0.element.holder, default: 0] < mostOfOne }
+        let now = ContinuousClock.now
+        func isSlow(_ holder: String) -> Bool { state.slowUntil[holder].map { $0 > now } ?? false }
+        let slow = state.running.reduce(0) { sum, one in
+          sum + (isSlow(one.key) ? one.value.count : one.value.count { now - $0 > longTurn })
+        }
+        let ready = state.waiting.enumerated().filter { _, one in
+          state.running[one.holder, default: []].count < mostOfOne && (slow < mostSlow || !isSlow(one.holder))
+        }
         let next = ready.min { (state.served[$0.element.holder] ?? 0) < (state.served[$1.element.holder] ?? 0) }
         guard let next, let thing = state.free.popLast() else { return nil }
         state.last += 1
-        state.running[next.element.holder, default: 0] += 1
+        state.running[next.element.holder, default: []].append(now)
         state.served[next.element.holder] = state.last
         return (state.waiting.remove(at: next.offset), thing)
       }
@@ -110,7 +135,10 @@ extension FairPool where Thing == HubStore {
   /// Most waiting queries of one holder. The tabs of a reopened browser make a dozen at once.
   static var mostWaiting: Int { 16 }
 
-  convenience init(_ stores: [HubStore]) { self.init(stores, mostOfOne: 1, mostWaitingOfOne: Self.mostWaiting) }
+  convenience init(_ stores: [HubStore], reserved: Int = 0, longTurn: Duration = .milliseconds(100)) {
+    self.init(
+      stores, mostOfOne: 1, mostWaitingOfOne: Self.mostWaiting, reserved: reserved, longTurn: longTurn)
+  }
 
   /// Runs the query when it is the holder's turn.
   func ask<Answer: Sendable>(
