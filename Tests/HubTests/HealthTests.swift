@@ -4,6 +4,7 @@ import Alerts
 import Dispatch
 import Foundation
 import Glibc
+import JSON
 import SQLite
 import Synchronization
 import TestSupport
@@ -48,6 +49,45 @@ import Testing
     let probe = DatabaseProbe(store, readOnlyQuery: "SELECT 1", versionQuery: "SELECT 0")
     await probe.probe()
     #expect(probe.problem() == .readOnly)
+  }
+
+  @Test func `a hub without room on its disk says so until there is room`() async throws {
+    let stores = try HubStores(location: scratch.location("hub.db"))
+    await stores.probe.probe()
+    #expect(stores.probe.now.failure == nil)
+    // SQLite's error is that of a full disk.
+    let (text, gateway) = (String(repeating: "x", count: 8000), "g")
+    try await stores.writer.limitSize(true)
+    await #expect { try await stores.setState("a", .string(text), of: gateway, at: 1) } throws: { error in
+      (error as? HubDatabaseError)?.reason == "the hub's disk is full: it stores nothing until there is room"
+    }
+    await stores.probe.probe()
+    #expect(stores.probe.now.failure == nil && stores.probe.isDiskFull)
+    try await stores.writer.limitSize(false)
+    await stores.probe.probe()
+    #expect(stores.probe.isDiskFull, "it may be full again at once")
+    await stores.disk.testIfFull(at: .now + .seconds(30))
+    #expect(!stores.probe.isDiskFull)
+  }
+
+  @Test func `a link keeps states for which the disk has no room, and stores the newest later`() async throws {
+    let stores = try HubStores(location: scratch.location("hub.db"))
+    let states = WaitingStates(of: "g", stores, pause: 0.01...0.02)
+    defer { states.end() }
+    let text = JSONValue.string(String(repeating: "x", count: 8000))
+    try await stores.writer.limitSize(true)
+    for number in 1...3 { try await states.keep(.array([text, .integer(Int64(number))]), as: "gateway") }
+    #expect(try await stores.lookups.states(of: "g").count < 100)
+    try await stores.writer.limitSize(false)
+    while true {
+      let kept = try JSONValue(parsing: await stores.lookups.states(of: "g"))
+      guard let body = kept["gateway"]?["body"]?.array else {
+        await Task.yield()
+        continue
+      }
+      #expect(body.last?.integer == 3)
+      break
+    }
   }
 
   @Test func `a database file that was removed or replaced makes the hub not ready`() async throws {
@@ -278,4 +318,12 @@ private final class StuckDatabase: HubDatabase {
   }
   func read(_ calls: [HubCall]) throws(HubDatabaseError) { try database.read(calls) }
   let dialect = HubSchema.Dialect.sqlite
+}
+
+extension HubStore {
+  /// Lets the file grow no further, or again.
+  fileprivate func limitSize(_ isFull: Bool) throws(HubDatabaseError) {
+    let pages = try number("PRAGMA page_count")
+    _ = try number("PRAGMA max_page_count = \(isFull ? pages : 1 << 30)")
+  }
 }

@@ -91,6 +91,9 @@ actor HubAlerts {
     let problem = isLost ? nil : stores.probe.problem()
     if let problem, problem != .starting, problem != .outdated {
       read(AlertSubject(.hubDatabase, name), .bad(text: "the database of \(name) is away: \(problem.rawValue)"))
+    } else if location == nil, stores.probe.isDiskFull {
+      let words = "the disk of the database of \(name) is full: nothing is stored"
+      read(AlertSubject(.hubDatabase, name), .bad(text: words))
     } else if problem == nil {
       read(AlertSubject(.hubDatabase, name), .well)
     }

@@ -19,6 +19,15 @@ public struct HubDatabaseError: Error, Equatable, Sendable, CustomStringConverti
 
   public let kind: Kind
   public let message: String
+  /// A cause with a remedy that the operator has to know.
+  enum Cause: Sendable {
+    /// The disk of the database is full: it still answers queries.
+    case fullDisk
+    /// Somebody has dropped the tables, or the whole database, and made an empty one.
+    case noTables
+  }
+
+  let cause: Cause?
 
   /// A newer program has upgraded the tables.
   static var outdated: HubDatabaseError {
@@ -30,13 +39,19 @@ public struct HubDatabaseError: Error, Equatable, Sendable, CustomStringConverti
         """)
   }
 
+  init(kind: Kind, message: String, cause: Cause? = nil) {
+    (self.kind, self.message, self.cause) = (kind, message, cause)
+  }
+
   public var description: String { message }
 
   /// The reason for clients. `message` is for the log: it may name the database's server and user.
   var reason: String {
-    switch kind {
-    case .unfit, .outdated: message
-    case .conflict, .unavailable, .other: "the database does not answer; the hub's log has the reason"
+    switch (cause, kind) {
+    case (.fullDisk, _): "the hub's disk is full: it stores nothing until there is room"
+    case (.noTables, _): "the hub's database is empty; the hub's log has the remedy"
+    case (_, .unfit), (_, .outdated): message
+    case (_, .conflict), (_, .unavailable), (_, .other): "the database does not answer; the hub's log has the reason"
     }
   }
 

@@ -201,8 +201,12 @@ final class PostgresHubDatabase: HubDatabase {
     if state == Self.readOnly { isBroken = true }
     let hint = Self.ofOtherSessions.contains(state) ? "; \(Self.poolHint)" : ""
     throw HubDatabaseError(
-      kind: Self.kind(of: state), message: "PostgreSQL \(state): \(Self.words(PQerrorMessage(connection)))\(hint)")
+      kind: Self.kind(of: state), message: "PostgreSQL \(state): \(Self.words(PQerrorMessage(connection)))\(hint)",
+      cause: Self.causes[state])
   }
+
+  /// `disk_full`, `undefined_table`.
+  private static let causes: [String: HubDatabaseError.Cause] = ["53100": .fullDisk, "42P01": .noTables]
 
   /// The state of a write where nothing can be written.
   private static let readOnly = "25006"

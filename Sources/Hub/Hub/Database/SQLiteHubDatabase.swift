@@ -176,6 +176,6 @@ extension HubDatabaseError {
       case .other where error.code & 0xFF == 18: .unfit
       case .constraint, .newer, .other: .other
       }
-    self.init(kind: kind, message: error.description)
+    self.init(kind: kind, message: error.description, cause: error.kind == .full ? .fullDisk : nil)
   }
 }

@@ -2,17 +2,21 @@
 
 import UntrustedText
 
-/// A database that reports slow statements without their values.
+/// A database that reports slow statements without their values, and a full disk.
 final class TimedDatabase: HubDatabase {
   static let slow: Duration = .seconds(1)
 
   private let inner: any HubDatabase
   private let report: @Sendable (String, Duration) -> Void
+  private let isFull: @Sendable (HubDatabaseError) -> Void
   private var begun: ContinuousClock.Instant?
 
-  /// `report` gets the statement and its duration.
-  init(_ inner: any HubDatabase, _ report: @escaping @Sendable (String, Duration) -> Void) {
-    (self.inner, self.report) = (inner, report)
+  /// `report` gets the statement and its duration; `isFull`: called when the disk is full.
+  init(
+    _ inner: any HubDatabase, isFull: @escaping @Sendable (HubDatabaseError) -> Void = { _ in },
+    _ report: @escaping @Sendable (String, Duration) -> Void
+  ) {
+    (self.inner, self.isFull, self.report) = (inner, isFull, report)
   }
 
   private func timed<Value>(
@@ -20,7 +24,12 @@ final class TimedDatabase: HubDatabase {
   ) throws(HubDatabaseError) -> Value {
     let start = ContinuousClock.now
     defer { reportIfSlow(since: start, what()) }
-    return try work()
+    do throws(HubDatabaseError) {
+      return try work()
+    } catch {
+      if error.cause == .fullDisk { isFull(error) }
+      throw error
+    }
   }
 
   private func reportIfSlow(since start: ContinuousClock.Instant, _ what: @autoclosure () -> String) {

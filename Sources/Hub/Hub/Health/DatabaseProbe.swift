@@ -3,7 +3,8 @@
 import Glibc
 import Synchronization
 
-/// Tests every few seconds whether the database answers, on a connection of its own.
+/// Tests every few seconds whether the database answers, on a connection of its own; and after a write for which the disk had no room, whether it
+/// has room again.
 ///
 /// It makes one query at a time, and callers get the last result at once: a database that hangs delays no caller.
 final class DatabaseProbe: Sendable {
@@ -21,6 +22,8 @@ final class DatabaseProbe: Sendable {
     case silent = "database_silent"
     /// The database is a standby.
     case readOnly = "database_read_only"
+    /// The database has no tables any more.
+    case empty = "database_empty"
     /// A newer hub has upgraded the tables. This is final.
     case outdated = "database_newer"
     /// The file was removed or replaced: it answers, but its new rows are lost when the hub ends.
@@ -47,6 +50,7 @@ final class DatabaseProbe: Sendable {
   private let identityQuery: String?
   private let file: OpenedFile?
   private let state = Mutex(State())
+  private let disk = Mutex<FullDisk?>(nil)
 
   /// `readOnlyQuery`: SQL for 1 if nothing can be written, otherwise 0. `versionQuery`: SQL for the version of the tables.
   /// `identityQuery`: SQL for a number that changes when the server was started again or the database replaced. `file`: of an SQLite database.
@@ -58,13 +62,26 @@ final class DatabaseProbe: Sendable {
     (self.identityQuery, self.file) = (identityQuery, file)
   }
 
+  /// `write`: writes something small.
+  func tests(_ disk: FullDisk, write: @escaping @Sendable () async throws -> Void) {
+    disk.testWrite.withLock { $0 = write }
+    self.disk.withLock { $0 = disk }
+  }
+
   static let lostFile =
     "the database file was removed or replaced: what the hub takes now is lost when it ends. End the hub, put the file or a backup back, and "
     + "start it: gateways send again what they still have"
 
+  static let noTables =
+    "the database has no tables any more: was it dropped, and made anew? To have the old one back, end all hubs and restore a backup. Otherwise "
+    + "start the hub again: it makes the tables, and gateways send again what their journals still have."
+
   var isLost: Bool { file?.isElsewhere ?? false }
 
   var now: State { state.withLock { $0 } }
+
+  /// A write has failed for want of room, and none has succeeded since then. The hub still serves readers.
+  var isDiskFull: Bool { disk.withLock { $0 }?.isFull ?? false }
 
   /// `nil`: it answers.
   func problem(at now: ContinuousClock.Instant = .now) -> Problem? {
@@ -103,9 +120,10 @@ final class DatabaseProbe: Sendable {
         return false
       }
       let start: Int64? = if let identityQuery { try await store.number(identityQuery) } else { nil }
-      let isLost = isLost
+      let (isLost, took) = (isLost, ContinuousClock.now - begun)
+      await disk.withLock { $0 }?.testIfFull()
       let before = state.withLock { state in
-        (state.answered, state.took) = (.now, .now - begun)
+        (state.answered, state.took) = (.now, took)
         defer { state.failure = isLost ? .lost : isReadOnly ? .readOnly : nil }
         return state.failure
       }
@@ -124,11 +142,17 @@ final class DatabaseProbe: Sendable {
       return known != nil && known != start
     } catch {
       // A database without an answer for the whole time is silent, not down.
+      let isLate = ContinuousClock.now - begun > Self.patience
+      let problem: Problem = error.cause == .noTables ? .empty : isLate ? .silent : .down
       let before = state.withLock { state in
-        defer { state.failure = .now - begun > Self.patience ? .silent : .down }
+        defer { state.failure = problem }
         return state.failure
       }
-      if before == nil { HubLog.write(.error, "the database does not answer: \(error)") }
+      if error.cause == .noTables {
+        if before != .empty { HubLog.write(.error, "\(Self.noTables) (\(error))") }
+      } else if before == nil {
+        HubLog.write(.error, "the database does not answer: \(error)")
+      }
       return false
     }
   }
@@ -143,6 +167,44 @@ final class DatabaseProbe: Sendable {
       // The next query reports the error.
       state.withLock { $0.census = nil }
     }
+  }
+}
+
+/// Whether the disk of the database has no room for what is written.
+final class FullDisk: Sendable {
+  /// A full disk may have room for something small: there is room when nothing has failed for so long, and a small write succeeds.
+  private static let quiet: Duration = .seconds(20)
+
+  /// `nil`: there is room.
+  private let lastFailure = Mutex<ContinuousClock.Instant?>(nil)
+  fileprivate let testWrite = Mutex<(@Sendable () async throws -> Void)?>(nil)
+
+  var isFull: Bool { lastFailure.withLock { $0 != nil } }
+
+  /// A write has failed because there is no room.
+  func note(_ error: HubDatabaseError) {
+    let isNew = lastFailure.withLock { last in
+      defer { last = .now }
+      return last == nil
+    }
+    guard isNew else { return }
+    HubLog.write(
+      .error, "the disk is full, and nothing is stored: make room. Gateways keep their events until then. (\(error))")
+  }
+
+  /// If the disk was full, writes something small after a while.
+  func testIfFull(at now: ContinuousClock.Instant = .now) async {
+    guard let last = lastFailure.withLock({ $0 }), now - last > Self.quiet, let write = testWrite.withLock({ $0 })
+    else {
+      return
+    }
+    do {
+      try await write()
+    } catch {
+      return
+    }
+    lastFailure.withLock { $0 = nil }
+    HubLog.write(.notice, "the disk has room again")
   }
 }
 

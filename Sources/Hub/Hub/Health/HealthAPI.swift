@@ -14,7 +14,8 @@ extension HubAPI {
   func ready() -> Response {
     let problem = stores.probe.problem()
     return Self.json(
-      ["ready": problem == nil, "reason": problem?.rawValue], status: problem == nil ? .ok : .serviceUnavailable)
+      ["ready": problem == nil, "reason": problem?.rawValue, "disk": stores.probe.isDiskFull ? "full" : nil],
+      status: problem == nil ? .ok : .serviceUnavailable)
   }
 
   func metrics(_ call: Call) async throws -> Response {

@@ -34,9 +34,14 @@ struct LinkSession: Sendable {
   /// Whether the link's token still allows it: frames may wait here while the hub closes the connection.
   let isAllowed: @Sendable () -> Bool
 
-  /// The time of the gateway's last message, its longest pause between messages, and its hello.
+  /// The time of the gateway's last message, its longest pause between messages, and its hello; and its states that wait for the database.
   final class Liveness: Sendable {
     private let opened = ContinuousClock.now
+    /// `nil`: the link ends if the database does not take a state.
+    let states: WaitingStates?
+
+    init(_ states: WaitingStates? = nil) { self.states = states }
+
     let state = Mutex(
       (heard: ContinuousClock.now, interval: 120.0, epoch: String?.none, isBrief: false, handlesConflicts: false))
     /// Seconds until the silence timeout, or the hello timeout.
@@ -53,11 +58,12 @@ struct LinkSession: Sendable {
   }
 
   func run(_ channel: FrameChannel) async {
-    let liveness = Liveness()
+    let liveness = Liveness(WaitingStates(of: gateway, stores))
     let encoding = HubMetrics.Encoding(compression)
     stores.metrics.linkOpened(encoding)
     HubLog.debug("link of \(gateway) made, \(encoding.rawValue)")
     defer {
+      liveness.states?.end()
       stores.metrics.linkEnded(encoding)
       HubLog.debug("link of \(gateway) ended")
     }
@@ -171,7 +177,7 @@ struct LinkSession: Sendable {
       if let id = message["id"]?.string { await registry.answered(gateway, id: id, message) }
     case "state":
       if let name = message["name"]?.string, Name.isAllowed(name), let body = message["body"], body.fields != nil {
-        try await keep(body, as: name, bytes.count)
+        try await keep(body, as: name, bytes.count, liveness.states)
       }
     default: break  // from a newer gateway
     }
@@ -180,13 +186,16 @@ struct LinkSession: Sendable {
 
   private static let leftOut = ThrottledLog(HubLog.write)
 
-  private func keep(_ state: JSONValue, as name: String, _ bytes: Int) async throws {
+  private func keep(
+    _ state: JSONValue, as name: String, _ bytes: Int, _ waiting: WaitingStates?
+  ) async throws {
     guard await limiter.admit(gateway, bytes: bytes) == nil else {
       stores.metrics.wasBusy(.rate)
       return Self.leftOut.say("gateway \(gateway): its states are not kept: \(RateLimiter.message)")
     }
     do {
-      try await stores.setState(name, state, of: gateway, at: HubClock.now)
+      guard let waiting else { return _ = try await stores.setState(name, state, of: gateway, at: HubClock.now) }
+      try await waiting.keep(state, as: name)
     } catch {
       // An error here would end the link, and the gateway would send the same value on the next link.
       let failure: any Error = error

@@ -108,6 +108,9 @@ public struct HubDoctor: Sendable {
         "`timedatectl` tells why.")
   }
 
+  /// A transaction may need more bytes than that.
+  private static let tooLittle: UInt64 = 1 << 20
+
   private func disk() -> [HubFinding] {
     guard !configuration.isServer else { return [] }
     let folder = URL(filePath: configuration.location).deletingLastPathComponent().path()
@@ -123,6 +126,13 @@ public struct HubDoctor: Sendable {
     }
     let remedy =
       "Make room, or delete what is old: `meshpost-hub purge`, `[retention]`. When it is full, gateways wait."
+    if free < Self.tooLittle {
+      return [
+        HubFinding(
+          "disk", .failed, "the disk is full where the database is: the hub stores nothing, and gateways wait",
+          "Make room, or delete what is old: `meshpost-hub purge`, `[retention]`.")
+      ]
+    }
     if free < 100 << 20 { return [HubFinding("disk", .failed, words, remedy)] }
     return [
       free < 1 << 30 || free < all / 20 ? HubFinding("disk", .warning, words, remedy) : HubFinding("disk", .ok, words)

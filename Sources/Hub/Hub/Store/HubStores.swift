@@ -29,6 +29,8 @@ final class HubStores: Sendable {
   /// The connection that deletes rows by age.
   let maintenance: HubStore
   let metrics = HubMetrics()
+  /// Whether the database's disk takes what is written.
+  let disk = FullDisk()
   /// The location of the SQLite file; `nil`: the database is on a server.
   private let file: String?
 
@@ -44,11 +46,11 @@ final class HubStores: Sendable {
   init(
     location: String, password: String? = nil, keeps: Retention = Retention(), alertsOnConflicts: Bool = true
   ) throws {
-    let metrics = metrics
+    let (metrics, disk) = (metrics, disk)
     let rare = ThrottledLog(HubLog.write)
     func store(_ database: sending any HubDatabase) -> HubStore {
       HubStore(
-        TimedDatabase(database) { what, took in
+        TimedDatabase(database, isFull: { disk.note($0) }) { what, took in
           metrics.wasSlow()
           rare.say("slow: \(what) took \(Int(took.inSeconds * 1000)) ms")
         }, alertsOnConflicts: alertsOnConflicts)
@@ -92,6 +94,7 @@ final class HubStores: Sendable {
       // Only one connection writes.
       maintenance = writer
     }
+    probe.tests(disk) { [weak writer] in try await writer?.keepMark() }
     standingQueries = Coalescer(weight: { _ in 0.001 }) { [lookups] (epochs) async throws(HubDatabaseError) in
       try await lookups.standings(of: epochs)
     }
