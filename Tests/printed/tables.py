@@ -383,7 +383,10 @@ until_true 'curl -s -o /dev/null -w "%{http_code}" -H "Authorization: Bearer a-t
         "shows": r"hub +idle, 0 pending.*https://hub.example.org \(live\)"},
     "curl -H @$HOME/reader.header https://hub.example.org/v1/gateways": {"shows": '"gateway":"hilltop"'},
     "curl -H @$HOME/reader.header https://hub.example.org/v1/gateways/hilltop/messages": {"shows": "good evening"},
-    "sudo meshpost-hub watch --token-file /etc/meshpost-hub/credentials/reader.token": {"ends": "hilltop.*good evening"},
+    "sudo meshpost-hub watch --token-file /etc/meshpost-hub/credentials/reader.token": {
+        # It shows what arrives from now on.
+        "before": "(for look in 1 2 3 4 5 6 7 8 9 10; do sleep 2; air chan Birch 0 good evening; done) >/dev/null 2>&1 &",
+        "ends": "hilltop.*good evening"},
     "sudo meshpost setup --unattended --upstream hub=https://hub.example.org --token-file hub=/root/hub.token": {
         "before": "cp /etc/meshpost-hub/tokens/hilltop /root/hub.token", "shows": "hub answers and accepts this gateway"},
     "sudo meshpost-hub tokens add hilltop --another": {"shows": "^[0-9a-f]{48}"},

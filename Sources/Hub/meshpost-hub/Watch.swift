@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: MIT
 
 import ArgumentParser
+import Console
 import EventLoop
-import FoundationEssentials
 import Glibc
 import HTTP
+import Hub
 import JSON
 
 /// Shows messages of all gateways as they arrive at a hub.
 struct Watch: ParsableCommand {
-  static let configuration = CommandConfiguration(abstract: "Show messages as they arrive at a hub.")
+  static let configuration = CommandConfiguration(
+    abstract: "Show messages as they arrive at a hub.",
+    discussion: """
+      Each message is shown once, with the gateway that heard it first, from now on. While the hub is away, it waits for it.
+      """)
 
   @Option(help: "The hub's URL.") var url = "http://127.0.0.1:8787"
   @Option(help: "The file with a token that has read access.") var tokenFile: String
@@ -21,73 +26,129 @@ struct Watch: ParsableCommand {
 
   func run() throws {
     guard let (endpoint, path) = HTTPEndpoint.parse(url), case .tcp(_, _, false) = endpoint else {
-      throw ValidationError("--url: expected http://HOST:PORT")
+      throw failure("--url \(url): expected http://HOST:PORT", 64)  // EX_USAGE
     }
-    guard let token = FileManager.default.contents(atPath: tokenFile).map({ String(decoding: $0, as: UTF8.self) })
-    else {
-      throw ValidationError("--token-file \(tokenFile): cannot be read")
+    let token: String
+    do throws(ReadFailure) {
+      token = String(decoding: try ReadFailure.contents(of: tokenFile), as: UTF8.self).filter { !$0.isWhitespace }
+    } catch {
+      throw failure("--token-file \(tokenFile): \(error.reason)", 66)  // EX_NOINPUT
     }
-    let watcher = HubWatcher(endpoint, path, token: token.filter { !$0.isWhitespace }, interval)
-    watcher.run()
+    guard !token.isEmpty else { throw failure("--token-file \(tokenFile): it is empty", 66) }  // EX_NOINPUT
+    let watcher = HubWatcher(endpoint, path, token: token, interval)
+    let refusal = watcher.run()
+    let need = "--token-file \(tokenFile) needs a token of the hub with access = \"read\", for all gateways"
+    throw failure("\(url) refuses: \(refusal.reason). \(need)", 77)  // EX_NOPERM
   }
 }
 
-/// Polls the hub: first the list of gateways, then the new messages of each.
+/// Polls the hub's joined messages.
 final class HubWatcher {
+  /// The hub does not accept the token.
+  struct Refusal: Error { let reason: String }
+
+  private enum Trouble: Error { case refused(Refusal), away(String) }
+
+  /// Most gateways that a line names.
+  private static let named = 3
+  private static let longestPause: Duration = .seconds(30)
+
   private let loop = EventLoop()
   private let client: HTTPClient
   private let path: String
   private let token: String
-  private let interval: Double
-  private var seen: [String: Int64] = [:]
+  private let interval: Duration
+  /// The last message that was shown, or that was there before; `nil`: unknown.
+  private var seen: Int64?
 
   init(_ endpoint: HTTPEndpoint, _ path: String, token: String, _ interval: Double) {
     client = HTTPClient(endpoint, on: loop)
     self.path = path
     self.token = token
-    self.interval = interval
+    self.interval = .seconds(interval)
   }
 
-  func run() {
+  /// Returns when the hub refuses the token.
+  func run() -> Refusal {
+    var refusal = Refusal(reason: "it was abandoned")
     loop.run {
-      // Nobody cancels it.
-      do throws(CancellationError) { while true { try await self.look() } } catch {}
+      do throws(CancellationError) {
+        refusal = try await self.watch()
+      } catch {
+        // Nobody cancels it.
+      }
+      self.loop.stop()
+    }
+    return refusal
+  }
+
+  private func watch() async throws(CancellationError) -> Refusal {
+    var pause = interval
+    var isAway = false
+    while true {
+      do throws(Trouble) {
+        try await look(isBack: isAway)
+        if isAway { Console.error("the hub answers again") }
+        (isAway, pause) = (false, interval)
+      } catch {
+        switch error {
+        case .refused(let refusal): return refusal
+        case .away(let reason):
+          if !isAway { Console.error("warning: the hub does not answer: \(reason); still trying") }
+          (isAway, pause) = (true, max(interval, min(pause * 2, Self.longestPause)))
+        }
+      }
+      try await loop.sleep(for: pause)
     }
   }
 
-  private func look() async throws(CancellationError) {
-    let answer = await get("/v1/gateways?limit=1000")
-    for gateway in (answer?["gateways"]?.array ?? []).compactMap({ $0["gateway"]?.string }) { await visit(gateway) }
-    try await loop.sleep(for: .seconds(interval))
+  /// Shows the new messages, page by page.
+  private func look(isBack: Bool) async throws(Trouble) {
+    if isBack || seen == nil {
+      let newest = try await page("order=newest&limit=1")["messages"]?.array?.first?["position"]?.integer ?? 0
+      // A hub with an older copy of its database begins at smaller numbers.
+      seen = min(seen ?? newest, newest)
+    }
+    var goesOn = true
+    while goesOn {
+      let page = try await page("after=\(seen ?? 0)&limit=100")
+      for message in page["messages"]?.array ?? [] { show(message) }
+      goesOn = page["next"] != nil
+    }
   }
 
-  /// Shows the new messages of a gateway, page by page.
-  private func visit(_ gateway: String) async {
-    var page: JSONValue?
-    repeat {
-      page = await get(
-        "/v1/gateways/\(PercentCoding.encode(gateway))/messages?after=\(seen[gateway] ?? 0)&limit=100")
-      for message in page?["messages"]?.array ?? [] { show(message, of: gateway) }
-    } while page?["next"] != nil
-  }
-
-  private func show(_ message: JSONValue, of gateway: String) {
-    seen[gateway] = message["id"]?.integer ?? seen[gateway]
+  private func show(_ message: JSONValue) {
+    seen = message["position"]?.integer ?? seen
     let body = message["body"] ?? .null
+    let hearers = message["heard"]?.array ?? []
+    let names = hearers.prefix(Self.named).map { hearer in
+      (hearer["gateway"]?.string ?? "?") + (hearer["seq"]?.integer.map { " #\($0)" } ?? "")
+    }.joined(separator: ", ")
+    let others = hearers.count > Self.named ? " and \(hearers.count - Self.named) more" : ""
     let sender = body["sender_name"]?.string ?? body["sender"]?.string ?? "?"
     let place = body["channel_name"]?.string.map { "[\($0)] " } ?? ""
-    let line =
-      "hub ← \(gateway) #\(message["seq"]?.integer ?? 0)  \(place)\(sender): \(body["text"]?.string ?? "(data)")"
-    print(line)
+    print("hub ← \(names)\(others)  \(place)\(sender): \(body["text"]?.string ?? "(data)")")
     fflush(nil)
   }
 
-  private func get(_ target: String) async -> JSONValue? {
-    let request = HTTPRequest("GET", path + target, headers: ["Authorization": "Bearer \(token)"])
-    // `try?`: an invalid answer counts as none; the next poll comes soon.
-    guard let response = try? await client.send(request, timeout: .seconds(10)), response.status == 200 else {
-      return nil
+  private func page(_ parameters: String) async throws(Trouble) -> JSONValue {
+    let request = HTTPRequest("GET", "\(path)/v1/messages?\(parameters)", headers: ["Authorization": "Bearer \(token)"])
+    let response: HTTPResponse
+    do throws(HTTPFailure) {
+      response = try await client.send(request, timeout: .seconds(10))
+    } catch {
+      throw .away(error.description)
     }
-    return try? JSONValue(parsing: response.body)  // as above
+    // `try?`: without a JSON object the status has to do.
+    let body = try? JSONValue(parsing: response.body)
+    switch response.status {
+    case 200:
+      guard let body else { throw .away("its answer is not JSON") }
+      return body
+    case 401, 403: throw .refused(Refusal(reason: body?["error"]?.string ?? "HTTP \(response.status)"))
+    default:
+      let words = body?["error"]?.string.map { ": \($0)" } ?? ""
+      throw .away("HTTP \(response.status)\(words)")
+    }
   }
 }
