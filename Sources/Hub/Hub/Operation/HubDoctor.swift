@@ -20,7 +20,7 @@ public struct HubDoctor: Sendable {
       found += shared(try await store.tokenBindings())
       let isServer = configuration.isServer
       found += isServer ? try await store.examineServer() : try await store.examineFile(configuration.location)
-      found += try await store.examineAges()
+      found += try await store.examineAges(configuration.retention)
       found += try await store.unknown(configuration.retention.kinds.keys.sorted()).map {
         HubFinding(
           "retention", .warning, "[retention] kinds: \"\($0)\" is not a kind of event here",
@@ -143,7 +143,7 @@ public struct HubDoctor: Sendable {
 extension HubStore {
   // MARK: Ages
 
-  fileprivate func examineAges() throws(HubDatabaseError) -> [HubFinding] {
+  fileprivate func examineAges(_ retention: Retention) throws(HubDatabaseError) -> [HubFinding] {
     var found: [HubFinding] = []
     let now = HubClock.now
     if let words = Self.clockTrouble(now, surely: try surelyPassed(at: now, keeps: false)) {
@@ -151,6 +151,12 @@ extension HubStore {
     }
     if let held = try heldRetention() {
       found.add("retention", .warning, held.message, HeldRetention.remedy)
+    } else if !retention.isEmpty {
+      let last = try retentionProgress().values.map(\.at).max().map {
+        "its last run was at \(Date(timeIntervalSince1970: Double($0) / 1000).formatted(.iso8601))"
+      }
+      found.add(
+        "retention", .ok, last ?? "it has not run yet: the first run begins within ten minutes of the hub's start")
     }
     return found
   }

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT
 
+import Alerts
 import EventLoop
 import Synchronization
 
 /// Deletes rows beyond `[retention]`, and lists of removed gateways, while the hub serves: every hour, a step at a time, and not while batches wait.
 struct RetentionService: Sendable {
   private static let interval: Duration = .seconds(3600)
+  /// The first run, in seconds after the start. A random one separates hubs that start together.
+  private static let firstPause = 60...600
   /// The pause after a step, as a multiple of the step's duration: it deletes for a fifth of the time.
   private static let rest = 4
   /// The shortest pause between two steps.
@@ -33,13 +36,17 @@ struct RetentionService: Sendable {
     (rare, doubts) = (ThrottledLog(log), ThrottledLog(log))
   }
 
-  /// Runs until it is cancelled. A random first pause separates hubs that start together.
+  /// Runs until it is cancelled.
   func run() async {
     // Time counts from the start.
     _ = await surelyPassed(at: HubClock.now, uptime: LinuxClocks().sinceBoot)
     await keepMark()
+    let pause = Int.random(in: Self.firstPause)
+    if !retention.isEmpty {
+      log(.notice, "retention: the first run begins in \(AlertRule.words(.seconds(pause))), the next ones every hour")
+    }
     do {
-      try await Task.sleep(for: .seconds(Int.random(in: 60...3600)))
+      try await Task.sleep(for: .seconds(pause))
       while true {
         await keepMark()
         await once(at: HubClock.now)
