@@ -68,6 +68,14 @@ final class PostgresServer {
     try program?.line(with: "ready to accept connections")
   }
 
+  /// Drops the database, also under its users, and makes an empty one with its name.
+  func dropDatabase() throws {
+    for sql in ["DROP DATABASE mesh WITH (FORCE)", "CREATE DATABASE mesh"] {
+      let psql = try run("psql", ["-h", "127.0.0.1", "-p", "\(port)", "-U", "hub", "-d", "postgres", "-c", sql])
+      guard try psql.ended() == 0 else { throw Program.Waited(description: "\(sql): \(psql.lines)") }
+    }
+  }
+
   /// Ends it as a power cut does: acknowledged data must survive.
   func crash() throws {
     let stop = try run("pg_ctl", ["-D", scratch.location("data"), "stop", "-m", "immediate", "-W"])

@@ -68,11 +68,14 @@ public struct HubConfiguration: Sendable {
   static let credentials = "/etc/meshpost-hub/credentials"
 
   public init(file: String, for purpose: Purpose = .serving) throws(Failure) {
-    guard let data = FileManager.default.contents(atPath: file) else {
-      throw Failure(description: "\(file): cannot be read")
+    let bytes: [UInt8]
+    do throws(ReadFailure) {
+      bytes = try ReadFailure.contents(of: file)
+    } catch {
+      throw Failure(description: "\(file): cannot be read: \(error.reason)")
     }
     do {
-      try self.init(parsing: Array(data), file: file, for: purpose)
+      try self.init(parsing: bytes, file: file, for: purpose)
     } catch let error as TOMLError {
       throw Failure(description: "\(file): \(error)")
     } catch {
@@ -86,6 +89,9 @@ public struct HubConfiguration: Sendable {
     host = root.string("host") ?? "127.0.0.1"
     port = Int(root.integer("port", in: 0...65535, default: 8787))
     location = root.string("database") ?? "/var/lib/meshpost-hub/hub.db"
+    if location.isEmpty || location.unicodeScalars.contains("://".unicodeScalars), !HubStore.isServer(location) {
+      root.note("database", "expected the path of an SQLite file, or an address that begins with postgresql://")
+    }
     password = Self.password(&root)
     passwordLocation = root.string("database_password_file").map { Credential.location($0, or: Self.credentials) }
     maxBody = Int(root.size("max_body", in: 1024...(64 << 20), default: 1 << 20))

@@ -165,7 +165,11 @@ public struct HubServer: Sendable {
         backlog: Self.backlog, availableConnectionsDelegate: api.connections),
       onServerRunning: { channel in ready(channel.localAddress?.port ?? 0) },
       logger: HubLog.logger("hub"))
-    try await application.runService()
+    do {
+      try await application.runService()
+    } catch {
+      throw ListenFailure(error, host: configuration.host, port: configuration.port) ?? error
+    }
     uses?.cancel()
     linkList.cancel()
     // A hub that stops does not wait for an unavailable database.

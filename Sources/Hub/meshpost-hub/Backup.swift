@@ -18,6 +18,7 @@ struct Backup: AsyncParsableCommand {
 
   func validate() throws {
     guard (1...86_400).contains(patience) else { throw ValidationError("--patience: 1 to 86400 s") }
+    guard !file.isEmpty else { throw ValidationError("the name of the new file is empty") }
   }
 
   func run() async throws {

@@ -131,15 +131,20 @@ struct People: AsyncParsableCommand {
     let password = try file.map(firstLine) ?? HiddenPrompt.line("password: ") ?? ""
     guard HubPerson.passwordCharacters.contains(password.unicodeScalars.count) else {
       let range = HubPerson.passwordCharacters
-      throw ValidationError("a password has \(range.lowerBound) to \(range.upperBound) characters")
+      throw failure("a password has \(range.lowerBound) to \(range.upperBound) characters")
     }
     guard file == nil, isatty(0) != 0 else { return password }
-    guard HiddenPrompt.line("repeat the password: ") == password else { throw ValidationError("the passwords differ") }
+    guard HiddenPrompt.line("repeat the password: ") == password else { throw failure("the passwords differ") }
     return password
   }
 
   private static func firstLine(_ file: String) throws -> String {
-    guard let text = FileManager.default.contents(atPath: file) else { throw failure("\(file) cannot be read") }
+    let text: [UInt8]
+    do throws(ReadFailure) {
+      text = try ReadFailure.contents(of: file)
+    } catch {
+      throw failure("--password-file \(file): \(error.reason)", 66)  // EX_NOINPUT
+    }
     return String(decoding: text, as: UTF8.self).split(whereSeparator: \.isNewline).first.map(String.init) ?? ""
   }
 }

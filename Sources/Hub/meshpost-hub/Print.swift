@@ -8,8 +8,8 @@ func print(_ items: Any..., separator: String = " ", terminator: String = "\n") 
   Console.line(text: items.map { "\($0)" }.joined(separator: separator), end: terminator)
 }
 
-/// Prints an error. The caller throws the result, which has the exit code: EX_DATAERR by default.
+/// Prints an error, a line for each of its lines. The caller throws the result, which has the exit code: EX_DATAERR by default.
 func failure(_ words: String, _ code: Int32 = 65) -> ExitCode {
-  Console.error("error: \(words)")
+  for line in words.split(whereSeparator: \.isNewline) { Console.error("error: \(line)") }
   return ExitCode(code)
 }

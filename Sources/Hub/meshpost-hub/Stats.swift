@@ -33,7 +33,8 @@ struct Stats: AsyncParsableCommand {
     print("gateways  \(found.gateways)")
     print("events    \(found.eventsTaken) taken since the beginning")
     if let oldest = found.oldest, let newest = found.newest {
-      print("          the first to arrive is of \(Self.date(oldest)), the last of \(Self.date(newest))")
+      let last = "the last of \(Self.date(newest)), by their gateways' clocks"
+      print("          the one that arrived first is of \(Self.date(oldest)), \(last)")
     }
     print("commands  \(found.waitingCommands) wait")
     for table in found.tables {

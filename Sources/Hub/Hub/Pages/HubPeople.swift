@@ -98,6 +98,9 @@ extension HubStore {
       } else {
         guard let role, let hash else { return Self.unknownPerson(name, ": a new person needs a role and a password") }
         if let full = try noRoomForPeople() { return full }
+        if let other = try similar(to: name) {
+          return PeopleRefusal(description: "\(other) is there already: \(name) would look like the same person")
+        }
         try database.insert(into: "people", ["name": name, "role": role.rawValue, "hash": hash, "created_at": now])
       }
       try forget(name)
@@ -150,6 +153,11 @@ extension HubStore {
     try database.first("SELECT \(Self.columns) FROM people p WHERE name = ?1", name, read: Self.person)
   }
 
+  /// The person whose name differs at most in upper and lower case.
+  private func similar(to name: String) throws(HubDatabaseError) -> String? {
+    try database.first("SELECT name FROM people WHERE lower(name) = lower(?1) LIMIT 1", name) { $0.text(0) }
+  }
+
   /// Returns the person with this identity at the provider, and gives them this role. It adds a new person under this name, or under a similar one if
   /// the name is taken.
   func welcome(
@@ -168,7 +176,7 @@ extension HubStore {
       }
       if let full = try noRoomForPeople() { return .failure(full) }
       var (name, number) = (wanted, 1)
-      while try person(name) != nil {
+      while try similar(to: name) != nil {
         number += 1
         let end = "-\(number)"
         name = String(decoding: wanted.utf8.prefix(64 - end.utf8.count), as: UTF8.self) + end

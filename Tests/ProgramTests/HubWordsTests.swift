@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: MIT
+
+import Foundation
+import Glibc
+import JSON
+import TestSupport
+import Testing
+
+extension WholeProgramTests {
+  /// What a hub and its commands say when something is wrong.
+  @Suite struct HubWords {
+    private func hub(_ arguments: String...) throws -> (code: Int32, lines: [String]) {
+      let program = try Program.own("meshpost-hub", arguments)
+      program.endInput()
+      return (try program.ended(), program.lines)
+    }
+
+    private func watch(_ rig: Rig, _ token: String) throws -> Program {
+      try Program.own(
+        "meshpost-hub",
+        ["watch", "--url", "http://127.0.0.1:\(rig.hubPort)", "--token-file", token, "--interval", "0.1"])
+    }
+
+    private func say(_ rig: Rig, _ gateway: String, seq: Int, _ text: String) throws {
+      let body =
+        #"{"kind":"channel","channel":"0011223344556677","sender_name":"Birch","sender_time":\#(seq),"#
+        + #""channel_name":"Public","text":"\#(text)"}"#
+      let event = #"{"seq":\#(seq),"at":1795000000000,"trusted":true,"kind":"message","body":\#(body)}"#
+      let batch = #"{"epoch":"e","events":[\#(event)]}"#
+      #expect(rig.askHub("POST", "/v1/gateways/\(gateway)/events", body: batch)?.status == 200)
+    }
+
+    @Test func `watch shows what arrives from now on, each message once, and waits for a hub that is away`() throws {
+      let rig = try Rig()
+      let token = rig.scratch.location("token")
+      let watcher = try watch(rig, token)
+      try watcher.line(with: "warning: the hub does not answer: ")
+      try rig.startHub()
+      try say(rig, "hill", seq: 1, "before")
+      try watcher.line(with: "the hub answers again")
+      for gateway in ["hill", "lake"] { try say(rig, gateway, seq: 2, "after") }
+      try say(rig, "lake", seq: 3, "the last")
+      try watcher.line(with: "the last")
+      rig.hub?.send(SIGTERM)
+      #expect(try rig.hub?.ended() == 0)
+      try watcher.line(with: "warning: the hub does not answer: ", from: 1)
+      try rig.startHub()
+      try say(rig, "lake", seq: 4, "again here")
+      try watcher.line(with: "again here")
+      let lines = watcher.lines
+      #expect(lines.count { $0.contains("after") } == 1, "\(lines)")
+      #expect(lines.contains { $0.hasPrefix("hub ← lake #3") && $0.hasSuffix("[Public] Birch: the last") }, "\(lines)")
+      #expect(lines.count { $0.contains("does not answer") } == 2, "\(lines)")
+      #expect(lines.count { $0.contains("answers again") } == 2, "\(lines)")
+      // While the hub was away, nothing was there before.
+      #expect(lines.count { $0.contains("before") } <= 1, "\(lines)")
+    }
+
+    @Test func `watch does not begin with the past`() throws {
+      let rig = try Rig()
+      try rig.startHub()
+      for seq in 1...3 { try say(rig, "hill", seq: seq, "old \(seq)") }
+      let watcher = try watch(rig, rig.scratch.location("token"))
+      for seq in 4...200 {
+        try say(rig, "hill", seq: seq, "new \(seq)")
+        if watcher.lines.contains(where: { $0.contains("new ") }) { break }
+        usleep(50_000)
+      }
+      try watcher.line(with: "new ")
+      #expect(!watcher.lines.contains { $0.contains("old ") }, "\(watcher.lines)")
+    }
+
+    @Test func `watch ends with words and a code if it cannot read`() throws {
+      let rig = try Rig()
+      try rig.startHub()
+      let refused = try watch(rig, rig.scratch.write("other", "not-a-token-of-this-hub\n"))
+      #expect(try refused.ended() == 77)
+      #expect(refused.lines.count == 1 && refused.lines[0].contains("unknown token"), "\(refused.lines)")
+      for (file, words) in [("/nope", "there is no such file"), ("/", "it is a folder"), ("/dev/null", "it is a pipe")]
+      {
+        let missing = try watch(rig, file)
+        #expect(try missing.ended() == 66)
+        #expect(
+          missing.lines.count == 1 && missing.lines[0].contains("--token-file \(file): \(words)"), "\(missing.lines)")
+      }
+    }
+
+    @Test func `a configuration that cannot be read, or has mistakes, is refused with the reasons, one a line`() throws
+    {
+      let rig = try Rig()
+      let pipe = rig.scratch.location("pipe")
+      #expect(mkfifo(pipe, 0o600) == 0)
+      for (file, words) in [
+        ("/nope/hub.toml", "there is no such file"), (rig.scratch.folder.path(), "it is a folder"),
+        (pipe, "it is a pipe"),
+      ] {
+        let (code, lines) = try hub("serve", "--config", file)
+        #expect(code == 78 && lines.count == 1 && lines[0].contains("cannot be read: \(words)"), "\(lines)")
+      }
+      for location in ["", "mysql://db.example.org/mesh"] {
+        rig.writeHubConfiguration(database: location)
+        let (code, lines) = try hub("serve", "--config", rig.scratch.location("hub.toml"))
+        #expect(code == 78 && lines.count == 1 && lines[0].contains("database: expected "), "\(lines)")
+      }
+      rig.writeHubConfiguration(extra: "max_bdy = 3\nlog_level = \"loud\"")
+      let (code, lines) = try hub("serve", "--config", rig.scratch.location("hub.toml"))
+      #expect(code == 78 && lines.count == 2 && lines.allSatisfy { $0.hasPrefix("error: ") }, "\(lines)")
+    }
+
+    @Test func `an address at which the hub cannot listen is named`() throws {
+      let rig = try Rig()
+      try rig.startHub()
+      let file = rig.scratch.location("hub.toml")
+      let (code, lines) = try hub("serve", "--config", file)
+      #expect(code == 69)
+      #expect(lines.last?.contains("127.0.0.1:\(rig.hubPort) is in use by another program") == true, "\(lines)")
+      rig.writeHubConfiguration(extra: "host = \"no-such-host.invalid\"")
+      let unknown = try hub("serve", "--config", file)
+      #expect(unknown.code == 69)
+      #expect(unknown.lines.last?.contains("no-such-host.invalid is unknown") == true, "\(unknown.lines)")
+      rig.writeHubConfiguration(extra: "host = \"192.0.2.1\"")
+      let foreign = try hub("serve", "--config", file)
+      #expect(foreign.code == 69)
+      #expect(
+        foreign.lines.last?.contains("192.0.2.1:\(rig.hubPort): this machine does not have") == true, "\(foreign)")
+    }
+
+    @Test func `mistakes at the command line name what is wrong, and no other command's usage`() throws {
+      let rig = try Rig()
+      rig.writeHubConfiguration(extra: "[retention]\npackets = \"7d\"")
+      try rig.startHub()
+      try rig.hub?.line(with: "retention: the first run begins in ")
+      let config = ["--config", rig.scratch.location("hub.toml")]
+      func people(_ name: String, password: String) throws -> (code: Int32, lines: [String]) {
+        let file = rig.scratch.write("password", password + "\n")
+        let program = try Program.own(
+          "meshpost-hub", ["people", "add", name, "--role", "view", "--password-file", file] + config)
+        return (try program.ended(), program.lines)
+      }
+      let short = try people("ana", password: "short")
+      #expect(short.code == 65 && short.lines.count == 1 && short.lines[0].contains("a password has "), "\(short)")
+      #expect(try people("ana", password: "a-long-enough-password").code == 0)
+      let alike = try people("Ana", password: "a-long-enough-password")
+      #expect(alike.code == 65 && alike.lines.joined().contains("ana is there already"), "\(alike)")
+      let backup = try hub("backup", "", config[0], config[1])
+      #expect(backup.code == 64 && backup.lines.joined().contains("meshpost-hub backup"), "\(backup)")
+      let doctor = try hub("doctor", config[0], config[1])
+      #expect(doctor.lines.contains { $0.contains("retention: it has not run yet") }, "\(doctor)")
+    }
+
+    @Test func `a database that was dropped and made anew is named with its remedy, which works`() throws {
+      let server = try PostgresServer()
+      let rig = try Rig()
+      rig.writeHubConfiguration(database: server.address)
+      try rig.startHub()
+      try say(rig, "hill", seq: 1, "before")
+      try server.dropDatabase()
+      try rig.hub?.line(with: "the database has no tables any more")
+      try untilTrue("the reason") {
+        guard let answer = rig.askHub("GET", "/readyz", token: nil), answer.status == 503 else { return false }
+        return try JSONValue(parsing: answer.body)["reason"]?.string == "database_empty"
+      }
+      let refused = try #require(rig.askHub("GET", "/v1/messages"))
+      #expect(refused.status == 503)
+      #expect(String(decoding: refused.body, as: UTF8.self).contains("the hub's database is empty"))
+      rig.hub?.send(SIGTERM)
+      #expect(try rig.hub?.ended() == 0)
+      try rig.startHub()
+      try say(rig, "hill", seq: 1, "again")
+    }
+
+    @Test func `a hub on a full disk keeps its links, and says why it stores nothing`() throws {
+      let rig = try Rig()
+      let place = rig.scratch.location("small")
+      try FileManager.default.createDirectory(atPath: place, withIntermediateDirectories: true)
+      func run(_ arguments: String...) throws -> Bool { try Program("/usr/bin/env", arguments).ended() == 0 }
+      guard try run("mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", place) else { return }
+      defer { _ = try? run("umount", "-l", place) }
+      rig.writeHubConfiguration(database: "\(place)/hub.db")
+      try rig.startHub()
+      try rig.startRadio()
+      try rig.startGateway()
+      try rig.waitForSync()
+      rig.radio?.write("chan r1 0 before")
+      try rig.waitForAllAtHub(messages: 1)
+      let filler = "\(place)/filler"
+      _ = try run("dd", "if=/dev/zero", "of=\(filler)", "bs=1k")
+      var sent = 1
+      try untilTrue("the reason at the gateway: \(try rig.status() ?? .null)") {
+        rig.radio?.write("chan r1 0 full \(sent)")
+        sent += 1
+        usleep(500_000)
+        let hub = try rig.status()?["upstreams"]?.array?.first
+        return hub?["reason"]?.string?.contains("the hub's disk is full") == true
+      }
+      let answer = try #require(rig.askHub("GET", "/readyz", token: nil))
+      #expect(try JSONValue(parsing: answer.body)["disk"]?.string == "full")
+      let doctor = try hub("doctor", "--config", rig.scratch.location("hub.toml"))
+      #expect(doctor.lines.contains { $0.hasPrefix("FAIL  disk: the disk is full") }, "\(doctor.lines)")
+      #expect(rig.hub?.lines.contains { $0.contains("the disk is full, and nothing is stored") } == true)
+      unlink(filler)
+      try rig.hub?.line(with: "the disk has room again")
+      try untilTrue("everything at the hub") {
+        _ = rig.control("POST", "/v1/outbox/resume")
+        return try rig.status()?["upstreams"]?.array?.first?["pending"]?.integer == 0
+      }
+      let fleet = try JSONValue(parsing: try #require(rig.askHub("GET", "/v1/fleet")).body)
+      let row = try #require(fleet["gateways"]?.array?.first)
+      #expect(row["linked"]?.bool == true)
+    }
+  }
+}
