@@ -167,6 +167,8 @@ DOCUMENTS["docs/scaling.md"] = {
 }
 DOCUMENTS["docs/endurance.md"] = {
     "python3 Benchmarks/endurance.py .build/release --minutes 120": {"elsewhere": "it takes two hours: by hand"},
+    "swift build $(./deploy/release-flags) --product meshpost-simulate": {"elsewhere": "Tests/build does it"},
+    "python3 Benchmarks/endurance.py .build/release --weeks 8": {"elsewhere": "it takes half an hour: by hand; SeedsTests has a week"},
 }
 DOCUMENTS["docs/stability.md"] = {
     "hardware/compat --old ~/release-before --new .build/release": {"elsewhere": "it needs the programs of a release before: by hand"},

@@ -222,6 +222,8 @@ export class Windowed {
     this.end = end;
     // A row that left takes the keyboard's place with it: what was sent gets another key when it is stored.
     if (focused && !focused.isConnected) this.element(this.#items[Math.min(Math.max(focusedAt, first), end - 1)]?.key)?.focus({ preventScroll: true });
+    // So does one that had to move, because another one before it left.
+    else if (focused && document.activeElement === document.body) focused.focus({ preventScroll: true });
     this.#space(first, end);
   }
 
