@@ -6,8 +6,10 @@ import Foundation
 public final class Scratch {
   public let folder: URL
 
-  /// `inMemory`: on a file system in memory, for tests that do not depend on the disk.
+  /// `inMemory`: on a file system in memory, for tests that do not depend on the disk. The process ignores SIGPIPE from then on, as the programs do: a
+  /// hook or a peer may end before a write to it.
   public init(inMemory: Bool = false) {
+    signal(SIGPIPE, SIG_IGN)
     let memory = URL(filePath: "/dev/shm")
     let hasMemory = inMemory && FileManager.default.isWritableFile(atPath: memory.path())
     folder = (hasMemory ? memory : FileManager.default.temporaryDirectory).appending(
