@@ -17,6 +17,8 @@ public struct StoreIdentity: Equatable, Sendable {
   /// The same by the machine's boot and the milliseconds since it, as `BOOT MILLISECONDS`: many machines know the time only after a while.
   private var beganBoot: String
   private(set) var epochBefore: String?
+  /// This epoch began after the database was opened: no other copy of the database can have it.
+  private(set) var beganInThisRun = false
   /// Whether the database was empty when it was opened.
   let isNew: Bool
 
@@ -56,7 +58,7 @@ public struct StoreIdentity: Equatable, Sendable {
   mutating func renew(after last: Int64, _ clocks: any Clocks) {
     // If no server has received events of this epoch, the previous epoch remains the one that servers know.
     if epochFirst <= last { epochBefore = epoch }
-    (epoch, epochFirst) = (Self.randomHex(8), last + 1)
+    (epoch, epochFirst, beganInThisRun) = (Self.randomHex(8), last + 1, true)
     beginAgain(clocks)
   }
 

@@ -136,9 +136,9 @@ extension Store {
   /// upstreams.
   ///
   /// A copy that is older than the mark beside it is noticed at the start; a newer copy is only noticed here. Whether
-  /// anything is lost with it is unknown: upstreams are told the first time in a run.
+  /// anything is lost with it is unknown: upstreams are told, once for the epoch with which the database was opened.
   public func renewEpoch(afterConflict last: Int64?, wasInStep: Bool) throws(StoreError) -> StoreLoss? {
-    let isPerhapsCopy = !identity.isNew && provenance.loss == nil && !wasInStep
+    let isPerhapsCopy = !identity.isNew && !identity.beganInThisRun && !wasInStep
     let found = isPerhapsCopy ? StoreLoss(cause: .conflict, epoch: epoch, last: last) : nil
     try renewEpoch(telling: found, isCopy: found != nil)
     provenance.loss = provenance.loss ?? found
