@@ -41,6 +41,7 @@ extension Daemon: SyncObserver {
 
   public func messageStored(_ message: QueuedMessage) {
     messaging.nodes.requests.received(message)
+    messaging.messenger.messageCame(message)
     proxy.messageStored()
   }
 

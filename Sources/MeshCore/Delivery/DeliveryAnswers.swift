@@ -50,7 +50,9 @@ extension DeliverySession {
   private mutating func count(_ id: Int64, _ flooded: Bool) {
     guard var message = live[id] else { return }
     message.item.tries += 1
-    if flooded { message.item.floods += 1 } else { message.directTries += 1 }
+    message.round.tries += 1
+    if flooded { (message.item.floods, message.round.floods) = (message.item.floods + 1, message.round.floods + 1) }
+    if !flooded { message.directTries += 1 }
     message.lastRoute = flooded ? .flood : .direct
     message.refusals.reset()
     message.fullTables.reset()
@@ -140,6 +142,7 @@ extension DeliverySession {
     {
       discoveries[key] = now + DeliverySettings.discoveryDelay
     }
+    if case .node(let key) = message.item.destination { isThere(key) }
     forget(message.item.destination)
     return [.delivered(id: id, tripTime: tripTime)]
   }

@@ -18,6 +18,8 @@ public struct DeliveryItem: Equatable, Sendable {
     /// The program ended while it handed the message to the radio or waited for its acknowledgement: it is unknown
     /// whether the message was transmitted.
     case interrupted
+    /// A whole round of attempts was not acknowledged.
+    case held
   }
 
   public var id: Int64
@@ -38,12 +40,14 @@ public struct DeliveryItem: Equatable, Sendable {
   /// The acknowledgement codes of all attempts so far.
   public var codes: [AckCode]
   public var progress: Progress
+  /// A room takes posts only in the order of their times: a later one waits for those before it.
+  public var isOrdered: Bool
 
   public init(
     id: Int64, destination: Destination, priority: DeliveryPriority, origin: String, bytes: Int,
     expires: MonotonicTime, notBefore: MonotonicTime? = nil, attempt: UInt8 = 0, tries: Int = 0, floods: Int = 0,
     codes: [AckCode] = [],
-    progress: Progress = .pending
+    progress: Progress = .pending, isOrdered: Bool = false
   ) {
     self.id = id
     self.destination = destination
@@ -57,7 +61,10 @@ public struct DeliveryItem: Equatable, Sendable {
     self.floods = floods
     self.codes = codes
     self.progress = progress
+    self.isOrdered = isOrdered
   }
+
+  func isBefore(_ other: DeliveryItem) -> Bool { id < other.id && destination == other.destination }
 
   var channel: String? { if case .channel(let digest) = destination { digest } else { nil } }
 }
@@ -95,8 +102,9 @@ public struct AttemptForm: Equatable, Sendable {
 
 /// Why a message was not delivered.
 public enum DeliveryFailure: String, Equatable, Sendable {
-  /// All attempts were transmitted, and none was acknowledged.
+  /// It was transmitted, and no attempt was acknowledged within its lifetime: nobody knows whether it has arrived.
   case noAcknowledgement = "no_acknowledgement"
+  /// It was never transmitted within its lifetime.
   case expired
   /// The message expired while the radio's packet pool was full.
   case tableFull = "radio_table_full"
@@ -150,6 +158,9 @@ public enum DeliveryAction: Equatable, Sendable {
   case failed(id: Int64, DeliveryFailure, unspent: Int64 = 0)
   /// The message continues later: an attempt was not acknowledged, or nothing was transmitted.
   case waiting(id: Int64, unspent: Int64 = 0)
+  /// The round was not acknowledged. The message waits for its recipient, until its lifetime ends. `isFirst`: this was its
+  /// first round.
+  case held(id: Int64, isFirst: Bool)
   /// `count` more repeated acknowledgements, or repeats of a channel message, were heard.
   case heard(id: Int64, count: Int)
   case discoverPath(PublicKey)

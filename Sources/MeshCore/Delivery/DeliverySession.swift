@@ -7,10 +7,13 @@ import Timing
 ///
 ///     pending ─▶ sending ─▶ sent ─ack─▶ delivered
 ///        ▲                    │ time-out: next attempt, along the path, then flooded
-///        └────────────────────┴──────▶ failed (a late acknowledgement still makes it delivered)
+///        ├────────────────────┤
+///        └─────── held ◀──────┴──────▶ failed (a late acknowledgement still makes it delivered)
+///
+/// A message whose round of attempts was not acknowledged is held for its recipient (`Absence`), and fails when its lifetime ends.
 ///
 /// Pure: time is an argument, states are actions. Guarantees in all cases: delivered is final; every
-/// message ends; an attempt's number is used once; the budget of no hour is exceeded; at most `maxInFlight` messages
+/// message ends; a held message is always tried again; an attempt's number is used once; the budget of no hour is exceeded; at most `maxInFlight` messages
 /// wait for acknowledgements, one per recipient, and never so many attempts that the radio drops an ack code that is still needed.
 public struct DeliverySession: Sendable {
   struct Live: Equatable, Sendable {
@@ -21,13 +24,16 @@ public struct DeliverySession: Sendable {
       case sending(DeliveryRoute)
       /// Transmitted; waits for the acknowledgement until the deadline. `nil`: the deadline is set when the link is up.
       case sent(until: MonotonicTime?)
+      /// Waits for a sign of life of its recipient, or its next slow round.
+      case held
     }
 
     var item: DeliveryItem
     var phase: Phase
     /// An attempt may be on the air, so the recipient cannot get another message.
     var isOpen: Bool
-    /// Attempts along the present path.
+    var round: Round
+    /// Attempts along the present path, in this round.
     var directTries = 0
     var lastRoute: DeliveryRoute?
     var isCancelled = false
@@ -74,12 +80,16 @@ public struct DeliverySession: Sendable {
   /// Attempts whose codes the radio remembers, oldest first.
   var ring: [(id: Int64, attempt: UInt8)] = []
   var discoveries: [PublicKey: MonotonicTime] = [:]
+  /// Recipients of held messages.
+  var absences: [PublicKey: Absence] = [:]
   private var served: [String: UInt64] = [:]
   private var turn: UInt64 = 0
   /// The message that is being written to disk or handed to the radio. It may have ended already, by a fast acknowledgement.
   var inHand: Int64?
   /// When the budget has room for the next message.
   private var budgetWait: MonotonicTime?
+  /// A message waits because the hourly air time is used up. Slow rounds have only a share of it, and may wait.
+  public private(set) var waitsForBudget = false
   var random: SeededRandom
 
   public init(_ settings: DeliverySettings, uses: [AirtimeBudget.Use] = [], seed: UInt64) {
@@ -104,8 +114,6 @@ public struct DeliverySession: Sendable {
   }
   /// Whether an attempt is on the air or in progress, or the message is between two attempts.
   public func isUnderWay(_ id: Int64) -> Bool { live[id]?.isOpen ?? false }
-  /// A message is waiting because the hourly air time is used up.
-  public var waitsForBudget: Bool { budgetWait != nil }
 
   /// When to call `timedOut`.
   public var deadline: MonotonicTime? {
@@ -115,8 +123,10 @@ public struct DeliverySession: Sendable {
       case .ready(let time): next = min(next, message.item.expires, (isUp ? time : nil) ?? .never)
       case .sent(let time): next = min(next, isUp ? time ?? .never : message.item.expires)
       case .sending: break
+      case .held: next = min(next, message.item.expires)
       }
     }
+    if isUp { for absence in absences.values { next = min(next, absence.next) } }
     for message in ended { next = min(next, message.until, message.tellAt ?? .never) }
     if isUp { for time in discoveries.values { next = min(next, time) } }
     return next == .never ? nil : next
@@ -127,15 +137,27 @@ public struct DeliverySession: Sendable {
   /// Adds a message that is on disk.
   public mutating func add(_ item: DeliveryItem, path: Int?, now: MonotonicTime) -> [DeliveryAction] {
     guard live[item.id] == nil else { return [] }
-    var message = Live(item: item, phase: .ready(notBefore: item.notBefore), isOpen: false)
+    let round = Round(tries: item.tries, floods: item.floods, limit: settings.maxAttempts)
+    var message = Live(item: item, phase: .ready(notBefore: item.notBefore), isOpen: false, round: round)
     if item.progress == .interrupted {
       // The acknowledgement may still come. A channel message is repeated as the same packet instead.
       message.isOpen = item.channel == nil
       if message.isOpen { message.phase = .sent(until: isUp ? now + DeliverySettings.unknownTimeout : nil) }
     }
     ended.removeAll { $0.id == item.id }
+    if case .node(let key) = item.destination {
+      paths[key] = path
+      if item.progress == .held || item.tries >= settings.maxAttempts { resume(item, key, now) }
+      if let absence = absences[key], item.progress == .pending {
+        message.round.limit = attempts(in: .slow)
+        // The oldest goes ahead, so that they arrive in their order.
+        if isUp, now - absence.tried >= DeliverySettings.leastPause { begin(.ahead, key, now) }
+        if item.isOrdered { message.phase = .held }
+      }
+      if item.progress == .held { message.phase = .held }
+    }
     live[item.id] = message
-    if case .node(let key) = item.destination { paths[key] = path }
+    if message.phase == .held, item.progress != .held { return [.held(id: item.id, isFirst: true)] + sendNext(now) }
     return sendNext(now)
   }
 
@@ -152,7 +174,8 @@ public struct DeliverySession: Sendable {
       let most = radioStarted == nil ? 2 : settings.maxAttempts
       guard copy.item.tries < most, copy.item.expires > now, live[copy.item.id] == nil else { continue }
       ended.remove(at: place)
-      live[copy.item.id] = Live(item: copy.item, phase: .ready(notBefore: nil), isOpen: false)
+      live[copy.item.id] = Live(
+        item: copy.item, phase: .ready(notBefore: nil), isOpen: false, round: Round(limit: settings.maxAttempts))
       actions.append(.waiting(id: copy.item.id))
     }
     for (id, message) in live {
@@ -171,8 +194,8 @@ public struct DeliverySession: Sendable {
   /// Another radio is attached: waiting messages are not for it, and its acknowledgements belong to none of them. The
   /// air time of the last hour still counts, because the air is the same.
   public mutating func forgetMessages() {
-    (isUp, inHand, budgetWait) = (false, nil, nil)
-    (live, paths, discoveries) = ([:], [:], [:])
+    (isUp, inHand, budgetWait, waitsForBudget) = (false, nil, nil, false)
+    (live, paths, discoveries, absences) = ([:], [:], [:], [:])
     (ended, ring) = ([], [])
   }
 
@@ -201,6 +224,7 @@ public struct DeliverySession: Sendable {
   public mutating func timedOut(now: MonotonicTime) -> [DeliveryAction] {
     var actions: [DeliveryAction] = []
     for id in live.keys.sorted() { actions += expire(id, now) }
+    tryAbsentees(now)
     for place in ended.indices {
       guard let time = ended[place].tellAt, time <= now else { continue }
       actions.append(.heard(id: ended[place].id, count: ended[place].heard))
@@ -223,34 +247,37 @@ public struct DeliverySession: Sendable {
     switch message.phase {
     case .sending: return []
     case .sent(let until?) where isUp && until <= now:
-      if let failure = ending(message, now) { return fail(id, failure, now) }
+      if message.item.expires <= now { return fail(id, lateness(of: message), now) }
+      if route(of: message) == nil { return hold(id, now) }
       live[id]?.phase = .ready(notBefore: nil)
       return [.waiting(id: id)]
     case .sent:
       // An attempt that was transmitted may still be acknowledged, unless the link is down.
-      return !isUp && message.item.expires <= now ? fail(id, .expired, now) : []
+      return !isUp && message.item.expires <= now ? fail(id, lateness(of: message), now) : []
+    case .held: return message.item.expires <= now ? fail(id, .noAcknowledgement, now) : []
     case .ready(let time):
-      if message.item.expires <= now { return fail(id, message.fullTables.failures > 0 ? .tableFull : .expired, now) }
+      if message.item.expires <= now { return fail(id, lateness(of: message), now) }
       if let time, time <= now { live[id]?.phase = .ready(notBefore: nil) }
       return []
     }
   }
 
-  /// Why the message ends without a further attempt; `nil`: there is a further attempt.
-  private func ending(_ message: Live, _ now: MonotonicTime) -> DeliveryFailure? {
-    if message.item.expires <= now { return .expired }
-    return route(of: message) == nil ? .noAcknowledgement : nil
+  /// Why the message ends with its lifetime. If it was transmitted, nobody knows whether it has arrived.
+  private func lateness(of message: Live) -> DeliveryFailure {
+    if message.item.tries > 0 { return .noAcknowledgement }
+    return message.fullTables.failures > 0 ? .tableFull : .expired
   }
 
-  /// The route of the next attempt; `nil`: there is none.
+  /// The route of the next attempt; `nil`: the round has ended.
   func route(of message: Live) -> DeliveryRoute? {
     guard case .node(let key) = message.item.destination else { return .flood }
-    guard message.item.tries < settings.maxAttempts, message.item.attempt < DeliverySettings.lastAttempt else {
-      return nil
-    }
+    let round = message.round
+    guard round.tries < round.limit, message.item.attempt < DeliverySettings.lastAttempt else { return nil }
     let hasPath = paths[key] != nil
-    if hasPath, message.directTries < settings.floodAfter { return .direct }
-    guard message.item.floods < settings.maxFloods else { return nil }
+    // A short round leaves an attempt for the flood.
+    let alongPath = round.limit < settings.maxAttempts ? min(1, settings.floodAfter) : settings.floodAfter
+    if hasPath, message.directTries < alongPath { return .direct }
+    guard round.floods < settings.maxFloods else { return nil }
     return hasPath ? .resetAndFlood : .flood
   }
 
@@ -282,21 +309,24 @@ public struct DeliverySession: Sendable {
   }
 
   private mutating func forgetPath(_ key: PublicKey) {
-    if !isOfInterest(key) { paths[key] = nil }
+    if !isOfInterest(key) { (paths[key], absences[key]) = (nil, nil) }
   }
 
   // MARK: The next message
 
   /// Hands over the next message; the radio has at most one at a time.
   mutating func sendNext(_ now: MonotonicTime) -> [DeliveryAction] {
-    budgetWait = nil
+    (budgetWait, waitsForBudget) = (nil, false)
     guard isUp, inHand == nil else { return [] }
     var best: Live?
     for message in live.values where isEligible(message, now) {
       guard best.map({ goesBefore(message, $0) }) ?? true else { continue }
-      switch budget.fits(cost(message), channel: message.item.channel, message.item.priority, now: now) {
+      let priority = priority(of: message)
+      switch budget.fits(cost(message), channel: message.item.channel, priority, now: now) {
       case .some(let time) where time <= now: best = message
-      case .some(let time): budgetWait = min(budgetWait ?? time, time)
+      case .some(let time):
+        budgetWait = min(budgetWait ?? time, time)
+        if priority == message.item.priority { waitsForBudget = true }
       case nil: break  // it never fits, so it expires
       }
     }
@@ -311,6 +341,7 @@ public struct DeliverySession: Sendable {
     guard case .node(let key) = message.item.destination else { return true }
     guard radioHasRoom else { return false }
     if message.isOpen { return true }
+    if message.item.isOrdered, live.values.contains(where: { $0.item.isBefore(message.item) }) { return false }
     guard inFlight < settings.maxInFlight else { return false }
     return !live.values.contains { $0.isOpen && $0.item.destination == .node(key) }
   }
@@ -326,7 +357,8 @@ public struct DeliverySession: Sendable {
 
   /// Orders messages by priority, then by the least recently served source, then by arrival.
   private func goesBefore(_ one: Live, _ other: Live) -> Bool {
-    if one.item.priority != other.item.priority { return one.item.priority < other.item.priority }
+    let (first, second) = (priority(of: one), priority(of: other))
+    if first != second { return first < second }
     let (mine, theirs) = (served[one.item.origin] ?? 0, served[other.item.origin] ?? 0)
     if mine != theirs { return mine < theirs }
     return one.item.id < other.item.id
@@ -346,7 +378,7 @@ public struct DeliverySession: Sendable {
 
   private mutating func transmit(_ message: Live, _ now: MonotonicTime) -> [DeliveryAction] {
     let id = message.item.id
-    guard let route = route(of: message) else { return fail(id, .noAcknowledgement, now) + sendNext(now) }
+    guard let route = route(of: message) else { return hold(id, now) + sendNext(now) }
     let airtime = cost(message)
     budget.charge(airtime, channel: message.item.channel, now: now)
     turn += 1

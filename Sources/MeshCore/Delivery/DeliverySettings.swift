@@ -5,7 +5,7 @@ public struct DeliverySettings: Equatable, Sendable {
   /// The number of expected acknowledgements that the radio remembers, in a ring (docs/protocol/companion.md § 9.4).
   public static let radioMemory = 8
 
-  /// Maximum transmissions of a direct message.
+  /// Maximum transmissions of a direct message in a round.
   public var maxAttempts = 4
   /// After this many attempts along the path, it is reset and further attempts are flooded.
   public var floodAfter = 2
@@ -37,7 +37,18 @@ public struct DeliverySettings: Equatable, Sendable {
   static let refusalLimit: Duration = .seconds(60)
   /// The longest pause while the pool stays full: each attempt costs two commits.
   static let fullLimit: Duration = .seconds(600)
-  /// Attempt numbers are one byte; no message comes close to that limit.
+  /// Attempts of a slow round.
+  static let slowAttempts = 2
+  /// The pauses before the first slow rounds, and before later ones.
+  static let slowPauses: [Duration] = [.seconds(15), .seconds(120), .seconds(600)]
+  static let hourlyPause: Duration = .seconds(3600)
+  static let hourlyRounds = 27
+  static let longestPause: Duration = .seconds(4 * 3600)
+  /// The shortest pause between a round and one that a sign of life begins. It doubles with each fruitless one.
+  static let leastPause: Duration = .seconds(15)
+  static let leastHintPause: Duration = .seconds(120)
+  static let longestFruitless: Duration = .seconds(600)
+  /// Attempt numbers are one byte: a message that has used them up is not tried any more.
   static let lastAttempt: UInt8 = 250
 }
 

@@ -76,7 +76,7 @@ export class MessageDetails {
       make("div", { class: "row" },
         make("button", { type: "button", class: "button", on: { click: () => this.#does.reply(row) } }, icon("reply"), t("reply")),
         make("button", { type: "button", class: "button", on: { click: () => react(row) } }, icon("smile"), t("react.verb")),
-        isOwn && row.state === "failed" ? make("button", { type: "button", class: "button", text: t("retry"), on: { click: () => retry(row) } }) : null,
+        isOwn && ["failed", "held_for_recipient"].includes(row.state) ? make("button", { type: "button", class: "button", text: t("retry"), on: { click: () => retry(row) } }) : null,
         isOwn && !isEnded ? make("button", { type: "button", class: "button danger", text: t("cancel"), on: { click: () => cancel(row) } }) : null),
       isOwn && row.kind === "channel" && row.state === "sent" ? make("p", { class: "quiet small", text: t("attempt.channel") }) : null,
       isOwn ? make("p", { class: `standing-state ${row.state}` }, icon(drawingOf(row.state)), t(`state-long.${row.state}`), row.reason ? ` ${t(`reason.${row.reason}`)}` : "") : null,

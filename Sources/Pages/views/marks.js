@@ -4,7 +4,7 @@ import { decibels } from "../parts/numbers.js";
 import { t } from "../parts/words.js";
 import { freshID, order } from "../stores/api.js";
 
-const DRAWINGS = { __proto__: null, pending: "clock", sending: "arrow", sent: "tick", delivered: "ticks", failed: "bang", retrying: "arrow" };
+const DRAWINGS = { __proto__: null, pending: "clock", sending: "arrow", sent: "tick", delivered: "ticks", failed: "bang", retrying: "arrow", held_for_recipient: "clock" };
 
 export function drawingOf(state) { return DRAWINGS[state] ?? "clock"; }
 

@@ -113,6 +113,7 @@ extension Shape {
     public let waiting = Field<Int64>("waiting")
     public let inFlight = Field<Int64>("in_flight")
     public let held = Field<Int64>("held", "messages held for a radio that is not attached")
+    public let heldForRecipients = Field<Int64>("held_for_recipients", "waiting messages whose recipients have not acknowledged a round of attempts")
     public let delivered = Field<Int64>("delivered", "since the start")
     public let failed = Field<Int64>("failed", "since the start")
     public let sentOnChannels = Field<Int64>("sent_on_channels", "since the start")

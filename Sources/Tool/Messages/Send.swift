@@ -12,17 +12,20 @@ struct SendCommand: ParsableCommand {
     discussion: """
       TO is a name or a unique prefix of one, a key or a prefix of one, or a #channel. The message is queued, and sent \
       when the radio and the air time limit allow it. Exit codes with --wait: 0 delivered (on a channel: sent), 75 not \
-      acknowledged or expired, 76 refused by the radio, 77 the room allows only reading, 70 cancelled.
+      acknowledged (yet) or expired, 76 refused by the radio, 77 the room allows only reading, 70 cancelled.
       """)
   @OptionGroup var connection: Connection
   @Argument(help: "The recipient.", completion: Completing.everybody) var to: String
   @Argument(help: "The text; `-` reads it from standard input.") var text: [String]
-  @Flag(help: "Wait until it is delivered or has failed.") var wait = false
+  @Flag(
+    help:
+      "Wait until it is delivered, has failed, or is held because the recipient does not acknowledge it; with --expires, until it has ended."
+  ) var wait = false
   @Flag(help: "Split a text that is too long into numbered parts.") var split = false
   @Option(help: "An id of your choice: sending the same id again does not send a second message.") var id: String?
   @Option(
     help: ArgumentHelp(
-      "Stop trying after this time: \(DurationArgument.forms) (default: a day).", valueName: "time"))
+      "Stop trying after this time: \(DurationArgument.forms) (default: `messaging.lifetime_h`, a day).", valueName: "time"))
   var expires: DurationArgument?
   @Option(help: "interactive, relayed or bulk.") var priority = "interactive"
 
@@ -38,7 +41,8 @@ struct SendCommand: ParsableCommand {
       json.field("origin", getenv("MESHPOST_HOOK").map { String(cString: $0) })
       json.field("split", split)
     }
-    try Sending.accepted(try ControlClient(connection).post("/v1/send", body: body), connection, wait: wait)
+    let answer = try ControlClient(connection).post("/v1/send", body: body)
+    try Sending.accepted(answer, connection, wait: wait, toEnd: expires != nil)
   }
 
   private static func standardInput() -> String {
@@ -60,7 +64,7 @@ struct ReactCommand: ParsableCommand {
   @Argument(help: "The number of a message (see `meshpost messages --json`), or the id of a sent message.")
   var message: String
   @Argument(help: "One emoji.") var emoji: String
-  @Flag(help: "Wait until it is delivered or has failed.") var wait = false
+  @Flag(help: "Wait until it is delivered, has failed, or is held for its recipient.") var wait = false
 
   func run() throws {
     let body = JSONWriter.object { json in
@@ -94,6 +98,9 @@ struct SentCommand: ParsableCommand {
       try ControlClient(connection).lines(radio.target("/v1/outgoing?limit=\(limit)&upstreams=1")) { message in
         let row = Shape.Outgoing()
         if message[row.heldFor] != nil { held += 1 }
+        if message[row.state] == "held_for_recipient", !reasons.contains("held_for_recipient") {
+          reasons.append("held_for_recipient")
+        }
         if message[row.state] == "failed", let reason = message[row.reason], !reasons.contains(reason) {
           reasons.append(reason)
         }
@@ -111,10 +118,10 @@ struct SentCommand: ParsableCommand {
 
 struct RetryCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "retry", abstract: "Retry a failed message.")
+    commandName: "retry", abstract: "Retry a failed message, or try one now that is held for its recipient.")
   @OptionGroup var connection: Connection
   @Argument(help: "The message's id.") var id: String
-  @Flag(help: "Wait until it is delivered or has failed.") var wait = false
+  @Flag(help: "Wait until it is delivered, has failed, or is held for its recipient.") var wait = false
 
   func run() throws { try Sending.act("retry", id, connection, wait: wait) }
 }
@@ -175,15 +182,17 @@ struct RoomCommand: ParsableCommand {
 
 /// Shared by `send`, `react`, `room post` and `retry`.
 enum Sending {
-  /// Prints the ids of accepted messages, or follows the messages until they have ended.
-  static func accepted(_ answer: ControlClient.Answer, _ connection: Connection, wait: Bool) throws {
+  /// Prints the ids of accepted messages, or follows the messages until they have ended, or are held for their recipient (unless `toEnd`).
+  static func accepted(
+    _ answer: ControlClient.Answer, _ connection: Connection, wait: Bool, toEnd: Bool = false
+  ) throws {
     let (messages, row) = (answer.value[Shape.Accepted().messages], Shape.Outgoing())
     guard wait else {
       if connection.json { return print(answer.text) }
       for message in messages { print("\(message[row.id] ?? "") \(message[row.state] ?? "?")") }
       return
     }
-    let ended = try messages.map { try follow($0[row.id] ?? "", connection) }
+    let ended = try messages.map { try follow($0[row.id] ?? "", connection, toEnd: toEnd) }
     if connection.json { print(json: .object([("messages", .array(ended))])) }
     try leave(ended, connection)
   }
@@ -192,25 +201,29 @@ enum Sending {
     let client = ControlClient(connection)
     let answer = try client.post("/v1/outgoing/\(verb)".with(["id": id]))
     guard wait else { return connection.json ? print(answer.text) : print(styled: Show.outgoing(answer.value)) }
-    let ended = try follow(id, connection)
+    let ended = try follow(id, connection, toEnd: false)
     if connection.json { print(json: ended) }
     try leave([ended], connection)
   }
 
-  /// Follows a message until it has ended; without `--json` prints each state.
-  private static func follow(_ id: String, _ connection: Connection) throws -> JSONValue {
+  /// Follows a message until it has ended, or is held for its recipient; without `--json` prints each state.
+  private static func follow(_ id: String, _ connection: Connection, toEnd: Bool) throws -> JSONValue {
     var last = JSONValue.null
-    try ControlClient(connection).rows("/v1/outgoing?follow=1".with(["id": id])) { message in
+    let ending = Ending(seconds: nil)
+    try ControlClient(connection).rows("/v1/outgoing?follow=1".with(["id": id]), until: ending) { message in
       last = message
       if !connection.json { print(styled: Show.outgoing(message)) }
+      if !toEnd, isHeld(message) { ending.end() }
     }
     return last
   }
 
+  private static func isHeld(_ message: JSONValue) -> Bool { message[Shape.Outgoing().state] == "held_for_recipient" }
+
   /// Exits with the worst exit code of all messages.
   private static func leave(_ ended: [JSONValue], _ connection: Connection) throws {
     if !connection.json {
-      let reasons = ended.filter { code($0) != 0 }.compactMap { $0[Shape.Outgoing().reason] }
+      let reasons = ended.filter { code($0) != 0 }.compactMap { isHeld($0) ? "held_for_recipient" : $0[Shape.Outgoing().reason] }
       for hint in Set(reasons.compactMap(Show.hint)) { print(hint) }
     }
     let worst = ended.map(code).max() ?? 0

@@ -64,6 +64,9 @@ extension Show {
       state += ", the radio's table is full: refused \(refusals == 1 ? "once" : "\(refusals) times")"
       if let next = message[row.nextAttemptAt] { state += ", next attempt \(time(next))" }
     }
+    if message[row.state] == "held_for_recipient", let next = message[row.nextAttemptAt] {
+      state += ", next attempt \(time(next)) at the latest"
+    }
     if message[row.waitsFor] == "channel" {
       state += ", waits until the radio has said what is in the channel's slot (see `meshpost status`)"
     }
@@ -99,13 +102,16 @@ extension Show {
   static func hint(_ reason: String?) -> String? {
     switch reason {
     case nil: nil
+    case "held_for_recipient":
+      "held_for_recipient: not acknowledged yet. The gateway sends it again at a sign of life of the recipient, and from time to time, "
+        + "until it expires. The recipient may not know this radio: run `meshpost radio advert --flood`"
     case "no_acknowledgement":
-      "no_acknowledgement: no answer. The node is out of range, or does not know this radio: run `meshpost radio advert --flood`, "
-        + "then `meshpost retry ID`"
+      "no_acknowledgement: it was sent, and not acknowledged within its lifetime; whether it has arrived is not known. The node is out of "
+        + "range, or does not know this radio: run `meshpost radio advert --flood`, then `meshpost retry ID`"
     case "read_only":
       "read_only: the room allows reading and ignores posts. Log in with a password that allows posting: `meshpost room login ROOM`"
     case "expired":
-      "expired: not sent or not acknowledged in time. Check the radio and the air time with `meshpost status`; allow more time with "
+      "expired: not sent in time. Check the radio and the air time with `meshpost status`; allow more time with "
         + "`meshpost send --expires`"
     case "radio_table_full":
       "radio_table_full: the radio had no room for it until it expired: nothing was sent. Restart the radio (`meshpost radio reboot`), "
@@ -184,6 +190,8 @@ extension Show {
     print(
       "sending   \(messaging[row.waiting] ?? 0) waiting, \(messaging[row.inFlight] ?? 0) in flight, \(messaging[row.delivered] ?? 0) delivered, "
         + "\(messaging[row.failed] ?? 0) failed; \(used)")
+    let waiting = messaging[row.heldForRecipients] ?? 0
+    if waiting > 0 { print("          \(waiting) of them wait for a sign of life of their recipients: meshpost sent") }
     if messaging[row.waitsForAirtime] == true { print("          waiting for air time") }
     if (messaging[row.held] ?? 0) > 0 {
       print("          \(messaging[row.held] ?? 0) held for a radio that is not attached: meshpost sent")

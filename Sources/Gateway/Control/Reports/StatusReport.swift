@@ -212,6 +212,7 @@ struct StatusReport {
     json.field(row.waiting, status.waiting)
     json.field(row.inFlight, status.inFlight)
     json.field(row.held, held)
+    json.field(row.heldForRecipients, status.heldForRecipients)
     json.field(row.delivered, status.delivered)
     json.field(row.failed, status.failed)
     json.field(row.sentOnChannels, status.sentOnChannels)

@@ -114,6 +114,7 @@ struct MessagingAPI {
   private func write(_ message: OutgoingMessage, to json: inout JSONWriter) {
     store.write(message, to: &json)
     if messenger.waitsForChannel(message) { json.field(Shape.Outgoing().waitsFor, "channel") }
+    if let next = messenger.nextAttempt(of: message.id) { json.field(Shape.Outgoing().nextAttemptAt, next) }
     guard let (count, next) = messenger.refusals(of: message.id) else { return }
     json.field(Shape.Outgoing().refusals, count)
     json.field(Shape.Outgoing().nextAttemptAt, next)

@@ -29,6 +29,7 @@ public struct MessagingConfiguration: Sendable {
     delivery.budget.channelMessages = Int(table.integer("channel_messages_per_hour", in: 1...3600, default: 60))
     messenger.delivery = delivery
     messenger.maxWaiting = Int(table.integer("queue", in: 1...10_000, default: 1000))
+    messenger.lifetime = .seconds(3600 * table.integer("lifetime_h", in: 1...720, default: 24))
     routine.roomInterval = .seconds(60 * table.integer("room_interval_min", in: 0...10_080, default: 60))
     credentialsFile = table.string("credentials_file") ?? store + ".credentials"
     if !credentialsFile.hasPrefix("/") { table.note("credentials_file", "\"\(credentialsFile)\" is not absolute") }

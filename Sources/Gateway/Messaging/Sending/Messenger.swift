@@ -17,6 +17,8 @@ public final class Messenger {
     public var delivery = DeliverySettings()
     /// The most messages that may wait; further ones are refused.
     public var maxWaiting = 1000
+    /// How long a message is sent and held, if its sender does not say.
+    public var lifetime: Duration = .seconds(24 * 3600)
     /// How long a message of another gateway waits: if our radio receives it itself meanwhile, it is not sent.
     public var exchangeHold: Duration = .seconds(10)
 
@@ -26,6 +28,8 @@ public final class Messenger {
   public struct Status: Sendable {
     public var waiting: Int
     public var inFlight: Int
+    /// Messages that wait for a sign of life of their recipients; they count as waiting, too.
+    public var heldForRecipients: Int
     public var waitsForBudget: Bool
     /// Milliseconds and messages of the last hour, and their limits.
     public var airtime: (used: Int64, limit: Int64)
@@ -162,15 +166,23 @@ public final class Messenger {
   public var status: Status {
     let used = session.budget.used(now: loop.now)
     return Status(
-      waiting: session.pending, inFlight: session.inFlight, waitsForBudget: session.waitsForBudget,
+      waiting: session.pending, inFlight: session.inFlight, heldForRecipients: session.held,
+      waitsForBudget: session.waitsForBudget,
       airtime: (used.airtime, session.budget.limits.airtime), messages: (used.messages, session.budget.limits.messages),
       delivered: counts.delivered, failed: counts.failed, sentOnChannels: counts.channel)
+  }
+
+  /// When a held message is tried at the latest, in milliseconds since 1970; `nil`: it is not held.
+  public func nextAttempt(of id: Int64) -> Int64? { session.nextAttempt(of: id).map(wallTime) }
+
+  private func wallTime(_ time: MonotonicTime) -> Int64 {
+    synchronizer.now.milliseconds + max(.zero, time - loop.now).wholeNanoseconds / 1_000_000
   }
 
   /// How often in a row the radio had no room for a waiting message, and when it is tried again, in milliseconds since 1970.
   public func refusals(of id: Int64) -> (count: Int, next: Int64?)? {
     guard let (count, next) = session.refusals(of: id) else { return nil }
-    return (count, next.map { synchronizer.now.milliseconds + max(.zero, $0 - loop.now).wholeNanoseconds / 1_000_000 })
+    return (count, next.map(wallTime))
   }
 
   // MARK: Events of the radio
@@ -193,6 +205,7 @@ public final class Messenger {
 
   public func received(_ push: Push) {
     takeAnswer()
+    noteSign(in: push)
     switch push {
     case .sendConfirmed(let code, let tripTime):
       guard session.knows(code) else { return acknowledgedLate(code, tripTime) }
@@ -218,6 +231,7 @@ public final class Messenger {
     }
     guard let failed else { return }
     carryOut(.delivered(id: failed.id, tripTime: tripTime))
+    if let recipient = failed.recipient { heard(recipient) }
   }
 
   /// A contact's record has arrived.

@@ -167,7 +167,8 @@ extension Messenger {
   private func message(
     _ request: SendRequest, _ addressee: Addressee, _ text: Text, key: String
   ) -> OutgoingMessage {
-    let lifetime = min(max(request.lifetime, .seconds(1)), .seconds(SendRequest.lifetimes.upperBound))
+    let longest = Duration.seconds(SendRequest.lifetimes.upperBound)
+    let lifetime = min(max(request.lifetime ?? settings.lifetime, .seconds(1)), longest)
     var message = OutgoingMessage(
       key: key, origin: request.origin, priority: request.priority.rawValue, kind: .direct, text: text,
       created: synchronizer.now, lifetime: lifetime.wholeNanoseconds / 1_000_000, radio: store.radio)
@@ -211,7 +212,8 @@ extension Messenger {
         ? loop.now + max(isFromEarlierRun ? Self.untilHubsTell : .zero, settings.exchangeHold - age(of: message)) : nil,
       attempt: message.attempts.next, tries: message.attempts.accepted, floods: message.attempts.floods,
       codes: message.attempts.codes,
-      progress: isInterrupted ? .interrupted : .pending)
+      progress: message.state == .heldForRecipient ? .held : isInterrupted ? .interrupted : .pending,
+      isOrdered: message.kind == .room)
     decide { $0.add(item, path: path, now: $1) }
   }
 
@@ -230,12 +232,16 @@ extension Messenger {
     .milliseconds(max(0, store.elapsed(at: synchronizer.now) - max(0, message.createdElapsed)))
   }
 
-  /// Begins a failed message again.
+  /// Begins a failed message again, or tries a held one now.
   public func retry(key: String) async throws(Refusal) -> OutgoingMessage {
     var message = try find(key)
     guard message.radio == store.radio else { throw .invalid(held(message)) }
+    if message.state == .heldForRecipient, session.isLive(message.id) {
+      decide { $0.tryNow(message.id, now: $1) }
+      return message
+    }
     guard message.state == .failed, !session.isLive(message.id) else {
-      throw .invalid("\(key) is \(message.state.rawValue); only failed messages can be retried")
+      throw .invalid("\(key) is \(message.state.rawValue); only failed and held messages can be retried")
     }
     message.state = .retrying
     (message.reason, message.endedAt, message.attempts.accepted, message.attempts.floods) = (nil, nil, 0, 0)

@@ -94,6 +94,9 @@ extension Messenger {
         self.end(&message)
       }
       endIfOver(id)
+    case .held(let id, let isFirst):
+      change(id, isWhole: isFirst) { $0.state = .heldForRecipient }
+      endIfOver(id)
     case .waiting(let id, let unspent):
       waits(id, unspent)
       endIfOver(id)
@@ -110,14 +113,14 @@ extension Messenger {
     if message.kind == .channel, message.state == .sent { counts.channel += 1 }
   }
 
-  /// `unspent`: air time that was booked for the attempt, but not used.
-  private func change(_ id: Int64, unspent: Int64 = 0, _ change: (inout OutgoingMessage) -> Void) {
+  /// `unspent`: air time that was booked for the attempt, but not used. `isWhole`: the event has the whole message.
+  private func change(_ id: Int64, unspent: Int64 = 0, isWhole: Bool = false, _ change: (inout OutgoingMessage) -> Void) {
     guard var message = row(id) else { return }
     // An attempt that is not on disk has no air time there.
     let unspent = message.state == .sending ? unspent : 0
     change(&message)
     message.airtime = max(0, message.airtime - unspent)
-    save(message, unspent: unspent)
+    save(message, unspent: unspent, isWhole: isWhole)
   }
 
   /// Between two attempts a message stays `sent`. One that was never sent is pending again, and so is a channel message, which the radio may have

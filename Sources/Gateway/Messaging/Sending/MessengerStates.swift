@@ -21,10 +21,12 @@ extension Messenger {
 
   /// Stores a state, and retries until that succeeds. Await the commit if the next step needs it on disk.
   @discardableResult
-  func save(_ message: OutgoingMessage, airtime: Int64? = nil, unspent: Int64 = 0) -> Commit {
+  func save(
+    _ message: OutgoingMessage, airtime: Int64? = nil, unspent: Int64 = 0, isWhole: Bool = false
+  ) -> Commit {
     let moment = synchronizer.now
     let commit = store.write { store throws(SQLiteError) in
-      try store.updateOutgoing(message, at: moment)
+      try store.updateOutgoing(message, at: moment, isWhole: isWhole)
       if unspent > 0 { try store.forgetAirtime(unspent, channel: message.channel) }
       if let airtime { try store.recordAirtime(airtime, channel: message.channel, at: store.elapsed(at: moment)) }
     }

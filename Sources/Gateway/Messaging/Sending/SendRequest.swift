@@ -12,20 +12,19 @@ public struct SendRequest: Equatable, Sendable {
   public var text: Text
   /// Makes the request idempotent: the same key twice is one message. Without one, a key is generated.
   public var key: String?
-  /// After this time the message is no longer sent; at least a second.
-  public var lifetime: Duration
+  /// After this time the message is no longer sent; at least a second. `nil`: the gateway's (`messaging.lifetime_h`).
+  public var lifetime: Duration?
   public var priority: DeliveryPriority
   /// The sender: origins take turns.
   public var origin: String
   /// Cuts a text that is too long into numbered parts.
   public var splits: Bool
 
-  public static let defaultLifetime: Duration = .seconds(24 * 3600)
   /// Lifetimes that a request may ask for, in seconds.
   public static let lifetimes: ClosedRange<Int64> = 1...30 * 86_400
 
   public init(
-    to: String, text: Text, key: String? = nil, lifetime: Duration = defaultLifetime,
+    to: String, text: Text, key: String? = nil, lifetime: Duration? = nil,
     priority: DeliveryPriority = .interactive, origin: String = "control", splits: Bool = false
   ) {
     self.to = to

@@ -96,11 +96,12 @@ public struct EventFilter: Equatable, Sendable {
     return body["upstream"]?.string?.isExactly(own) == true ? true : nil
   }
 
-  /// Up to `wholeEndsFrom`, a last event has no text: all events pass.
+  /// The end of a sent message, or that it waits for its recipient for the first time. Up to `wholeEndsFrom`, a last event has no text: all events pass.
   private func isEnd(_ event: JournalEvent, _ store: Store) -> Bool {
     guard event.kind == EventKind.outgoing.rawValue, event.seq > store.wholeEndsFrom,
       let body = event.json
     else { return true }
+    if body["state"]?.string == OutgoingState.heldForRecipient.rawValue { return body["text"] != nil }
     return body["ended_at"] != nil && (body["text"] != nil || body["heard"] == nil)
   }
 

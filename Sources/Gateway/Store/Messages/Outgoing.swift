@@ -16,6 +16,8 @@ public enum OutgoingState: String, Sendable, CaseIterable {
   case sent
   case delivered
   case failed
+  /// A round of attempts was not acknowledged: the message is sent again when its recipient gives a sign of life, and from time to time.
+  case heldForRecipient = "held_for_recipient"
   /// Another round of attempts was requested.
   case retrying
 }
@@ -97,7 +99,7 @@ public struct OutgoingMessage: Equatable, Sendable {
     switch state {
     case .delivered, .failed: true
     case .sent: kind == .channel || isShared
-    case .pending, .sending, .retrying: false
+    case .pending, .sending, .heldForRecipient, .retrying: false
     }
   }
 }
@@ -140,15 +142,17 @@ extension Store {
   }
 
   /// Within a `write`: stores and journals the state. The event of the end contains the whole message, because many
-  /// upstreams get no other event.
-  public func updateOutgoing(_ message: OutgoingMessage, at moment: Moment) throws(SQLiteError) {
+  /// upstreams get no other event. `isWhole`: this event does, too.
+  public func updateOutgoing(
+    _ message: OutgoingMessage, at moment: Moment, isWhole: Bool = false
+  ) throws(SQLiteError) {
     var endsNow = message.endedAt != nil
     if endsNow {
       let open = try database.value("SELECT 1 FROM outgoing WHERE id = ? AND ended_at IS NULL", .integer(message.id))
       endsNow = open != nil
     }
     let radio = markInEvent(ofRadio: message.radio)
-    let body = endsNow ? body(of: message) : EventBody.outgoingState(message, radio: radio)
+    let body = endsNow || isWhole ? body(of: message) : EventBody.outgoingState(message, radio: radio)
     let seq = try append(.outgoing, at: moment, body: body)
     try updateRow(message, newest: seq, ended: endsNow ? seq : nil)
     // The recipient has acknowledged it, so it must have been able to decrypt it.

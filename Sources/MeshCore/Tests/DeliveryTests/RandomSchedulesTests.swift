@@ -16,6 +16,7 @@ private struct Simulation {
     case link(Bool)
     case kill
     case cancel(Int64)
+    case sign(PublicKey, SignOfLife)
   }
 
   struct Row {
@@ -71,7 +72,7 @@ private struct Simulation {
         id: Int64(id), destination: destination,
         priority: DeliveryPriority.allCases[Int.random(in: 0...2, using: &random)],
         origin: "o\(id % 3)", bytes: Int.random(in: 0...150, using: &random),
-        expires: now + .seconds(Double.random(in: 1...5000, using: &random)))
+        expires: now + .seconds(Double.random(in: 1...5000, using: &random)), isOrdered: chance(0.2))
       rows[Int64(id)] = Row(item: item)
     }
     for id in rows.keys.sorted() { take(id) }
@@ -84,6 +85,9 @@ private struct Simulation {
     }
     for _ in 0..<Int.random(in: 0...3, using: &random) { later(0...300, .kill) }
     if chance(0.3) { later(0...60, .cancel(Int64.random(in: 1...Int64(count), using: &random))) }
+    for _ in 0..<Int.random(in: 0...4, using: &random) {
+      later(0...4000, .sign(Self.key(Int.random(in: 1...9, using: &random)), chance(0.5) ? .certain : .hint))
+    }
     var steps = 0
     while let next = nextTime(), steps < 5000 {
       steps += 1
@@ -137,6 +141,7 @@ private struct Simulation {
       for id in dropAnswers() { carryOut(session.answered(id, .linkLost, now: now)) }
     case .kill: kill()
     case .cancel(let id): carryOut(session.cancel(id, now: now))
+    case .sign(let key, let sign): carryOut(session.heard(key, sign, now: now))
     }
   }
 
@@ -165,8 +170,8 @@ private struct Simulation {
     session = DeliverySession(settings, uses: uses, seed: seed)
     session.radio = testRadio
     for id in rows.keys.sorted() {
-      guard let state = rows[id]?.state, ["pending", "sending", "sent"].contains(state) else { continue }
-      rows[id]?.item.progress = state == "pending" ? .pending : .interrupted
+      guard let state = rows[id]?.state, ["pending", "sending", "sent", "held"].contains(state) else { continue }
+      rows[id]?.item.progress = state == "pending" ? .pending : state == "held" ? .held : .interrupted
       take(id)
     }
     if wasUp { carryOut(session.linkUp(now: now)) }
@@ -187,6 +192,7 @@ private struct Simulation {
       case .waiting(let id, let unspent):
         if rows[id]?.item.tries == 0 { rows[id]?.state = "pending" }
         giveBack(id, unspent)
+      case .held(let id, _): enter(id, "held")
       case .heard, .discoverPath: break
       }
     }
@@ -239,6 +245,9 @@ private struct Simulation {
     for channel in ["c0", "c1"] where budget.used(now: now, channel: channel).messages > settings.budget.channelMessages
     {
       faults.append("more than the hour's messages on \(channel)")
+    }
+    for case .node(let key) in session.live.values.filter({ $0.phase == .held }).map(\.item.destination) {
+      if session.absences[key] == nil { faults.append("a held message is not tried again") }
     }
     if session.inFlight > settings.maxInFlight { faults.append("\(session.inFlight) in flight") }
     let open = session.live.values.filter { $0.isOpen && $0.item.channel == nil }.map(\.item.destination)

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import Testing
+import Timing
+
+@testable import Delivery
+
+/// Recipients that do not acknowledge for a while.
+@Suite struct AbsenceTests {
+  private static func key(_ number: Int) -> PublicKey {
+    PublicKey(bytes: [UInt8](repeating: UInt8(number), count: 32)) ?? { fatalError("32 bytes") }()
+  }
+  private let birch = Self.key(0xB2)
+  private var session = DeliverySession(DeliverySettings(), seed: 1)
+  private var now = MonotonicTime(seconds: 0)
+  /// The attempts that were made: message, number, time.
+  private var made: [(id: Int64, attempt: UInt8, at: MonotonicTime)] = []
+  private var ends: [Int64: DeliveryFailure] = [:]
+  /// Whether the recipient acknowledges.
+  private var isThere = false
+
+  init() {
+    session.radio = testRadio
+    _ = session.linkUp(now: now)
+  }
+
+  private func item(_ id: Int64, expires: Double = 86_400, isOrdered: Bool = false, to key: PublicKey? = nil) -> DeliveryItem {
+    DeliveryItem(
+      id: id, destination: .node(key ?? birch), priority: .interactive, origin: "us", bytes: 20,
+      expires: now + .seconds(expires), isOrdered: isOrdered)
+  }
+
+  /// Carries actions out as a radio does that answers at once.
+  private mutating func take(_ actions: [DeliveryAction]) {
+    for action in actions {
+      switch action {
+      case .transmit(let id, let attempt, let route, _):
+        made.append((id, attempt, now))
+        let code = AckCode(value: UInt32(id) << 8 | UInt32(attempt))
+        session.expect(code, for: id)
+        take(session.answered(id, .sent(code: code, flooded: route.isFlood, timeout: 1000), now: now))
+        if isThere { take(session.acknowledged(code, tripTime: 900, now: now)) }
+      case .failed(let id, let failure, _): ends[id] = failure
+      default: break
+      }
+    }
+  }
+
+  private mutating func add(_ item: DeliveryItem) { take(session.add(item, path: nil, now: now)) }
+
+  /// Lets time pass, with an event at each `interval`.
+  private mutating func pass(
+    _ seconds: Double, every interval: Double = .infinity, _ event: (inout Self) -> Void = { _ in }
+  ) {
+    let end = now + .seconds(seconds)
+    var next = interval.isFinite ? now + .seconds(interval) : .never
+    while true {
+      let deadline = min(session.deadline ?? .never, next)
+      guard deadline <= end else { break }
+      now = max(now, deadline)
+      if next <= now {
+        event(&self)
+        next = next + .seconds(interval)
+      }
+      take(session.timedOut(now: now))
+    }
+    now = end
+  }
+
+  @Test mutating func `a message whose recipient is away is sent in ever rarer rounds, until its lifetime ends`() {
+    add(item(1))
+    pass(86_401)
+    #expect(ends == [1: .noAcknowledgement] && session.deadline.map { $0 > now } ?? true)
+    // Two floods, as there is no path; then two after 15 s, 2 min, 10 min, and each hour.
+    let begins = stride(from: 0, to: made.count, by: 2).map { made[$0].at }
+    let pauses = zip(begins.dropFirst(), begins).map { ($0 - $1).inSeconds }
+    for (pause, expected) in zip(pauses, [15.0, 120, 600, 3600, 3600]) {
+      #expect(pause > expected * 0.8 && pause < expected * 1.2 + 4, "\(pauses)")
+    }
+    #expect((54...66).contains(made.count) && Set(made.map(\.attempt)).count == made.count, "\(made.count)")
+  }
+
+  @Test mutating func `a message lives for thirty days without using up the attempt's number`() {
+    add(item(1, expires: 30 * 86_400))
+    pass(30 * 86_400 + 1)
+    #expect(ends == [1: .noAcknowledgement] && made.count > 200 && made.allSatisfy { $0.attempt < 250 })
+  }
+
+  @Test mutating func `after a sign of life the messages go out within seconds, in their order`() {
+    for id in 1...5 { add(item(Int64(id))) }
+    pass(7200)
+    #expect(session.held == 5)
+    made = []
+    isThere = true
+    take(session.heard(birch, .certain, now: now))
+    let sign = now
+    pass(60)
+    #expect(made.map(\.id) == [1, 2, 3, 4, 5] && made.allSatisfy { $0.at - sign <= .seconds(3) })
+    #expect(session.held == 0 && !session.hasAbsentees)
+  }
+
+  @Test mutating func `a node that is heard and does not hear gets at most a few attempts in ten minutes`() {
+    add(item(1))
+    pass(86_400 - 1, every: 60) { $0.take($0.session.heard($0.birch, .certain, now: $0.now)) }
+    #expect((144...700).contains(made.count), "\(made.count)")
+    made = []
+    add(item(2))
+    pass(86_400 - 1, every: 20) { $0.take($0.session.heard($0.birch, .hint, now: $0.now)) }
+    #expect((60...400).contains(made.count), "\(made.count)")
+  }
+
+  @Test mutating func `a hint brings one attempt, and a certain sign after it a whole round`() {
+    add(item(1))
+    pass(3000)
+    made = []
+    take(session.heard(birch, .hint, now: now))
+    pass(9)
+    #expect(made.count == 1)
+    take(session.heard(birch, .certain, now: now))
+    pass(15)
+    #expect(made.count == 3, "two floods without a path")
+  }
+
+  @Test mutating func `a newer message lets the oldest go ahead once`() {
+    add(item(1))
+    pass(1000)
+    made = []
+    add(item(2))
+    pass(5)
+    #expect(made.map(\.id) == [1, 2, 2])
+    made = []
+    isThere = true
+    pass(1000)
+    #expect(made.map(\.id).sorted() == [1, 2])
+  }
+
+  @Test mutating func `a message that is never acknowledged does not keep the others back`() {
+    add(item(1))
+    add(item(2))
+    pass(100)
+    made = []
+    pass(7200)
+    #expect(Set(made.map(\.id)) == [1, 2])
+  }
+
+  @Test mutating func `a room gets its posts in their order`() {
+    for id in 1...3 { add(item(Int64(id), isOrdered: true)) }
+    pass(7200)
+    #expect(Set(made.map(\.id)) == [1] && session.held == 3)
+    made = []
+    add(item(4, isOrdered: true))
+    pass(1)
+    #expect(session.held == 3 && made.map(\.id) == [1], "the first is asked for once more")
+    pass(100)
+    made = []
+    isThere = true
+    take(session.heard(birch, .certain, now: now))
+    pass(60)
+    #expect(made.map(\.id) == [1, 2, 3, 4])
+  }
+
+  @Test mutating func `somebody who asks for it has a held message tried now, and can cancel it`() {
+    add(item(1))
+    pass(3000)
+    made = []
+    take(session.tryNow(1, now: now))
+    #expect(made.count == 1)
+    pass(30)
+    #expect(session.nextAttempt(of: 1) != nil)
+    take(session.cancel(1, now: now))
+    #expect(ends == [1: .cancelled] && !session.hasAbsentees)
+  }
+
+  @Test mutating func `held messages wait while the link is down, and after a restart go on within two minutes`() {
+    add(item(1))
+    pass(4000)
+    session.linkDown()
+    made = []
+    pass(10_000)
+    #expect(made.isEmpty)
+    var kept = item(1)
+    (kept.progress, kept.tries, kept.floods, kept.attempt) = (.held, 8, 8, 8)
+    session = DeliverySession(DeliverySettings(), seed: 2)
+    add(kept)
+    #expect(session.held == 1 && made.isEmpty)
+    take(session.linkUp(now: now))
+    pass(150)
+    #expect(made.count == 2 && made.allSatisfy { $0.attempt >= 8 })
+  }
+
+  @Test mutating func `slow rounds use half of the air time, and are not told as a shortage`() {
+    var settings = DeliverySettings()
+    settings.budget.airtime = 6000
+    take(session.change(settings, now: now))
+    for number in 1...10 { add(item(Int64(number), to: Self.key(number))) }
+    pass(3600 * 20) { _ in }
+    let begin = now
+    var most: Int64 = 0
+    pass(3600, every: 10) {
+      most = max(most, $0.session.budget.used(now: $0.now).airtime)
+      if $0.session.waitsForBudget { most = .max }
+    }
+    #expect(most <= 3000 && made.contains { $0.at > begin }, "\(most)")
+  }
+}
