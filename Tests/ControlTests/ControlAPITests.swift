@@ -59,7 +59,8 @@ import Transport
       let table = RadioTable(synchronizer, store: store)
       let messaging = MessagingParts(
         messenger: messenger, nodes: nodes, table: table, routine: NodePolling(messenger, nodes, .init()),
-        keeper: ContactEviction(.init(), table, synchronizer, store: store, on: loop, log: log))
+        keeper: ContactEviction(.init(), table, synchronizer, store: store, on: loop, log: log),
+        knock: Knock(table, synchronizer, store: store, on: loop, log: log))
       let proxy = CompanionProxy(
         CompanionProxy.Gateway(
           loop: loop, log: log, store: store, synchronizer: synchronizer, messenger: messenger,

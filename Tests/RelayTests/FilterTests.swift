@@ -117,7 +117,7 @@ private final class Mesh {
     #expect(try passing(mesh, EventFilter(kinds: ["power"]), all) == ["power {}"])
   }
 
-  @Test func `a hub gets the end of a sent message, and no earlier states`() throws {
+  @Test func `a hub gets the end of a sent message and that it is held, and no other states`() throws {
     let mesh = try Mesh()
     var filter = EventFilter()
     filter.endsOnly = true
@@ -125,9 +125,11 @@ private final class Mesh {
       (.outgoing, #"{"id":"x","number":1,"text":"t","created_at":1,"state":"pending","ended":false}"#),
       (.outgoing, #"{"id":"x","state":"sending","attempts":0}"#),
       (.outgoing, #"{"id":"x","state":"sent","attempts":1}"#),
+      (.outgoing, #"{"id":"x","state":"held_for_recipient","attempts":6}"#),
       (.outgoing, #"{"id":"x","state":"retrying"}"#), (.outgoing, #"{"id":"c","state":"sent","heard":2,"ended_at":5}"#),
     ]
     let ends: [(EventKind, String)] = [
+      (.outgoing, #"{"id":"x","text":"t","state":"held_for_recipient","attempts":4,"ended":false}"#),
       (.outgoing, #"{"id":"x","text":"t","state":"delivered","attempts":1,"ended_at":5,"ended":true}"#),
       (.outgoing, #"{"id":"c","text":"t","state":"sent","heard":1,"ended_at":5,"ended":true}"#),
       (.outgoing, #"{"id":"e","text":"t","state":"failed","reason":"expired","ended_at":5,"ended":true}"#),

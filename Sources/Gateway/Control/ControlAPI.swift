@@ -146,6 +146,7 @@ public final class ControlAPI {
     case .exportContact: try await table.exportContact(request)
     case .importContact: try await table.importContact(RequestBody(request))
     case .shareContact: try await table.shareContact(request)
+    case .favouriteContact: try await table.setFavourite(RequestBody(request))
     case .contactPath: try await table.path(RequestBody(request))
     case .putContact: try await configuration.putContact(RequestBody(request))
     case .addChannel: try await table.addChannel(RequestBody(request))

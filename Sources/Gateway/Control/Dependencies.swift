@@ -17,10 +17,13 @@ public struct MessagingParts {
   public let table: RadioTable
   public let routine: NodePolling
   public let keeper: ContactEviction
+  public let knock: Knock
 
   public init(
-    messenger: Messenger, nodes: NodeService, table: RadioTable, routine: NodePolling, keeper: ContactEviction
+    messenger: Messenger, nodes: NodeService, table: RadioTable, routine: NodePolling, keeper: ContactEviction,
+    knock: Knock
   ) {
+    self.knock = knock
     self.keeper = keeper
     self.messenger = messenger
     self.nodes = nodes
@@ -33,6 +36,7 @@ public struct MessagingParts {
     messenger.radioReplaced()
     nodes.radioReplaced()
     routine.radioReplaced()
+    knock.linkLost()
   }
 }
 

@@ -128,8 +128,11 @@ public final class Daemon {
     let routine = NodePolling(messenger, nodes, configuration.routine)
     let table = RadioTable(synchronizer, store: store)
     let keeper = ContactEviction(configuration.keeper, table, synchronizer, store: store, on: loop, log: log)
+    let knock = Knock(table, synchronizer, store: store, on: loop, log: log)
+    keeper.guests = { [weak knock] in knock?.guests ?? [] }
     messenger.keeper = keeper
-    return MessagingParts(messenger: messenger, nodes: nodes, table: table, routine: routine, keeper: keeper)
+    return MessagingParts(
+      messenger: messenger, nodes: nodes, table: table, routine: routine, keeper: keeper, knock: knock)
   }
 
   // MARK: Running

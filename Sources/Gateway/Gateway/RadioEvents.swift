@@ -30,7 +30,10 @@ extension Daemon: SyncObserver {
       alerts.nodeWasNotAdded()
       messaging.keeper.look()
     }
-    if case .logRxData(let snr, let rssi, let packet) = push { packets.heard(packet, snr, rssi) }
+    if case .logRxData(let snr, let rssi, let packet) = push {
+      packets.heard(packet, snr, rssi)
+      messaging.knock.heard(packet)
+    }
   }
 
   public func contactCame(_ contact: Contact) {
@@ -42,6 +45,7 @@ extension Daemon: SyncObserver {
   public func messageStored(_ message: QueuedMessage) {
     messaging.nodes.requests.received(message)
     messaging.messenger.messageCame(message)
+    if case .contact(let message) = message { messaging.knock.messageCame(from: message.sender) }
     proxy.messageStored()
   }
 
@@ -67,6 +71,7 @@ extension Daemon: SyncObserver {
     messaging.messenger.radioChanged()
     if connection.state != .up {
       messaging.nodes.requests.linkLost()
+      messaging.knock.linkLost()
       messaging.routine.linkDown()
     } else if synchronizer.isServing {
       messaging.routine.linkUp()

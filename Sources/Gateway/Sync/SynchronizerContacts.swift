@@ -161,6 +161,8 @@ extension Synchronizer {
       when: overwritten ? .heard : .now,
       { store throws(SQLiteError) in
         guard try store.markRemoved(key) else { return }
+        // A message to it, or from it, restores it.
+        if overwritten { try store.setEvicted(key, true) }
         _ = try store.append(.contactRemoved, at: moment, body: EventBody.removed(key, overwritten: overwritten))
       })
   }

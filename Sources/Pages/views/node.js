@@ -10,6 +10,7 @@ import { nodeName, nodes } from "../stores/nodes.js";
 import { to } from "../shell/route.js";
 import { copyable, detailsHead, facts } from "./details.js";
 import { kindMark } from "../parts/kinds.js";
+import { tell } from "./marks.js";
 import { away } from "./nodes.js";
 import { nodeOf, pathActions, pathOf, showHeard } from "./path.js";
 
@@ -64,7 +65,9 @@ export class NodeDetails {
     fill(this.top, detailsHead(named(nodeName(node)), this.#shut),
       make("p", { class: "node-sub" }, kindMark(node.type), node.hops !== undefined ? [" · ", node.hops ? t("message.hops", { count: node.hops }) : t("nodes.neighbour")] : [" · ", t("nodes.flood")],
         node.favourite ? [" · ", make("span", { class: "star" }, icon("star"), t("nodes.favourite"))] : null, node.on_radio ? null : [" · ", t("list.off-radio")]),
-      canTalk && !this.#isInChat ? make("div", { class: "row" }, make("a", { class: "button primary", href: to("conversations", `node:${node.key.slice(0, 12)}`), text: t("node.message") })) : null,
+      make("div", { class: "row" },
+        canTalk && !this.#isInChat ? make("a", { class: "button primary", href: to("conversations", `node:${node.key.slice(0, 12)}`), text: t("node.message") }) : null,
+        this.#star(node)),
       facts([
         [t("node.name"), node.alias ? named(node.name) : null],
         [t("nodes.heard"), node.last_heard ? when(node.last_heard) : t("fact.never")],
@@ -84,6 +87,21 @@ export class NodeDetails {
       showHeard(node, this.heard);
       this.#drawAsks(node);
     }
+  }
+
+  /** A full radio drops no favourites. */
+  #star(node) {
+    const isOn = Boolean(node.favourite);
+    const toggle = async () => {
+      try {
+        await order("/v1/contacts/favourite", { contact: this.key, favourite: !isOn });
+        node.favourite = !isOn;
+        nodes.changed();
+      } catch (trouble) {
+        tell(trouble);
+      }
+    };
+    return make("button", { type: "button", class: "button", "aria-pressed": String(isOn), title: t("node.favourite-why"), on: { click: toggle } }, icon("star"), t("nodes.favourite"));
   }
 
   // MARK: Notes

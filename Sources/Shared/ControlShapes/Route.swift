@@ -35,6 +35,7 @@ public enum Route: String, CaseIterable, Sendable {
   case exportContact = "GET /v1/contacts/export"
   case importContact = "POST /v1/contacts/import"
   case shareContact = "POST /v1/contacts/share"
+  case favouriteContact = "POST /v1/contacts/favourite"
   case contactPath = "POST /v1/contacts/path"
   case putContact = "POST /v1/contacts/put"
   case addChannel = "POST /v1/channels/add"

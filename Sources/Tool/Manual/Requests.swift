@@ -91,6 +91,7 @@ extension Route {
     case .exportContact: .init("A link to the node; without `contact` to this radio.", .object(Shape.Link()), commands: "contact export")
     case .importContact: .init("Adds the link's node to the radio's contacts.", body: [("link", .text)], .object(Shape.Key()), commands: "contact import")
     case .shareContact: .init("Sends the contact's advert to direct neighbours.", ok, commands: "contact share")
+    case .favouriteContact: .init("Marks a node as a favourite, or not: favourites keep their place in the radio's contacts.", body: [("contact", .text), ("favourite?", .truth)], ok, commands: "contact favourite")
     case .contactPath: .init("The path to it; `discover`: as the node reports it; `reset`: the next message floods; `path`: sets it, with `hash_bytes` (1 to 3) for each hop.", body: [("contact", .text), ("path?", .text), ("hash_bytes?", .whole), ("reset?", .truth), ("discover?", .truth)], .object(Shape.Path()), commands: "contact path")
     case .putContact: .init("Restores a contact: a row of a backup.", body: [("key", .text), ("name_hex", .text), ("type?", .whole), ("flags?", .whole), ("path?", .text), ("path_hash_bytes?", .whole), ("last_advert?", .whole), ("latitude?", .whole), ("longitude?", .whole)], ok)
     case .addChannel: .init("Adds a channel: `#name`, `Public`, a link, or a name with its `secret`.", body: [("channel", .text), ("secret?", .text), ("region?", .text)], .object(Shape.Channel()), commands: "channel add")

@@ -11,7 +11,7 @@ import UntrustedText
 struct ContactCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "contact", abstract: "Manage the radio's contacts: add, remove, exchange cards, set paths.",
-    subcommands: [Add.self, Remove.self, Export.self, Import.self, Share.self, PathCommand.self])
+    subcommands: [Add.self, Remove.self, Export.self, Import.self, Share.self, Favourite.self, PathCommand.self])
 
   struct Add: ExchangeCommand {
     static let configuration = CommandConfiguration(
@@ -71,6 +71,25 @@ struct ContactCommand: ParsableCommand {
     @Argument(help: "The node.", completion: Completing.nodes) var node: String
 
     var exchange: Exchange { .post("/v1/contacts/share".with(["contact": node]), done: "sent the advert of \(node)") }
+  }
+
+  struct Favourite: ExchangeCommand {
+    static let configuration = CommandConfiguration(
+      abstract: "Mark a node as a favourite, or not: a full radio never drops favourites.")
+    @OptionGroup var connection: Connection
+    @Argument(help: "The node.", completion: Completing.nodes) var node: String
+    @Argument(help: "on or off.") var state: State = .on
+
+    enum State: String, ExpressibleByArgument, CaseIterable { case on, off }
+
+    var exchange: Exchange {
+      let body = JSONWriter.object { json in
+        json.field("contact", node)
+        json.field("favourite", state == .on)
+      }
+      return .post(
+        "/v1/contacts/favourite", body: body, done: "\(node) is \(state == .on ? "a favourite" : "no favourite")")
+    }
   }
 
   struct PathCommand: ExchangeCommand {

@@ -17,21 +17,25 @@ import Timing
     case withAck = "as the ack comes"
     case secondAttempt = "at the second attempt, before SENT"
     case delivered = "after it was delivered"
+    case held = "while it waits for its recipient"
+    case heldAckLater = "while it waits for its recipient; an ack comes after the restart"
     case failed = "after it had failed"
     case failedAckLater = "after it had failed; an ack comes after the restart"
     case accepted = "as it was taken in; the sender repeats it"
 
     var testDescription: String { rawValue }
-    var isAckLater: Bool { self == .beforeSentAckLater || self == .afterSentAckLater || self == .failedAckLater }
+    var isAckLater: Bool { [.beforeSentAckLater, .afterSentAckLater, .heldAckLater, .failedAckLater].contains(self) }
     var end: String { self == .failed ? "failed" : "delivered" }
 
     /// How often the message may be transmitted in all.
     var transmissions: ClosedRange<Int> {
       switch self {
       case .beforeSentAckLater, .afterSentAckLater, .delivered, .handed: 1...1
-      case .beforeSent, .afterSent, .failed, .failedAckLater: 2...2
+      case .beforeSent, .afterSent, .heldAckLater: 2...2
+      // Two floods, and two after 15 s.
+      case .failed, .failedAckLater: 4...4
       case .withAck, .accepted: 1...2
-      case .secondAttempt: 3...3
+      case .secondAttempt, .held: 3...3
       }
     }
   }
@@ -45,7 +49,7 @@ import Timing
     listen()
     // The message floods, as to a new recipient.
     #expect(try rig.post("/v1/contacts/path", #"{"contact":"r1","reset":true}"#).status == 200)
-    func send() throws { #expect(try rig.send("r1", "hello", id: "one") == 202) }
+    func send(_ more: String = "") throws { #expect(try rig.send("r1", "hello", id: "one", more) == 202) }
 
     switch step {
     case .handed:
@@ -74,9 +78,13 @@ import Timing
     case .delivered:
       try send()
       try rig.until("one", is: "delivered")
-    case .failed, .failedAckLater:
+    case .held, .heldAckLater:
       rig.air("loss 1")
       try send()
+      try rig.until("one", is: "held_for_recipient")
+    case .failed, .failedAckLater:
+      rig.air("loss 1")
+      try send(#","expires_s":60"#)
       try rig.until("one", is: "failed")
     case .accepted: try send()
     }

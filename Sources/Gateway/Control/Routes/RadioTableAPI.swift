@@ -35,6 +35,16 @@ struct RadioTableAPI {
     return .done
   }
 
+  /// Sets or clears the mark that protects a node's place in the radio's table. A node that was evicted is restored.
+  func setFavourite(_ body: RequestBody) async throws(Refusal) -> Answer {
+    let stored = try addressing.contact(try body.string("contact"))
+    let isFavourite = try body.flag("favourite")
+    guard stored.onRadio || isFavourite else { throw .notOnRadio(stored.contact.name.string) }
+    if !stored.onRadio, !(await messaging.keeper.restore(stored)) { throw .notOnRadio(stored.contact.name.string) }
+    try await table.setFavourite(isFavourite, of: stored.contact.key)
+    return .done
+  }
+
   /// Adds a contact. `contact`: a known node that is not on the radio; or `key`, `name` and `type`.
   func addContact(_ body: RequestBody) async throws(Refusal) -> Answer {
     try await table.add(contactToAdd(body))

@@ -32,6 +32,8 @@ public final class ContactEviction {
   public var settings: Settings { didSet { if settings != oldValue { look() } } }
   /// Nodes that the gateway polls, watches or logs in to. `nil`: they are unknown, and no node is evicted.
   public var needed: () -> Set<PublicKey>? = { [] }
+  /// Nodes that were let in because they may be writing just now.
+  public var guests: () -> Set<PublicKey> = { [] }
   private let table: RadioTable
   private let synchronizer: Synchronizer
   private let store: Store
@@ -76,7 +78,7 @@ public final class ContactEviction {
         return false
       }
       let limit = min(count - (most - settings.keepFree), Self.step)
-      guard let needed = needed() else { return false }
+      guard let needed = needed()?.union(guests()) else { return false }
       var leaving = try leaving(settings.minimumAge, limit, needed)
       if leaving.isEmpty, count >= most {
         leaving = try self.leaving(min(settings.minimumAge, Self.leastAge), limit, needed)
@@ -136,8 +138,15 @@ public final class ContactEviction {
     return true
   }
 
+  /// Restores the recipient of a message that is about to be sent.
+  func restore(recipient: PublicKey) async {
+    // An unreadable store fails the next step, too.
+    guard let stored = store.ifReadable({ try store.contact(recipient) }) ?? nil, !stored.onRadio else { return }
+    _ = await restore(stored)
+  }
+
   /// Restores an evicted node. `false`: it was not evicted, or cannot be restored.
-  func restore(_ stored: StoredContact) async -> Bool {
+  public func restore(_ stored: StoredContact) async -> Bool {
     // An unreadable store refuses the next step, too.
     guard store.ifReadable({ try store.isEvicted(stored.contact.key) }) == true else { return false }
     do throws(Refusal) {

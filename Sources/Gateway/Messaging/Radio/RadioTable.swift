@@ -51,6 +51,16 @@ public final class RadioTable {
     synchronizer.refresh(contact.key)
   }
 
+  /// Sets or clears the favourite bit. The radio's own record is read first: its other bits and its path may be newer than the store's.
+  public func setFavourite(_ isFavourite: Bool, of key: PublicKey) async throws(Refusal) {
+    guard case .contact(var contact) = try await ask(.getContactByKey(key)) else {
+      throw .radio("the radio sent an unexpected answer")
+    }
+    guard contact.isFavourite != isFavourite else { return }
+    contact.isFavourite = isFavourite
+    try await add(contact)
+  }
+
   public func remove(_ key: PublicKey) async throws(Refusal) {
     _ = try await ask(.removeContact(key))
     synchronizer.forget(key)

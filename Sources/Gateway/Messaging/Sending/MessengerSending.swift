@@ -21,6 +21,8 @@ extension Messenger {
     while let attempt = try await attempts.next() {
       do throws(NotHandedOver) {
         try await checkThatItIsNews(id)
+        // The radio may have made room since the message was accepted.
+        if let recipient = row(id)?.recipient { await keeper?.restore(recipient: recipient) }
         let (message, number) = try await keep(attempt, of: id)
         try await hand(message, number, attempt.route)
       } catch {

@@ -41,13 +41,10 @@ extension Messenger {
   private func noteSender(of packet: [UInt8]) {
     // `try?`: bytes that are no packet have no sender.
     guard let content = try? Packet(decoding: packet).content() else { return }
-    let own = synchronizer.connection.identity?.info.key.bytes.first
     switch content {
-    // A repeater repeats what we have sent.
-    case .request(let envelope), .response(let envelope), .text(let envelope), .path(let envelope)
-    where envelope.source == own:
-      break
     case .request(let envelope), .response(let envelope), .text(let envelope), .path(let envelope):
+      // A repeater repeats what we have sent.
+      guard envelope.source != synchronizer.connection.identity?.info.key.bytes.first else { return }
       for key in session.absentees where key.bytes.first == envelope.source { heard(key, .hint) }
     case .anonymousRequest(_, let sender, _, _): heard(sender, .hint)
     default: break

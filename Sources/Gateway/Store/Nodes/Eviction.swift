@@ -101,6 +101,26 @@ extension Store {
     try database.run("UPDATE contacts SET evicted = ? WHERE key = ?", .integer(isEvicted ? radio : 0), .blob(key.bytes))
   }
 
+  /// Nodes whose key begins with this byte and that write texts: whether the radio has one of them, and those that it does not have, the last heard
+  /// first.
+  public func nodes(
+    withHash hash: UInt8, limit: Int
+  ) throws(StoreError) -> (hasContact: Bool, strangers: [StoredContact]) {
+    let (low, high) = ([hash], hash == 0xFF ? [UInt8](repeating: 0xFF, count: 33) : [hash + 1])
+    let writers = "(\(NodeType.chat.rawValue), \(NodeType.room.rawValue))"
+    let keys = try rows(
+      """
+      SELECT key, on_radio FROM contacts WHERE key >= ?1 AND key < ?2 AND type IN \(writers)
+      ORDER BY on_radio DESC, seen DESC, key LIMIT 64
+      """, [.blob(low), .blob(high)]
+    ) { (key: PublicKey(bytes: $0.blob(0)), onRadio: $0.integer(1) != 0) }
+    var strangers: [StoredContact] = []
+    for case (let key?, false) in keys.map({ ($0.key, $0.onRadio) }) where strangers.count < limit {
+      if let stored = try contact(key) { strangers.append(stored) }
+    }
+    return (keys.contains { $0.onRadio }, strangers)
+  }
+
   /// Whether the node was removed from the present radio's table to make room.
   public func isEvicted(_ key: PublicKey) throws(StoreError) -> Bool {
     try translating { () throws(SQLiteError) in

@@ -62,7 +62,10 @@ public struct Contact: Equatable, Sendable {
     self.lastModified = lastModified
   }
 
-  public var isFavourite: Bool { flags & 1 != 0 }
+  public var isFavourite: Bool {
+    get { flags & 1 != 0 }
+    set { flags = flags & ~1 | (newValue ? 1 : 0) }
+  }
 
   /// Decodes the record after the code. `whole`: all 148 bytes are mandatory; otherwise shorter records are accepted,
   /// as by the radio.

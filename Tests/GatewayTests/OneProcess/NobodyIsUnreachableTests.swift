@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import JSON
+import Testing
+import Timing
+
+@testable import Gateway
+@testable import Messaging
+
+/// Recipients that are away for a while, and nodes that the radio does not have.
+@Suite struct NobodyIsUnreachableTests {
+  private func isOnRadio(_ name: String, _ rig: Rig) throws -> Bool {
+    try rig.rows("/v1/contacts?on_radio=1").contains { $0["name"]?.string == name }
+  }
+
+  @Test func `a message to a node that is away is held, told to all, and delivered when the node is heard`() throws {
+    let rig = try Rig(repeaters: 0)
+    rig.configure("")
+    try rig.startSynced()
+    rig.air("part r0 r1")
+    for id in ["one", "two", "three"] { try rig.send("r1", "text \(id)", id: id) }
+    for id in ["one", "two", "three"] { try rig.until(id, is: "held_for_recipient") }
+    rig.pass(.seconds(5 * 3600))
+    let row = try #require(try rig.outgoing("two"))
+    let next = try #require(row["next_attempt_at"]?.integer)
+    #expect(row["state"]?.string == "held_for_recipient" && row["ended"]?.bool == false)
+    #expect(next > rig.loop.wallClock.milliseconds && next < rig.loop.wallClock.milliseconds + 4_400_000)
+    #expect(try rig.status()["messaging"]?["held_for_recipients"]?.integer == 3)
+    rig.air("join r0 r1")
+    rig.air("dm r1 r0 I am back")
+    let back = rig.loop.now
+    for id in ["one", "two", "three"] { try rig.until(id, is: "delivered") }
+    #expect(rig.loop.now - back < .seconds(30), "\(rig.loop.now - back)")
+    #expect(try rig.status()["messaging"]?["held_for_recipients"]?.integer == 0)
+    let ends = try ["one", "two", "three"].map { try rig.outgoing($0)?["ended_at"]?.integer ?? 0 }
+    #expect(ends == ends.sorted() && Set(ends).count == 3, "in their order: \(ends)")
+  }
+
+  @Test func `a message that is never acknowledged fails when its lifetime ends, and says that nobody knows`() throws {
+    let rig = try Rig()
+    rig.configure("[messaging]\nlifetime_h = 2")
+    try rig.startSynced()
+    rig.air("part r0 r1")
+    try rig.send("r1", "lost", id: "lost")
+    try rig.until("lost", is: "held_for_recipient")
+    rig.pass(.seconds(7000))
+    #expect(try rig.outgoing("lost")?["state"]?.string == "held_for_recipient")
+    rig.pass(.seconds(300))
+    let row = try #require(try rig.outgoing("lost"))
+    #expect(row["state"]?.string == "failed" && row["reason"]?.string == "no_acknowledgement")
+    #expect((8...14).contains(row["attempts"]?.integer ?? 0), "\(row)")
+  }
+
+  @Test func `a node that the radio does not have is let in when it writes, and read when it writes again`() throws {
+    let rig = try Rig()
+    rig.configure("[contacts]\nevict = false")
+    try rig.startSynced()
+    #expect(try rig.post("/v1/contacts/remove?contact=r1").status == 200)
+    try rig.until("r1 to be gone") { try !isOnRadio("r1", rig) }
+    rig.air("dm r1 r0 first")
+    try rig.until("r1 to be let in") { try isOnRadio("r1", rig) }
+    #expect(try !rig.texts().contains("first"))
+    rig.air("dm r1 r0 second")
+    try rig.until("the text") { try rig.texts().contains("second") }
+    rig.pass(.seconds(600))
+    #expect(try isOnRadio("r1", rig), "it has written")
+  }
+
+  @Test func `a node that does not write again is taken out, and at most four are let in within an hour`() throws {
+    let rig = try Rig()
+    rig.configure("[contacts]\nevict = false")
+    try rig.startSynced()
+    #expect(try rig.post("/v1/contacts/remove?contact=r1").status == 200)
+    try rig.until("r1 to be gone") { try !isOnRadio("r1", rig) }
+    var added = 0
+    rig.link.onCommand = { if case .addUpdateContact = $0 { added += 1 } }
+    for number in 1...10 {
+      rig.air("dm r1 r0 text \(number)")
+      rig.pass(.seconds(10))
+      #expect(try isOnRadio("r1", rig) == (number <= 4), "\(number)")
+      rig.pass(.seconds(290))
+      #expect(try !isOnRadio("r1", rig), "\(number)")
+    }
+    #expect(added == 4)
+  }
+
+  @Test func `a favourite is one for the radio, too`() throws {
+    let rig = try Rig()
+    rig.configure("")
+    try rig.startSynced()
+    func isFavourite() throws -> Bool? {
+      try rig.rows("/v1/contacts").first { $0["name"]?.string == "r1" }?["favourite"]?.bool
+    }
+    #expect(try isFavourite() == false)
+    for on in [true, false] {
+      #expect(try rig.post("/v1/contacts/favourite", #"{"contact":"r1","favourite":\#(on)}"#).status == 200)
+      try rig.until("the mark") { try isFavourite() == on }
+    }
+    #expect(try rig.post("/v1/contacts/favourite", #"{"contact":"nobody","favourite":true}"#).status == 404)
+  }
+}
