@@ -68,6 +68,9 @@ extension DeliverySession {
     return absences[key].map { min($0.next, message.item.expires) }
   }
 
+  /// Whether a message to this node has not ended.
+  public func hasMessages(to key: PublicKey) -> Bool { live.values.contains { $0.item.destination == .node(key) } }
+
   // MARK: Rounds
 
   /// The round has ended without an acknowledgement. Other messages to that recipient that have had a round wait, too.
@@ -195,6 +198,17 @@ extension DeliverySession {
     }
     absences[key] = absence
     return []
+  }
+
+  /// Ends a held message: no further attempt can succeed.
+  public mutating func giveUp(_ id: Int64, now: MonotonicTime) -> [DeliveryAction] {
+    fail(id, .noAcknowledgement, now) + sendNext(now)
+  }
+
+  /// A plain acknowledgement was heard on the air. The radio has forgotten the code of a held message by now, or will report it, too.
+  public mutating func overheard(_ code: AckCode, now: MonotonicTime) -> [DeliveryAction] {
+    guard live.values.contains(where: { $0.phase == .held && $0.item.codes.contains(code) }) else { return [] }
+    return acknowledged(code, tripTime: 0, now: now)
   }
 
   /// Tries a held message now: somebody asks for it.

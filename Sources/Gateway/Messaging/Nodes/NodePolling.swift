@@ -193,8 +193,11 @@ public final class NodePolling {
     }
     while true {
       try await sleep(for: wait)
+      // A post that waits is a sign of life, and the room would ignore it after a later request.
+      let isPosting = messenger.session.hasMessages(to: key)
       let refusal = await refusal { [isLoggedIn] () async throws(Refusal) in
-        try await isLoggedIn ? service.ask(.keepAlive, of: room, .bulk) : service.logIn(room, password: nil)
+        if isLoggedIn, isPosting { return .sent }
+        return try await isLoggedIn ? service.ask(.keepAlive, of: room, .bulk) : service.logIn(room, password: nil)
       }
       guard !Task.isCancelled else { throw CancellationError() }
       if let refusal {

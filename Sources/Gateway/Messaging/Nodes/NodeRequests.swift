@@ -178,6 +178,7 @@ public final class NodeRequests {
       return .failure(.radio("the radio refuses: \(error.map(\.description) ?? "no reason given")"))
     default: return .failure(.radio("the radio did not accept the request"))
     }
+    if asked.contact.type == .room { messenger.roomWasAsked(asked.contact.key, at: lastTime) }
     guard asked.question != .keepAlive else { return .success(.sent) }
     var limit = Self.patience(sent, atMost: longestWait)
     if case .cli = asked.question { limit += Self.cliExtra }

@@ -54,6 +54,8 @@ public final class Messenger {
   /// Rings at the machine's next deadline, or at the next expiry of a held message.
   private let alarm = Alarm()
   var isReady = false
+  /// The time of the last login or request to each room.
+  var roomTimes: [PublicKey: UInt32] = [:]
   /// When the first message for another radio expires.
   var nextHeldEnd: MonotonicTime?
   private var budgetToldAt: MonotonicTime?

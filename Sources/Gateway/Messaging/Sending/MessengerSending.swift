@@ -97,6 +97,9 @@ extension Messenger {
       }
       endIfOver(id)
     case .held(let id, let isFirst):
+      if let row = row(id), row.kind == .room, let room = row.recipient, isReadOnly(room) {
+        return decide { $0.giveUp(id, now: $1) }
+      }
       change(id, isWhole: isFirst) { $0.state = .heldForRecipient }
       endIfOver(id)
     case .waiting(let id, let unspent):
@@ -156,6 +159,12 @@ extension Messenger {
   private func prepare(_ message: inout OutgoingMessage, _ attempt: UInt8, _ own: SelfInfo) -> UInt8 {
     // A channel message may have ended as sent before the radio restarted.
     (message.state, message.endedAt) = (.sending, nil)
+    // A room ignores a post that is older than what it has had from us since.
+    if message.kind == .room, let time = message.senderTime, let asked = message.recipient.flatMap({ roomTimes[$0] }),
+      time <= asked
+    {
+      message.senderTime = nil
+    }
     let form = AttemptForm(attempt: attempt, bytes: message.text.bytes.count, hasTime: message.senderTime != nil)
     let known = form.needsTime ? nil : message.senderTime
     let time = known ?? newTime(inRoom: message.kind == .room)
@@ -165,6 +174,14 @@ extension Messenger {
     message.attempts.expect(.expected(time: time, attempt: form.number, text: message.text, sender: own.key))
     return form.number
   }
+
+  /// A room has got a login or a request with this time of the radio's clock.
+  func roomWasAsked(_ room: PublicKey, at time: UInt32) {
+    if roomTimes.count >= Self.mostRooms { roomTimes.removeAll() }
+    roomTimes[room] = time
+  }
+
+  private static let mostRooms = 64
 
   private func newTime(inRoom: Bool) -> UInt32 {
     let (now, radio) = (synchronizer.now, synchronizer.radioTime)

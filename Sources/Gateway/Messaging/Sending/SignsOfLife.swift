@@ -47,6 +47,9 @@ extension Messenger {
       guard envelope.source != synchronizer.connection.identity?.info.key.bytes.first else { return }
       for key in session.absentees where key.bytes.first == envelope.source { heard(key, .hint) }
     case .anonymousRequest(_, let sender, _, _): heard(sender, .hint)
+    // The radio reports an advert only if its time has grown. Nobody has checked this one's signature.
+    case .advert(let advert): heard(advert.key, .hint)
+    case .ack(let code, _): decide { $0.overheard(code, now: $1) }
     default: break
     }
   }
