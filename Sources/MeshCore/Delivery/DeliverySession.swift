@@ -127,7 +127,10 @@ public struct DeliverySession: Sendable {
       }
     }
     if isUp { for absence in absences.values { next = min(next, absence.next) } }
-    for message in ended { next = min(next, message.until, message.tellAt ?? .never) }
+    for message in ended {
+      next = min(next, message.until, message.tellAt ?? .never)
+      if isUp { next = min(next, repetition(of: message) ?? .never) }
+    }
     if isUp { for time in discoveries.values { next = min(next, time) } }
     return next == .never ? nil : next
   }
@@ -174,9 +177,7 @@ public struct DeliverySession: Sendable {
       let most = radioStarted == nil ? 2 : settings.maxAttempts
       guard copy.item.tries < most, copy.item.expires > now, live[copy.item.id] == nil else { continue }
       ended.remove(at: place)
-      live[copy.item.id] = Live(
-        item: copy.item, phase: .ready(notBefore: nil), isOpen: false, round: Round(limit: settings.maxAttempts))
-      actions.append(.waiting(id: copy.item.id))
+      actions.append(again(copy))
     }
     for (id, message) in live {
       switch message.phase {
@@ -231,6 +232,7 @@ public struct DeliverySession: Sendable {
       ended[place].heard = 0
       ended[place].tellAt = nil
     }
+    if isUp { actions += repeatUnheard(now) }
     ended.removeAll { $0.until <= now }
     if isUp {
       for (key, time) in discoveries where time <= now {

@@ -14,6 +14,8 @@ public struct DeliverySettings: Equatable, Sendable {
   public var timeoutFactor = 1.2
   /// Messages that may wait for an acknowledgement at the same time, 1 to `radioMemory`.
   public var maxInFlight = radioMemory
+  /// Whether a channel message that no repeater was heard with is sent once more. It is the same packet, which nodes that have it drop.
+  public var repeatsUnheard = false
   /// Whether to ask for a path when a flood was acknowledged without bringing one.
   public var discoversPaths = true
   public var budget = AirtimeBudget.Limits()
@@ -24,6 +26,8 @@ public struct DeliverySettings: Equatable, Sendable {
   static let unknownTimeout: Duration = .seconds(15)
   /// How long acknowledgements and repeats are counted after a message has ended.
   public static let grace: Duration = .seconds(60)
+  /// How long to wait for a repeater, before a channel message is sent once more.
+  static let repeatDelay: Duration = .seconds(20)
   /// Delay after the first repeat until repeats are reported together.
   static let heardDelay: Duration = .seconds(5)
   /// How long a late acknowledgement still changes a failed message to delivered.

@@ -25,7 +25,8 @@ struct SendCommand: ParsableCommand {
   @Option(help: "An id of your choice: sending the same id again does not send a second message.") var id: String?
   @Option(
     help: ArgumentHelp(
-      "Stop trying after this time: \(DurationArgument.forms) (default: `messaging.lifetime_h`, a day).", valueName: "time"))
+      "Stop trying after this time: \(DurationArgument.forms) (default: `messaging.lifetime_h`, a day).",
+      valueName: "time"))
   var expires: DurationArgument?
   @Option(help: "interactive, relayed or bulk.") var priority = "interactive"
 
@@ -223,7 +224,9 @@ enum Sending {
   /// Exits with the worst exit code of all messages.
   private static func leave(_ ended: [JSONValue], _ connection: Connection) throws {
     if !connection.json {
-      let reasons = ended.filter { code($0) != 0 }.compactMap { isHeld($0) ? "held_for_recipient" : $0[Shape.Outgoing().reason] }
+      let reasons = ended.filter { code($0) != 0 }.compactMap {
+        isHeld($0) ? "held_for_recipient" : $0[Shape.Outgoing().reason]
+      }
       for hint in Set(reasons.compactMap(Show.hint)) { print(hint) }
     }
     let worst = ended.map(code).max() ?? 0

@@ -46,7 +46,7 @@ enum ShownConfiguration {
       "profile max_size messages_max nodes_max journal_max_size journal_max_age_days", locations: "location"),
     "messaging": keys(
       """
-      attempts flood_after floods timeout_percent in_flight path_discovery lifetime_h airtime_per_hour_s messages_per_hour \
+      attempts flood_after floods timeout_percent in_flight path_discovery lifetime_h repeat_unheard airtime_per_hour_s messages_per_hour \
       channel_airtime_per_hour_s channel_messages_per_hour queue room_interval_min
       """, locations: "credentials_file"),
     "poll": keys("node kind every_min"),

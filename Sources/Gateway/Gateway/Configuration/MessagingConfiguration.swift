@@ -19,6 +19,7 @@ public struct MessagingConfiguration: Sendable {
     delivery.maxFloods = Int(table.integer("floods", in: 0...8, default: 2))
     delivery.timeoutFactor = Double(table.integer("timeout_percent", in: 100...1000, default: 120)) / 100
     delivery.maxInFlight = Int(table.integer("in_flight", in: 1...8, default: 8))
+    delivery.repeatsUnheard = table.bool("repeat_unheard", default: false)
     delivery.discoversPaths = table.bool("path_discovery", default: true)
     if delivery.floodAfter == 0, delivery.maxFloods == 0 {
       table.note("floods", "flood_after = 0 and floods = 0 allow no attempt")

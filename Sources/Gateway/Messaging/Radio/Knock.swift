@@ -108,7 +108,8 @@ public final class Knock {
         names.append(stored.contact.name.string)
       } catch {
         guests.remove(stored.contact.key)
-        log.info("\(stored.contact.name.string) may have written, and cannot be added to the radio's contacts: \(error)")
+        log.info(
+          "\(stored.contact.name.string) may have written, and cannot be added to the radio's contacts: \(error)")
       }
     }
     if !names.isEmpty {

@@ -119,7 +119,8 @@ extension Messenger {
   }
 
   /// `unspent`: air time that was booked for the attempt, but not used. `isWhole`: the event has the whole message.
-  private func change(_ id: Int64, unspent: Int64 = 0, isWhole: Bool = false, _ change: (inout OutgoingMessage) -> Void) {
+  private func change(_ id: Int64, unspent: Int64 = 0, isWhole: Bool = false, _ change: (inout OutgoingMessage) -> Void)
+  {
     guard var message = row(id) else { return }
     // An attempt that is not on disk has no air time there.
     let unspent = message.state == .sending ? unspent : 0

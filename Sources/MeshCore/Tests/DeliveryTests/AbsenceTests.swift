@@ -25,7 +25,9 @@ import Timing
     _ = session.linkUp(now: now)
   }
 
-  private func item(_ id: Int64, expires: Double = 86_400, isOrdered: Bool = false, to key: PublicKey? = nil) -> DeliveryItem {
+  private func item(_ id: Int64, expires: Double = 86_400, isOrdered: Bool = false, to key: PublicKey? = nil)
+    -> DeliveryItem
+  {
     DeliveryItem(
       id: id, destination: .node(key ?? birch), priority: .interactive, origin: "us", bytes: 20,
       expires: now + .seconds(expires), isOrdered: isOrdered)

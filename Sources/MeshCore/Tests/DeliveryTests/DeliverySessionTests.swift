@@ -83,6 +83,27 @@ private func code(_ number: UInt32) -> AckCode { AckCode(value: number) }
     }
   }
 
+  @Test(arguments: [(false, false), (true, false), (true, true)])
+  mutating func `a channel message that no repeater was heard with goes once more, if that is wanted`(
+    _ isWanted: Bool, _ isHeard: Bool
+  ) {
+    var settings = DeliverySettings()
+    settings.repeatsUnheard = isWanted
+    _ = session.change(settings, now: now)
+    _ = session.linkUp(now: now)
+    _ = add(item(1, to: .channel("c")))
+    _ = session.answered(1, .channelSent, now: now)
+    if isHeard { session.heardRepeat(of: 1, now: now) }
+    var sent = 1
+    while session.deadline != nil {
+      guard expire().contains(.transmit(id: 1, attempt: 0, route: .flood, airtime: 0)) else { continue }
+      #expect(now == MonotonicTime(seconds: 20))
+      sent += 1
+      #expect(session.answered(1, .channelSent, now: now) == [.sent(id: 1, code: nil, tries: sent, floods: sent)])
+    }
+    #expect(sent == (isWanted && !isHeard ? 2 : 1))
+  }
+
   @Test
   mutating func `if the radio does not report its start, a channel message is sent once more, and ends as sent`() {
     _ = session.linkUp(now: now)
@@ -96,7 +117,10 @@ private func code(_ number: UInt32) -> AckCode { AckCode(value: number) }
     #expect(session.linkUp(now: now + .seconds(6)).isEmpty)
   }
 
-  @Test mutating func `a message goes twice along the path, then floods twice without the path, then waits for its recipient`() {
+  @Test
+  mutating func
+    `a message goes twice along the path, then floods twice without the path, then waits for its recipient`()
+  {
     _ = session.linkUp(now: now)
     #expect(add(item(1), path: 2) == [.transmit(id: 1, attempt: 0, route: .direct, airtime: 0)])
     #expect(sent(1, 10, flooded: false) == [.sent(id: 1, code: code(10), tries: 1, floods: 0)])
