@@ -106,6 +106,16 @@ extension DeliverySession {
     return [.waiting(id: id, unspent: isUnsent ? giveBack(id) : 0)]
   }
 
+  /// How often in a row the radio's packet pool was full for this message, and the time of the next attempt, if there
+  /// is one. `nil`: the radio has accepted it, or was not asked.
+  public func refusals(of id: Int64) -> (count: Int, next: MonotonicTime?)? {
+    guard let message = live[id], message.fullTables.failures > 0 else { return nil }
+    guard case .ready(let next?) = message.phase, next < message.item.expires else {
+      return (message.fullTables.failures, nil)
+    }
+    return (message.fullTables.failures, next)
+  }
+
   /// Nothing was transmitted: returns the reserved air time to the budget. The result is that time in milliseconds.
   private mutating func giveBack(_ id: Int64) -> Int64 {
     guard let message = live[id] else { return 0 }

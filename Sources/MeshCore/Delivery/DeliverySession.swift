@@ -103,15 +103,6 @@ public struct DeliverySession: Sendable {
   public var pending: Int { live.values.count { !$0.isOpen } }
   public var inFlight: Int { live.values.count { $0.isOpen && $0.item.channel == nil } }
   public func isLive(_ id: Int64) -> Bool { live[id] != nil }
-  /// How often in a row the radio's packet pool was full for this message, and the time of the next attempt, if there
-  /// is one. `nil`: the radio has accepted it, or was not asked.
-  public func refusals(of id: Int64) -> (count: Int, next: MonotonicTime?)? {
-    guard let message = live[id], message.fullTables.failures > 0 else { return nil }
-    guard case .ready(let next?) = message.phase, next < message.item.expires else {
-      return (message.fullTables.failures, nil)
-    }
-    return (message.fullTables.failures, next)
-  }
   /// Whether an attempt is on the air or in progress, or the message is between two attempts.
   public func isUnderWay(_ id: Int64) -> Bool { live[id]?.isOpen ?? false }
 
@@ -224,7 +215,7 @@ public struct DeliverySession: Sendable {
 
   public mutating func timedOut(now: MonotonicTime) -> [DeliveryAction] {
     var actions: [DeliveryAction] = []
-    for id in live.keys.sorted() { actions += expire(id, now) }
+    for id in live.values.filter({ isDue($0, now) }).map(\.item.id).sorted() { actions += expire(id, now) }
     tryAbsentees(now)
     for place in ended.indices {
       guard let time = ended[place].tellAt, time <= now else { continue }
@@ -242,6 +233,14 @@ public struct DeliverySession: Sendable {
       }
     }
     return actions + sendNext(now)
+  }
+
+  private func isDue(_ message: Live, _ now: MonotonicTime) -> Bool {
+    switch message.phase {
+    case .sending: false
+    case .ready(let time), .sent(let time): message.item.expires <= now || time.map { $0 <= now } ?? false
+    case .held: message.item.expires <= now
+    }
   }
 
   private mutating func expire(_ id: Int64, _ now: MonotonicTime) -> [DeliveryAction] {
@@ -321,7 +320,8 @@ public struct DeliverySession: Sendable {
     (budgetWait, waitsForBudget) = (nil, false)
     guard isUp, inHand == nil else { return [] }
     var best: Live?
-    for message in live.values where isEligible(message, now) {
+    let (taken, flying) = (Set(live.values.filter(\.isOpen).map(\.item.destination)), inFlight)
+    for message in live.values where isEligible(message, taken, flying, now) {
       guard best.map({ goesBefore(message, $0) }) ?? true else { continue }
       let priority = priority(of: message)
       switch budget.fits(cost(message), channel: message.item.channel, priority, now: now) {
@@ -336,16 +336,15 @@ public struct DeliverySession: Sendable {
     return transmit(best, now)
   }
 
-  private func isEligible(_ message: Live, _ now: MonotonicTime) -> Bool {
+  private func isEligible(_ message: Live, _ taken: Set<Destination>, _ flying: Int, _ now: MonotonicTime) -> Bool {
     guard case .ready(let notBefore) = message.phase, notBefore ?? now <= now, message.item.expires > now else {
       return false
     }
-    guard case .node(let key) = message.item.destination else { return true }
+    guard message.item.channel == nil else { return true }
     guard radioHasRoom else { return false }
     if message.isOpen { return true }
     if message.item.isOrdered, live.values.contains(where: { $0.item.isBefore(message.item) }) { return false }
-    guard inFlight < settings.maxInFlight else { return false }
-    return !live.values.contains { $0.isOpen && $0.item.destination == .node(key) }
+    return flying < settings.maxInFlight && !taken.contains(message.item.destination)
   }
 
   /// Whether the radio can take another attempt without forgetting an ack code that is still needed.

@@ -205,4 +205,65 @@ import Timing
     }
     #expect(most <= 3000 && made.contains { $0.at > begin }, "\(most)")
   }
+
+  @Test mutating func `an acknowledgement that is overheard ends a held message, and no other`() {
+    add(item(1))
+    #expect(session.overheard(AckCode(value: 1 << 8), now: now) == [], "the radio will report it")
+    pass(100)
+    #expect(session.held == 1 && session.overheard(AckCode(value: 7), now: now) == [])
+    #expect(session.overheard(AckCode(value: 1 << 8), now: now) == [.delivered(id: 1, tripTime: 0)])
+  }
+
+  @Test mutating func `of a thousand held messages none is lost and none delivered twice by two hundred kills`() {
+    var settings = DeliverySettings()
+    settings.budget.airtime = 3_600_000
+    settings.budget.messages = 3600
+    var kept: [Int64: DeliveryItem] = [:]
+    var delivered: [Int64: Int] = [:]
+    var random = SeededRandom(seed: 5)
+    for id in 1...1000 {
+      kept[Int64(id)] = item(Int64(id), expires: 10 * 86_400, to: Self.key(id % 50))
+    }
+    /// Carries out, and keeps on disk what is to be kept. The acknowledgement is lost with the program sometimes.
+    func carry(_ actions: [DeliveryAction], _ this: inout Self) {
+      for action in actions {
+        switch action {
+        case .transmit(let id, let attempt, let route, _):
+          #expect(kept[id]?.attempt == attempt, "message \(id)")
+          kept[id]?.attempt = attempt + 1
+          kept[id]?.progress = .interrupted
+          let code = AckCode(value: UInt32(id) << 8 | UInt32(attempt))
+          kept[id]?.codes.append(code)
+          this.session.expect(code, for: id)
+          let answer = DeliveryAnswer.sent(code: code, flooded: route.isFlood, timeout: 1000)
+          carry(this.session.answered(id, answer, now: this.now), &this)
+          if this.isThere { carry(this.session.acknowledged(code, tripTime: 9, now: this.now), &this) }
+        case .sent(let id, _, let tries, let floods):
+          kept[id]?.tries = tries
+          kept[id]?.floods = floods
+        case .held(let id, _): kept[id]?.progress = .held
+        case .delivered(let id, _):
+          delivered[id, default: 0] += 1
+          kept[id] = nil
+        case .failed(let id, _, _): Issue.record("message \(id) failed")
+        default: break
+        }
+      }
+    }
+    for kill in 0...200 {
+      session = DeliverySession(settings, seed: UInt64(kill))
+      for id in kept.keys.sorted() { if let item = kept[id] { carry(session.add(item, path: nil, now: now), &self) } }
+      carry(session.linkUp(now: now), &self)
+      isThere = kill >= 150 && kill % 10 == 0
+      let end = now + .seconds(Double.random(in: 1...1000, using: &random))
+      while let deadline = session.deadline, deadline <= end {
+        now = max(now, deadline)
+        carry(session.timedOut(now: now), &self)
+      }
+      now = end
+    }
+    #expect(delivered.values.allSatisfy { $0 == 1 } && delivered.count + kept.count == 1000)
+    #expect(delivered.count > 500, "\(delivered.count)")
+    #expect(kept.values.allSatisfy { $0.attempt < 250 })
+  }
 }
