@@ -218,8 +218,10 @@ extension DeliverySession {
     return sendNext(now)
   }
 
-  /// Rounds that may be in vain use only the air time that background work may use.
+  /// Rounds that may be in vain begin only with the air time that background work may use. One that has begun goes on: other messages to that recipient
+  /// wait for its end.
   func priority(of message: Live) -> DeliveryPriority {
+    if message.isOpen { return message.item.priority }
     switch message.round.kind {
     case .first, .ahead: return message.item.priority
     case .slow, .hint: return max(message.item.priority, .bulk)
