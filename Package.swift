@@ -170,8 +170,8 @@ let simulation: [Target] = [
   module(
     "Simulation", "World",
     [
-      "CLinux", "Companion", "CrashDisk", "CSeededRandom", "EventLoop", "Gateway", "HTTP", "Hub", "JSON",
-      "LinkInMemory", "LoopTestSupport", "MeshCrypto", "Sockets", "SQLite", "Store", "Timing", "Transport",
+      "CLinux", "Companion", "CrashDisk", "CSeededRandom", "EarlierSchemas", "EventLoop", "Gateway", "HTTP", "Hub",
+      "JSON", "LinkInMemory", "LoopTestSupport", "MeshCrypto", "Sockets", "SQLite", "Store", "Timing", "Transport",
       "VirtualRadio",
     ]),
   .target(name: "CSeededRandom", path: "Sources/Simulation/CSeededRandom"),
@@ -182,6 +182,8 @@ let simulation: [Target] = [
   // Crash images of databases: what a power cut leaves. Its C part takes the place of fsync in the program that has it.
   .target(name: "CCrashDisk", path: "Sources/Simulation/CCrashDisk"),
   module("Simulation", "CrashDisk", ["CCrashDisk", "CSQLite"]),
+  // What programs of earlier versions would have left, made of present databases.
+  module("Simulation", "EarlierSchemas", ["SQLite"]),
   program(
     "Simulation/meshpost-radio", "meshpost-radio",
     ["CLinux", "Console", "EventLoop", "MeshCrypto", "Release", "Timing", "VirtualRadio", .arguments]),
@@ -199,7 +201,10 @@ let trials: [Target] = [
     path: "Tests/TestSupport", swiftSettings: strict),
   tests(
     "StoreTests",
-    ["Companion", "CrashDisk", "Documents", "JSON", "MeshCrypto", "SQLite", "Store", "TestSupport", "Timing"]),
+    [
+      "Companion", "CrashDisk", "Documents", "EarlierSchemas", "JSON", "MeshCrypto", "SQLite", "Store", "TestSupport",
+      "Timing",
+    ]),
   tests("PageServerTests", ["HTTP", "TestSupport", "Timing", "PageServer"]),
   tests(
     "RelayTests",
@@ -210,8 +215,8 @@ let trials: [Target] = [
   tests(
     "ProgramTests",
     [
-      "Companion", "Deflate", "UntrustedText", "EventLoop", "HTTP", "JSON", "MeshCrypto", "meshpost", "meshpost-hub",
-      "meshpost-radio", "meshpostd", "Sockets", "TestSupport", "Timing", .arguments,
+      "Companion", "Deflate", "EarlierSchemas", "UntrustedText", "EventLoop", "HTTP", "JSON", "MeshCrypto", "meshpost",
+      "meshpost-hub", "meshpost-radio", "meshpostd", "Sockets", "TestSupport", "Timing", .arguments,
     ]),
   // What begins and ends a thousand times leaves nothing behind: in a process of their own, for they count what the process holds.
   tests("LifetimeTests", ["EventLoop", "HTTP", "Relay", "Store", "Sockets", "TestSupport", "Timing"]),
@@ -234,8 +239,8 @@ let trials: [Target] = [
   tests(
     "HubTests",
     [
-      "CrashDisk", "Deflate", "Documents", "HTTP", "Hub", "JSON", "Relay", "SQLite", "Store", "TestSupport", "Timing",
-      "TOML",
+      "CrashDisk", "Deflate", "Documents", "EarlierSchemas", "HTTP", "Hub", "JSON", "Relay", "SQLite", "Store",
+      "TestSupport", "Timing", "TOML",
       "PageServer",
       .of("swift-nio", "NIOCore"), .of("swift-nio", "NIOEmbedded"), .of("swift-nio", "NIOHTTP1"),
       .of("swift-nio", "NIOWebSocket"),

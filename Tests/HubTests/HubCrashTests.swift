@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 
 import CrashDisk
+import EarlierSchemas
 import Foundation
 import JSON
+import SQLite
 import TestSupport
 import Testing
 
@@ -146,6 +148,52 @@ import Testing
     #expect(trial.faults == [])
     #expect(trial.syncs > 5)
     trial.disk.onSync = nil
+  }
+
+  @Test func `a hub's database of each earlier program keeps all that it has in its upgrade, wherever that is cut`()
+    async throws
+  {
+    #expect(EarlierSchema.hub.newest == HubSchema.newest, "a new step has to be undone, too")
+    do {
+      let hub = try HubStore(location: scratch.location("hub.db"))
+      let trial = CrashTrial(on: CrashDisk(watching: target.folder.path()), imagesIn: target.folder.path(), seed: 0) {
+        _ in CrashTrial.Verdict(state: 0)
+      }
+      trial.disk.onSync = nil
+      try await live(hub, trial)
+    }
+    for version in EarlierSchema.hub.versions {
+      let (older, image) = (Scratch(inMemory: true), Scratch(inMemory: true))
+      let location = older.location("hub.db")
+      try FileManager.default.copyItem(atPath: scratch.location("hub.db"), toPath: location)
+      try EarlierSchema.hub.undo(to: version, in: location)
+      let made = try Database(location: scratch.location("made-\(version).db"))
+      try made.migrate(HubSchema.steps(.sqlite).prefix(version).map { Migration(number: $0.number, sql: $0.sql) })
+      let (shape, columns, before) = try {
+        let database = try Database(location: location)
+        let columns = try EarlierSchema.columns(of: database).filter { !$0.hasPrefix("sqlite_") }
+        return (
+          try EarlierSchema.shape(of: database), columns, try EarlierSchema.rows(of: columns, in: database)
+        )
+      }()
+      let expected = try EarlierSchema.shape(of: made)
+      #expect(shape == expected, "\(version): \(shape.symmetricDifference(expected).sorted())")
+      let trial = CrashTrial(
+        on: CrashDisk(watching: older.folder.path()), imagesIn: image.folder.path(), seed: UInt64(version) * 10_000
+      ) { _ in
+        _ = try SQLiteHubDatabase(location: image.location("hub.db"))
+        let database = try Database(location: image.location("hub.db"))
+        let after = try EarlierSchema.rows(of: columns, in: database)
+        var verdict = CrashTrial.Verdict(state: 0)
+        verdict.faults = before.keys.sorted().filter { before[$0] != after[$0] }
+        if try EarlierSchema.shape(of: database).count <= shape.count { verdict.faults.append("it is not upgraded") }
+        return verdict
+      }
+      try trial.step("the upgrade from \(version)") { _ = try SQLiteHubDatabase(location: location) }
+      trial.disk.onSync = nil
+      #expect(trial.faults == [])
+      #expect(trial.syncs > HubSchema.newest - version)
+    }
   }
 
   @Test func `images find a hub's disk that lies`() async throws {

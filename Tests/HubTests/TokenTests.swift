@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 
+import EarlierSchemas
 import Foundation
 import JSON
-import SQLite
 import Synchronization
 import TestSupport
 import Testing
@@ -120,15 +120,7 @@ import Testing
       }
       await stores.copyLog(atEnd: true)
     }
-    // A database as the previous version left it.
-    let older = try Database(location: location)
-    try older.execute(
-      """
-      DROP TABLE token_gateways; DROP TABLE retention; DROP TABLE wanted_hearers; ALTER TABLE messages DROP COLUMN arrived;
-      ALTER TABLE messages DROP COLUMN sent; ALTER TABLE contacts DROP COLUMN trusted;
-      DROP TABLE lost_updates; DROP TABLE queue_clock; DROP INDEX updates_by_source; ALTER TABLE updates DROP COLUMN source; ALTER TABLE messages DROP COLUMN settled;
-      ALTER TABLE updates DROP COLUMN beyond; PRAGMA user_version = 13
-      """)
+    try EarlierSchema.hub.undo(to: 13, in: location)
     let stores = try HubStores(location: location)
     let access = HubAccess([token("shared"), token("second"), token("third")])
     #expect(try await come("hill", with: "shared", access, stores) == nil)

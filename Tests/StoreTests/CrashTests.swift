@@ -23,10 +23,10 @@ import Timing
       created: Shop.moment, lifetime: 60_000)
   }
 
-  private typealias Step = (name: String, work: Store.Work)
+  typealias Step = (name: String, work: Store.Work)
 
   /// Every kind of write that the store has, each of them a transaction.
-  private static var writes: [Step] {
+  static var writes: [Step] {
     [
       (
         "a message",

@@ -91,16 +91,6 @@ import Testing
     #expect(store.transactions.failure == nil)
   }
 
-  @Test func `a schema of a newer version is refused`() throws {
-    let scratch = Scratch()
-    let location = scratch.location("gw.db")
-    do {
-      let database = try Database(location: location)
-      try database.execute("PRAGMA user_version = 999")
-    }
-    #expect(throws: StoreError.self) { try Store(Store.Settings(location: location)) }
-  }
-
   @Test func `a replacement of a damaged database does not count as damaged itself`() throws {
     let scratch = Scratch()
     let store = try Store(Store.Settings(location: scratch.location("gw.db")))

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT
+
+extension EarlierSchema {
+  /// Of a gateway's database.
+  ///
+  /// Step 14 and those before it cannot be undone: since 14 a received message is an event itself, so the journal has no row of it, and nobody has the
+  /// bytes that an older program would have written there. What is beside the database stays, even `….held`, which older programs do not know: it may
+  /// have messages that the radio has forgotten.
+  public static let gateway = EarlierSchema(undoing: [
+    (21, commandAges), (20, removedUpstreams),
+    (19, "ALTER TABLE contacts DROP COLUMN seen"),
+    // Events of ends in the journal keep the whole message, which an older program did not write: it is not looked at.
+    (18, "ALTER TABLE outgoing DROP COLUMN ended_seq; DELETE FROM meta WHERE name = 'whole_ends_from'"),
+    // The journal keeps the events of alerts. An alert that is open begins again.
+    (17, "DROP TABLE alerts; DROP TABLE heard_nodes"),
+    (16, "ALTER TABLE conversations DROP COLUMN muted"),
+    (
+      15,
+      """
+      DROP TABLE conversations;
+      DELETE FROM meta WHERE name IN ('conversations_from', 'conversations_listed', 'conversations_listed_sent')
+      """
+    ),
+  ])
+
+  /// The time of a command was the hub's. Of the losses that were told only the journal knew, and the database had no memory of other epochs.
+  private static let commandAges = """
+    UPDATE commands SET at = at - ifnull((SELECT value FROM meta WHERE name = 'elapsed'), 0)
+      + ifnull((SELECT value FROM meta WHERE name = 'elapsed_wall'), 0);
+    DELETE FROM meta WHERE name IN ('epoch_boot', 'known_epochs', 'relayed_before_copy', 'lost_epoch', 'untold_losses')
+    """
+
+  /// The position of an upstream that was removed was deleted.
+  private static let removedUpstreams = """
+    DELETE FROM cursors WHERE removed IS NOT NULL;
+    ALTER TABLE cursors DROP COLUMN given_up; ALTER TABLE cursors DROP COLUMN too_old;
+    ALTER TABLE cursors DROP COLUMN told; ALTER TABLE cursors DROP COLUMN told_before;
+    ALTER TABLE cursors DROP COLUMN removed; ALTER TABLE cursors DROP COLUMN removed_at;
+    ALTER TABLE cursors DROP COLUMN removed_pending;
+    DELETE FROM meta WHERE name IN ('elapsed_boot', 'elapsed_uptime', 'journal_times')
+    """
+}
