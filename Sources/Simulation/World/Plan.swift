@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import EarlierSchemas
 import FoundationEssentials
 import Timing
 
@@ -58,6 +59,17 @@ enum Happening: CustomStringConvertible, Codable {
   case restartHub
   case hubClock(Int64)
 
+  /// The program was one with this schema until now, and ends; the present one upgrades its database.
+  case upgrade(gateway: Int, from: Int, FlushCut?)
+  /// The same of the hub.
+  case upgradeHub(from: Int, FlushCut?)
+  /// A program that is too old for the database is tried.
+  case rollBack(gateway: Int)
+  case rollBackHub
+  /// A copy is one that a program with this schema has made.
+  case ageCopy(gateway: Int, Int, to: Int)
+  case ageHubCopy(Int, to: Int)
+
   case kill(gateway: Int, downFor: Int)
   case killBeforeCommit(gateway: Int)
   case restart(gateway: Int)
@@ -113,6 +125,15 @@ enum Happening: CustomStringConvertible, Codable {
       number.map { "the hub is put back to copy \($0)" } ?? "another, empty hub has the hub's address"
     case .restartHub: "the hub starts again"
     case .hubClock(let milliseconds): "the hub's clock: \(milliseconds / 1000) s"
+    case .upgrade(let gateway, let version, let cut):
+      "\(name(gateway)) is upgraded from schema \(version)\(cut.map { ", and cut at flush \($0.flush)" } ?? "")"
+    case .upgradeHub(let version, let cut):
+      "the hub is upgraded from schema \(version)\(cut.map { ", and cut at flush \($0.flush)" } ?? "")"
+    case .rollBack(let gateway): "\(name(gateway)): somebody tries an older program"
+    case .rollBackHub: "somebody tries an older hub"
+    case .ageCopy(let gateway, let number, let version):
+      "\(name(gateway)): copy \(number) of its card is one with schema \(version)"
+    case .ageHubCopy(let number, let version): "copy \(number) of the hub's database is one with schema \(version)"
     case .kill(let gateway, let seconds): "\(name(gateway)) is killed, for \(seconds) s"
     case .killBeforeCommit(let gateway): "\(name(gateway)) is killed before its next commit"
     case .restart(let gateway): "\(name(gateway)) ends and starts"
@@ -199,7 +220,7 @@ extension Plan {
     for _ in 0..<Int.random(in: 0...3, using: &random) { add(.command(gateway: gateway())) }
 
     // A seed has few kinds of faults, many of each: most defects need two or three together.
-    let kinds = (0..<Int.random(in: 1...4, using: &random)).map { _ in Int.random(in: 0..<13, using: &random) }
+    let kinds = (0..<Int.random(in: 1...4, using: &random)).map { _ in Int.random(in: 0..<14, using: &random) }
     for kind in kinds {
       for _ in 0..<Int.random(in: 1...5, using: &random) {
         let (at, gateway) = (time(), gateway())
@@ -260,6 +281,32 @@ extension Plan {
           ]
           add(faults.randomElement(using: &random)!, at)
         case 10: add(.powerCut(gateway: gateway, loss: random.next() >> 12), at)
+        case 13:
+          let (version, ofHub) = (
+            EarlierSchema.gateway.versions.randomElement(using: &random)!,
+            EarlierSchema.hub.versions.randomElement(using: &random)!
+          )
+          let loss = Bool.random(using: &random) ? random.next() >> 12 : nil
+          let cut = FlushCut(flush: Int.random(in: 0..<24, using: &random), loss: loss)
+          let cutIfAny = Bool.random(using: &random) ? cut : nil
+          switch Int.random(in: 0..<8, using: &random) {
+          case 0: add(.rollBack(gateway: gateway), at)
+          case 1: add(.rollBackHub, at)
+          case 2, 3: add(.upgradeHub(from: ofHub, cutIfAny), at)
+          case 4:
+            copies += 1
+            add(.copyHub(copies), at)
+            add(.ageHubCopy(copies, to: ofHub), at)
+            add(.upgradeHub(from: ofHub, cutIfAny), at)
+            add(.putBackHub(copies), time(at + 1))
+          case 5:
+            copies += 1
+            add(.copyCard(gateway: gateway, copies), at)
+            add(.ageCopy(gateway: gateway, copies, to: version), at)
+            add(.upgrade(gateway: gateway, from: version, cutIfAny), at)
+            add(.changeCard(gateway: gateway, copies), time(at + 1))
+          default: add(.upgrade(gateway: gateway, from: version, cutIfAny), at)
+          }
         case 11: add(.stick(parts.randomElement(using: &random)!), at)
         case 8:
           let (count, ownEpoch) = (Int.random(in: 1...5, using: &random), Bool.random(using: &random))

@@ -26,17 +26,17 @@ final class WorldGateway {
   let machine: WorldMachine
   let loop: EventLoop
   private let clock: WorldClock
-  private let root: String
+  let root: String
   private(set) var radio: VirtualRadio
   private(set) var link: MemoryLink
   private(set) var daemon: Daemon?
   private var signals = SignalQueue()
   private(set) var isServing = false
-  private(set) var life = 0
-  private var copies: [Int: Int] = [:]
+  var life = 0
+  private(set) var copies: [Int: Int] = [:]
   private let servers: [Server]
   /// Knows what of the card is synced, in worlds with cuts of power.
-  private var disk: CrashDisk?
+  var disk: CrashDisk?
   var hasPowerCuts = false
   let page: WorldPage
   let tell: (String) -> Void
@@ -146,13 +146,7 @@ final class WorldGateway {
     do {
       try writeConfiguration()
       if hasPowerCuts, disk == nil { disk = CrashDisk(watching: folder) }
-      var surroundings = Surroundings()
-      surroundings.link = { [link] _, _, _, _ in link }
-      surroundings.network = { _, _ in NoNetworkChanges() }
-      surroundings.log = { [unowned self] level, line in if level <= .warning { tell("\(name): \(repeatable(line))") } }
-      let daemon = try Daemon(
-        GatewayConfiguration(startingWith: "\(folder)/gw.toml"), file: "\(folder)/gw.toml", on: loop, manager: nil,
-        in: surroundings)
+      let daemon = try makeDaemon()
       (self.daemon, signals, isServing) = (daemon, SignalQueue(), true)
       lives.append(Life(daemon: daemon))
       page.follow("\(folder)/ctl")
@@ -165,6 +159,16 @@ final class WorldGateway {
       tell("\(name): does not start: \(error)")
       _ = loop.schedule(after: .seconds(60)) { [weak self] in self?.start() }
     }
+  }
+
+  func makeDaemon() throws -> Daemon {
+    var surroundings = Surroundings()
+    surroundings.link = { [link] _, _, _, _ in link }
+    surroundings.network = { _, _ in NoNetworkChanges() }
+    surroundings.log = { [unowned self] level, line in if level <= .warning { tell("\(name): \(repeatable(line))") } }
+    return try Daemon(
+      GatewayConfiguration(startingWith: "\(folder)/gw.toml"), file: "\(folder)/gw.toml", on: loop, manager: nil,
+      in: surroundings)
   }
 
   /// The line without what differs in each run of a world: ports, and the folder.
@@ -258,7 +262,7 @@ final class WorldGateway {
     for server in servers { try? server.comesBack(name) }
   }
 
-  private func replug(_ radio: VirtualRadio) {
+  func replug(_ radio: VirtualRadio) {
     let isPresent = link.isPresent
     link = MemoryLink(radio, on: loop)
     link.isPresent = isPresent
@@ -291,7 +295,7 @@ final class WorldGateway {
 
   // MARK: Its card
 
-  private func copy(from: Int, to: Int) {
+  func copy(from: Int, to: Int) {
     let files = FileManager.default
     let (source, target) = ("\(root)/\(from)", "\(root)/\(to)")
     // `try!`: the world's own folder in memory.
@@ -305,7 +309,7 @@ final class WorldGateway {
   }
 
   /// The last working configuration names the store's folder.
-  private func moveConfiguration(from source: String, to target: String? = nil) {
+  func moveConfiguration(from source: String, to target: String? = nil) {
     let (target, name) = (target ?? folder, "gw.db.configuration")
     // `try?`: there is none yet.
     guard let kept = try? String(contentsOfFile: "\(target)/\(name)", encoding: .utf8) else { return }
@@ -352,7 +356,7 @@ final class WorldGateway {
     other.cardChanges += 1
   }
 
-  private func note(_ texts: Set<String>) { everStored.formUnion(texts) }
+  func note(_ texts: Set<String>) { everStored.formUnion(texts) }
 
   /// The texts of the received messages on the card.
   func texts() -> Set<String> {

@@ -50,11 +50,19 @@ extension World {
         gateway.untellable.formUnion(gateway.lostWithCard)
       }
     case .restartHub: try hub.restart()
+    case .upgradeHub(let version, let cut): try hub.upgrade(from: version, cut)
+    case .rollBackHub: gateways[0].breaches += try hub.tryOlderProgram()
+    case .ageHubCopy(let number, let version): try hub.ageCopy(number, to: version)
     case .hubClock(let step): hubOffset.value.withLock { $0 = step }
     case .stolenToken(let number, let count, let ownEpoch):
       if let gateway = gateway(number) { try forge(gateway, count, ownEpoch: ownEpoch) }
     case .air(let loss): for mesh in meshes { mesh.perform("loss \(loss)") }
     case .cloneCard: try clone()
+    case .upgrade(let number, let version, let cut):
+      if let gateway = gateway(number) { try end(gateway, thenFor: 1) { try gateway.becomeOlder(version, cut) } }
+    case .rollBack(let number):
+      if let gateway = gateway(number) { try end(gateway, thenFor: 1) { try gateway.tryOlderProgram() } }
+    case .ageCopy(let number, let copy, let version): try gateway(number)?.ageCopy(copy, to: version)
     default: performAtGateway(happening)
     }
   }
@@ -66,7 +74,7 @@ extension World {
       gateway.kill()
       after(seconds) { gateway.start() }
     case .killBeforeCommit(let number): gateway(number)?.armKillBeforeCommit()
-    case .restart(let number): if let gateway = gateway(number) { end(gateway, thenFor: 1) }
+    case .restart(let number): if let gateway = gateway(number) { end(gateway, thenFor: 1) {} }
     case .powerCycle(let number):
       guard let gateway = gateway(number) else { return }
       gateway.kill()
@@ -176,12 +184,12 @@ extension World {
     if lost.isDisjoint(with: atHub) { gateway.untellable.formUnion(lost) }
   }
 
-  private func end(_ gateway: WorldGateway, thenFor seconds: Int, _ action: () -> Void = {}) {
+  private func end(_ gateway: WorldGateway, thenFor seconds: Int, _ action: () throws -> Void) rethrows {
     gateway.beginEnd()
     clock.pass(until: clock.now + .seconds(120)) { gateway.hasEnded }
     if !gateway.hasEnded { gateway.breaches.append("does not end within two minutes") }
     gateway.ended()
-    action()
+    try action()
     after(seconds) { gateway.start() }
   }
 

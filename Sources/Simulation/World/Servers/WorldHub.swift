@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import EarlierSchemas
 import EventLoop
 import FoundationEssentials
 import Glibc
@@ -239,16 +240,58 @@ final class WorldHub: WebServer {
 
   var databaseFile: String { "\(database(generation))/hub.db" }
 
-  private func become(_ place: Int?) throws {
+  /// `before`: what happens to the files before the hub opens them. It returns the folder that has them then.
+  private func become(_ place: Int?, _ before: (_ next: Int) throws -> Int = { $0 }) throws {
     hangUp()
-    let next = generation + 1
+    var next = generation + 1
     if let place {
       try copyFiles(from: place, to: next)
     } else {
       try FileManager.default.createDirectory(atPath: database(next), withIntermediateDirectories: true)
     }
+    next = try before(next)
     hub = try Self.open(folder, next, settings)
     generation = next
+  }
+
+  // MARK: Other versions
+
+  func ageCopy(_ number: Int, to version: Int) throws {
+    guard let place = copies[number] else { return }
+    try EarlierSchema.hub.undo(to: version, in: "\(database(place))/hub.db")
+  }
+
+  /// The hub was one with an earlier schema, and is upgraded, perhaps not at once.
+  func upgrade(from version: Int, _ cut: FlushCut?) throws {
+    try become(generation) { next in
+      try EarlierSchema.hub.undo(to: version, in: "\(database(next))/hub.db")
+      guard let cut else { return next }
+      let isCut = try cut.leaves(of: database(next), in: database(next + 1)) {
+        _ = try Self.open(folder, next, settings)
+      }
+      return isCut ? next + 1 : next
+    }
+  }
+
+  /// A newer hub has ended, and an older one is tried. Returns what it should not have done.
+  func tryOlderProgram() throws -> [String] {
+    var breaches: [String] = []
+    try become(generation) { next in
+      try whileNewer("\(database(next))/hub.db", than: EarlierSchema.hub.newest) {
+        let before = try FolderContent(database(next))
+        do {
+          _ = try Self.open(folder, next, settings)
+          breaches.append("an older hub has started with a newer database")
+        } catch {
+          let isRefusal = "\(error)".contains("and this program knows versions up to")
+          if !isRefusal { breaches.append("an older hub has ended with: \(error)") }
+        }
+        let changes = before.changes(to: try FolderContent(database(next)))
+        if !changes.isEmpty { breaches.append("an older hub has changed \(changes)") }
+      }
+      return next
+    }
+    return breaches
   }
 
   private func copyFiles(from: Int, to: Int) throws {
