@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import EarlierSchemas
 import Foundation
 import Glibc
 import JSON
@@ -161,19 +162,14 @@ extension WholeProgramTests {
       try startHub(rig, server, port: rig.hubPort).kill9()
       try server.execute(
         """
-        DROP TABLE wanted_hearers, lost_updates, queue_clock, positions, people, web_sessions, audit, alerts, known_browsers, token_uses, hub_links,
-          gateway_channels, steady_clock, journey_key, retention, token_gateways;
-        DROP INDEX contacts_by_key, commands_by_time;
-        ALTER TABLE epochs DROP COLUMN nodes, DROP COLUMN packets;
-        ALTER TABLE messages DROP COLUMN arrived, DROP COLUMN sent, DROP COLUMN settled;
-        ALTER TABLE contacts DROP COLUMN trusted;
-        ALTER TABLE updates DROP COLUMN source, DROP COLUMN beyond;
-        ALTER TABLE epochs RENAME COLUMN messages TO acknowledged;
+        \(EarlierSchema.hubOnPostgres.sql(to: 2));
         DELETE FROM schema_version WHERE version > 2;
         INSERT INTO gateways(id, epoch, events, last_seen) VALUES ('g', 'e', 24, 1);
         INSERT INTO epochs(gateway, epoch, acknowledged) VALUES ('g', 'e', 24), ('g', 'f', 0);
         INSERT INTO events(gateway, epoch, seq, at, trusted, kind, body)
-          VALUES ('g', 'e', 3, 1, 1, 'channel', '{"slot":1,"channel":"0011223344556677"}')
+          VALUES ('g', 'e', 3, 1, 1, 'channel', '{"slot":1,"name":"a\\u0000\\u0000\\\\u0000","channel":"0011223344556677"}');
+        INSERT INTO updates(gateway, bucket, seq, id, at, body)
+          VALUES ('', 'messages', 1, 'i', 1, '{"text":"a\\u0000b","gateway":"g"}')
         """)
       rig.hub = try startHub(rig, server, port: rig.hubPort)
       func lanes(_ epoch: String) throws -> JSONValue? {
@@ -182,6 +178,7 @@ extension WholeProgramTests {
       #expect(try lanes("e") == JSONValue(parsing: #"{"messages":24,"nodes":24,"packets":24}"#))
       #expect(try lanes("f") == .object([]))
       #expect(try server.value("SELECT gateway || channel FROM gateway_channels") == "g0011223344556677")
+      #expect(try server.value("SELECT source FROM updates") == "g")
       let batch = #"{"epoch":"f","lane":"nodes","events":[{"seq":7,"at":1,"kind":"advert","body":{}}]}"#
       #expect(rig.askHub("POST", "/v1/gateways/g/events", body: batch)?.status == 200)
       #expect(try lanes("f") == .object([("nodes", .integer(7))]))

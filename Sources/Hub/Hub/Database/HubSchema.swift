@@ -27,6 +27,14 @@ enum HubSchema {
       .replacing("@ID", with: "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY")
   }
 
+  /// A member of a body. PostgreSQL reads no JSON with a NUL in any text, and one event would refuse the whole upgrade, so NULs are taken out. `u0000`
+  /// behind a backslash of the text itself is none: JSON has that one twice, and the pair is `chr(1)` meanwhile, which no JSON has.
+  private static func text(_ name: String, in body: String, _ dialect: Dialect) -> String {
+    dialect == .sqlite
+      ? "json_extract(\(body), '$.\(name)')"
+      : #"replace(replace(replace(\#(body), '\\', chr(1)), '\u0000', ''), chr(1), '\\')::json ->> '\#(name)'"#
+  }
+
   private static let journals = """
     CREATE TABLE gateways(
       id TEXT PRIMARY KEY, epoch TEXT NOT NULL, events INTEGER NOT NULL DEFAULT 0, last_seen INTEGER NOT NULL,
@@ -202,7 +210,7 @@ enum HubSchema {
 
   /// `updates.source`: the gateway that reported a message. `lost_updates`: the gateways whose messages a list has lost, up to a number.
   private static func sources(_ dialect: Dialect) -> String {
-    let gateway = dialect == .sqlite ? "json_extract(body, '$.gateway')" : "body::json ->> 'gateway'"
+    let gateway = text("gateway", in: "body", dialect)
     return """
       ALTER TABLE updates ADD COLUMN source TEXT NOT NULL DEFAULT '';
       UPDATE updates SET source = coalesce(\(gateway), '') WHERE (gateway = '' OR bucket = 'heard') AND body <> '';
@@ -229,7 +237,7 @@ enum HubSchema {
 
   /// The channels that each gateway has reported: it joined them, or sent a message of them. It gets no messages of other channels.
   private static func gatewayChannels(_ dialect: Dialect) -> String {
-    let channel = dialect == .sqlite ? "json_extract(e.body, '$.channel')" : "e.body::json ->> 'channel'"
+    let channel = text("channel", in: "e.body", dialect)
     return """
       CREATE TABLE gateway_channels(
         gateway TEXT NOT NULL, channel TEXT NOT NULL, PRIMARY KEY(gateway, channel)) WITHOUT ROWID;
