@@ -289,6 +289,14 @@ extension Plan {
           let loss = Bool.random(using: &random) ? random.next() >> 12 : nil
           let cut = FlushCut(flush: Int.random(in: 0..<24, using: &random), loss: loss)
           let cutIfAny = Bool.random(using: &random) ? cut : nil
+          if Bool.random(using: &random) {
+            // Work waits.
+            let part = parts.randomElement(using: &random)!
+            add(.mood(part, .refuses), max(0, at - 600_000))
+            add(.channelMessages(5), max(0, at - 300_000))
+            add(.send(gateway: gateway, toChannel: false, expiresAfter: nil), max(0, at - 20))
+            add(.mood(part, .well), at + Int64(seconds()) * 1000)
+          }
           switch Int.random(in: 0..<8, using: &random) {
           case 0: add(.rollBack(gateway: gateway), at)
           case 1: add(.rollBackHub, at)

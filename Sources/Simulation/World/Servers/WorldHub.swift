@@ -256,15 +256,21 @@ final class WorldHub: WebServer {
 
   // MARK: Other versions
 
+  private func age(_ folder: String, to version: Int) throws {
+    try EarlierSchema.hub.undo(to: version, in: "\(folder)/hub.db")
+    // Before, hubs kept no names of databases beside it.
+    // `try?`: there is none yet.
+    if version < 19 { try? FileManager.default.removeItem(atPath: "\(folder)/hub.db.mark") }
+  }
+
   func ageCopy(_ number: Int, to version: Int) throws {
-    guard let place = copies[number] else { return }
-    try EarlierSchema.hub.undo(to: version, in: "\(database(place))/hub.db")
+    if let place = copies[number] { try age(database(place), to: version) }
   }
 
   /// The hub was one with an earlier schema, and is upgraded, perhaps not at once.
   func upgrade(from version: Int, _ cut: FlushCut?) throws {
     try become(generation) { next in
-      try EarlierSchema.hub.undo(to: version, in: "\(database(next))/hub.db")
+      try age(database(next), to: version)
       guard let cut else { return next }
       let isCut = try cut.leaves(of: database(next), in: database(next + 1)) {
         _ = try Self.open(folder, next, settings)
