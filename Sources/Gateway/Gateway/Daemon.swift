@@ -103,6 +103,7 @@ public final class Daemon {
     messaging.keeper.needed = { [weak routine = messaging.routine, weak alerts] in
       routine?.needed?.union(alerts?.wanted ?? [])
     }
+    messaging.knock.whenFull = { [weak alerts] in alerts?.nodeWasNotAdded() }
     power.alerts = alerts
     maintenance.alerts = alerts
     do {

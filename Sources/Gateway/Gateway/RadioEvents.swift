@@ -30,10 +30,8 @@ extension Daemon: SyncObserver {
       alerts.nodeWasNotAdded()
       messaging.keeper.look()
     }
-    if case .logRxData(let snr, let rssi, let packet) = push {
-      packets.heard(packet, snr, rssi)
-      messaging.knock.heard(packet)
-    }
+    if case .logRxData(let snr, let rssi, let packet) = push { packets.heard(packet, snr, rssi) }
+    messaging.knock.heard(push)
   }
 
   public func contactCame(_ contact: Contact) {
@@ -75,6 +73,7 @@ extension Daemon: SyncObserver {
       messaging.routine.linkDown()
     } else if synchronizer.isServing {
       messaging.routine.linkUp()
+      messaging.knock.linkUp()
     }
   }
 }

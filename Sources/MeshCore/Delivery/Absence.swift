@@ -68,8 +68,15 @@ extension DeliverySession {
     return absences[key].map { min($0.next, message.item.expires) }
   }
 
-  /// Whether a message to this node has not ended.
-  public func hasMessages(to key: PublicKey) -> Bool { live.values.contains { $0.item.destination == .node(key) } }
+  /// Whether a message to this node was transmitted and has not ended.
+  public func hasTransmitted(to key: PublicKey) -> Bool {
+    live.values.contains { $0.item.destination == .node(key) && $0.item.tries > 0 }
+  }
+
+  /// The number of messages that wait for this recipient, if it does not acknowledge.
+  public func waiting(for key: PublicKey) -> Int {
+    absences[key] == nil ? 0 : live.values.count { $0.item.destination == .node(key) }
+  }
 
   // MARK: Rounds
 
@@ -87,7 +94,6 @@ extension DeliverySession {
     (absence.tried, absence.kind) = (now, .slow)
     absence.next = now + pause(after: absence.rounds)
     absences[key] = absence
-    let few = attempts(in: .slow)
     var actions = [put(aside: id)]
     for other in live.keys.sorted() {
       guard let waiting = live[other], waiting.item.destination == message.item.destination, !waiting.isOpen,
@@ -96,7 +102,7 @@ extension DeliverySession {
       if waiting.item.tries > 0 || waiting.item.isOrdered {
         actions.append(put(aside: other))
       } else {
-        live[other]?.round.limit = few
+        live[other]?.round.limit = 1
       }
     }
     return actions
@@ -137,8 +143,7 @@ extension DeliverySession {
     }
   }
 
-  /// Tries one held message of this recipient. Slow rounds take the message with the fewest attempts, so that none keeps the others back; after a sign
-  /// of life the oldest goes first.
+  /// Tries one held message of this recipient: the oldest, but none so often that it keeps the others back.
   mutating func begin(_ kind: Round.Kind, _ key: PublicKey, _ now: MonotonicTime) {
     guard let rounds = absences[key]?.rounds else { return }
     let next = now + pause(after: rounds)
@@ -148,9 +153,8 @@ extension DeliverySession {
     guard messages.allSatisfy({ $0.phase == .held }) else { return }
     let held = messages.filter { $0.item.attempt < DeliverySettings.lastAttempt }
     let isByAge = kind != .slow || held.contains { $0.item.isOrdered }
-    let chosen = held.min {
-      isByAge || $0.item.attempt == $1.item.attempt ? $0.item.id < $1.item.id : $0.item.attempt < $1.item.attempt
-    }
+    func share(_ message: Live) -> UInt8 { isByAge ? 0 : message.item.attempt / DeliverySettings.attemptsInTurn }
+    let chosen = held.min { (share($0), $0.item.id) < (share($1), $1.item.id) }
     guard let id = chosen?.item.id else { return }
     release(id, Round(kind: kind, limit: attempts(in: kind)))
   }

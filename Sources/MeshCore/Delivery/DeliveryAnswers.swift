@@ -30,6 +30,7 @@ extension DeliverySession {
       case .regionUnknown: fail(id, .regionUnknown, unspent: giveBack(id), now)
       case .heardByRadio: fail(id, .heardByRadio, unspent: giveBack(id), now)
       case .beforeRestore: fail(id, .beforeRestore, unspent: giveBack(id), now)
+      case .tooOld: fail(id, .noAcknowledgement, unspent: giveBack(id), now)
       case .refused: fail(id, .refused, unspent: giveBack(id), now)
       }
     return actions + (live[id]?.isCancelled == true ? fail(id, .cancelled, now) : []) + sendNext(now)

@@ -137,6 +137,8 @@ public enum DeliveryAnswer: Equatable, Sendable {
   case heardByRadio
   /// The radio was not asked, because another copy of the database may have sent it.
   case beforeRestore
+  /// The radio was not asked: the recipient ignores the message, because it is older than what it has had since. It may have it.
+  case tooOld
   case refused
   /// The radio did not reply; the message may have been transmitted.
   case unanswered

@@ -143,7 +143,7 @@ public struct DeliverySession: Sendable {
       paths[key] = path
       if item.progress == .held || item.tries >= settings.maxAttempts { resume(item, key, now) }
       if let absence = absences[key], item.progress == .pending {
-        message.round.limit = attempts(in: .slow)
+        message.round.limit = 1
         // The oldest goes ahead, so that they arrive in their order.
         if isUp, now - absence.tried >= DeliverySettings.leastPause { begin(.ahead, key, now) }
         if item.isOrdered { message.phase = .held }

@@ -43,6 +43,8 @@ public struct DeliverySettings: Equatable, Sendable {
   static let fullLimit: Duration = .seconds(600)
   /// Attempts of a slow round.
   static let slowAttempts = 2
+  /// Attempts of a held message before another one to its recipient is tried in its place.
+  static let attemptsInTurn: UInt8 = 8
   /// The pauses before the first slow rounds, and before later ones.
   static let slowPauses: [Duration] = [.seconds(15), .seconds(120), .seconds(600)]
   static let hourlyPause: Duration = .seconds(3600)

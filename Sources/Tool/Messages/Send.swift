@@ -210,13 +210,33 @@ enum Sending {
   /// Follows a message until it has ended, or is held for its recipient; without `--json` prints each state.
   private static func follow(_ id: String, _ connection: Connection, toEnd: Bool) throws -> JSONValue {
     var last = JSONValue.null
-    let ending = Ending(seconds: nil)
-    try ControlClient(connection).rows("/v1/outgoing?follow=1".with(["id": id]), until: ending) { message in
-      last = message
-      if !connection.json { print(styled: Show.outgoing(message)) }
-      if !toEnd, isHeld(message) { ending.end() }
+    while true {
+      let ending = Ending(seconds: nil)
+      do {
+        try ControlClient(connection).rows("/v1/outgoing?follow=1".with(["id": id]), until: ending) { message in
+          guard message != last else { return }
+          last = message
+          if !connection.json { print(styled: Show.outgoing(message)) }
+          if !toEnd, isHeld(message) { ending.end() }
+        }
+        return last
+      } catch let code as ExitCode where code.rawValue == EX_UNAVAILABLE {
+        // The daemon has the message on its disk, and sends it when it is back.
+        OtherRadios.note("the message \(id) is on the gateway's disk; waiting for the gateway")
+        guard isBack(connection) else { throw code }
+      }
     }
-    return last
+  }
+
+  /// How long `--wait` waits for a gateway that has ended, in seconds.
+  private static let patience = 600
+
+  private static func isBack(_ connection: Connection) -> Bool {
+    for _ in 0..<patience {
+      sleep(1)
+      if ControlClient(connection).quietly("/v1/status") != nil { return true }
+    }
+    return false
   }
 
   private static func isHeld(_ message: JSONValue) -> Bool { message[Shape.Outgoing().state] == "held_for_recipient" }

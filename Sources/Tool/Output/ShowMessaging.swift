@@ -21,7 +21,7 @@ extension Show {
   static func mark(_ message: JSONValue) -> String {
     let row = Shape.Message()
     switch message[row.state] {
-    case "pending", "retrying": return "…"
+    case "pending", "retrying", "held_for_recipient": return "…"
     case "sent" where message[row.kind] == "channel":
       let heard = message[row.heard] ?? 0
       return heard > 0 ? "✓\(heard)" : "✓"

@@ -180,7 +180,7 @@ struct MessagingAPI {
     return try await reply.rows {
       var lines: [UInt8] = []
       var count = 0
-      try store.eachOutgoing(after: after ?? 0, ofRadio: radio, limit: after == nil ? limit : .max) { message in
+      try store.eachOutgoing(after: after ?? 0, ofRadio: radio, limit: limit) { message in
         lines += ControlAPI.line { json in
           write(message, to: &json)
           ReactionList.write(to: .outgoing(message.id), store, &json)

@@ -181,6 +181,10 @@ public final class NodePolling {
     }
   }
 
+  /// How long a login waits for a post that may have arrived: six hours.
+  private static let whilePosting: Duration = .seconds(60)
+  private static let mostWaits = 360
+
   /// Logs in, so that the room sends its posts; signs of life then keep it sending.
   private func keep(_ room: StoredContact) async throws(CancellationError) {
     let key = room.contact.key
@@ -193,11 +197,14 @@ public final class NodePolling {
     }
     while true {
       try await sleep(for: wait)
-      // A post that waits is a sign of life, and the room would ignore it after a later request.
-      let isPosting = messenger.session.hasMessages(to: key)
+      // The room ignores a post that is older than a login or a sign of life.
+      var waited = 0
+      while messenger.session.hasTransmitted(to: key), waited < Self.mostWaits {
+        try await sleep(for: Self.whilePosting)
+        waited += 1
+      }
       let refusal = await refusal { [isLoggedIn] () async throws(Refusal) in
-        if isLoggedIn, isPosting { return .sent }
-        return try await isLoggedIn ? service.ask(.keepAlive, of: room, .bulk) : service.logIn(room, password: nil)
+        try await isLoggedIn ? service.ask(.keepAlive, of: room, .bulk) : service.logIn(room, password: nil)
       }
       guard !Task.isCancelled else { throw CancellationError() }
       if let refusal {

@@ -178,11 +178,13 @@ public final class NodeRequests {
       return .failure(.radio("the radio refuses: \(error.map(\.description) ?? "no reason given")"))
     default: return .failure(.radio("the radio did not accept the request"))
     }
-    if asked.contact.type == .room { messenger.roomWasAsked(asked.contact.key, at: lastTime) }
     guard asked.question != .keepAlive else { return .success(.sent) }
     var limit = Self.patience(sent, atMost: longestWait)
     if case .cli = asked.question { limit += Self.cliExtra }
     let answer = try await asked.answer.value(within: limit, on: messenger.loop)
+    if asked.contact.type == .room, case .success? = answer {
+      messenger.roomWasAsked(asked.contact.key, at: lastTime)
+    }
     return answer ?? .failure(.silence(Self.silence(asked.question, asked.contact)))
   }
 

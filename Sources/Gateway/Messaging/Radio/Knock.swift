@@ -3,6 +3,7 @@
 import Companion
 import EventLoop
 import MeshCrypto
+import SQLite
 import Store
 import Sync
 import Timing
@@ -11,13 +12,14 @@ import Timing
 ///
 /// A text on the air names its sender with one byte of its key. If no node in the radio's table can have sent a text for us, or none was read, the
 /// nodes with that byte that the store knows are put into the table: the sender repeats its text for half a minute. Those that do not write are taken
-/// out again.
+/// out again, also after a restart.
 public final class Knock {
   /// Nodes that are tried for one text, the last heard first.
   static let mostGuests = 4
-  /// Nodes that are added within an hour: somebody else's node may have our hash.
-  static let mostAdded = 4
-  /// How long the radio needs to hand over a text that it could read.
+  /// Nodes that are let in within an hour and do not write: somebody else's node may have our hash.
+  static let mostInVain = 4
+  /// How long the radio needs to say that it has read a text, and to hand it over.
+  private static let noticing: Duration = .milliseconds(700)
   private static let reading: Duration = .seconds(5)
   /// How long a node is given to repeat its text.
   static let patience: Duration = .seconds(120)
@@ -31,11 +33,17 @@ public final class Knock {
   private let log: Log
   private let tasks: LoopTasks
   private var seen: [[UInt8]] = []
-  private var added: [MonotonicTime] = []
+  /// When nodes were let in that have not written.
+  private var inVain: [MonotonicTime] = []
+  private var shortageToldAt: MonotonicTime?
   /// Nodes in the table that have not written yet. They are not evicted meanwhile.
   public private(set) var guests: Set<PublicKey> = []
-  /// When the last message of each node with this first byte was stored, while somebody waits for it.
+  private var isTakenUp = false
+  /// When the last message of each node with this first byte was stored.
   private var written: [UInt8: MonotonicTime] = [:]
+  private var noticedAt: MonotonicTime?
+  /// The table has no place for a node that writes.
+  public var whenFull: () -> Void = {}
 
   public init(_ table: RadioTable, _ synchronizer: Synchronizer, store: Store, on loop: EventLoop, log: Log) {
     self.table = table
@@ -46,17 +54,25 @@ public final class Knock {
     tasks = LoopTasks(on: loop)
   }
 
-  /// A packet was received.
-  public func heard(_ bytes: [UInt8]) {
+  /// The radio says something.
+  public func heard(_ push: Push) {
+    switch push {
+    case .messageWaiting: noticedAt = loop.now
+    case .logRxData(_, _, let packet): heard(packet)
+    default: break
+    }
+  }
+
+  private func heard(_ bytes: [UInt8]) {
     // `try?`: bytes that are no packet are no text.
     guard let own = synchronizer.connection.identity?.info.key.bytes.first, let packet = try? Packet(decoding: bytes),
       packet.type == .text, case .text(let envelope)? = try? packet.content(), envelope.destination == own,
-      envelope.source != own, synchronizer.knowsAllContacts, !seen.contains(envelope.mac + envelope.cipher)
+      envelope.source != own, synchronizer.knowsAllContacts, !seen.contains(envelope.mac + envelope.cipher),
+      tasks.count < Self.mostSeen
     else { return }
     if seen.count >= Self.mostSeen { seen.removeFirst() }
     seen.append(envelope.mac + envelope.cipher)
     let since = loop.now
-    guard tasks.count < Self.mostSeen else { return }
     tasks.begin { await self.look(for: envelope.source, since) }
   }
 
@@ -64,60 +80,87 @@ public final class Knock {
   public func messageCame(from sender: KeyPrefix) {
     if let hash = sender.bytes.first { written[hash] = loop.now }
     guard let guest = guests.first(where: { $0.prefix == sender }) else { return }
-    guests.remove(guest)
-    log.notice("a node that the radio did not have has written to it, and stays in its contacts: \(guest.prefix.hex)")
+    leave([guest])
+    let name = (store.ifReadable { try store.contact(guest) })??.contact.name.string ?? guest.prefix.hex
+    log.notice("\(name) has written, and stays in the radio's contacts")
+  }
+
+  /// The link is up: nodes that were let in before the program ended get their time anew.
+  public func linkUp() {
+    guard !isTakenUp, synchronizer.knowsAllContacts else { return }
+    isTakenUp = true
+    guests = store.ifReadable { try store.guests() } ?? []
+    guard !guests.isEmpty else { return }
+    tasks.begin { [guests] in await self.wait(for: guests) }
   }
 
   /// The link is lost, or another radio is attached.
   public func linkLost() {
     tasks.cancel()
-    guests = []
-    written = [:]
+    (isTakenUp, written, noticedAt) = (false, [:], nil)
   }
 
   private func look(for hash: UInt8, _ since: MonotonicTime) async {
     do {
       let known = try store.nodes(withHash: hash, limit: Self.mostGuests)
       guard !known.strangers.isEmpty else { return }
-      if known.hasContact {
-        // The radio may have read it.
-        try await loop.sleep(for: Self.reading)
-        guard written[hash].map({ $0 < since }) ?? true else { return }
-      }
-      let names = await letIn(known.strangers)
-      guard !names.isEmpty else { return }
-      try await loop.sleep(for: Self.patience)
-      await takeOut(known.strangers)
+      if known.hasContact, try await isRead(hash, since) { return }
+      let added = await letIn(known.strangers)
+      if !added.isEmpty { await wait(for: added) }
     } catch is CancellationError {
-      // The gateway ends: the nodes stay in the table, like any other.
+      // The link is lost or the gateway ends: the guests are on disk.
     } catch {
       log.info("a text of an unknown node: \(error)")
     }
   }
 
-  /// Adds the nodes to the radio's table, and returns their names.
-  private func letIn(_ strangers: [StoredContact]) async -> [String] {
-    var names: [String] = []
-    for stored in strangers where !guests.contains(stored.contact.key) {
-      added.removeAll { loop.now - $0 >= .seconds(3600) }
-      guard added.count < Self.mostAdded, mayAdd(stored) else { continue }
-      added.append(loop.now)
-      guests.insert(stored.contact.key)
+  /// Whether the radio could read the text. It says at once that it has something, and hands it over soon after.
+  private func isRead(_ hash: UInt8, _ since: MonotonicTime) async throws(CancellationError) -> Bool {
+    try await loop.sleep(for: Self.noticing)
+    guard noticedAt.map({ $0 >= since }) ?? false else { return false }
+    try await loop.sleep(for: Self.reading)
+    return written[hash].map { $0 >= since } ?? false
+  }
+
+  private func wait(for added: Set<PublicKey>) async {
+    // `try?`: cancelled, they stay guests on disk.
+    guard (try? await loop.sleep(for: Self.patience)) != nil else { return }
+    await takeOut(added)
+  }
+
+  /// Adds the nodes to the radio's table, and returns those that were added.
+  private func letIn(_ strangers: [StoredContact]) async -> Set<PublicKey> {
+    var added: Set<PublicKey> = []
+    for stored in strangers where !guests.contains(stored.contact.key) && mayAdd(stored) {
+      inVain.removeAll { loop.now - $0 >= .seconds(3600) }
+      guard inVain.count + guests.count < Self.mostInVain else {
+        sayThatNoMoreAreLetIn(stored)
+        break
+      }
+      // On disk first: a guest is taken out whenever this program ends.
+      keep(guests.union([stored.contact.key]))
       do throws(Refusal) {
         try await table.add(stored.contact)
-        names.append(stored.contact.name.string)
+        added.insert(stored.contact.key)
+        log.notice(
+          "a text for this radio came from a node that it does not have, perhaps \(stored.contact.name.string): added to its contacts, to read it when it is repeated"
+        )
       } catch {
-        guests.remove(stored.contact.key)
-        log.info(
-          "\(stored.contact.name.string) may have written, and cannot be added to the radio's contacts: \(error)")
+        leave([stored.contact.key])
+        if case .radio = error { whenFull() }
+        log.info("\(stored.contact.name.string) may have written, and cannot be added to the radio's contacts: \(error)")
+        break
       }
     }
-    if !names.isEmpty {
-      log.notice(
-        "a text for this radio came from a node that it does not have: \(names.joined(separator: ", ")) added to its contacts, to read it when it is repeated"
-      )
-    }
-    return names
+    return added
+  }
+
+  private func sayThatNoMoreAreLetIn(_ stored: StoredContact) {
+    guard shortageToldAt.map({ loop.now - $0 >= .seconds(3600) }) ?? true else { return }
+    shortageToldAt = loop.now
+    log.warning(
+      "a text for this radio came from a node that it does not have, perhaps \(stored.contact.name.string), and is lost: \(Self.mostInVain) nodes were added in vain within the hour. Add it with meshpost contact add (logged at most once an hour)"
+    )
   }
 
   /// A radio that adds nodes only by hand gets back only those that were evicted.
@@ -127,14 +170,20 @@ public final class Knock {
   }
 
   /// Removes those that have not written.
-  private func takeOut(_ strangers: [StoredContact]) async {
-    for stored in strangers where guests.contains(stored.contact.key) {
-      guests.remove(stored.contact.key)
-      do throws(Refusal) {
-        try await table.remove(stored.contact.key)
-      } catch {
-        log.info("\(stored.contact.name.string) did not write, and stays in the radio's contacts: \(error)")
+  private func takeOut(_ added: Set<PublicKey>) async {
+    for key in added where guests.contains(key) {
+      inVain.append(loop.now)
+      do throws(Refusal) { try await table.remove(key) } catch {
+        log.info("\(key.prefix.hex) did not write, and stays in the radio's contacts: \(error)")
       }
+      leave([key])
     }
+  }
+
+  private func leave(_ keys: Set<PublicKey>) { keep(guests.subtracting(keys)) }
+
+  private func keep(_ guests: Set<PublicKey>) {
+    self.guests = guests
+    store.post("nodes that were let in") { store throws(SQLiteError) in try store.keepGuests(guests) }
   }
 }

@@ -60,9 +60,21 @@ extension Messenger {
   /// Composes the messages, and reserves room: messages that wait for their commit count towards the queue's bound.
   private func admit(_ request: SendRequest) throws(Refusal) -> Intake {
     let messages = try compose(request)
+    if let recipient = messages.first?.recipient { try checkShare(of: recipient, messages.count) }
     try reserve(messages.count, for: request.priority)
     return Intake(messages)
   }
+
+  /// A recipient that does not acknowledge gets a quarter of the queue, so that others can be written to.
+  private func checkShare(of recipient: PublicKey, _ count: Int) throws(Refusal) {
+    let waiting = session.waiting(for: recipient)
+    let most = max(Self.leastShare, settings.maxWaiting / 4)
+    guard waiting > 0, waiting + count > most else { return }
+    throw .full(
+      "\(waiting) messages already wait for this recipient, who does not acknowledge them (meshpost sent). Cancel some, or try again later")
+  }
+
+  private static let leastShare = 8
 
   private func insert(_ intake: Intake) throws(SQLiteError) {
     for message in intake.messages {
@@ -116,7 +128,9 @@ extension Messenger {
   func reserve(_ count: Int, for priority: DeliveryPriority = .interactive) throws(Refusal) {
     let waiting = session.pending + arriving
     guard waiting + count <= (priority == .relayed ? settings.maxWaiting / 2 : settings.maxWaiting) else {
-      throw .full("\(waiting) messages are already waiting (messaging.queue); try again later")
+      let held = session.held
+      let why = held > 0 ? ", \(held) of them for recipients who do not acknowledge (meshpost sent)" : ""
+      throw .full("\(waiting) messages are already waiting (messaging.queue)\(why); cancel some, or try again later")
     }
     arriving += count
   }

@@ -147,6 +147,11 @@ extension Messenger {
     guard session.isLive(id), var message = row(id), isOfThisRadio(message), !waitsForChannel(message),
       let own = synchronizer.connection.identity?.info
     else { throw NotHandedOver(answer: .notTried) }
+    if isTooOld(message) {
+      // With a new time, everybody in the room would read it twice if it has arrived.
+      guard message.attempts.accepted == 0 else { throw NotHandedOver(answer: .tooOld) }
+      message.senderTime = nil
+    }
     let number = prepare(&message, attempt.number, own)
     message.airtime += attempt.airtime
     guard await save(message, airtime: attempt.airtime).failure() == nil, !Task.isCancelled else {
@@ -160,12 +165,6 @@ extension Messenger {
   private func prepare(_ message: inout OutgoingMessage, _ attempt: UInt8, _ own: SelfInfo) -> UInt8 {
     // A channel message may have ended as sent before the radio restarted.
     (message.state, message.endedAt) = (.sending, nil)
-    // A room ignores a post that is older than what it has had from us since.
-    if message.kind == .room, let time = message.senderTime, let asked = message.recipient.flatMap({ roomTimes[$0] }),
-      time <= asked
-    {
-      message.senderTime = nil
-    }
     let form = AttemptForm(attempt: attempt, bytes: message.text.bytes.count, hasTime: message.senderTime != nil)
     let known = form.needsTime ? nil : message.senderTime
     let time = known ?? newTime(inRoom: message.kind == .room)
@@ -176,7 +175,13 @@ extension Messenger {
     return form.number
   }
 
-  /// A room has got a login or a request with this time of the radio's clock.
+  /// Whether the room ignores the post, because it has had something newer from us since.
+  private func isTooOld(_ message: OutgoingMessage) -> Bool {
+    guard message.kind == .room, let time = message.senderTime, let room = message.recipient else { return false }
+    return roomTimes[room].map { time <= $0 } ?? false
+  }
+
+  /// A room has answered a login or a request with this time of the radio's clock.
   func roomWasAsked(_ room: PublicKey, at time: UInt32) {
     if roomTimes.count >= Self.mostRooms { roomTimes.removeAll() }
     roomTimes[room] = time

@@ -253,15 +253,16 @@ extension Store {
     try eachOutgoing("ended_at IS NULL AND radio <> ? ORDER BY id", [.integer(radio)], row)
   }
 
-  /// Messages with ids greater than `after`, oldest first; the newest `limit` of them. With a radio: its own messages,
-  /// and those held for others.
+  /// The newest `limit` messages, and all that have not ended, oldest first; of them those with ids greater than `after`. With a radio: its own
+  /// messages, and those held for others.
   public func eachOutgoing(
     after: Int64 = 0, ofRadio radio: Int64? = nil, limit: Int = .max, _ row: (OutgoingMessage) -> Bool
   ) throws(StoreError) {
     let whose = "(?3 IS NULL OR radio = ?3 OR ended_at IS NULL AND ?3 = \(self.radio))"
     try eachOutgoing(
       """
-      id > ?1 AND id >= ifnull((SELECT id FROM outgoing WHERE id > ?1 AND \(whose) ORDER BY id DESC LIMIT 1 OFFSET ?2), 0)
+      id > ?1 AND (id >= ifnull((SELECT id FROM outgoing WHERE \(whose) ORDER BY id DESC LIMIT 1 OFFSET ?2), 0)
+        OR id IN (SELECT id FROM outgoing WHERE ended_at IS NULL))
       AND \(whose) ORDER BY id
       """, [.integer(after), .integer(Int64(clamping: max(0, limit - 1))), .optional(radio)], row)
   }

@@ -121,6 +121,19 @@ extension Store {
     return (keys.contains { $0.onRadio }, strangers)
   }
 
+  private var guestsName: String { "guests:\(radio)" }
+
+  /// Nodes in the attached radio's table that were let in because they may be writing.
+  public func guests() throws(StoreError) -> Set<PublicKey> {
+    let bytes = try meta(guestsName)?.blob ?? []
+    return Set(stride(from: 0, to: bytes.count, by: 32).compactMap { PublicKey(bytes: Array(bytes[$0...].prefix(32))) })
+  }
+
+  /// Within a `write`.
+  public func keepGuests(_ guests: Set<PublicKey>) throws(SQLiteError) {
+    try setMeta(guestsName, .blob(guests.flatMap(\.bytes)))
+  }
+
   /// Whether the node was removed from the present radio's table to make room.
   public func isEvicted(_ key: PublicKey) throws(StoreError) -> Bool {
     try translating { () throws(SQLiteError) in
