@@ -182,4 +182,30 @@ import Testing
     try index(shop)
     #expect(try find(shop, MessageQuery(words: "number 599")) == [600])
   }
+
+  @Test func `the index stays small, however many messages are deleted`() throws {
+    let shop = try Shop(messagesMax: 512)
+    func bytes() throws -> Int64 {
+      try shop.store.database.value("SELECT sum(length(block)) FROM words_data")?.integer ?? 0
+    }
+    var most: Int64 = 0
+    for round in 0..<60 {
+      for number in round * 128..<(round + 1) * 128 {
+        shop.store.write { store throws(SQLiteError) in
+          _ = try store.insert(
+            Shop.channel("Bob: m\(number) the weather of day \(number % 97)", time: UInt32(number)), at: Shop.moment)
+        }
+      }
+      try index(shop)
+      shop.store.write { store throws(SQLiteError) in _ = try store.trimMessages() }
+      try shop.store.commitNow()
+      most = max(most, try bytes())
+    }
+    shop.store.write { store throws(SQLiteError) in
+      try store.database.run("INSERT INTO words(words) VALUES ('optimize')")
+    }
+    try shop.store.commitNow()
+    let least = try bytes()
+    #expect(most < 5 * least, "\(most) bytes, of which \(least) are of messages that are kept")
+  }
 }

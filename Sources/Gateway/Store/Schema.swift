@@ -14,7 +14,7 @@ enum Schema {
     Migration(number: 15, sql: conversations), Migration(number: 16, sql: mutes),
     Migration(number: 17, sql: alerts), Migration(number: 18, sql: ends),
     Migration(number: 19, sql: seen), Migration(number: 20, sql: removedUpstreams),
-    Migration(number: 21, sql: commandAges),
+    Migration(number: 21, sql: commandAges), Migration(number: 22, sql: merges),
   ]
 
   /// `journal.seq` is not AUTOINCREMENT: the newest row is never deleted, so numbers are never reused.
@@ -292,5 +292,13 @@ enum Schema {
   /// gateway may differ.
   private static let commandAges = """
     UPDATE commands SET at = coalesce((SELECT value FROM meta WHERE name = 'elapsed'), 0);
+    """
+
+  /// A removed message leaves a mark in the search index for each of its words, until all parts of the index have become
+  /// one. Two parts are merged, not four as by default: otherwise an index grows for months, to several times its messages'
+  /// words (docs/endurance.md).
+  private static let merges = """
+    INSERT INTO words(words, rank) VALUES ('automerge', 2);
+    INSERT INTO sent_words(sent_words, rank) VALUES ('automerge', 2);
     """
 }
