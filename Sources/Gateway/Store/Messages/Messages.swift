@@ -296,6 +296,10 @@ extension Store {
     }
   }
 
+  /// The number of messages beyond a bound that are worth deleting: each deletion writes a part of the search index,
+  /// and parts of a few messages cost more, as they are merged more often.
+  static func worthTrimming(_ bound: Int64) -> Int64 { min(max(bound / 16, 1), indexStep) }
+
   /// Within a `write`: deletes the oldest messages beyond `Settings.messagesMax`, a limited number at a time. Their
   /// duplicates are then no longer recognised. Returns the number.
   public func trimMessages() throws(SQLiteError) -> Int {
@@ -303,7 +307,7 @@ extension Store {
     let newest = try database.value("SELECT max(id) FROM messages")?.integer ?? 0
     // The newest message stays, because the next id follows from it.
     let last = min(newest - max(settings.messagesMax, 1), first + Self.trimStep - 1)
-    guard last >= first, newest > 0 else { return 0 }
+    guard newest > 0, last - first + 1 >= Self.worthTrimming(settings.messagesMax) else { return 0 }
     try unindexMessages(upTo: last)
     try journalMessages(upTo: last)
     try forgetIdentities(upTo: last)

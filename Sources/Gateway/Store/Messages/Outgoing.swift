@@ -298,6 +298,9 @@ extension Store {
       SELECT id FROM outgoing WHERE ended_at IS NOT NULL AND id <= (SELECT max(id) FROM outgoing) - \(Self.maxOutgoing)
       ORDER BY id LIMIT \(Self.trimStep)
       """
+    let first = try database.value("SELECT min(id) FROM outgoing")?.integer ?? 0
+    let newest = try database.value("SELECT max(id) FROM outgoing")?.integer ?? 0
+    guard newest - first + 1 >= Self.maxOutgoing + Self.worthTrimming(Self.maxOutgoing) else { return 0 }
     try unindexOutgoing(leaving)
     return try database.run("DELETE FROM outgoing WHERE id IN (\(leaving))")
   }
