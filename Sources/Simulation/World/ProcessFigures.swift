@@ -43,3 +43,28 @@ struct ProcessFigures {
     return found
   }
 }
+
+/// The bytes of an SQLite database and its log.
+struct DatabaseFigures {
+  let size: Int
+  /// Without free pages. By the file's header, since the gateway keeps others from reading: as of the last checkpoint.
+  let used: Int
+  let logSize: Int
+
+  init(_ file: String) {
+    (size, logSize) = (Self.size(file), Self.size(file + "-wal"))
+    var header = [UInt8](repeating: 0, count: 40)
+    let descriptor = open(file, O_RDONLY)
+    // This also ends SQLite's locks on it, which are the process's: here nobody else opens it.
+    defer { close(descriptor) }
+    // A file without a header has no free pages.
+    _ = read(descriptor, &header, header.count)
+    func number(_ range: Range<Int>) -> Int { header[range].reduce(0) { $0 << 8 | Int($1) } }
+    used = size - number(36..<40) * number(16..<18)
+  }
+
+  private static func size(_ file: String) -> Int {
+    var found = stat()
+    return stat(file, &found) == 0 ? Int(found.st_size) : 0
+  }
+}
