@@ -58,6 +58,8 @@ private final class Mesh {
     (.channel, ##"{"slot":1,"name":"#trees","channel":"\##(trees)"}"##),
     (.document, #"{"key":"channel/\#(trees)/relay"}"#),
     (.command, #"{"upstream":"other","command":"send","result":{"messages":[{"channel":"\#(trees)"}]}}"#),
+    (.ways, #"{"id":1,"kind":"channel","channel":"\#(trees)","ways":[]}"#),
+    (.ways, #"{"id":"w","kind":"channel","channel":"\#(trees)","heard_by":[]}"#),
   ]
   static let ofBirch: [(EventKind, String)] = [
     (.message, #"{"kind":"direct","sender":"aabbccddeeff","sender_name":"Birch"}"#),
@@ -67,6 +69,9 @@ private final class Mesh {
     (.contactRemoved, #"{"key":"\#(birch.hex)"}"#), (.telemetry, #"{"node":"\#(birch.hex)","name":"Birch"}"#),
     (.status, #"{"node":"\#(birch.hex)","name":"Birch"}"#), (.document, #"{"key":"node/\#(birch.hex)/note"}"#),
     (.command, #"{"upstream":"other","command":"send","result":{"messages":[{"recipient":"\#(birch.hex)"}]}}"#),
+    (.ways, #"{"id":1,"kind":"direct","sender":"aabbccddeeff","sender_name":"Birch","ways":[]}"#),
+    (.ways, #"{"id":"w","kind":"direct","recipient":"\#(birch.hex)","heard_by":[]}"#),
+    (.route, #"{"key":"\#(birch.hex)","name":"Birch","hops":1}"#),
   ]
   static let ofRidge: [(EventKind, String)] = [
     (
@@ -82,7 +87,8 @@ private final class Mesh {
     (.message, "no JSON"),
     (.message, ##"{"kind":"channel","sender_name":"Birch","channel_name":"#trees"}"##),
     (.outgoing, #"{"id":"gone","state":"failed"}"#), (.reaction, "{}"), (.packet, #"{"raw":"00"}"#), (.radio, "{}"),
-    (.power, "{}"), (.alert, "{}"), (.bucketGap, "{}"), (.radioGap, "{}"),
+    (.power, "{}"), (.alert, "{}"), (.bucketGap, "{}"), (.radioGap, "{}"), (.ways, "{}"), (.route, "{}"),
+    (.ways, #"{"id":1,"kind":"cli","sender":"aabbccddeeff","ways":[]}"#), (.ways, #"{"id":"gone","heard_by":[]}"#),
     (.document, #"{"key":"settings/log_level"}"#),
     (.command, #"{"upstream":"other","command":"sync"}"#),
     (.command, #"{"upstream":"other","command":"send","error":"Birch or Birch2?"}"#),

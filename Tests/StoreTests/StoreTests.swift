@@ -89,8 +89,8 @@ struct Shop {
     try shop.store.commitNow()
     #expect(removed == 30)
     #expect(try shop.store.messageCount() == 100 && shop.store.lastMessageID() == 130)
-    #expect(try shop.insert(Shop.direct("31")) == .duplicate)
-    #expect(try shop.insert(Shop.direct("30")) != .duplicate)
+    #expect(try shop.insert(Shop.direct("31")).isDuplicate)
+    #expect(try !shop.insert(Shop.direct("30")).isDuplicate)
   }
 
   @Test func `a room's post names its author, if only one contact fits`() throws {
@@ -136,7 +136,7 @@ struct Shop {
   @Test func `a message is stored once, its copies are counted`() throws {
     let shop = try Shop()
     #expect(try shop.insert(Shop.direct("hello")) == .stored(id: 1, seq: 1))
-    #expect(try shop.insert(Shop.direct("hello")) == .duplicate)
+    #expect(try shop.insert(Shop.direct("hello")).isDuplicate)
     #expect(try shop.insert(Shop.direct("hello", time: 8)) == .stored(id: 2, seq: 2))
     #expect(try shop.insert(Shop.direct("hello", from: 2)) == .stored(id: 3, seq: 3))
     #expect(try shop.insert(Shop.channel("A: hello")) == .stored(id: 4, seq: 4))
@@ -159,12 +159,12 @@ struct Shop {
         snr: nil, sender: KeyPrefix(value: 1), path: ReceivedPath(raw: 0), textType: room ? .signedPlain : .plain,
         senderTime: time, author: room ? [1, 2, 3, 4] : nil, text: "ready")
       let moment = Moment(milliseconds: Shop.moment.milliseconds + hours * 3_600_000, trusted: trusted)
-      var arrival = MessageArrival.duplicate
+      var arrival = MessageArrival.duplicate(of: 0)
       shop.store.write { store throws(SQLiteError) in
         arrival = try store.insert(.contact(message), at: moment, wait: wait)
       }
       try shop.store.commitNow()
-      return arrival != .duplicate
+      return !arrival.isDuplicate
     }
     #expect(try hear(0) && !hear(1))
     #expect(try hear(5) && !hear(6), "and retries are its copies")
@@ -192,8 +192,8 @@ struct Shop {
       _ = try store.setChannel(Channel(slot: 1, name: "#trees", secret: secret))
       _ = try store.setChannel(Channel(slot: 2, name: "#trees", secret: secret))
     }
-    #expect(try shop.insert(Shop.channel("A: x", slot: 1)) != .duplicate)
-    #expect(try shop.insert(Shop.channel("A: x", slot: 2)) == .duplicate)
+    #expect(try !shop.insert(Shop.channel("A: x", slot: 1)).isDuplicate)
+    #expect(try shop.insert(Shop.channel("A: x", slot: 2)).isDuplicate)
   }
 
   @Test func `the longest known name before a separator is the sender`() throws {

@@ -15,6 +15,7 @@ enum Schema {
     Migration(number: 17, sql: alerts), Migration(number: 18, sql: ends),
     Migration(number: 19, sql: seen), Migration(number: 20, sql: removedUpstreams),
     Migration(number: 21, sql: commandAges), Migration(number: 22, sql: merges),
+    Migration(number: 23, sql: ways),
   ]
 
   /// `journal.seq` is not AUTOINCREMENT: the newest row is never deleted, so numbers are never reused.
@@ -300,5 +301,11 @@ enum Schema {
   private static let merges = """
     INSERT INTO words(words, rank) VALUES ('automerge', 2);
     INSERT INTO sent_words(sent_words, rank) VALUES ('automerge', 2);
+    """
+
+  /// The copies of a message that the radio heard (`HeardCopy`); NULL: none.
+  private static let ways = """
+    ALTER TABLE messages ADD COLUMN ways BLOB;
+    ALTER TABLE outgoing ADD COLUMN ways BLOB;
     """
 }

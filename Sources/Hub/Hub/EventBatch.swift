@@ -122,6 +122,7 @@ public enum KnownKinds {
   public static let all = [
     "radio", "message", "contact", "contact_removed", "advert", "channel", "gap", "outgoing", "reaction", "telemetry",
     "node_status", "command", "document", "bucket_gap", "radio_gap", "power", "allowance", "alert", "packet",
+    "ways", "route",
   ]
   public static let allowed = all.joined(separator: ", ")
 }

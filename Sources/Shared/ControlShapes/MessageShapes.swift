@@ -72,6 +72,29 @@ extension Shape {
     public let reaction = Field<String?>("reaction", "the emoji, if the text is a reaction to another message")
     public let reactions = Field<[Reaction]?>("reactions", "to it")
     public let upstreams = Field<[Standing]?>("upstreams", "`messages` and `search`: what each upstream has of it")
+    public let ways = Field<[Way]?>("ways", "with `ways=1`: if received: the copies of it that the radio heard, 8 at most")
+    public let wayNodes = Field<[WayNodes]?>("way_nodes", "the nodes that the hashes in it may mean, the first 32 hashes")
+    public let heardBy = Field<[Way]?>("heard_by", "with `ways=1`, if sent: the copies of it that the radio heard from repeaters, 8 at most")
+  }
+  public struct Way: Sendable { @inlinable public init() {}
+    public let at = Field<Int64>("at", "when it was heard")
+    public let path = Field<[String]>("path", "the hash of each hop: the first 1, 2 or 3 bytes of a key, which several nodes can share. Flooded: the repeaters that passed it on, the last one next to the radio; `direct`: those that it still had to pass. A very long path is cut")
+    public let hops = Field<Int64?>("hops", "the number of hops, if the path is cut")
+    public let route = Field<String?>("route", "direct: it was routed; absent: flooded")
+    public let region = Field<String?>("region", "the region, if a channel here has it")
+    public let regionCode = Field<String?>("region_code", "the packet's code of another region, 4 hex digits; each packet has a different one")
+    public let snr = Field<Double>("snr", "dB")
+    public let rssi = Field<Int64>("rssi", "dBm")
+    public let guess = Field<Bool?>("guess", "true: a direct message, recognised by both ends' hashes, size and time; it may be another message's")
+  }
+  public struct WayNodes: Sendable { @inlinable public init() {}
+    public let hash = Field<String>("hash")
+    public let nodes = Field<[WayNode]>("nodes", "the candidates: known nodes with this hash, repeaters and rooms first, 4 at most; even a single one is no fact, because unknown nodes can have the hash, too")
+    public let more = Field<Int64?>("more", "number of further ones")
+  }
+  public struct WayNode: Sendable { @inlinable public init() {}
+    public let key = Field<String>("key", "the first 12 digits")
+    public let name = Field<String>("name")
   }
   public struct Reaction: Sendable { @inlinable public init() {}
     public let emoji = Field<String>("emoji")
@@ -105,6 +128,8 @@ extension Shape {
     public let reaction = Field<String?>("reaction", "the emoji, if the text is a reaction to another message")
     public let reactions = Field<[Reaction]?>("reactions", "to it")
     public let upstreams = Field<[Standing]?>("upstreams", "`sent list`: what each upstream has of it")
+    public let heardBy = Field<[Way]?>("heard_by", "with `ways=1`: the copies of it that the radio heard from repeaters, 8 at most")
+    public let wayNodes = Field<[WayNodes]?>("way_nodes", "the nodes that the hashes in it may mean, the first 32 hashes")
   }
   public struct Attempts: Sendable { @inlinable public init() {}
     public let id = Field<String>("id")

@@ -27,6 +27,6 @@ enum Shapes {
     Shape.Override(), Shape.Point(), Shape.Power(), Shape.Preset(), Shape.ProbedDevice(), Shape.Proxy(),
     Shape.Reaction(), Shape.Refusal(), Shape.Refused(), Shape.RemovedUpstream(), Shape.Sensor(), Shape.Series(),
     Shape.Setting(),
-    Shape.Standing(), Shape.Store(), Shape.SyncState(), Shape.Web(),
+    Shape.Standing(), Shape.Store(), Shape.SyncState(), Shape.Way(), Shape.WayNode(), Shape.WayNodes(), Shape.Web(),
   ]
 }

@@ -42,7 +42,7 @@ import Timing
     #expect(events.map(\.seq).sorted() == Array(1...last), "each committed event once (seed \(seed))")
     #expect(Set(events.map(\.epoch)).count == 1)
     // The lanes are those of docs/hub-protocol.md: the daemon's own list is not asked.
-    let nodes: Set<String> = ["contact", "contact_removed", "advert", "telemetry", "node_status"]
+    let nodes: Set<String> = ["contact", "contact_removed", "advert", "telemetry", "node_status", "ways", "route"]
     for isOfNodes in [true, false] {
       let lane = events.filter { nodes.contains($0.kind) == isOfNodes }.map(\.seq)
       #expect(lane == lane.sorted(), "in order by lane (seed \(seed))")

@@ -107,8 +107,7 @@ public struct EventFilter: Equatable, Sendable {
 
   /// Messages of hooks are no events for hooks, which would otherwise answer themselves, or each other, for ever.
   private func isCausedByHook(_ event: JournalEvent, _ store: Store) throws(StoreError) -> Bool {
-    guard event.kind == EventKind.outgoing.rawValue || event.kind == EventKind.command.rawValue,
-      let body = event.json
+    guard [EventKind.outgoing, .command, .ways].contains(where: { $0.rawValue == event.kind }), let body = event.json
     else { return false }
     if let upstream = body["upstream"]?.string ?? body["origin"]?.string { return UpstreamSettings.isHook(upstream) }
     guard let id = body["id"]?.string, let message = try store.outgoing(key: id) else { return false }
@@ -121,8 +120,10 @@ public struct EventFilter: Equatable, Sendable {
     switch EventKind(rawValue: kind) {
     case .message: return try selectsMessage(body, store)
     case .outgoing: return try selectsOutgoing(body, store)
+    // Like its message, whose channel and nodes it names.
+    case .ways: return try body["heard_by"] == nil ? selectsMessage(body, store) : selectsOutgoing(body, store)
     case .reaction: return try selectsConversation(body["conversation"]?.string ?? "", store)
-    case .contact, .advert, .contactRemoved: return try selectsNode(body["key"], body["name"], store)
+    case .contact, .advert, .contactRemoved, .route: return try selectsNode(body["key"], body["name"], store)
     case .telemetry, .status: return try selectsNode(body["node"], body["name"], store)
     case .channel: return try selectsChannel(body["channel"]?.string, body["name"]?.string, store)
     case .document: return try selectsDocument(body["key"]?.string ?? "", store)

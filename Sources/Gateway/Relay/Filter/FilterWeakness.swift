@@ -10,9 +10,12 @@ extension EventFilter {
   }
 
   /// Kinds whose events belong to a channel, to a node, or to the gateway.
-  private static let ofChannels: Set<EventKind> = [.message, .outgoing, .reaction, .channel, .document, .command]
+  private static let ofChannels: Set<EventKind> = [
+    .message, .outgoing, .reaction, .channel, .document, .command, .ways,
+  ]
   private static let ofNodes: Set<EventKind> = [
-    .message, .outgoing, .reaction, .contact, .advert, .contactRemoved, .telemetry, .status, .document, .command,
+    .message, .outgoing, .reaction, .contact, .advert, .contactRemoved, .telemetry, .status, .document, .command, .ways,
+    .route,
   ]
   private static let ofTheGateway: Set<EventKind> = [
     .radio, .radioGap, .power, .bucketGap, .allowance, .alert, .document, .command,

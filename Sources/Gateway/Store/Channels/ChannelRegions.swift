@@ -14,6 +14,14 @@ extension Store {
       "INSERT OR REPLACE INTO channel_regions(channel, region) VALUES (?, ?)", .text(digest), .text(region))
   }
 
+  /// The greatest number of regions that a packet's code is compared with.
+  private static let mostRegions = 64
+
+  /// The names of all regions that channels have.
+  public func knownRegions() throws(StoreError) -> [String] {
+    try rows("SELECT DISTINCT region FROM channel_regions LIMIT \(Self.mostRegions)") { $0.text(0) }
+  }
+
   public func region(ofChannel digest: String) throws(StoreError) -> String? {
     try translating { () throws(SQLiteError) in
       guard

@@ -88,6 +88,19 @@ public enum EventBody {
     json.field(row.lastHeard, stored.lastHeard)
   }
 
+  /// `former`: the path that it had.
+  public static func route(_ contact: Contact, former: Path?) -> [UInt8] {
+    JSONWriter.object { json in
+      let row = Shape.Contact()
+      json.field(row.key, contact.key.hex)
+      json.field(row.name, contact.name.string)
+      json.field(row.hops, contact.outPath?.hops)
+      json.field(row.path, contact.outPath?.description)
+      json.field("former_hops", former?.hops)
+      json.field("former_path", former?.description)
+    }
+  }
+
   public static func radioGap(
     waited: Int, lost: Int?, atMost: Int?, restarted: Bool, radio: String?
   ) -> [UInt8] {

@@ -16,6 +16,10 @@ public enum EventKind: String, Sendable, CaseIterable {
   case allowance
   /// An alert has begun, ended, or was acknowledged; alerts of battery and supply have the kind `power`.
   case alert
+  /// The copies of a message that the radio heard, and the ways that they came.
+  case ways
+  /// The path to a node has changed.
+  case route
   /// A packet that the radio heard, for any recipient; only if an upstream wants packets.
   case packet
 }

@@ -7,7 +7,7 @@ import JSON
 public enum Lane: String, Sendable, CaseIterable {
   /// Messages of people and their states; commands' results, documents, alerts.
   case messages
-  /// Contacts, adverts, readings.
+  /// Contacts, adverts, readings, and the ways of messages, which inform only.
   case nodes
   case packets
 
@@ -62,7 +62,7 @@ extension EventKind {
       .allowance,
       .alert, .gap:
       .messages
-    case .contact, .contactRemoved, .advert, .telemetry, .status: .nodes
+    case .contact, .contactRemoved, .advert, .telemetry, .status, .ways, .route: .nodes
     case .packet: .packets
     }
   }

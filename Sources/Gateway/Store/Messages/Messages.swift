@@ -41,8 +41,17 @@ public struct StoredMessage: Equatable, Sendable {
 /// The result of storing a received message.
 public enum MessageArrival: Equatable, Sendable {
   case stored(id: Int64, seq: Int64)
-  /// A duplicate, which was counted and not stored again.
-  case duplicate
+  /// A duplicate of a message, which was counted and not stored again.
+  case duplicate(of: Int64)
+
+  /// The message's number.
+  public var id: Int64 {
+    switch self {
+    case .stored(let id, _), .duplicate(let id): id
+    }
+  }
+
+  public var isDuplicate: Bool { if case .duplicate = self { true } else { false } }
 }
 
 extension Store {
@@ -69,7 +78,7 @@ extension Store {
     if let known = try self.message(identified: identity), try !isAnother(stored, than: known) {
       try database.run("UPDATE messages SET copies = copies + 1 WHERE id = ?", .integer(known))
       if radios.count > 1 { try share(known, with: stored.radio) }
-      return .duplicate
+      return .duplicate(of: known)
     }
     stored.id = journalState.open.lastMessage + 1
     let seq = try insertRow(stored, identity, channelName: channel?.name)

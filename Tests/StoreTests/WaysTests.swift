@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import JSON
+import SQLite
+import TestSupport
+import Testing
+
+@testable import Store
+
+/// The copies of messages on disk.
+@Suite struct WaysTests {
+  private func copy(
+    _ path: [UInt8], width: Int = 1, at: Int64 = 1_795_000_000_123, code: UInt16? = nil, region: String? = nil
+  ) -> HeardCopy {
+    HeardCopy(
+      Packet(
+        route: code == nil ? .flood : .transportFlood, type: .groupText,
+        transportCodes: code.map { Packet.TransportCodes(first: $0, second: 0) },
+        pathLength: PathLength(raw: UInt8((width - 1) << 6 | path.count / width)), path: path, payload: [1]),
+      snr: SNR(quarters: -7), rssi: -101, at: at, region: region)
+  }
+
+  private func key(_ beginning: [UInt8], _ end: UInt8) -> PublicKey {
+    PublicKey(bytes: beginning + Array(repeating: end, count: 32 - beginning.count))!
+  }
+
+  private func write(_ shop: Shop, _ work: (Store) throws(SQLiteError) -> Void) throws {
+    shop.store.write(work)
+    try shop.store.commitNow()
+  }
+
+  private func events(_ shop: Shop) throws -> [JSONValue] {
+    var found: [JSONValue] = []
+    try shop.store.readJournal(after: 0) { event, isSound in
+      // `try?`: an event that is no JSON fails the test that counts them.
+      if event.kind == "ways", isSound { found.append((try? JSONValue(parsing: event.body)) ?? .null) }
+      return true
+    }
+    return found
+  }
+
+  @Test func `copies of each width and with regions are read as they were, and take 64 bytes at most`() {
+    let all = [
+      copy([]), copy([1, 2, 3]), copy([1, 2, 3, 4], width: 2), copy([1, 2, 3, 4, 5, 6], width: 3),
+      copy([9], code: 0xBEEF), copy([9], code: 1, region: "ottawa"),
+    ]
+    #expect(HeardCopy.decode(all.flatMap { $0.encode() }) == all)
+    for width in 1...3 {
+      let long = copy(Array(repeating: 7, count: 63 / width * width), width: width, code: 1, region: "gatineau")
+      let bytes = long.encode()
+      #expect(bytes.count <= HeardCopy.mostBytes)
+      let read = HeardCopy.decode(bytes)
+      #expect(read.first?.length == long.length && read.first?.hashes.last?.count == width)
+    }
+    // Damaged bytes: whole copies before them remain, and nothing traps.
+    let whole = all.flatMap { $0.encode() }
+    for end in 0...whole.count { _ = HeardCopy.decode(Array(whole.prefix(end))) }
+    for place in whole.indices {
+      for bit in 0..<8 as Range<UInt8> {
+        var bytes = whole
+        bytes[place] ^= 1 << bit
+        for copy in HeardCopy.decode(bytes) { _ = copy.hashes.map(\.count) + [copy.encode().count] }
+      }
+    }
+    #expect(HeardCopy.decode(Array(repeating: 0, count: 500)).isEmpty)
+  }
+
+  @Test func `copies are told once, 8 at most, with all nodes that a hash may mean`() throws {
+    let shop = try Shop()
+    try write(shop) { store throws(SQLiteError) in
+      for (key, name, type) in [
+        (key([0xA1, 1], 1), "Hill", NodeType.repeater), (key([0xA1, 2], 2), "Dale", .repeater),
+        (key([0xFF, 0xFF], 0xFF), "End", .repeater), (key([0xA1, 3], 3), "Phone", .chat),
+      ] as [(PublicKey, Text, NodeType)] {
+        _ = try store.upsert(Contact(key: key, type: type, name: name), onRadio: true, heard: false, at: 1)
+      }
+      for number in 4...6 as ClosedRange<UInt8> {
+        _ = try store.upsert(
+          Contact(key: self.key([0xA1, number], number), name: "more"), onRadio: true, heard: false, at: 1)
+      }
+      _ = try store.setChannel(Channel(slot: 0, name: "Public", secret: .publicChannel))
+    }
+    let id = try shop.insert(Shop.channel("Alder: hello")).id
+    try write(shop) { store throws(SQLiteError) in
+      try store.keepCopies([copy([0xA1]), copy([0xA1, 2], width: 2)], of: .received(id))
+    }
+    #expect(try events(shop).isEmpty)
+    try shop.store.eachNewest(5) { message, hasNews in #expect(message.id == id && hasNews) }
+    try write(shop) { store throws(SQLiteError) in
+      let more = [copy([0xFF]), copy([0xEE])] + (0..<9).map { copy([$0]) }
+      try store.tellCopies(more, of: .received(id), at: Shop.moment)
+      try store.tellCopies([], of: .received(id), at: Shop.moment)
+      try store.tellCopies([copy([1])], of: .received(id), at: Shop.moment)
+      try store.tellCopies([copy([1])], of: .received(99), at: Shop.moment)
+    }
+    let told = try events(shop)
+    #expect(told.count == 1)
+    #expect(told.first?["id"]?.integer == id && told.first?["sender_name"]?.string == "Alder")
+    #expect(told.first?["identity"]?.string?.count == 32 && told.first?["channel_name"]?.string == "Public")
+    #expect(told.first?["ways"]?.array?.count == HeardCopy.most)
+    let nodes = told.first?["way_nodes"]?.array ?? []
+    func names(_ hash: String) -> [String]? {
+      nodes.first { $0["hash"]?.string == hash }?["nodes"]?.array?.compactMap { $0["name"]?.string }
+    }
+    #expect(Set(names("a1")?.prefix(2) ?? []) == ["Hill", "Dale"] && names("a1")?.count == 4)
+    #expect(nodes.first?["more"]?.integer == 2)
+    #expect(names("a102") == ["Dale"] && names("ff") == ["End"] && names("ee") == [])
+    try shop.store.eachNewest(5) { _, hasNews in #expect(!hasNews) }
+  }
+
+  @Test func `a store of an older version takes copies, and a sent message has its own`() throws {
+    let scratch = Scratch()
+    do {
+      let database = try Database(location: scratch.location("gw.db"))
+      try database.execute("PRAGMA page_size = 1024; PRAGMA journal_mode = WAL")
+      try database.addTextFunction("spaced") { SearchWords.spaced($0) }
+      try database.migrate(Schema.migrations.filter { $0.number <= 21 })
+      try database.run(
+        """
+        INSERT INTO messages(identity, kind, text_type, text, path_length, at, trusted)
+        VALUES (x'00112233445566778899AABBCCDDEEFF', 'direct', 0, x'41', 0, 1, 1)
+        """)
+    }
+    let shop = try Shop(in: scratch)
+    #expect(try shop.store.copies(of: .received(1)).isEmpty)
+    try write(shop) { store throws(SQLiteError) in
+      try store.tellCopies([copy([5])], of: .received(1), at: Shop.moment)
+    }
+    #expect(try shop.store.copies(of: .received(1)).map(\.path) == [[5]])
+    var sent = OutgoingMessage(
+      key: "k", origin: "control", priority: 0, kind: .channel, channel: "0011223344556677", text: "hello",
+      created: Shop.moment, lifetime: 1000)
+    try write(shop) { store throws(SQLiteError) in sent = try store.insertOutgoing(sent) ?? sent }
+    try write(shop) { store throws(SQLiteError) in
+      try store.tellCopies([copy([6])], of: .sent(sent.id), at: Shop.moment)
+      try store.updateOutgoing(sent, at: Shop.moment)
+    }
+    #expect(try shop.store.copies(of: .sent(sent.id)).map(\.path) == [[6]])
+    let told = try events(shop)
+    #expect(told.count == 2 && told.last?["id"]?.string == "k" && told.last?["heard_by"]?.array?.count == 1)
+    #expect(told.last?["channel"]?.string == "0011223344556677")
+  }
+
+  /// Three copies of three hops each are common in a city; eight of six are a bound that meshes hardly reach.
+  @Test(arguments: [(3, 3, 1100), (8, 6, 3600)])
+  func `copies and their event cost a message few bytes on disk`(_ count: Int, _ hops: Int, _ most: Int) throws {
+    func bytes(_ count: Int) throws -> Int64 {
+      let shop = try Shop()
+      let pages = { try shop.store.database.value("PRAGMA page_count")?.integer ?? 0 }
+      try write(shop) { store throws(SQLiteError) in
+        for number in 0..<40 as Range<UInt8> {
+          _ = try store.upsert(
+            Contact(key: key([number &* 6], number), type: .repeater, name: Text("Repeater \(number)")), onRadio: true,
+            heard: false, at: 1)
+        }
+      }
+      let before = try pages()
+      for number in 0..<1000 {
+        let text = "Alder: a message of usual length, number \(number)"
+        let arrival = try shop.insert(Shop.channel(text, time: UInt32(number)))
+        guard count > 0 else { continue }
+        try write(shop) { store throws(SQLiteError) in
+          let copies = (0..<count).map { place in
+            copy((0..<hops).map { UInt8(truncatingIfNeeded: (number + place * 3 + $0) % 40 * 6) })
+          }
+          try store.tellCopies(copies, of: .received(arrival.id), at: Shop.moment)
+        }
+      }
+      return (try pages() - before) * 1024 / 1000
+    }
+    let (without, with) = (try bytes(0), try bytes(count))
+    print("\(count) copies of \(hops) hops: \(with - without) bytes a message, beside \(without)")
+    #expect(with - without < most)
+  }
+}
