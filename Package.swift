@@ -88,7 +88,9 @@ let gateway: [Target] = [
       "CLinux", "Companion", "ControlShapes", "Documents", "UntrustedText", "JSON", "MeshCrypto", "RadioSession",
       "SQLite", "Timing",
     ]),
-  module("Gateway", "Sync", ["Companion", "EventLoop", "RadioSession", "Store", "Timing", "Transport"]),
+  module(
+    "Gateway", "Sync",
+    ["Companion", "EventLoop", "MeshCrypto", "RadioSession", "Store", "Timing", "Transport"]),
   module(
     "Gateway", "Messaging",
     [

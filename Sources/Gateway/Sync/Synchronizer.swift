@@ -27,6 +27,7 @@ public final class Synchronizer {
   let loop: EventLoop
   let log: Log
   let inbox: Inbox
+  public let ways: MessageWays
   /// A change takes effect with the next sync.
   public var settings: Settings
   public weak var observer: (any SyncObserver)?
@@ -63,7 +64,8 @@ public final class Synchronizer {
     self.settings = settings
     self.loop = loop
     self.log = log
-    inbox = Inbox(connection, store, on: loop, log: log)
+    ways = MessageWays(store, on: loop)
+    inbox = Inbox(connection, store, ways, on: loop, log: log)
     // If the store cannot be read, the first sync reads the channels.
     store.ifReadable { try store.eachChannel { _ in standing.knewChannels = true } }
     connection.synchronizer = self
@@ -196,6 +198,7 @@ public final class Synchronizer {
     forgetNames()
     contacts.stop()
     let lost = inbox.close(isAsked: questions.isOpen)
+    ways.stop()
     if lost > 0 { log.error("stopping: messages that could not be written to disk and are lost: \(lost)") }
   }
 
@@ -295,6 +298,7 @@ extension Synchronizer {
     inbox.connected(to: radio.info.key)
     attachAndBegin(radio)
     if isAttached { journal(radio) }
+    ways.resume()
   }
 
   /// The link is lost, or the radio has become another node.
@@ -337,6 +341,8 @@ extension Synchronizer {
       counters.adverts += 1
       keep(contact, as: .advert, onRadio: false)
     case .contactDeleted(let key): overwritten(key)
+    case .logRxData(let snr, let rssi, let packet):
+      ways.heard(packet, snr: snr, rssi: rssi, own: connection.identity?.info.key)
     // An alert reports it.
     case .contactsFull: log.debug("the radio's contact table is full: a node was not added")
     default: break  // Messaging handles acknowledgements and answers to requests; the packet feed has heard packets.

@@ -37,6 +37,9 @@ struct ChannelEchoes {
     return !isOther
   }
 
+  /// The payload of a message's packet; `nil`: it is not looked for.
+  func payload(of id: Int64) -> [UInt8]? { expected.last { $0.id == id }?.payload }
+
   /// The sent message whose repeat this packet is, unless that repeat was counted already.
   mutating func heard(_ bytes: [UInt8], now: MonotonicTime) -> Int64? {
     guard !expected.isEmpty else { return nil }

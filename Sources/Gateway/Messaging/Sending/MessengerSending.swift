@@ -206,6 +206,7 @@ extension Messenger {
       _ = await reset.outcome()
     }
     let text = OutgoingText(attempt: number, time: time, recipient: key.prefix, text: message.text)
+    synchronizer.ways.sends(message.id, to: key, bytes: message.text.bytes.count)
     try await hand(.sendText(text), message)
   }
 
@@ -241,6 +242,7 @@ extension Messenger {
         message.id, text: message.text, time: time, name: name, secret: channel.secret, now: loop.now)
       // With another name of the radio, the packet is new: everybody would read the text twice.
       guard isSame || message.attempts.accepted == 0 else { throw NotHandedOver(answer: .refused) }
+      if let payload = echoes.payload(of: message.id) { synchronizer.ways.sends(message.id, payload) }
     }
     let command = Command.sendChannelText(type: .plain, slot: channel.slot, time: time, text: message.text)
     if let region { try await hand(command, in: region, message) } else { try await hand(command, message) }

@@ -33,6 +33,8 @@ final class Inbox {
     /// The database has refused it, maybe in an earlier run.
     var wasRefused = false
     var arrival: MessageArrival?
+    /// The number of its copies (`MessageWays`), and how many were written with it.
+    var (copies, copiesWritten): (Int?, Int) = (nil, 0)
 
     /// The transaction that contains it.
     var commit: Commit? { if case .written(let commit) = state { commit } else { nil } }
@@ -43,6 +45,7 @@ final class Inbox {
 
   private let connection: RadioConnection
   private let store: Store
+  private let ways: MessageWays
   private let loop: EventLoop
   private let log: Log
   private let clock: WallClock
@@ -60,9 +63,10 @@ final class Inbox {
   private(set) var failure: StoreError?
   weak var synchronizer: Synchronizer?
 
-  init(_ connection: RadioConnection, _ store: Store, on loop: EventLoop, log: Log) {
+  init(_ connection: RadioConnection, _ store: Store, _ ways: MessageWays, on loop: EventLoop, log: Log) {
     self.connection = connection
     self.store = store
+    self.ways = ways
     self.loop = loop
     clock = loop.wallClock
     self.log = log
@@ -129,11 +133,13 @@ final class Inbox {
 
   private func write(_ entry: Entry) {
     entry.arrival = nil
+    entry.copies = entry.copies ?? ways.claim(entry.taken, own: connection.identity?.info.key)
     keepQueue()
     let commit = store.write(when: .message) { store throws(SQLiteError) in
       let taken = entry.taken
-      entry.arrival = try store.insert(
+      let arrival = try store.insert(
         taken.message, at: taken.moment, wait: taken.wait, by: taken.radio, knowsSlot: taken.knowsSlot)
+      (entry.arrival, entry.copiesWritten) = (arrival, try ways.keep(entry.copies, arrival))
     }
     entry.state = .written(commit)
     if writing == nil { writing = loop.begin { await self.awaitDisk() } }
@@ -166,6 +172,7 @@ final class Inbox {
   private func stored(_ entry: Entry, _ arrival: MessageArrival) {
     remove(entry)
     if !entries.contains(where: \.isRefused) { failure = nil }
+    ways.stored(entry.copies, entry.copiesWritten, arrival)
     synchronizer?.stored(entry.taken.message, arrival)
   }
 

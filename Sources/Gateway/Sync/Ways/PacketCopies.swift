@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import Store
+import Timing
+
+/// Recognises the copies of messages among the packets that the radio hears. Pure.
+///
+/// Copies of a message have the same payload, so they are grouped by it. A channel's payload follows from the message,
+/// which is sealed again and compared. A direct message is sealed with a key that the gateway does not have: the first
+/// group whose ends, size, way and signal fit is taken for it, because the radio hands messages over in their order.
+struct PacketCopies {
+  /// The greatest number of payloads, and how long one is remembered after its last copy.
+  static let (most, memory): (Int, Duration) = (64, .seconds(120))
+  /// After this time without a copy, the copies are told.
+  static let quiet: Duration = .seconds(6)
+  /// How long copies of a direct message are expected after it was sent.
+  static let echo: Duration = .seconds(30)
+
+  private enum Owner: Equatable {
+    /// A message that is not on disk yet.
+    case taken
+    case message(MessageNumber)
+  }
+
+  private struct Group {
+    let serial: Int
+    let type: PayloadType
+    let payload: [UInt8]
+    var owner: Owner?
+    var isGuess = false
+    var copies: [HeardCopy] = []
+    /// Copies on disk, or on their way to it.
+    var kept = 0
+    var last: MonotonicTime
+    /// When its copies are told; `nil`: they were, or it has no message.
+    var due: MonotonicTime?
+  }
+
+  /// A direct message of ours, of which copies may come.
+  private struct Sent {
+    let id: Int64
+    let recipient: UInt8
+    let bytes: Int
+    let until: MonotonicTime
+  }
+
+  /// Copies to be kept and told.
+  struct Due: Equatable {
+    let serial: Int
+    let message: MessageNumber
+    let copies: [HeardCopy]
+  }
+
+  private var groups: [Group] = []
+  private var sent: [Sent] = []
+  private var serials = 0
+
+  var isEmpty: Bool { groups.isEmpty }
+  var due: MonotonicTime? { groups.lazy.compactMap(\.due).min() }
+
+  // MARK: Packets
+
+  /// `own`: the hash of our radio's key.
+  mutating func heard(_ packet: Packet, _ copy: HeardCopy, own: UInt8?, now: MonotonicTime) {
+    groups.removeAll { $0.owner != .taken && $0.due == nil && now - $0.last > Self.memory }
+    if let place = groups.firstIndex(where: { $0.type == packet.type && $0.payload == packet.payload }) {
+      return add(copy, to: place, now)
+    }
+    let owner: Owner?
+    switch packet.type {
+    case .groupText, .groupData: owner = nil
+    case .text:
+      guard let own, packet.payload.count > Self.sealedAt else { return }
+      if packet.payload[0] == own {
+        owner = nil
+      } else {
+        guard packet.payload[1] == own, let id = sentMessage(packet.payload, now) else { return }
+        owner = .message(.sent(id))
+      }
+    default: return
+    }
+    guard let place = begin(packet.type, packet.payload, owner, now) else { return }
+    groups[place].isGuess = owner != nil
+    add(copy, to: place, now)
+  }
+
+  /// Two hashes and the MAC come before the sealed text.
+  private static let sealedAt = 4
+
+  private mutating func add(_ copy: HeardCopy, to place: Int, _ now: MonotonicTime) {
+    if case .message(.sent) = groups[place].owner, copy.route.isFlood, copy.length.hops == 0 {
+      return  // Our own transmission is not heard: somebody plays it back.
+    }
+    groups[place].last = now
+    guard groups[place].copies.count < HeardCopy.most else { return }
+    groups[place].copies.append(copy)
+    groups[place].copies[groups[place].copies.count - 1].isGuess = groups[place].isGuess
+    if case .message = groups[place].owner { groups[place].due = now + Self.quiet }
+  }
+
+  /// Returns the place; `nil`: there is no room.
+  private mutating func begin(
+    _ type: PayloadType, _ payload: [UInt8], _ owner: Owner?, _ now: MonotonicTime
+  ) -> Int? {
+    if groups.count >= Self.most {
+      // At the bound, the oldest is forgotten whose copies nobody waits for.
+      guard let place = groups.firstIndex(where: { $0.owner != .taken && $0.due == nil }) else { return nil }
+      groups.remove(at: place)
+    }
+    serials += 1
+    groups.append(Group(serial: serials, type: type, payload: payload, owner: owner, last: now))
+    return groups.count - 1
+  }
+
+  // MARK: Received messages
+
+  /// A message of this payload is being stored. Returns the group's number; `nil`: it has a message already.
+  mutating func claim(_ type: PayloadType, _ payload: [UInt8], now: MonotonicTime) -> Int? {
+    let known = groups.firstIndex { $0.type == type && $0.payload == payload }
+    guard let place = known ?? begin(type, payload, nil, now), groups[place].owner == nil else { return nil }
+    groups[place].owner = .taken
+    return groups[place].serial
+  }
+
+  /// As above, for a direct message.
+  mutating func claim(_ message: ContactMessage, own: UInt8) -> Int? {
+    let text = message.text.bytes.count + (message.author?.count ?? 0)
+    let place = groups.firstIndex { group in
+      group.type == .text && group.owner == nil && group.payload[0] == own
+        && group.payload[1] == message.sender.bytes[0] && Self.fits(group.payload, text)
+        && group.copies.contains { Self.isTaken($0, message) }
+    }
+    guard let place else { return nil }
+    (groups[place].owner, groups[place].isGuess) = (.taken, true)
+    for copy in groups[place].copies.indices { groups[place].copies[copy].isGuess = true }
+    return groups[place].serial
+  }
+
+  /// Whether the radio may have taken the message from this copy.
+  private static func isTaken(_ copy: HeardCopy, _ message: ContactMessage) -> Bool {
+    guard message.snr == nil || message.snr == copy.snr else { return false }
+    guard !message.path.isDirect else { return !copy.route.isFlood && copy.length.hops == 0 }
+    return copy.route.isFlood && copy.length.raw == message.path.raw
+  }
+
+  /// Whether a text of this size can be sealed in the payload: time and flags come before it, and a high attempt
+  /// behind.
+  private static func fits(_ payload: [UInt8], _ bytes: Int) -> Bool {
+    func blocks(_ count: Int) -> Int { (count + 15) / 16 * 16 }
+    return (blocks(5 + bytes)...blocks(7 + bytes)).contains(payload.count - sealedAt)
+  }
+
+  func copies(of serial: Int) -> [HeardCopy] { groups.first { $0.serial == serial }?.copies ?? [] }
+
+  /// The message is on disk with this many copies.
+  mutating func stored(_ serial: Int, _ count: Int, as message: MessageNumber, now: MonotonicTime) {
+    guard let place = groups.firstIndex(where: { $0.serial == serial }) else { return }
+    (groups[place].owner, groups[place].kept) = (.message(message), count)
+    if !groups[place].copies.isEmpty { groups[place].due = max(groups[place].last, now) + Self.quiet }
+  }
+
+  // MARK: Known messages
+
+  /// Further copies of a stored or a sent message have this payload.
+  mutating func expect(_ message: MessageNumber, _ type: PayloadType, _ payload: [UInt8], now: MonotonicTime) {
+    guard let serial = claim(type, payload, now: now) else { return }
+    stored(serial, 0, as: message, now: now)
+  }
+
+  /// A direct message of ours is on its way to a recipient with this hash.
+  mutating func expect(sent id: Int64, to recipient: UInt8, bytes: Int, now: MonotonicTime) {
+    sent.removeAll { $0.until <= now || $0.id == id }
+    if sent.count >= Self.most { sent.removeFirst() }
+    sent.append(Sent(id: id, recipient: recipient, bytes: bytes, until: now + Self.echo))
+  }
+
+  /// Of two messages that fit, neither is meant for sure.
+  private func sentMessage(_ payload: [UInt8], _ now: MonotonicTime) -> Int64? {
+    let fitting = sent.filter { $0.until > now && $0.recipient == payload[0] && Self.fits(payload, $0.bytes) }
+    return fitting.count == 1 ? fitting.first?.id : nil
+  }
+
+  // MARK: Keeping
+
+  /// Copies that are due, all of them without `now`. They count as kept until `failed`.
+  mutating func takeDue(now: MonotonicTime?) -> [Due] {
+    var found: [Due] = []
+    for place in groups.indices {
+      guard let due = groups[place].due, now.map({ due <= $0 }) ?? true,
+        case .message(let message)? = groups[place].owner
+      else { continue }
+      let group = groups[place]
+      found.append(Due(serial: group.serial, message: message, copies: Array(group.copies.dropFirst(group.kept))))
+      (groups[place].kept, groups[place].due) = (group.copies.count, nil)
+    }
+    return found
+  }
+
+  /// The disk has refused these copies: they are due again.
+  mutating func failed(_ due: Due, now: MonotonicTime) {
+    guard let place = groups.firstIndex(where: { $0.serial == due.serial }) else { return }
+    groups[place].kept = max(0, groups[place].kept - due.copies.count)
+    groups[place].due = now + Self.quiet
+  }
+}
