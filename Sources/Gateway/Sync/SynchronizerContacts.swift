@@ -135,10 +135,15 @@ extension Synchronizer {
     write(
       when: isHeard ? .heard : .soon,
       { store throws(SQLiteError) in
+        let former = try store.readForEvent(contact.key)
         let change = try store.upsert(contact, onRadio: onRadio, heard: isHeard, at: moment.milliseconds)
         if isHeard, change == .added, contacts.meets(at: loop.now) { store.transactions.hasten(.soon) }
         if sign == .path { try store.noteHeard(contact.key.prefix, at: moment.milliseconds) }
         if isHeard { try store.noteClock(of: contact.key, advert: contact.lastAdvert, at: moment) }
+        if let former, former.radio == store.radio, former.contact.outPath != contact.outPath {
+          _ = try store.append(
+            .route, at: moment, body: EventBody.route(contact, former: former.contact.outPath))
+        }
         guard isHeard || change != .unchanged, let stored = try store.readForEvent(contact.key) else { return }
         _ = try store.append(isHeard ? .advert : .contact, at: moment, body: EventBody.contact(stored))
         if change != .unchanged { counters.contactsChanged += 1 }
