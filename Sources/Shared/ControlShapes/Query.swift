@@ -46,7 +46,7 @@ extension Route {
       [
         .whole("limit"), .text("after"), .text("before"), .text("q"), .text("from"), .text("with"), .text("channel"),
         .text("conversation"), .whole("since"), .whole("until"), .choice("direction", "received", "sent", "both"),
-        .flag("follow"), .flag("upstreams"), .text("radio"),
+        .flag("follow"), .flag("upstreams"), .flag("ways"), .text("radio"),
       ]
     case .conversations: [.text("radio")]
     case .live: [.whole("after")]
@@ -54,7 +54,7 @@ extension Route {
     case .readings: [.text("node"), .whole("limit"), .text("radio")]
     case .journal, .events: [.whole("limit"), .whole("after"), .flag("follow")]
     case .resolve: [.required("name")]
-    case .outgoing: [.whole("limit"), .text("id"), .flag("follow"), .flag("upstreams"), .text("radio")]
+    case .outgoing: [.whole("limit"), .text("id"), .flag("follow"), .flag("upstreams"), .flag("ways"), .text("radio")]
     case .attempts, .retryOutgoing: [.required("id")]
     case .cancelOutgoing, .adoptOutgoing: [.text("id"), .flag("held")]
     case .removeContact, .shareContact: [.required("contact")]

@@ -37,9 +37,12 @@ struct ControlClient {
     return answer.value
   }
 
-  /// Prints rows while they arrive: unchanged with `--json`, otherwise by `show`. Returns the other radios.
+  /// Prints rows while they arrive: unchanged with `--json`, otherwise by `show`, with further lines by `details`. Returns
+  /// the other radios.
   @discardableResult
-  func lines(_ target: String, _ show: @escaping (JSONValue) -> Styled) throws -> OtherRadios {
+  func lines(
+    _ target: String, details: @escaping (JSONValue) -> [Styled] = { _ in [] }, _ show: @escaping (JSONValue) -> Styled
+  ) throws -> OtherRadios {
     let json = connection.json
     return try rows(target) { row in
       if let count = row.missed {
@@ -47,7 +50,7 @@ struct ControlClient {
       } else if json {
         print(json: row)
       } else {
-        print(styled: show(row))
+        print(lines: [show(row)] + details(row))
       }
     }
   }

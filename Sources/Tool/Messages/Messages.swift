@@ -36,12 +36,17 @@ struct MessagesCommand: ParsableCommand {
   @Option(help: "Maximum number of messages.") var limit = 20
   @Option(help: "Only messages after this one: a row's cursor, or a message's number.") var after: String?
   @Flag(help: "Keep printing new messages, and changes of sent messages.") var follow = false
+  @Flag(help: "Show by which repeaters each message came, and which passed ours on.") var paths = false
 
   func run() throws {
     // Only programs need the state of upstreams.
     let target = filter.target("/v1/messages?limit=\(limit)")
-      .with(["upstreams": connection.json ? "1" : nil, "after": after, "follow": follow ? "1" : nil])
-    try ControlClient(connection).lines(target, Show.message).tell("messages", filter.radio, connection)
+      .with([
+        "upstreams": connection.json ? "1" : nil, "after": after, "follow": follow ? "1" : nil,
+        "ways": paths ? "1" : nil,
+      ])
+    try ControlClient(connection).lines(target, details: Show.ways, Show.message)
+      .tell("messages", filter.radio, connection)
   }
 }
 

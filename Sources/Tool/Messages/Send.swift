@@ -92,11 +92,13 @@ struct SentCommand: ParsableCommand {
     @OptionGroup var connection: Connection
     @OptionGroup var radio: RadioChoice
     @Option(help: "Maximum number of messages.") var limit = 20
+    @Flag(help: "Show by which repeaters each message was heard again.") var heard = false
 
     func run() throws {
       var held = 0
       var reasons: [String] = []
-      try ControlClient(connection).lines(radio.target("/v1/outgoing?limit=\(limit)&upstreams=1")) { message in
+      let target = radio.target("/v1/outgoing?limit=\(limit)&upstreams=1").with(["ways": heard ? "1" : nil])
+      try ControlClient(connection).lines(target, details: Show.ways) { message in
         let row = Shape.Outgoing()
         if message[row.heldFor] != nil { held += 1 }
         if message[row.state] == "held_for_recipient", !reasons.contains("held_for_recipient") {

@@ -10,6 +10,8 @@ struct MessageRow {
   let store: Store
   /// For the state of a message at each upstream; `nil`: not requested.
   let relay: Relay?
+  /// With the copies that the radio heard.
+  var showsWays = false
 
   func write(_ row: ConversationRow, to json: inout JSONWriter) {
     json.field(Shape.Message().conversation, ConversationName(of: row)?.description)
@@ -22,6 +24,19 @@ struct MessageRow {
       ReactionList.write(to: .outgoing(message.id), store, &json)
     }
     writeStandings(of: row, to: &json)
+    writeWays(of: row, to: &json)
+  }
+
+  func writeWays(of row: ConversationRow, to json: inout JSONWriter) {
+    guard showsWays else { return }
+    let (number, field) =
+      switch row {
+      case .received(let message): (MessageNumber.received(message.id), Shape.Message().ways)
+      case .sent(let message, _): (MessageNumber.sent(message.id), Shape.Message().heardBy)
+      }
+    // If copies or nodes cannot be read, the message is shown without them.
+    guard let copies = store.ifReadable({ try store.copies(of: number) }), !copies.isEmpty else { return }
+    EventBody.write(copies, field, store.ifReadable { try store.nodesOnWays(copies) } ?? [], to: &json)
   }
 
   private func write(_ message: StoredMessage, to json: inout JSONWriter) {

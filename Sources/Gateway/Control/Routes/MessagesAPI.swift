@@ -22,7 +22,8 @@ struct MessagesAPI {
     let limit = Int(clamping: min(max(ControlAPI.number(request, "limit") ?? 100, 0), 1_000_000))
     let hasAfter = request.query["after"] != nil
     let rows = MessageRow(
-      store: dependencies.store, relay: request.query["upstreams"] == "1" ? dependencies.relay : nil)
+      store: dependencies.store, relay: request.query["upstreams"] == "1" ? dependencies.relay : nil,
+      showsWays: request.query["ways"] == "1")
     if request.query["follow"] == "1" {
       guard query.words == nil else { throw Refusal.invalid("q and follow cannot be combined") }
       return try await follow(query, limit: limit, hasAfter: hasAfter, rows, reply)

@@ -175,7 +175,9 @@ struct MessagingAPI {
     if let key = request.query["id"] { return try await follow(key, request.query["follow"] == "1", reply) }
     let limit = min(max(request.query["limit"].flatMap { Int($0) } ?? 100, 1), 10_000)
     let radio = try RadiosAPI.wanted(request, store)
-    let row = MessageRow(store: store, relay: request.query["upstreams"] == "1" ? dependencies.relay : nil)
+    let row = MessageRow(
+      store: store, relay: request.query["upstreams"] == "1" ? dependencies.relay : nil,
+      showsWays: request.query["ways"] == "1")
     var after: Int64?
     return try await reply.rows {
       var lines: [UInt8] = []
@@ -185,6 +187,7 @@ struct MessagingAPI {
           write(message, to: &json)
           ReactionList.write(to: .outgoing(message.id), store, &json)
           row.writeStandings(of: .sent(message, .last), to: &json)
+          row.writeWays(of: .sent(message, .last), to: &json)
         }
         after = message.id
         count += 1
