@@ -32,5 +32,7 @@ export default {
   "keys.title": "Tasten", "keys.search": "Suchen", "keys.next": "Nächstes", "keys.previous": "Vorheriges", "keys.open": "Öffnen", "keys.reply": "Schreiben, antworten", "keys.back": "Zurück, schließen", "keys.list": "Diese Liste",
   "chat.mute": "Stumm: in keinem Browser eine Zahl zeigen", "chat.unmute": "Stumm: wieder Zahlen zeigen", "attempt.flood": "geflutet", "attempt.path": "auf dem Weg", "attempt.ack": "Code, der ihn bestätigt",
   "attempt.forgotten": "Zeit nicht mehr bekannt", "attempt.path-now": "Der Weg, wie er jetzt ist:", "attempt.codes": "Codes, die sie bestätigen:",
+  "way.title": "Wege zu uns", "way.title-own": "Von Repeatern wieder gehört", "way.or": "oder", "way.more": "oder {count} weitere", "way.guess": "vielleicht diese Nachricht",
+  "way.why": "Von einem Repeater sind nur die ersten Bytes seines Schlüssels bekannt, die mehrere Knoten haben können: Kein Name hier ist sicher.",
   "attempt.why": "Jeder dieser Codes bestätigt die Nachricht. Die Zeiten stehen im Journal.", "attempt.channel": "Nachrichten in Kanälen werden einmal gesendet, und niemand bestätigt sie.",
 };

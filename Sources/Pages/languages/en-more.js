@@ -30,5 +30,7 @@ export default {
   "keys.title": "Keys", "keys.search": "Search", "keys.next": "Next", "keys.previous": "Previous", "keys.open": "Open", "keys.reply": "Write, reply", "keys.back": "Back, close", "keys.list": "This list",
   "chat.mute": "Mute: show no number in any browser", "chat.unmute": "Muted: show numbers again", "attempt.flood": "flooded", "attempt.path": "along the path", "attempt.ack": "Code that acknowledges it",
   "attempt.forgotten": "time no longer known", "attempt.path-now": "The path as it is now:", "attempt.codes": "Codes that acknowledge it:",
+  "way.title": "Ways it came", "way.title-own": "Heard again from repeaters", "way.or": "or", "way.more": "or {count} more", "way.guess": "perhaps this message",
+  "way.why": "A repeater is known by the first bytes of its key only, which several nodes can share: no name here is certain.",
   "attempt.why": "Any of these codes acknowledges the message. Times are read from the journal.", "attempt.channel": "Messages to channels are sent once, and nobody acknowledges them.",
 };

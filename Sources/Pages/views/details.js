@@ -50,7 +50,7 @@ export class MessageDetails {
   async #row() {
     const [message, outgoing] = parts(this.cursor);
     const after = outgoing ? `${message}.${outgoing - 1}` : `${message - 1}`;
-    const rows = await allRows(`/v1/messages?direction=both&upstreams=1&limit=50&after=${after}`, { signal: this.#ending.signal });
+    const rows = await allRows(`/v1/messages?direction=both&upstreams=1&ways=1&limit=50&after=${after}`, { signal: this.#ending.signal });
     return rows.find((one) => one.cursor === this.cursor);
   }
 
@@ -71,6 +71,7 @@ export class MessageDetails {
     const isEnded = row.ended || ["delivered", "failed", "sent"].includes(row.state);
     this.upstreams ??= make("div", { class: "standing" });
     this.attempts ??= make("div", { class: "attempts" });
+    this.ways ??= make("div", { class: "ways" });
     fill(this.element, detailsHead(t("message"), this.#does.shut),
       make("blockquote", { class: "quoted" }, row.text === undefined ? t("message.data") : written(row.text, { own: gateway.name, most: 20_000 })),
       make("div", { class: "row" },
@@ -103,8 +104,9 @@ export class MessageDetails {
       ]),
       this.attempts,
       row.reactions?.length ? [make("h3", { text: t("react.title-all") }), make("ul", { class: "plain" }, row.reactions.map((one) => make("li", {}, make("bdi", { text: one.emoji }), " ", one.sender === "self" ? t("you") : named(one.sender))))] : null,
+      this.ways,
       this.upstreams);
-    this.#showUpstreams(row);
+    this.#showMore(row);
     if (isOwn && row.kind !== "channel" && row.attempts) this.#showAttempts(row);
   }
 
@@ -124,13 +126,29 @@ export class MessageDetails {
     make("p", { class: "quiet small", text: t("attempt.why") })] : null);
   }
 
-  /** Who else has it. Asked for each time: it changes by itself. */
-  async #showUpstreams(row) {
+  /** Who else has it, and by which repeaters it came or was passed on. Asked for each time: it changes by itself. */
+  async #showMore(row) {
     try {
-      const standings = row.upstreams ?? (await this.#row())?.upstreams ?? [];
+      const found = row.upstreams ? row : (await this.#row()) ?? {};
+      const standings = found.upstreams ?? [];
+      this.#showWays(found);
       fill(this.upstreams, standings.length ? [make("h3", { text: t("upstreams") }), make("ul", { class: "plain" }, standings.map((one) =>
         make("li", { class: "standing-line" }, named(one.name), make("span", { class: `word ${one.state}`, text: t(`standing.${one.state}`) + (one.up_to_date === false ? ` ${t("standing.behind")}` : "") }))))] : null);
     } catch { /* the line is cut: the rest is shown */ }
+  }
+
+  #showWays(row) {
+    const ways = row.ways ?? row.heard_by ?? [];
+    // Many nodes share a hash: each is shown with all that it may mean.
+    const hop = (hash) => {
+      const known = row.way_nodes?.find((one) => one.hash === hash);
+      const names = (known?.nodes ?? []).flatMap((one, place) => [place ? ` ${t("way.or")} ` : "", named(one.name || one.key)]);
+      return [make("code", { text: hash }), names.length ? [" (", names, known.more ? ` ${t("way.more", { count: known.more })}` : "", "?)"] : ""];
+    };
+    fill(this.ways, ways.length ? [make("h3", { text: t(row.ways ? "way.title" : "way.title-own") }), make("ol", { class: "plain lines" }, ways.map((one) =>
+      make("li", {}, make("span", {}, when(one.at, "clock"), " ", one.path.length ? one.path.flatMap((hash, place) => [place ? " › " : "", hop(hash)]) : t("message.direct")),
+        make("span", { class: "quiet" }, decibels(one.snr), ` ${number(one.rssi)} dBm`, one.region ? [" · ", make("bdi", { text: one.region })] : "", one.guess ? ` · ${t("way.guess")}` : "")))),
+    make("p", { class: "quiet small", text: t("way.why") })] : null);
   }
 }
 
