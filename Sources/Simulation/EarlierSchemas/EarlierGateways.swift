@@ -7,7 +7,7 @@ extension EarlierSchema {
   /// bytes that an older program would have written there. What is beside the database stays, even `….held`, which older programs do not know: it may
   /// have messages that the radio has forgotten.
   public static let gateway = EarlierSchema(undoing: [
-    (21, commandAges), (20, removedUpstreams),
+    (23, ways), (22, merges), (21, commandAges), (20, removedUpstreams),
     (19, "ALTER TABLE contacts DROP COLUMN seen"),
     // Events of ends in the journal keep the whole message, which an older program did not write: it is not looked at.
     (18, "ALTER TABLE outgoing DROP COLUMN ended_seq; DELETE FROM meta WHERE name = 'whole_ends_from'"),
@@ -22,6 +22,17 @@ extension EarlierSchema {
       """
     ),
   ])
+
+  /// The copies of messages were not kept, and no message was held for its recipient.
+  private static let ways = """
+    ALTER TABLE messages DROP COLUMN ways; ALTER TABLE outgoing DROP COLUMN ways;
+    UPDATE outgoing SET state = 'sent' WHERE state = 'held_for_recipient';
+    DELETE FROM meta WHERE name GLOB 'guests:*'
+    """
+
+  private static let merges = """
+    INSERT INTO words(words, rank) VALUES ('automerge', 4); INSERT INTO sent_words(sent_words, rank) VALUES ('automerge', 4)
+    """
 
   /// The time of a command was the hub's. Of the losses that were told only the journal knew, and the database had no memory of other epochs.
   private static let commandAges = """
