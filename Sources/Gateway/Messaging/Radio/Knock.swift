@@ -148,7 +148,8 @@ public final class Knock {
       } catch {
         leave([stored.contact.key])
         if case .radio = error { whenFull() }
-        log.info("\(stored.contact.name.string) may have written, and cannot be added to the radio's contacts: \(error)")
+        log.info(
+          "\(stored.contact.name.string) may have written, and cannot be added to the radio's contacts: \(error)")
         break
       }
     }

@@ -71,7 +71,8 @@ extension Messenger {
     let most = max(Self.leastShare, settings.maxWaiting / 4)
     guard waiting > 0, waiting + count > most else { return }
     throw .full(
-      "\(waiting) messages already wait for this recipient, who does not acknowledge them (meshpost sent). Cancel some, or try again later")
+      "\(waiting) messages already wait for this recipient, who does not acknowledge them (meshpost sent). Cancel some, or try again later"
+    )
   }
 
   private static let leastShare = 8
