@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Companion
+import Foundation
 import JSON
 import Testing
 import Timing
@@ -83,6 +84,36 @@ import Timing
       #expect(try !isOnRadio("r1", rig), "\(number)")
     }
     #expect(added == 4)
+  }
+
+  @Test func `a node that was let in is taken out after a restart, too`() throws {
+    let rig = try Rig()
+    rig.configure("[contacts]\nevict = false")
+    try rig.startSynced()
+    #expect(try rig.post("/v1/contacts/remove?contact=r1").status == 200)
+    try rig.until("r1 to be gone") { try !isOnRadio("r1", rig) }
+    rig.air("dm r1 r0 first")
+    try rig.until("r1 to be let in") { try isOnRadio("r1", rig) }
+    rig.kill()
+    try rig.startSynced()
+    try rig.until("r1 to be taken out") { try !isOnRadio("r1", rig) }
+  }
+
+  @Test func `a full table is told when a node knocks that has no place`() throws {
+    let rig = try Rig { ($0.maxContacts, $0.contacts) = (20, 10) }
+    rig.configure("[contacts]\nevict = false")
+    try rig.startSynced()
+    #expect(try rig.post("/v1/contacts/remove?contact=r1").status == 200)
+    try rig.until("r1 to be gone") { try !isOnRadio("r1", rig) }
+    for number in 0..<20 {
+      let key = String(repeating: String(format: "%02x", 0x90 + number), count: 32)
+      _ = try rig.post("/v1/contacts/add", #"{"key":"\#(key)","name":"filler \#(number)"}"#)
+    }
+    rig.air("dm r1 r0 first")
+    rig.pass(.seconds(120))
+    let alerts = try rig.json("/v1/alerts")["alerts"]?.array ?? []
+    #expect(alerts.contains { $0["rule"]?.string == "contacts_full" }, "\(alerts)")
+    #expect(try !isOnRadio("r1", rig))
   }
 
   @Test func `a favourite is one for the radio, too`() throws {

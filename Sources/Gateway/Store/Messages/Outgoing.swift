@@ -327,32 +327,6 @@ extension Store {
     message.radio = row.integer(23)
     return message
   }
-
-  // MARK: Air time
-
-  /// Within a `write`: records use of air time at this moment, in elapsed time. Deletes entries that are older than an
-  /// hour.
-  public func recordAirtime(_ milliseconds: Int64, channel: String?, at: Int64) throws(SQLiteError) {
-    try database.run("DELETE FROM airtime WHERE at < ?", .integer(at - 3_600_000))
-    try database.run(
-      "INSERT INTO airtime(at, milliseconds, channel) VALUES (?, ?, ?)", .integer(at), .integer(milliseconds),
-      .optional(channel))
-  }
-
-  /// Within a `write`: deletes the last entry of that kind, whose air time was not used.
-  public func forgetAirtime(_ milliseconds: Int64, channel: String?) throws(SQLiteError) {
-    try database.run(
-      """
-      DELETE FROM airtime WHERE rowid =
-        (SELECT rowid FROM airtime WHERE milliseconds = ? AND channel IS ? ORDER BY at DESC, rowid DESC LIMIT 1)
-      """, .integer(milliseconds), .optional(channel))
-  }
-
-  public func eachAirtime(_ row: (_ at: Int64, _ milliseconds: Int64, _ channel: String?) -> Void) throws(StoreError) {
-    try every("SELECT at, milliseconds, channel FROM airtime ORDER BY at") { statement in
-      row(statement.integer(0), statement.integer(1), statement.textIfAny(2))
-    }
-  }
 }
 
 extension EventBody {
