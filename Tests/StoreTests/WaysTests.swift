@@ -81,9 +81,12 @@ import Testing
       }
       _ = try store.setChannel(Channel(slot: 0, name: "Public", secret: .publicChannel))
     }
-    let id = try shop.insert(Shop.channel("Alder: hello")).id
+    var id: Int64 = 0
     try write(shop) { store throws(SQLiteError) in
-      try store.keepCopies([copy([0xA1]), copy([0xA1, 2], width: 2)], of: .received(id))
+      // The second is a duplicate.
+      for copies in [[copy([0xA1])], [copy([0xA1, 2], width: 2)]] {
+        id = try store.insert(Shop.channel("Alder: hello"), at: Shop.moment, copies: copies).id
+      }
     }
     #expect(try events(shop).isEmpty)
     try shop.store.eachNewest(5) { message, hasNews in #expect(message.id == id && hasNews) }

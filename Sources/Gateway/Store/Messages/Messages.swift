@@ -60,12 +60,13 @@ extension Store {
 
   /// Within a `write`: stores and journals the message, or counts it as a copy of a stored one. `radio`: the radio that
   /// delivered it, if it is no longer attached. `knowsSlot`: the stored channel of the message's slot is up to date;
-  /// otherwise the message gets no channel.
+  /// otherwise the message gets no channel. `copies`: those that were heard so far.
   ///
   /// A channel message that several radios receive is a single message of all of them. A direct message belongs to one
   /// radio.
   public func insert(
-    _ message: QueuedMessage, at moment: Moment, wait: RadioWait = .none, by radio: Int64? = nil, knowsSlot: Bool = true
+    _ message: QueuedMessage, at moment: Moment, wait: RadioWait = .none, by radio: Int64? = nil,
+    knowsSlot: Bool = true, copies: [HeardCopy] = []
   ) throws(SQLiteError) -> MessageArrival {
     let channel = knowsSlot ? try channel(of: message) : nil
     var stored = try describe(message, digest: channel?.digest, at: moment)
@@ -78,10 +79,11 @@ extension Store {
     if let known = try self.message(identified: identity), try !isAnother(stored, than: known) {
       try database.run("UPDATE messages SET copies = copies + 1 WHERE id = ?", .integer(known))
       if radios.count > 1 { try share(known, with: stored.radio) }
+      if !copies.isEmpty { try keepCopies(copies, of: .received(known)) }
       return .duplicate(of: known)
     }
     stored.id = journalState.open.lastMessage + 1
-    let seq = try insertRow(stored, identity, channelName: channel?.name)
+    let seq = try insertRow(stored, identity, channelName: channel?.name, copies)
     try identify(identity, stored.id)
     if stored.radio != self.radio { try widen(stored.radio, toMessage: stored.id) }
     try noteReaction(stored, at: moment)
@@ -99,7 +101,7 @@ extension Store {
 
   /// Inserts the row, which is also an event of the journal. Returns its seq.
   private func insertRow(
-    _ stored: StoredMessage, _ identity: MessageIdentity, channelName: Text?
+    _ stored: StoredMessage, _ identity: MessageIdentity, channelName: Text?, _ copies: [HeardCopy]
   ) throws(SQLiteError) -> Int64 {
     let event = MessageEvent(
       message: stored, seq: nextSeq, start: journalState.open.messageBytes, channelName: channelName,
@@ -108,8 +110,8 @@ extension Store {
       """
       INSERT INTO messages(id, identity, kind, sender, sender_name, channel, slot, text_type, sender_time, author, text,
         snr, path_length, data_type, at, trusted, waited, age, radio, seq, event_start, channel_name, author_name,
-        event_radio, checksum)
-      VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+        event_radio, checksum, ways)
+      VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
       """, .integer(stored.id), .blob(identity.bytes), .text(stored.kind.rawValue), .optional(stored.sender?.bytes),
       .optional(stored.senderName?.bytes), .optional(stored.channel), .optional(stored.slot),
       .integer(Int64(stored.textType.rawValue)), .optional(stored.senderTime), .optional(stored.author),
@@ -117,7 +119,8 @@ extension Store {
       .optional(stored.dataType), .integer(stored.received.milliseconds), .integer(stored.received.trusted ? 1 : 0),
       .optional(stored.wait.column), .optional(stored.age), .integer(stored.radio), .integer(event.seq),
       .integer(event.start), .optional(event.channelName?.bytes), .optional(stored.authorName?.bytes),
-      .optional(event.radio), .integer(event.checksum))
+      .optional(event.radio), .integer(event.checksum),
+      copies.isEmpty ? .null : .blob(copies.flatMap { $0.encode() }))
     try noteTime()
     journalState.takeMessage(bytes: event.size)
     return event.seq

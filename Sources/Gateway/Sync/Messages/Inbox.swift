@@ -137,9 +137,10 @@ final class Inbox {
     keepQueue()
     let commit = store.write(when: .message) { store throws(SQLiteError) in
       let taken = entry.taken
-      let arrival = try store.insert(
-        taken.message, at: taken.moment, wait: taken.wait, by: taken.radio, knowsSlot: taken.knowsSlot)
-      (entry.arrival, entry.copiesWritten) = (arrival, try ways.keep(entry.copies, arrival))
+      let copies = ways.copies(of: entry.copies)
+      entry.arrival = try store.insert(
+        taken.message, at: taken.moment, wait: taken.wait, by: taken.radio, knowsSlot: taken.knowsSlot, copies: copies)
+      entry.copiesWritten = copies.count
     }
     entry.state = .written(commit)
     if writing == nil { writing = loop.begin { await self.awaitDisk() } }

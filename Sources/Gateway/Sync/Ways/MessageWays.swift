@@ -75,13 +75,8 @@ public final class MessageWays {
     return packets.claim(type, payload, now: loop.now)
   }
 
-  /// Within the `write` of the message: keeps the copies so far, and returns how many.
-  func keep(_ serial: Int?, _ arrival: MessageArrival) throws(SQLiteError) -> Int {
-    guard let serial else { return 0 }
-    let copies = packets.copies(of: serial)
-    if !copies.isEmpty { try store.keepCopies(copies, of: .received(arrival.id)) }
-    return copies.count
-  }
+  /// The copies so far, to be stored with the message.
+  func copies(of serial: Int?) -> [HeardCopy] { serial.map { packets.copies(of: $0) } ?? [] }
 
   /// The message is on disk with this many copies.
   func stored(_ serial: Int?, _ count: Int, _ arrival: MessageArrival) {
