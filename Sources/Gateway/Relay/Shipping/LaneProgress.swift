@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Store
+import Timing
 
 /// An upstream's position in a lane of the journal.
 struct LaneProgress {
@@ -20,6 +21,8 @@ struct LaneProgress {
   /// The lane's position before it went back for a server that was emptied, or is an older copy of itself.
   var wasTaken: Int64 = 0
   var suspicion = Suspicion()
+  /// The server failed over what follows this position, first at this time. Other lanes may move meanwhile.
+  var failure: (after: Int64, since: MonotonicTime, reason: String)?
   /// Events after `taken`, and their epoch, that the server took out of turn as a proof that it takes any.
   var ahead: (seqs: Set<Int64>, epoch: String) = ([], "")
   /// Sent up to here; and for each gap that is not acknowledged, the number of its events.
@@ -33,6 +36,15 @@ struct LaneProgress {
   var countedFrom: Int64 = 0
 
   init(cursor: Int64) { (self.cursor, taken) = (cursor, cursor) }
+
+  mutating func failed(_ reason: String, at now: MonotonicTime) {
+    if failure?.after != taken { failure = (taken, now, reason) }
+  }
+
+  /// Since when the server fails over the next event, and why; `nil`: it does not.
+  var standsStill: (since: MonotonicTime, reason: String)? {
+    failure.flatMap { $0.after == taken ? ($0.since, $0.reason) : nil }
+  }
 
   /// The journal has been read up to here.
   var readThrough: Int64 { max(taken, underWay) }

@@ -53,6 +53,7 @@ extension Upstream {
     let isProven = journal.isProven(verdict, batch, lane)
     let taken = journal.lanes[lane].taken
     noteUntaken(verdict, batch, lane)
+    if case .failing(let reason) = verdict { journal.lanes[lane].failed(reason, at: loop.now) }
     var verdict = verdict
     if !isProven, case .refused(_, let reason) = verdict,
       journal.isUndecided(verdict, batch, lane, permitted: permittedLanes())

@@ -38,6 +38,8 @@ final class UpstreamHealth {
 
   init(_ name: String, on loop: EventLoop, log: Log) { (self.name, self.loop, self.log) = (name, loop, log) }
 
+  static func isLong(_ silence: Duration) -> Bool { silence >= longestSilence }
+
   private static func refuses(_ acceptance: Acceptance) -> Bool {
     if case .refuses = acceptance { true } else { false }
   }
@@ -66,7 +68,7 @@ final class UpstreamHealth {
     case .untried: return .unknown
     case .takes:
       // An earlier acknowledgement says nothing about the events that wait now.
-      guard let waitsSince, loop.now - waitsSince >= Self.longestSilence else { return .fine }
+      guard let waitsSince, Self.isLong(loop.now - waitsSince) else { return .fine }
       return .stuck(events: pending, reason: "nothing was acknowledged for \(Int((loop.now - waitsSince).inSeconds)) s")
     }
   }

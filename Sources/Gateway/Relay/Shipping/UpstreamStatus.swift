@@ -159,7 +159,13 @@ extension Upstream {
   var progress: Relay.Progress {
     let pending = pendingEvents
     if isPaused || pending == 0 { return .fine }
-    return shipment.holds.contains(.resting) ? .unknown : health.progress(pending: pending)
+    if shipment.holds.contains(.resting) { return .unknown }
+    for lane in Lane.allCases {
+      // What other lanes do says nothing about the events of this one.
+      guard let still = journal.lanes[lane].standsStill, UpstreamHealth.isLong(loop.now - still.since) else { continue }
+      return .stuck(events: pending, reason: still.reason)
+    }
+    return health.progress(pending: pending)
   }
 
   private var stateForPeople: (UpstreamStatus.State, String?) {
