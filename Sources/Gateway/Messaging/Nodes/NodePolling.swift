@@ -181,9 +181,9 @@ public final class NodePolling {
     }
   }
 
-  /// How long a login waits for a post that may have arrived: six hours.
+  /// How long a login waits for a post that may have arrived: ten minutes. A room that has forgotten its clients ignores the post until then.
   private static let whilePosting: Duration = .seconds(60)
-  private static let mostWaits = 360
+  private static let mostWaits = 10
 
   /// Logs in, so that the room sends its posts; signs of life then keep it sending.
   private func keep(_ room: StoredContact) async throws(CancellationError) {
