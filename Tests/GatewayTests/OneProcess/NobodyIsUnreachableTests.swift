@@ -15,6 +15,11 @@ import Timing
     try rig.rows("/v1/contacts?on_radio=1").contains { $0["name"]?.string == name }
   }
 
+  private func remove(_ name: String, _ rig: Rig) throws {
+    #expect(try rig.post("/v1/contacts/remove?contact=\(name)").status == 200)
+    try rig.until("\(name) to be gone") { try !isOnRadio(name, rig) }
+  }
+
   @Test func `a message to a node that is away is held, told to all, and delivered when the node is heard`() throws {
     let rig = try Rig(repeaters: 0)
     rig.configure("")
@@ -57,8 +62,7 @@ import Timing
     let rig = try Rig()
     rig.configure("[contacts]\nevict = false")
     try rig.startSynced()
-    #expect(try rig.post("/v1/contacts/remove?contact=r1").status == 200)
-    try rig.until("r1 to be gone") { try !isOnRadio("r1", rig) }
+    try remove("r1", rig)
     rig.air("dm r1 r0 first")
     try rig.until("r1 to be let in") { try isOnRadio("r1", rig) }
     #expect(try !rig.texts().contains("first"))
@@ -72,8 +76,7 @@ import Timing
     let rig = try Rig()
     rig.configure("[contacts]\nevict = false")
     try rig.startSynced()
-    #expect(try rig.post("/v1/contacts/remove?contact=r1").status == 200)
-    try rig.until("r1 to be gone") { try !isOnRadio("r1", rig) }
+    try remove("r1", rig)
     var added = 0
     rig.link.onCommand = { if case .addUpdateContact = $0 { added += 1 } }
     for number in 1...10 {
@@ -90,8 +93,7 @@ import Timing
     let rig = try Rig()
     rig.configure("[contacts]\nevict = false")
     try rig.startSynced()
-    #expect(try rig.post("/v1/contacts/remove?contact=r1").status == 200)
-    try rig.until("r1 to be gone") { try !isOnRadio("r1", rig) }
+    try remove("r1", rig)
     rig.air("dm r1 r0 first")
     try rig.until("r1 to be let in") { try isOnRadio("r1", rig) }
     rig.kill()
@@ -103,8 +105,7 @@ import Timing
     let rig = try Rig { ($0.maxContacts, $0.contacts) = (20, 10) }
     rig.configure("[contacts]\nevict = false")
     try rig.startSynced()
-    #expect(try rig.post("/v1/contacts/remove?contact=r1").status == 200)
-    try rig.until("r1 to be gone") { try !isOnRadio("r1", rig) }
+    try remove("r1", rig)
     for number in 0..<20 {
       let key = String(repeating: String(format: "%02x", 0x90 + number), count: 32)
       _ = try rig.post("/v1/contacts/add", #"{"key":"\#(key)","name":"filler \#(number)"}"#)

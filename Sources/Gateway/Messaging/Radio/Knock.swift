@@ -146,8 +146,11 @@ public final class Knock {
           "a text for this radio came from a node that it does not have, perhaps \(stored.contact.name.string): added to its contacts, to read it when it is repeated"
         )
       } catch {
-        leave([stored.contact.key])
-        if case .radio = error { whenFull() }
+        // Without an answer the radio may have it: it stays a guest, and is taken out later.
+        if case .radio = error {
+          leave([stored.contact.key])
+          whenFull()
+        }
         log.info(
           "\(stored.contact.name.string) may have written, and cannot be added to the radio's contacts: \(error)")
         break
@@ -173,10 +176,12 @@ public final class Knock {
   /// Removes those that have not written.
   private func takeOut(_ added: Set<PublicKey>) async {
     for key in added where guests.contains(key) {
-      inVain.append(loop.now)
       do throws(Refusal) { try await table.remove(key) } catch {
-        log.info("\(key.prefix.hex) did not write, and stays in the radio's contacts: \(error)")
+        log.info("\(key.prefix.hex) did not write, and cannot be removed from the radio's contacts: \(error)")
+        // It stays a guest on disk, for the next link.
+        if case .linkDown = error { return }
       }
+      inVain.append(loop.now)
       leave([key])
     }
   }
