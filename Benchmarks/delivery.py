@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Sends direct messages over a mesh of pymc_core radios that loses packets, with the gateway and with meshcore-cli.
 
-    delivery.py PROGRAMS [--messages 12] [--loss 0 0.2 0.5] [--no-cli] [--seed 1]
+    delivery.py PROGRAMS [--messages 12] [--loss 0 0.2 0.5] [--no-cli] [--lifetime 600] [--seed 1]
 
-PROGRAMS: where meshpostd and meshpost are. Prints a table, and fails when the gateway reports as delivered what did not
+PROGRAMS: where meshpostd and meshpost are. The gateway holds a message until it is delivered or has lived LIFETIME seconds.
+Prints a table, and fails when the gateway reports as delivered what did not
 arrive, or when a recipient gets a message twice that its client would show twice (another time, or another text).
 Air time is that of the whole mesh, computed from packet lengths for SF 8, 62.5 kHz, CR 4/8.
 """
@@ -150,13 +151,14 @@ class Gateway:
         command = [str(self.programs / "meshpost"), *map(str, arguments), "--socket", str(self.socket)]
         return subprocess.run(command, capture_output=True, text=True)
 
-    def deliver(self, messages):
+    def deliver(self, messages, lifetime):
         """All at once; the gateway keeps them in order. Returns what it says of each."""
         for to, text in messages:
-            answer = self.meshpost("send", to, text, "--id", text)
+            answer = self.meshpost("send", to, text, "--id", text, "--expires", f"{lifetime}s")
             if answer.returncode:
                 raise RuntimeError(answer.stderr)
-        end = time.monotonic() + 900
+        # The last attempt begins within the lifetime and is waited for; without an answer it takes half a minute.
+        end = time.monotonic() + lifetime + 120
         while time.monotonic() < end:
             rows = [json.loads(line) for line in self.meshpost("sent", "--json", "--limit", 1000).stdout.splitlines()]
             if all(row["ended"] for row in rows):
@@ -169,12 +171,12 @@ class Gateway:
         self.process.wait()
 
 
-def with_gateway(programs, folder, messages, loss, seed):
+def with_gateway(programs, folder, messages, loss, seed, lifetime):
     mesh = Mesh(folder / "mesh", loss, seed)
     gateway = Gateway(programs, folder, mesh.port)
     before, begin = len(mesh.sent()), time.monotonic()
     try:
-        rows = gateway.deliver(messages)
+        rows = gateway.deliver(messages, lifetime)
         seconds = time.monotonic() - begin
         air = sum(airtime_ms(length) for length in mesh.sent()[before:]) / 1000
         gateway.stop()
@@ -228,6 +230,7 @@ def main():
     arguments.add_argument("--messages", type=int, default=12)
     arguments.add_argument("--loss", type=float, nargs="+", default=[0, 0.2, 0.5])
     arguments.add_argument("--no-cli", action="store_true")
+    arguments.add_argument("--lifetime", type=int, default=600)
     arguments.add_argument("--seed", type=int, default=1)
     options = arguments.parse_args()
     messages = [(f"r{1 + n % RECIPIENTS}", f"message-{n + 1}") for n in range(options.messages)]
@@ -235,7 +238,7 @@ def main():
     failures = []
     for loss in options.loss:
         with tempfile.TemporaryDirectory(prefix="meshpost-delivery-") as name:
-            result = with_gateway(options.programs, pathlib.Path(name), messages, loss, options.seed)
+            result = with_gateway(options.programs, pathlib.Path(name), messages, loss, options.seed, options.lifetime)
             untrue, double = judge("meshpost", loss, messages, result)
             failures += [f"loss {loss}: reported delivered, did not arrive: {untrue}"] if untrue else []
             failures += [f"loss {loss}: shown twice: {double}"] if double else []
