@@ -290,6 +290,16 @@ import Timing
     #expect(pair.messageLosses.count == 1 && pair.messageLosses.first?.atMost == 1)
   }
 
+  /// Its packet differs only in the number of the attempt, which the radio does not hand over.
+  @Test(arguments: [true, false]) func `a sender's repeat in the same frame is no lost message`(isWaiting: Bool) throws {
+    let pair = try Pair(on: InventedMachine())
+    if !isWaiting { pair.sync() }
+    for _ in 1...3 { pair.radio.injectDirectText("the same", fromContact: 0, time: 7) }
+    if isWaiting { pair.start() }
+    pair.run(until: { pair.synchronizer.counters.duplicates == 2 && pair.synchronizer.state == .synced }, "all")
+    #expect(pair.synchronizer.counters.messagesStored == 1 && pair.messageLosses.isEmpty, "\(pair.messageLosses)")
+  }
+
   @Test func `a radio with endless false hints costs some events a minute, and each hint is counted`()
     throws
   {

@@ -96,9 +96,9 @@ final class Inbox {
   /// Takes a message that has just been decoded. If its channel slot is in doubt, or is empty according to the store
   /// (`wasAsked`), the radio is asked about the slot before the message is stored or dropped.
   func take(_ message: QueuedMessage, wasAsked: Bool) {
-    // A repeated message does not count: a line can bring an answer twice, and a radio can hand a message over again.
-    // No mesh has the same packet twice.
-    if message != last { queue.took(wasAsked: wasAsked) }
+    if message == last { queue.tookAgain(wasAsked: wasAsked, isDirect: message.slot == nil) } else {
+      queue.took(wasAsked: wasAsked)
+    }
     last = message
     // Unasked messages can be many: a commit makes room.
     if gathers, entries.count >= Self.maxGathered { commit() }

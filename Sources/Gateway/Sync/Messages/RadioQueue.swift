@@ -139,6 +139,13 @@ public struct RadioQueue {
     if !wasAsked { answeredLate() }
   }
 
+  /// The same frame came again. A line can bring an answer twice, and a radio can hand a message over again; but the
+  /// sender of a direct message repeats it, too, and only the number of the attempt differs, which the radio keeps to
+  /// itself. A repeat was announced and asked for. (A channel message has no attempts: its packet is dropped as known.)
+  mutating func tookAgain(wasAsked: Bool, isDirect: Bool) {
+    if wasAsked, isDirect, isBacklog || counts.hints > counts.taken { took() }
+  }
+
   /// The answer came to a question that timed out, or to one of an earlier run.
   mutating func answeredLate() {
     if counts.unanswered > 0 { counts.unanswered -= 1 } else if radio == nil { early += 1 }
