@@ -92,9 +92,9 @@ extension DeliverySession {
     case .sign, .hint: absence.fruitless += 1
     }
     (absence.tried, absence.kind) = (now, .slow)
-    absence.next = now + pause(after: absence.rounds)
+    absence.next = now + pause(after: absence.rounds, key, now)
     absences[key] = absence
-    var actions = [put(aside: id)]
+    var actions = [put(aside: id)] + putPathBack(to: key)
     for other in live.keys.sorted() {
       guard let waiting = live[other], waiting.item.destination == message.item.destination, !waiting.isOpen,
         case .ready = waiting.phase
@@ -114,12 +114,16 @@ extension DeliverySession {
     return .held(id: id, isFirst: live[id]?.round.kind == .first)
   }
 
-  /// The pause after this many slow rounds, with a jitter of a fifth.
-  private mutating func pause(after rounds: Int) -> Duration {
+  /// The pause after this many slow rounds, with a jitter of a fifth. A node that was heard of late has hardly left: packets were lost.
+  private mutating func pause(after rounds: Int, _ key: PublicKey, _ now: MonotonicTime) -> Duration {
+    let isNear = peers[key]?.heardAt.map { now - $0 <= DeliverySettings.late } ?? false
+    let pauses = isNear ? DeliverySettings.shortPauses : DeliverySettings.slowPauses
     let pause =
-      rounds < DeliverySettings.slowPauses.count
-      ? DeliverySettings.slowPauses[rounds]
-      : rounds < DeliverySettings.hourlyRounds ? DeliverySettings.hourlyPause : DeliverySettings.longestPause
+      rounds < pauses.count
+      ? pauses[rounds]
+      : isNear
+        ? DeliverySettings.slowPauses.last ?? .zero
+        : rounds < DeliverySettings.hourlyRounds ? DeliverySettings.hourlyPause : DeliverySettings.longestPause
     let milliseconds = pause.wholeNanoseconds / 1_000_000
     return .milliseconds(Int64.random(in: milliseconds * 4 / 5...milliseconds * 6 / 5, using: &random))
   }
@@ -130,7 +134,7 @@ extension DeliverySession {
     // The longest pauses begin anew: nobody knows how long the program did not run.
     let made = max(0, item.tries - settings.maxAttempts) / DeliverySettings.slowAttempts
     let rounds = min(made, DeliverySettings.slowPauses.count)
-    let next = min(pause(after: rounds), pause(after: 1))
+    let next = min(pause(after: rounds, key, now), pause(after: 1, key, now))
     absences[key] = Absence(rounds: rounds, next: now + next, tried: now)
   }
 
@@ -146,7 +150,7 @@ extension DeliverySession {
   /// Tries one held message of this recipient: the oldest, but none so often that it keeps the others back.
   mutating func begin(_ kind: Round.Kind, _ key: PublicKey, _ now: MonotonicTime) {
     guard let rounds = absences[key]?.rounds else { return }
-    let next = now + pause(after: rounds)
+    let next = now + pause(after: rounds, key, now)
     absences[key]?.next = next
     absences[key]?.kind = .slow
     let messages = live.values.filter { $0.item.destination == .node(key) }
@@ -186,6 +190,7 @@ extension DeliverySession {
 
   /// A sign of life brings the next round forward. If the rounds that it began were fruitless, they become rarer.
   public mutating func heard(_ key: PublicKey, _ sign: SignOfLife, now: MonotonicTime) -> [DeliveryAction] {
+    if sign == .certain, peers[key] != nil || absences[key] != nil { learn(key) { $0.heardAt = now } }
     guard isUp, var absence = absences[key] else { return [] }
     if sign == .certain {
       if absence.sign.map({ now - $0 >= DeliverySettings.longestFruitless }) ?? true { absence.fruitless = 0 }

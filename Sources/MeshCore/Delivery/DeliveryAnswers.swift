@@ -41,10 +41,19 @@ extension DeliverySession {
   ) -> [DeliveryAction] {
     expect(code, for: id)
     count(id, flooded)
-    let wait = min(max(1000, (Double(timeout) * settings.timeoutFactor).rounded()), 3_600_000)
+    let suggested = min(max(1000, (Double(timeout) * settings.timeoutFactor).rounded()), 3_600_000)
+    let wait = patience(of: id, suggested, flooded)
     live[id]?.phase = .sent(until: now + .milliseconds(Int64(wait)))
     guard let item = live[id]?.item else { return [] }
     return [.sent(id: id, code: code, tries: item.tries, floods: item.floods)]
+  }
+
+  /// Milliseconds. After an attempt that had no answer, the radio's own suggestion counts: the mesh may be busier now.
+  private func patience(of id: Int64, _ suggested: Double, _ flooded: Bool) -> Double {
+    guard let message = live[id], case .node(let key) = message.item.destination, message.round.tries % 2 == 1 else {
+      return suggested
+    }
+    return peers[key]?.patience(suggested: suggested, airtime: message.charged, flooded: flooded) ?? suggested
   }
 
   /// An attempt is on the air.
@@ -58,7 +67,7 @@ extension DeliverySession {
     message.refusals.reset()
     message.fullTables.reset()
     live[id] = message
-    if flooded, case .node(let key) = message.item.destination, paths[key] != nil { paths[key] = nil }
+    if flooded, case .node(let key) = message.item.destination { floodTookPath(to: key) }
     occupyRing(id, message.item.attempt &- 1)
   }
 
@@ -132,6 +141,7 @@ extension DeliverySession {
   /// SEND_CONFIRMED, for any attempt.
   public mutating func acknowledged(_ code: AckCode, tripTime: UInt32, now: MonotonicTime) -> [DeliveryAction] {
     if let message = live.values.first(where: { $0.item.codes.contains(code) }) {
+      learn(from: code, message, tripTime, now)
       return delivered(message, tripTime, now) + sendNext(now)
     }
     guard let place = ended.lastIndex(where: { $0.codes.contains(code) }) else { return [] }
@@ -142,6 +152,16 @@ extension DeliverySession {
     ended[place].isDelivered = true
     ended[place].until = now + DeliverySettings.grace
     return [.delivered(id: ended[place].id, tripTime: tripTime)]
+  }
+
+  private mutating func learn(from code: AckCode, _ message: Live, _ tripTime: UInt32, _ now: MonotonicTime) {
+    guard case .node(let key) = message.item.destination else { return }
+    let isLast = code == message.item.codes.last
+    learn(key) { peer in
+      peer.heardAt = now
+      guard isLast, let route = message.lastRoute else { return }
+      peer.acknowledged(after: tripTime, airtime: message.charged, flooded: route.isFlood)
+    }
   }
 
   private mutating func delivered(_ message: Live, _ tripTime: UInt32, _ now: MonotonicTime) -> [DeliveryAction] {

@@ -166,4 +166,6 @@ public enum DeliveryAction: Equatable, Sendable {
   /// `count` more repeated acknowledgements, or repeats of a channel message, were heard.
   case heard(id: Int64, count: Int)
   case discoverPath(PublicKey)
+  /// A flood reset this path, and was not acknowledged: put it back into the radio.
+  case restorePath(PublicKey)
 }

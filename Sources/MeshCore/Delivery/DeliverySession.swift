@@ -77,6 +77,9 @@ public struct DeliverySession: Sendable {
   var ended: [Ended] = []
   /// Path bytes to each recipient; without an entry, messages are flooded.
   var paths: [PublicKey: Int] = [:]
+  /// Paths that a flood has taken out of the radio in the present round.
+  var shelved: [PublicKey: Int] = [:]
+  var peers: [PublicKey: Peer] = [:]
   /// Attempts whose codes the radio remembers, oldest first.
   var ring: [(id: Int64, attempt: UInt8)] = []
   var discoveries: [PublicKey: MonotonicTime] = [:]
@@ -187,7 +190,8 @@ public struct DeliverySession: Sendable {
   /// air time of the last hour still counts, because the air is the same.
   public mutating func forgetMessages() {
     (isUp, inHand, budgetWait, waitsForBudget) = (false, nil, nil, false)
-    (live, paths, discoveries, absences) = ([:], [:], [:], [:])
+    (live, paths, shelved, peers) = ([:], [:], [:], [:])
+    (discoveries, absences) = ([:], [:])
     (ended, ring) = ([], [])
   }
 
@@ -195,6 +199,7 @@ public struct DeliverySession: Sendable {
   public mutating func pathChanged(_ key: PublicKey, bytes: Int?, now: MonotonicTime) -> [DeliveryAction] {
     guard isOfInterest(key), paths[key] != bytes else { return [] }
     paths[key] = bytes
+    shelved[key] = nil
     for (id, message) in live where message.item.destination == .node(key) { live[id]?.directTries = 0 }
     return sendNext(now)
   }
@@ -310,7 +315,7 @@ public struct DeliverySession: Sendable {
   }
 
   private mutating func forgetPath(_ key: PublicKey) {
-    if !isOfInterest(key) { (paths[key], absences[key]) = (nil, nil) }
+    if !isOfInterest(key) { (paths[key], shelved[key], absences[key]) = (nil, nil, nil) }
   }
 
   // MARK: The next message

@@ -47,6 +47,9 @@ public struct DeliverySettings: Equatable, Sendable {
   static let attemptsInTurn: UInt8 = 8
   /// The pauses before the first slow rounds, and before later ones.
   static let slowPauses: [Duration] = [.seconds(15), .seconds(120), .seconds(600)]
+  /// The pauses before the first slow rounds for a node that was heard within `late`; later ones follow every ten minutes.
+  static let shortPauses: [Duration] = [.seconds(15), .seconds(60), .seconds(120), .seconds(300)]
+  static let late: Duration = .seconds(1800)
   static let hourlyPause: Duration = .seconds(3600)
   static let hourlyRounds = 27
   static let longestPause: Duration = .seconds(4 * 3600)

@@ -107,6 +107,7 @@ extension Messenger {
       endIfOver(id)
     case .heard(let id, let count): change(id) { $0.heard += count }
     case .discoverPath(let key): nodes?.discoverPath(key)
+    case .restorePath(let key): putPathBack(to: key)
     }
   }
 
@@ -208,6 +209,15 @@ extension Messenger {
     let text = OutgoingText(attempt: number, time: time, recipient: key.prefix, text: message.text)
     synchronizer.ways.sends(message.id, to: key, bytes: message.text.bytes.count)
     try await hand(.sendText(text), message)
+  }
+
+  /// Puts back the path that a flood has taken out of the radio: the store still has it, unless the radio was asked meanwhile. If it is not put back, the
+  /// next attempt is a flood, whose answer brings a path.
+  private func putPathBack(to key: PublicKey) {
+    guard synchronizer.knowsAllContacts, let stored = store.ifReadable({ try store.contact(key) }), stored.onRadio,
+      stored.contact.outPath != nil
+    else { return }
+    _ = synchronizer.connection.submit(.addUpdateContact(stored.contact), .interactive)
   }
 
   /// Whether the message waits because the radio has not confirmed over this link that its slot still is this channel.

@@ -131,7 +131,7 @@ private func code(_ number: UInt32) -> AckCode { AckCode(value: number) }
     #expect(sent(1, 12, flooded: true) == [.sent(id: 1, code: code(12), tries: 3, floods: 1)])
     #expect(expire().last == .transmit(id: 1, attempt: 3, route: .flood, airtime: 0))
     _ = sent(1, 13, flooded: true)
-    #expect(expire() == [.held(id: 1, isFirst: true)])
+    #expect(expire() == [.held(id: 1, isFirst: true), .restorePath(alder)])
     // A late acknowledgement of the very first attempt.
     #expect(session.acknowledged(code(10), tripTime: 9000, now: now) == [.delivered(id: 1, tripTime: 9000)])
     #expect(session.acknowledged(code(13), tripTime: 9000, now: now) == [])
@@ -149,6 +149,22 @@ private func code(_ number: UInt32) -> AckCode { AckCode(value: number) }
     _ = sent(1, 12, flooded: false)
     #expect(expire().last == .transmit(id: 1, attempt: 3, route: .resetAndFlood, airtime: 0))
     _ = sent(1, 13, flooded: true)
+    #expect(expire() == [.held(id: 1, isFirst: true), .restorePath(alder)])
+    // The next round goes along the path again.
+    #expect(expire() == [.transmit(id: 1, attempt: 4, route: .direct, airtime: 0)])
+  }
+
+  @Test mutating func `a path that comes during a flood is not replaced by the one that the flood took out`() {
+    _ = session.linkUp(now: now)
+    _ = add(item(1), path: 2)
+    for number in 10...11 {
+      _ = sent(1, UInt32(number), flooded: false)
+      _ = expire()
+    }
+    _ = sent(1, 12, flooded: true)
+    _ = session.pathChanged(alder, bytes: 3, now: now)
+    #expect(expire().last == .transmit(id: 1, attempt: 3, route: .direct, airtime: 0))
+    _ = sent(1, 13, flooded: false)
     #expect(expire() == [.held(id: 1, isFirst: true)])
   }
 

@@ -193,7 +193,7 @@ private struct Simulation {
         if rows[id]?.item.tries == 0 { rows[id]?.state = "pending" }
         giveBack(id, unspent)
       case .held(let id, _): enter(id, "held")
-      case .heard, .discoverPath: break
+      case .heard, .discoverPath, .restorePath: break
       }
     }
   }
