@@ -34,6 +34,7 @@ private final class Ear {
     copies.expect(sent: id, to: recipient, bytes: bytes, now: now)
   }
   func takeDue(now: MonotonicTime?) -> [PacketCopies.Due] { copies.takeDue(now: now) }
+  func wasRead() { copies.wasRead() }
   func failed(_ due: PacketCopies.Due, now: MonotonicTime) { copies.failed(due, now: now) }
 }
 
@@ -100,8 +101,10 @@ private final class Ear {
   @Test func `a direct message is a guess by both ends, size, way and signal, in the order of the radio`() throws {
     let copies = Ear()
     copies.hear(packet(direct(1), .text, path: [0xA1]))
+    copies.wasRead()
     copies.hear(packet(direct(1), .text, path: [0xB1, 0xA2]))
     copies.hear(packet(direct(2), .text, path: [0xA1]))
+    copies.wasRead()
     copies.hear(packet(direct(3, from: 0x33), .text, path: [0xA1]))
     copies.hear(packet(direct(4, to: 0x44), .text, path: [0xA1]))
     #expect(copies.claim(message("hello", hops: 3), own: Self.own) == nil, "it came another way")
@@ -114,6 +117,17 @@ private final class Ear {
     let second = try #require(copies.claim(message("hi"), own: Self.own))
     #expect(copies.copies(of: second).count == 1 && second != first)
     #expect(copies.claim(message("hey"), own: Self.own) == nil)
+  }
+
+  @Test(arguments: [true, false]) func `a packet for another node with the same hash is not taken`(isTold: Bool) throws {
+    let copies = Ear()
+    for number in 1...3 as ClosedRange<UInt8> {
+      copies.hear(packet(direct(10 * number), .text, path: [0xEE]))
+      copies.hear(packet(direct(number), .text, path: [0xA1]))
+      if isTold { copies.wasRead() }
+      let serial = try #require(copies.claim(message("hello"), own: Self.own))
+      #expect(copies.copies(of: serial).map(\.path) == [[0xA1]])
+    }
   }
 
   @Test func `a routed message is recognised by its last hop`() throws {

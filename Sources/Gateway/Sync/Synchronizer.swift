@@ -328,6 +328,7 @@ extension Synchronizer {
   func heard(_ push: Push, in frame: [UInt8]) {
     switch push {
     case .messageWaiting:
+      ways.wasRead()
       inbox.hinted()
       hints.hinted()
       woken.resume()

@@ -68,6 +68,9 @@ extension DeliverySession {
     return absences[key].map { min($0.next, message.item.expires) }
   }
 
+  /// Whether the message was held before, and is tried again in vain so far.
+  public func isInLaterRound(_ id: Int64) -> Bool { live[id].map { $0.round.kind != .first } ?? false }
+
   /// Whether a message to this node was transmitted and has not ended.
   public func hasTransmitted(to key: PublicKey) -> Bool {
     live.values.contains { $0.item.destination == .node(key) && $0.item.tries > 0 }

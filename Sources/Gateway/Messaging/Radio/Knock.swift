@@ -149,7 +149,7 @@ public final class Knock {
         // Without an answer the radio may have it: it stays a guest, and is taken out later.
         if case .radio = error {
           leave([stored.contact.key])
-          whenFull()
+          if isFull { whenFull() }
         }
         log.info(
           "\(stored.contact.name.string) may have written, and cannot be added to the radio's contacts: \(error)")
@@ -157,6 +157,12 @@ public final class Knock {
       }
     }
     return added
+  }
+
+  private var isFull: Bool {
+    guard let most = synchronizer.connection.identity?.device?.maxContacts else { return false }
+    // An unreadable store knows no number.
+    return (store.ifReadable { try store.contactCount(onRadio: true) }).map { Int($0) >= most } ?? false
   }
 
   private func sayThatNoMoreAreLetIn(_ stored: StoredContact) {

@@ -25,8 +25,10 @@ extension Messenger {
     _ message: OutgoingMessage, airtime: Int64? = nil, unspent: Int64 = 0, isWhole: Bool = false
   ) -> Commit {
     let moment = synchronizer.now
+    // Whoever reads events knows that it is held, and reads the end: rounds in between would be most of a journal.
+    let isTold = !session.isInLaterRound(message.id)
     let commit = store.write { store throws(SQLiteError) in
-      try store.updateOutgoing(message, at: moment, isWhole: isWhole)
+      try store.updateOutgoing(message, at: moment, isWhole: isWhole, isTold: isTold)
       if unspent > 0 { try store.forgetAirtime(unspent, channel: message.channel) }
       if let airtime { try store.recordAirtime(airtime, channel: message.channel, at: store.elapsed(at: moment)) }
     }

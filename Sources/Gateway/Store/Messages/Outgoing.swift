@@ -142,10 +142,12 @@ extension Store {
   }
 
   /// Within a `write`: stores and journals the state. The event of the end contains the whole message, because many
-  /// upstreams get no other event. `isWhole`: this event does, too.
+  /// upstreams get no other event. `isWhole`: this event does, too. `isTold`: false for a state on the way, of which there may be hundreds: it is stored
+  /// without an event.
   public func updateOutgoing(
-    _ message: OutgoingMessage, at moment: Moment, isWhole: Bool = false
+    _ message: OutgoingMessage, at moment: Moment, isWhole: Bool = false, isTold: Bool = true
   ) throws(SQLiteError) {
+    guard isTold || message.endedAt != nil else { return try updateRow(message, newest: nil) }
     var endsNow = message.endedAt != nil
     if endsNow {
       let open = try database.value("SELECT 1 FROM outgoing WHERE id = ? AND ended_at IS NULL", .integer(message.id))
@@ -162,13 +164,13 @@ extension Store {
   }
 
   /// `newest`: the message's newest event; `ended`: the event of its end, if that is new.
-  private func updateRow(_ message: OutgoingMessage, newest: Int64, ended: Int64? = nil) throws(SQLiteError) {
+  private func updateRow(_ message: OutgoingMessage, newest: Int64?, ended: Int64? = nil) throws(SQLiteError) {
     try database.run(
       """
       UPDATE outgoing SET (\(Self.outgoingColumns.dropFirst(4)), newest_seq, ended_seq) =
-        (?\(String(repeating: ", ?", count: 23)), ifnull(?, ended_seq))
+        (?\(String(repeating: ", ?", count: 22)), ifnull(?, newest_seq), ifnull(?, ended_seq))
       WHERE id = ?
-      """, Self.values(of: message) + [.integer(newest), .optional(ended), .integer(message.id)])
+      """, Self.values(of: message) + [.optional(newest), .optional(ended), .integer(message.id)])
   }
 
   private static func values(of message: OutgoingMessage) -> [SQLiteValue] {

@@ -30,11 +30,14 @@ public final class MessageWays {
     check()
     // `try?`: bytes that are no packet are no copy.
     guard let packet = try? Packet(decoding: bytes), [.text, .groupText, .groupData].contains(packet.type)
-    else { return }
+    else { return packets.heardOther() }
     let copy = HeardCopy(packet, snr: snr, rssi: rssi, at: loop.wallClock.milliseconds, region: region(of: packet))
     packets.heard(packet, copy, own: own?.nodeHash, now: loop.now)
     arm()
   }
+
+  /// The radio says that it has a message.
+  func wasRead() { packets.wasRead() }
 
   /// Each packet of a region has another code, which only its name explains.
   private func region(of packet: Packet) -> String? {

@@ -7,8 +7,8 @@ import Timing
 /// Recognises the copies of messages among the packets that the radio hears. Pure.
 ///
 /// Copies of a message have the same payload, so they are grouped by it. A channel's payload follows from the message,
-/// which is sealed again and compared. A direct message is sealed with a key that the gateway does not have: the first
-/// group whose ends, size, way and signal fit is taken for it, because the radio hands messages over in their order.
+/// which is sealed again and compared. A direct message is sealed with a key that the gateway does not have: of the
+/// groups whose ends, size, way and signal fit, the first is taken that the radio has read.
 struct PacketCopies {
   /// The greatest number of payloads, and how long one is remembered after its last copy.
   static let (most, memory): (Int, Duration) = (64, .seconds(120))
@@ -33,6 +33,8 @@ struct PacketCopies {
     /// Copies on disk, or on their way to it.
     var kept = 0
     var last: MonotonicTime
+    /// The radio said that it has a message, right after it told this packet: it has read it.
+    var isRead = false
     /// When its copies are told; `nil`: they were, or it has no message.
     var due: MonotonicTime?
   }
@@ -55,6 +57,8 @@ struct PacketCopies {
   private var groups: [Group] = []
   private var sent: [Sent] = []
   private var serials = 0
+  /// The payload of the packet that the radio told last; `nil`: another kind of packet.
+  private var newest: Int?
 
   var isEmpty: Bool { groups.isEmpty }
   var due: MonotonicTime? { groups.lazy.compactMap(\.due).min() }
@@ -63,8 +67,10 @@ struct PacketCopies {
 
   /// `own`: the hash of our radio's key.
   mutating func heard(_ packet: Packet, _ copy: HeardCopy, own: UInt8?, now: MonotonicTime) {
+    newest = nil
     groups.removeAll { $0.owner != .taken && $0.due == nil && now - $0.last > Self.memory }
     if let place = groups.firstIndex(where: { $0.type == packet.type && $0.payload == packet.payload }) {
+      newest = groups[place].serial
       return add(copy, to: place, now)
     }
     let owner: Owner?
@@ -82,7 +88,16 @@ struct PacketCopies {
     }
     guard let place = begin(packet.type, packet.payload, owner, now) else { return }
     groups[place].isGuess = owner != nil
+    newest = groups[place].serial
     add(copy, to: place, now)
+  }
+
+  mutating func heardOther() { newest = nil }
+
+  /// The radio says that it has a message: it has read the packet that it told just before.
+  mutating func wasRead() {
+    guard let place = groups.firstIndex(where: { $0.serial == newest }) else { return }
+    groups[place].isRead = true
   }
 
   /// Two hashes and the MAC come before the sealed text.
@@ -126,12 +141,14 @@ struct PacketCopies {
   /// As above, for a direct message.
   mutating func claim(_ message: ContactMessage, own: UInt8) -> Int? {
     let text = message.text.bytes.count + (message.author?.count ?? 0)
-    let place = groups.firstIndex { group in
-      group.type == .text && group.owner == nil && group.payload[0] == own
+    let fitting = groups.indices.filter { place in
+      let group = groups[place]
+      return group.type == .text && group.owner == nil && group.payload[0] == own
         && group.payload[1] == message.sender.bytes[0] && Self.fits(group.payload, text)
         && group.copies.contains { Self.isTaken($0, message) }
     }
-    guard let place else { return nil }
+    // Messages come in their order. A packet for another node with the same hash is never read.
+    guard let place = fitting.first(where: { groups[$0].isRead }) ?? fitting.last else { return nil }
     (groups[place].owner, groups[place].isGuess) = (.taken, true)
     for copy in groups[place].copies.indices { groups[place].copies[copy].isGuess = true }
     return groups[place].serial
