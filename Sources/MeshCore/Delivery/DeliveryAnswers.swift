@@ -44,6 +44,7 @@ extension DeliverySession {
     let suggested = min(max(1000, (Double(timeout) * settings.timeoutFactor).rounded()), 3_600_000)
     let wait = patience(of: id, suggested, flooded)
     live[id]?.phase = .sent(until: now + .milliseconds(Int64(wait)))
+    keepQuiet(for: id, flooded, atMost: wait, now)
     guard let item = live[id]?.item else { return [] }
     return [.sent(id: id, code: code, tries: item.tries, floods: item.floods)]
   }
@@ -154,6 +155,13 @@ extension DeliverySession {
     return [.delivered(id: ended[place].id, tripTime: tripTime)]
   }
 
+  /// The time for the packet, its repetitions, the acknowledgement, and its repetitions, as multiples of the packet's air time.
+  private mutating func keepQuiet(for id: Int64, _ flooded: Bool, atMost wait: Double, _ now: MonotonicTime) {
+    guard let message = live[id], message.charged > 0, case .node(let key) = message.item.destination else { return }
+    let multiple = flooded ? 6 : min(8, 2 + 2.5 * Double(paths[key] ?? 0))
+    quiet = (now + .milliseconds(Int64(min(wait, 500 + multiple * Double(message.charged)))), id)
+  }
+
   private mutating func learn(from code: AckCode, _ message: Live, _ tripTime: UInt32, _ now: MonotonicTime) {
     guard case .node(let key) = message.item.destination else { return }
     let isLast = code == message.item.codes.last
@@ -167,6 +175,7 @@ extension DeliverySession {
   private mutating func delivered(_ message: Live, _ tripTime: UInt32, _ now: MonotonicTime) -> [DeliveryAction] {
     let id = message.item.id
     live[id] = nil
+    if quiet?.id == id { quiet = nil }
     remember(Ended(id: id, codes: message.item.codes, isDelivered: true, until: now + DeliverySettings.grace), now)
     if case .node(let key) = message.item.destination, settings.discoversPaths, message.lastRoute == .flood,
       paths[key] == nil, discoveries.count < DeliverySettings.maxEnded

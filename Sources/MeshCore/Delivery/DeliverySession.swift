@@ -87,6 +87,9 @@ public struct DeliverySession: Sendable {
   var absences: [PublicKey: Absence] = [:]
   private var served: [String: UInt64] = [:]
   private var turn: UInt64 = 0
+  /// Until then the last attempt's acknowledgement is probably on its way: recipients behind repeaters are not heard here, so the radio would drown it
+  /// there.
+  var quiet: (until: MonotonicTime, id: Int64)?
   /// The message that is being written to disk or handed to the radio. It may have ended already, by a fast acknowledgement.
   var inHand: Int64?
   /// When the budget has room for the next message.
@@ -121,6 +124,7 @@ public struct DeliverySession: Sendable {
       }
     }
     if isUp { for absence in absences.values { next = min(next, absence.next) } }
+    if isUp, let quiet { next = min(next, quiet.until) }
     for message in ended {
       next = min(next, message.until, message.tellAt ?? .never)
       if isUp { next = min(next, repetition(of: message) ?? .never) }
@@ -191,7 +195,7 @@ public struct DeliverySession: Sendable {
   public mutating func forgetMessages() {
     (isUp, inHand, budgetWait, waitsForBudget) = (false, nil, nil, false)
     (live, paths, shelved, peers) = ([:], [:], [:], [:])
-    (discoveries, absences) = ([:], [:])
+    (discoveries, absences, quiet) = ([:], [:], nil)
     (ended, ring) = ([], [])
   }
 
@@ -324,6 +328,8 @@ public struct DeliverySession: Sendable {
   mutating func sendNext(_ now: MonotonicTime) -> [DeliveryAction] {
     (budgetWait, waitsForBudget) = (nil, false)
     guard isUp, inHand == nil else { return [] }
+    if let quiet, quiet.until > now { return [] }
+    quiet = nil
     var best: Live?
     let (taken, flying) = (Set(live.values.filter(\.isOpen).map(\.item.destination)), inFlight)
     for message in live.values where isEligible(message, taken, flying, now) {
@@ -365,9 +371,19 @@ public struct DeliverySession: Sendable {
   private func goesBefore(_ one: Live, _ other: Live) -> Bool {
     let (first, second) = (priority(of: one), priority(of: other))
     if first != second { return first < second }
+    // So that the oldest messages to absent recipients do not use up the air time of all.
+    if let mine = lastTry(one), let theirs = lastTry(other), mine != theirs { return mine < theirs }
     let (mine, theirs) = (served[one.item.origin] ?? 0, served[other.item.origin] ?? 0)
     if mine != theirs { return mine < theirs }
     return one.item.id < other.item.id
+  }
+
+  /// When the recipient of a message in a slow round was tried last.
+  private func lastTry(_ message: Live) -> MonotonicTime? {
+    guard message.round.kind == .slow, !message.isOpen, case .node(let key) = message.item.destination else {
+      return nil
+    }
+    return absences[key]?.tried
   }
 
   /// The air time of the next attempt in milliseconds.

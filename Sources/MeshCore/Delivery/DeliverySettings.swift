@@ -46,12 +46,12 @@ public struct DeliverySettings: Equatable, Sendable {
   /// Attempts of a held message before another one to its recipient is tried in its place.
   static let attemptsInTurn: UInt8 = 8
   /// The pauses before the first slow rounds, and before later ones.
-  static let slowPauses: [Duration] = [.seconds(15), .seconds(120), .seconds(600)]
+  static let slowPauses: [Duration] = [.seconds(15), .seconds(120)] + [Duration](repeating: .seconds(600), count: 6)
   /// The pauses before the first slow rounds for a node that was heard within `late`; later ones follow every ten minutes.
   static let shortPauses: [Duration] = [.seconds(15), .seconds(60), .seconds(120), .seconds(300)]
   static let late: Duration = .seconds(1800)
   static let hourlyPause: Duration = .seconds(3600)
-  static let hourlyRounds = 27
+  static let hourlyRounds = 31
   static let longestPause: Duration = .seconds(4 * 3600)
   /// The shortest pause between a round and one that a sign of life begins. It doubles with each fruitless one.
   static let leastPause: Duration = .seconds(15)
