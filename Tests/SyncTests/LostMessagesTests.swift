@@ -291,7 +291,8 @@ import Timing
   }
 
   /// Its packet differs only in the number of the attempt, which the radio does not hand over.
-  @Test(arguments: [true, false]) func `a sender's repeat in the same frame is no lost message`(isWaiting: Bool) throws {
+  @Test(arguments: [true, false]) func `a sender's repeat in the same frame is no lost message`(isWaiting: Bool) throws
+  {
     let pair = try Pair(on: InventedMachine())
     if !isWaiting { pair.sync() }
     for _ in 1...3 { pair.radio.injectDirectText("the same", fromContact: 0, time: 7) }

@@ -119,7 +119,8 @@ private final class Ear {
     #expect(copies.claim(message("hey"), own: Self.own) == nil)
   }
 
-  @Test(arguments: [true, false]) func `a packet for another node with the same hash is not taken`(isTold: Bool) throws {
+  @Test(arguments: [true, false]) func `a packet for another node with the same hash is not taken`(isTold: Bool) throws
+  {
     let copies = Ear()
     for number in 1...3 as ClosedRange<UInt8> {
       copies.hear(packet(direct(10 * number), .text, path: [0xEE]))

@@ -96,7 +96,9 @@ final class Inbox {
   /// Takes a message that has just been decoded. If its channel slot is in doubt, or is empty according to the store
   /// (`wasAsked`), the radio is asked about the slot before the message is stored or dropped.
   func take(_ message: QueuedMessage, wasAsked: Bool) {
-    if message == last { queue.tookAgain(wasAsked: wasAsked, isDirect: message.slot == nil) } else {
+    if message == last {
+      queue.tookAgain(wasAsked: wasAsked, isDirect: message.slot == nil)
+    } else {
       queue.took(wasAsked: wasAsked)
     }
     last = message
