@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import Timing
+
+/// Which message goes next, and when.
+extension DeliverySession {
+  /// Hands over the next message; the radio has at most one at a time.
+  mutating func sendNext(_ now: MonotonicTime) -> [DeliveryAction] {
+    (budgetWait, waitsForBudget) = (nil, false)
+    guard isUp, inHand == nil else { return [] }
+    if let quiet, quiet.until > now { return [] }
+    quiet = nil
+    var best: Live?
+    let (taken, flying) = (Set(live.values.filter(\.isOpen).map(\.item.destination)), inFlight)
+    for message in live.values where isEligible(message, taken, flying, now) {
+      guard best.map({ goesBefore(message, $0) }) ?? true else { continue }
+      let priority = priority(of: message)
+      switch budget.fits(cost(message), channel: message.item.channel, priority, now: now) {
+      case .some(let time) where time <= now: best = message
+      case .some(let time):
+        budgetWait = min(budgetWait ?? time, time)
+        if priority == message.item.priority { waitsForBudget = true }
+      case nil: break  // it never fits, so it expires
+      }
+    }
+    guard let best else { return [] }
+    return transmit(best, now)
+  }
+
+  private func isEligible(_ message: Live, _ taken: Set<Destination>, _ flying: Int, _ now: MonotonicTime) -> Bool {
+    guard case .ready(let notBefore) = message.phase, notBefore ?? now <= now, message.item.expires > now else {
+      return false
+    }
+    guard message.item.channel == nil else { return true }
+    guard radioHasRoom else { return false }
+    if message.isOpen { return true }
+    if message.item.isOrdered, live.values.contains(where: { $0.item.isBefore(message.item) }) { return false }
+    return flying < settings.maxInFlight && !taken.contains(message.item.destination)
+  }
+
+  /// Whether the radio can take another attempt without forgetting an ack code that is still needed.
+  private var radioHasRoom: Bool {
+    guard ring.count >= DeliverySettings.radioMemory, let oldest = ring.first, let message = live[oldest.id] else {
+      return true
+    }
+    guard case .sent = message.phase else { return true }
+    return message.item.attempt != oldest.attempt &+ 1
+  }
+
+  /// Orders messages by priority, then by the least recently served source, then by arrival.
+  private func goesBefore(_ one: Live, _ other: Live) -> Bool {
+    let (first, second) = (priority(of: one), priority(of: other))
+    if first != second { return first < second }
+    // So that the oldest messages to absent recipients do not use up the air time of all.
+    if let mine = lastTry(one), let theirs = lastTry(other), mine != theirs { return mine < theirs }
+    let (mine, theirs) = (served[one.item.origin] ?? 0, served[other.item.origin] ?? 0)
+    if mine != theirs { return mine < theirs }
+    return one.item.id < other.item.id
+  }
+
+  /// When the recipient of a message in a slow round was tried last.
+  private func lastTry(_ message: Live) -> MonotonicTime? {
+    guard message.round.kind == .slow, !message.isOpen, case .node(let key) = message.item.destination else {
+      return nil
+    }
+    return absences[key]?.tried
+  }
+
+  /// The air time of the next attempt in milliseconds.
+  func cost(_ message: Live) -> Int64 {
+    guard let radio else { return 0 }
+    let length =
+      switch message.item.destination {
+      case .channel: PacketLength.channelText(message.item.bytes)
+      case .node(let key):
+        PacketLength.text(message.item.bytes, path: route(of: message) == .direct ? paths[key] ?? 0 : 0)
+      }
+    return Int64(Airtime.milliseconds(bytes: length, radio).rounded(.up))
+  }
+
+  private mutating func transmit(_ message: Live, _ now: MonotonicTime) -> [DeliveryAction] {
+    let id = message.item.id
+    guard let route = route(of: message) else { return hold(id, now) + sendNext(now) }
+    let airtime = cost(message)
+    budget.charge(airtime, channel: message.item.channel, now: now)
+    turn += 1
+    if served.count > 256 { served.removeAll() }
+    served[message.item.origin] = turn
+    inHand = id
+    live[id]?.phase = .sending(route)
+    live[id]?.charged = airtime
+    live[id]?.isOpen = true
+    let attempt = message.item.attempt
+    // A repeated channel message is the same packet, so it has a single attempt number.
+    if message.item.channel == nil { live[id]?.item.attempt += 1 }
+    return [.transmit(id: id, attempt: attempt, route: route, airtime: airtime)]
+  }
+}
