@@ -265,8 +265,8 @@ let trials: [Target] = [
   tests(
     "GatewayTests",
     [
-      "Alerts", "Companion", "EventLoop", "Gateway", "HTTP", "JSON", "MeshCrypto", "ProxyTunnel", "Relay", "SQLite",
-      "Store", "TestSupport", "Timing", "Transport", "VirtualRadio",
+      "Alerts", "Companion", "EventLoop", "Gateway", "HTTP", "JSON", "MeshCrypto", "MeshIdentity", "ProxyTunnel",
+      "Relay", "SQLite", "Store", "TestSupport", "Timing", "Transport", "VirtualRadio",
     ]),
 ]
 

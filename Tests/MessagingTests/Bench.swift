@@ -79,6 +79,7 @@ final class Bench: SyncObserver {
   }
   func contactCame(_ contact: Contact) { messenger.contactChanged(contact) }
   func messageStored(_ message: QueuedMessage) {}
+  func messageRepeated(_ message: QueuedMessage) {}
   func messagesWereLost(_ loss: RadioQueue.Loss) {}
   func radioReplaced() { messenger.radioReplaced() }
   func radioIsIdle() {}

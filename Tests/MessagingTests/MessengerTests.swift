@@ -81,9 +81,10 @@ import VirtualRadio
     third.received(Command.sendSelfAdvert(flood: true).encode())
     try bench.run("it is known") { try bench.store.contact(prefix: third.key.prefix) != nil }
     bench.ether.loss = 1
+    _ = try bench.send(SendRequest(to: "Public", text: "y", key: "c", lifetime: .seconds(300))).get()
+    try bench.run("it is sent") { try bench.state("c").state == .sent }
     for key in ["a", "b"] { _ = try bench.send(SendRequest(to: "r1", text: "x", key: key)).get() }
     _ = try bench.send(SendRequest(to: "r1", text: "x", key: "short", lifetime: .seconds(3))).get()
-    _ = try bench.send(SendRequest(to: "Public", text: "y", key: "c", lifetime: .seconds(300))).get()
     bench.swap(to: third)
     try bench.run("the other radio") { bench.synchronizer.state == .synced && bench.store.radio == 2 }
     bench.ether.loss = 0
@@ -100,7 +101,7 @@ import VirtualRadio
     #expect(try bench.state("a").radio == 2)
     try bench.run("it is delivered") { try bench.state("a").state == .delivered }
     #expect(try adopt("a") != nil)
-    try bench.run("the channel message expires, too") { try bench.messenger.heldKeys().isEmpty }
+    #expect(try bench.messenger.heldKeys().isEmpty)
   }
 
   @Test func `a held message that is too long with the other radio's name is not taken over`() throws {

@@ -112,6 +112,7 @@ final class Bench: SyncObserver {
   }
   func contactCame(_ contact: Contact) {}
   func messageStored(_ message: QueuedMessage) { proxy.messageStored() }
+  func messageRepeated(_ message: QueuedMessage) {}
   func messagesWereLost(_ loss: RadioQueue.Loss) {}
   func radioReplaced() { proxy.radioReplaced() }
   func radioIsIdle() {}

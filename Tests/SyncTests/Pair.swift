@@ -85,6 +85,7 @@ final class Pair: SyncObserver {
   func syncChanged() {}
   func heard(_ push: Push, in frame: [UInt8]) {}
   func contactCame(_ contact: Contact) {}
+  func messageRepeated(_ message: QueuedMessage) {}
   func messagesWereLost(_ loss: RadioQueue.Loss) { messageLosses.append(loss) }
   func radioReplaced() {}
   func radioIsIdle() {}

@@ -42,9 +42,15 @@ extension Daemon: SyncObserver {
 
   public func messageStored(_ message: QueuedMessage) {
     messaging.nodes.requests.received(message)
+    senderWasHeard(message)
+    proxy.messageStored()
+  }
+
+  public func messageRepeated(_ message: QueuedMessage) { senderWasHeard(message) }
+
+  private func senderWasHeard(_ message: QueuedMessage) {
     messaging.messenger.messageCame(message)
     if case .contact(let message) = message { messaging.knock.messageCame(from: message.sender) }
-    proxy.messageStored()
   }
 
   public func messagesWereLost(_ loss: RadioQueue.Loss) { alerts.messagesWereLost(loss) }
@@ -59,6 +65,7 @@ extension Daemon: SyncObserver {
     relay.radioWasRead()
     power.radioIsIdle()
     alerts.radioIsIdle()
+    messaging.knock.radioIsIdle()
   }
 
   private func radioChanged() {

@@ -14,6 +14,8 @@ public protocol SyncObserver: AnyObject {
   func contactCame(_ contact: Contact)
   /// A message is on disk for the first time.
   func messageStored(_ message: QueuedMessage)
+  /// The radio has handed over a message that is on disk already: its sender repeats it.
+  func messageRepeated(_ message: QueuedMessage)
   /// The radio lost messages, or may have.
   func messagesWereLost(_ loss: RadioQueue.Loss)
   /// Another radio is attached, or the radio has become another node: waiting messages are not for this one.

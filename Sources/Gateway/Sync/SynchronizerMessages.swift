@@ -130,7 +130,9 @@ extension Synchronizer {
   func stored(_ message: QueuedMessage, _ arrival: MessageArrival) {
     switch arrival {
     case .stored: counters.messagesStored += 1
-    case .duplicate: counters.duplicates += 1
+    case .duplicate:
+      counters.duplicates += 1
+      observer?.messageRepeated(message)
     }
     if case .syncing(.messages, let current, _) = state {
       enter(.syncing(.messages, current: current + 1, total: 0))

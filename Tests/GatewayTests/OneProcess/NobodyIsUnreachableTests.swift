@@ -89,6 +89,52 @@ import Timing
     #expect(added == 4)
   }
 
+  /// Adds nodes to the store, and not to the radio, whose keys begin with this byte.
+  private func strangers(_ count: Int, _ hash: UInt8, _ rig: Rig) throws -> [String] {
+    try (1...count).map { number in
+      let name = "stranger-\(number)"
+      let key = String(format: "%02x", hash) + String(repeating: String(format: "%02x", number), count: 31)
+      #expect(try rig.post("/v1/contacts/add", #"{"key":"\#(key)","name":"\#(name)"}"#).status == 200)
+      try remove(name, rig)
+      return name
+    }
+  }
+
+  @Test func `nobody is let in for a text that the radio has read, also if its sender repeats it`() throws {
+    let rig = try Rig()
+    rig.configure("[contacts]\nevict = false")
+    try rig.startSynced()
+    let hash = rig.radios[1].key.nodeHash
+    _ = try strangers(3, hash, rig)
+    var added = 0
+    rig.link.onCommand = { if case .addUpdateContact = $0 { added += 1 } }
+    for attempt in 0...3 as ClosedRange<UInt8> {
+      let text = OutgoingText(attempt: attempt, time: 1_795_000_500, recipient: rig.radio.key.prefix, text: "the same")
+      rig.radios[1].received(Command.sendText(text).encode())
+      rig.pass(.seconds(20))
+    }
+    #expect(try rig.texts().filter { $0 == "the same" }.count == 1 && added == 0)
+  }
+
+  @Test func `of many nodes with the sender's byte each one has its turn, and one that writes costs the others nothing`() throws {
+    let rig = try Rig()
+    rig.configure("[contacts]\nevict = false")
+    try rig.startSynced()
+    let names = try strangers(7, rig.radios[1].key.nodeHash, rig)
+    try remove("r1", rig)
+    var seen: Set<String> = []
+    for number in 1...3 {
+      rig.air("dm r1 r0 text \(number)")
+      rig.pass(.seconds(10))
+      rig.air("dm r1 r0 text \(number) again")
+      rig.pass(.seconds(10))
+      for name in names where try isOnRadio(name, rig) { seen.insert(name) }
+      rig.pass(.seconds(3600))
+    }
+    #expect(try isOnRadio("r1", rig) && rig.texts().contains("text 3"), "\(seen)")
+    #expect(try names.allSatisfy { try !isOnRadio($0, rig) })
+  }
+
   @Test func `a node that was let in is taken out after a restart, too`() throws {
     let rig = try Rig()
     rig.configure("[contacts]\nevict = false")

@@ -72,7 +72,8 @@ public final class ContactEviction {
       let most = synchronizer.connection.identity?.device?.maxContacts, most > settings.keepFree
     else { return false }
     do throws(StoreError) {
-      let count = Int(try store.contactCount(onRadio: true))
+      // The places that are kept free are there for guests, too.
+      let count = Int(try store.contactCount(onRadio: true)) - guests().count
       guard count > most - settings.keepFree else {
         isFullLogged = false
         return false
@@ -80,7 +81,7 @@ public final class ContactEviction {
       let limit = min(count - (most - settings.keepFree), Self.step)
       guard let needed = needed()?.union(guests()) else { return false }
       var leaving = try leaving(settings.minimumAge, limit, needed)
-      if leaving.isEmpty, count >= most {
+      if leaving.isEmpty, table.isFull {
         leaving = try self.leaving(min(settings.minimumAge, Self.leastAge), limit, needed)
       }
       if !leaving.isEmpty { return await evict(leaving) }
@@ -106,6 +107,11 @@ public final class ContactEviction {
       "fewer than \(settings.keepFree) of the radio's \(most) contacts are free, and none can be evicted: all are favourites, of types that are kept, "
         + "polled, watched, logged in to, talked to, or heard in the last \(Int(settings.minimumAge.inSeconds / 86_400)) days ([contacts])"
     )
+  }
+
+  /// This radio has heard the node, and adds nodes by itself.
+  private func hadNoPlace(_ stored: StoredContact) -> Bool {
+    stored.radio == store.radio && synchronizer.connection.identity?.info.manualAddContacts == 0
   }
 
   /// Writes the evictions to disk first: so a message always restores a node that is gone from the radio, whenever this program ends.
@@ -145,10 +151,13 @@ public final class ContactEviction {
     _ = await restore(stored)
   }
 
-  /// Restores an evicted node. `false`: it was not evicted, or cannot be restored.
+  /// Adds a node that the radio has lost, or had no place for. `false`: somebody has to add it by hand, or it cannot be added.
   public func restore(_ stored: StoredContact) async -> Bool {
     // An unreadable store refuses the next step, too.
-    guard store.ifReadable({ try store.isEvicted(stored.contact.key) }) == true else { return false }
+    guard let isEvicted = store.ifReadable({ try store.isEvicted(stored.contact.key) }),
+      isEvicted || hadNoPlace(stored)
+    else { return false }
+    if table.isFull { _ = await makeRoom() }
     do throws(Refusal) {
       try await table.add(stored.contact)
     } catch {

@@ -16,8 +16,12 @@ import Timing
 public final class Knock {
   /// Nodes that are tried for one text, the last heard first.
   static let mostGuests = 4
-  /// Nodes that are let in within an hour and do not write: somebody else's node may have our hash.
+  /// Nodes that are let in within an hour for a text whose sender is not among them: somebody else's node may have our hash.
   static let mostInVain = 4
+  /// Nodes that are let in within an hour in all.
+  static let mostAdded = 32
+  /// Candidates that are looked at.
+  private static let mostCandidates = 64
   /// How long the radio needs to say that it has read a text, and to hand it over.
   private static let noticing: Duration = .milliseconds(700)
   private static let reading: Duration = .seconds(5)
@@ -33,8 +37,12 @@ public final class Knock {
   private let log: Log
   private let tasks: LoopTasks
   private var seen: [[UInt8]] = []
-  /// When nodes were let in that have not written.
+  /// When nodes were let in that have not written, and neither has one that was let in with them.
   private var inVain: [MonotonicTime] = []
+  /// When nodes were let in.
+  private var additions: [MonotonicTime] = []
+  /// Nodes that were let in and have not written, the last one last: others are tried before them.
+  private var silent: [PublicKey] = []
   private var shortageToldAt: MonotonicTime?
   /// Nodes in the table that have not written yet. They are not evicted meanwhile.
   public private(set) var guests: Set<PublicKey> = []
@@ -42,6 +50,8 @@ public final class Knock {
   /// When the last message of each node with this first byte was stored.
   private var written: [UInt8: MonotonicTime] = [:]
   private var noticedAt: MonotonicTime?
+  private var idleAt: MonotonicTime?
+  private let idle = Waiter()
   /// The table has no place for a node that writes.
   public var whenFull: () -> Void = {}
 
@@ -76,9 +86,17 @@ public final class Knock {
     tasks.begin { await self.look(for: envelope.source, since) }
   }
 
-  /// A direct message was stored.
+  /// The radio has been read, and has no more messages.
+  public func radioIsIdle() {
+    guard tasks.count > 0 else { return }
+    idleAt = loop.now
+    idle.resume()
+  }
+
+  /// The radio has handed over a direct message, for the first time or again.
   public func messageCame(from sender: KeyPrefix) {
     if let hash = sender.bytes.first { written[hash] = loop.now }
+    silent.removeAll { $0.prefix == sender }
     guard let guest = guests.first(where: { $0.prefix == sender }) else { return }
     leave([guest])
     let name = (store.ifReadable { try store.contact(guest) })??.contact.name.string ?? guest.prefix.hex
@@ -97,15 +115,17 @@ public final class Knock {
   /// The link is lost, or another radio is attached.
   public func linkLost() {
     tasks.cancel()
-    (isTakenUp, written, noticedAt) = (false, [:], nil)
+    (isTakenUp, written, noticedAt, idleAt) = (false, [:], nil, nil)
   }
 
   private func look(for hash: UInt8, _ since: MonotonicTime) async {
     do {
-      let known = try store.nodes(withHash: hash, limit: Self.mostGuests)
+      let known = try store.nodes(withHash: hash, limit: Self.mostCandidates)
       guard !known.strangers.isEmpty else { return }
       if known.hasContact, try await isRead(hash, since) { return }
-      let added = await letIn(known.strangers)
+      // Those first that were not tried in vain, and of the others the one that was tried longest ago.
+      let order = known.strangers.sorted { place(of: $0) < place(of: $1) }
+      let added = await letIn(Array(order.prefix(Self.mostGuests)))
       if !added.isEmpty { await wait(for: added) }
     } catch is CancellationError {
       // The link is lost or the gateway ends: the guests are on disk.
@@ -118,9 +138,16 @@ public final class Knock {
   private func isRead(_ hash: UInt8, _ since: MonotonicTime) async throws(CancellationError) -> Bool {
     try await loop.sleep(for: Self.noticing)
     guard noticedAt.map({ $0 >= since }) ?? false else { return false }
-    try await loop.sleep(for: Self.reading)
+    // The hint can be about another message.
+    let end = loop.now + Self.reading
+    while loop.now < end, idleAt.map({ $0 <= noticedAt ?? since }) ?? true {
+      guard !(written[hash].map { $0 >= since } ?? false) else { return true }
+      try await idle.wait(until: end, on: loop)
+    }
     return written[hash].map { $0 >= since } ?? false
   }
+
+  private func place(of stored: StoredContact) -> Int { silent.firstIndex(of: stored.contact.key).map { $0 + 1 } ?? 0 }
 
   private func wait(for added: Set<PublicKey>) async {
     // `try?`: cancelled, they stay guests on disk.
@@ -133,13 +160,15 @@ public final class Knock {
     var added: Set<PublicKey> = []
     for stored in strangers where !guests.contains(stored.contact.key) && mayAdd(stored) {
       inVain.removeAll { loop.now - $0 >= .seconds(3600) }
-      guard inVain.count + guests.count < Self.mostInVain else {
+      additions.removeAll { loop.now - $0 >= .seconds(3600) }
+      guard inVain.count + guests.count < Self.mostInVain, additions.count < Self.mostAdded else {
         sayThatNoMoreAreLetIn(stored)
         break
       }
       // On disk first: a guest is taken out whenever this program ends.
       keep(guests.union([stored.contact.key]))
       do throws(Refusal) {
+        additions.append(loop.now)
         try await table.add(stored.contact)
         added.insert(stored.contact.key)
         log.notice(
@@ -149,7 +178,7 @@ public final class Knock {
         // Without an answer the radio may have it: it stays a guest, and is taken out later.
         if case .radio = error {
           leave([stored.contact.key])
-          if isFull { whenFull() }
+          if table.isFull { whenFull() }
         }
         log.info(
           "\(stored.contact.name.string) may have written, and cannot be added to the radio's contacts: \(error)")
@@ -157,12 +186,6 @@ public final class Knock {
       }
     }
     return added
-  }
-
-  private var isFull: Bool {
-    guard let most = synchronizer.connection.identity?.device?.maxContacts else { return false }
-    // An unreadable store knows no number.
-    return (store.ifReadable { try store.contactCount(onRadio: true) }).map { Int($0) >= most } ?? false
   }
 
   private func sayThatNoMoreAreLetIn(_ stored: StoredContact) {
@@ -181,13 +204,17 @@ public final class Knock {
 
   /// Removes those that have not written.
   private func takeOut(_ added: Set<PublicKey>) async {
+    let isFound = added.contains { !guests.contains($0) }
     for key in added where guests.contains(key) {
       do throws(Refusal) { try await table.remove(key) } catch {
         log.info("\(key.prefix.hex) did not write, and cannot be removed from the radio's contacts: \(error)")
         // It stays a guest on disk, for the next link.
         if case .linkDown = error { return }
       }
-      inVain.append(loop.now)
+      if !isFound { inVain.append(loop.now) }
+      silent.removeAll { $0 == key }
+      if silent.count >= Self.mostCandidates { silent.removeFirst() }
+      silent.append(key)
       leave([key])
     }
   }

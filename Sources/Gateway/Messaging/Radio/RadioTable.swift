@@ -42,6 +42,12 @@ public final class RadioTable {
 
   // MARK: Contacts
 
+  /// Whether the radio has as many contacts as it has places. An unreadable store knows no number.
+  var isFull: Bool {
+    guard let most = synchronizer.connection.identity?.device?.maxContacts else { return false }
+    return (store.ifReadable { try store.contactCount(onRadio: true) }).map { Int($0) >= most } ?? false
+  }
+
   /// Adds a node, or changes its record in the radio, and then fetches the record as the radio has it.
   public func add(_ contact: Contact) async throws(Refusal) {
     guard !contact.key.isZero, !contact.key.prefix.isZero else { throw .invalid("a key must not be all zeros") }

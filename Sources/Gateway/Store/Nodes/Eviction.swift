@@ -101,8 +101,8 @@ extension Store {
     try database.run("UPDATE contacts SET evicted = ? WHERE key = ?", .integer(isEvicted ? radio : 0), .blob(key.bytes))
   }
 
-  /// Nodes whose key begins with this byte and that write texts: whether the radio has one of them, and those that it does not have, the last heard
-  /// first.
+  /// Nodes whose key begins with this byte and that write texts: whether the radio has one of them, and those that it does not have: first those with
+  /// which there was a conversation, then the last heard.
   public func nodes(
     withHash hash: UInt8, limit: Int
   ) throws(StoreError) -> (hasContact: Bool, strangers: [StoredContact]) {
@@ -111,7 +111,7 @@ extension Store {
     let keys = try rows(
       """
       SELECT key, on_radio FROM contacts WHERE key >= ?1 AND key < ?2 AND type IN \(writers)
-      ORDER BY on_radio DESC, seen DESC, key LIMIT 64
+      ORDER BY on_radio DESC, talked_at IS NULL, seen DESC, key LIMIT 64
       """, [.blob(low), .blob(high)]
     ) { (key: PublicKey(bytes: $0.blob(0)), onRadio: $0.integer(1) != 0) }
     var strangers: [StoredContact] = []
