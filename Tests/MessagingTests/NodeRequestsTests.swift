@@ -21,6 +21,7 @@ import Testing
       var settings = Messenger.Settings()
       settings.delivery.budget.airtime = 1 << 40
       settings.delivery.budget.messages = 100_000
+      settings.delivery.busyPercent = 100
       bench = try Bench(settings)
       requests = NodeRequests(bench.messenger)
       node = try #require(try bench.store.contact(prefix: bench.other.key.prefix)).contact

@@ -106,6 +106,8 @@ final class EveryCommand {
       try check(words)
     }
     try check(["upstream", "drop"], ["hub"])
+    try check(["airtime"])
+    try check(["airtime"], ["--days", "2"])
     try check(["alerts", "list"])
     try check(["alerts", "acknowledge"], ["1", "--note", "seen"])
     try check(["alerts", "rules"])

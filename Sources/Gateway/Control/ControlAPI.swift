@@ -127,6 +127,7 @@ public final class ControlAPI {
     case .contacts: try await lists.contacts(request, reply)
     case .channels: try await lists.channels(reply)
     case .readings: try await lists.readings(request, reply)
+    case .airtime: try AirtimeAPI(dependencies: dependencies).show(request)
     case .radios: try await reply.rows(RadiosAPI.rows(dependencies.store))
     case .journal, .events: try await lists.journal(request, reply)
     case .packets: try await dependencies.taps.listen(.packets, reply)

@@ -15,7 +15,7 @@ enum Schema {
     Migration(number: 17, sql: alerts), Migration(number: 18, sql: ends),
     Migration(number: 19, sql: seen), Migration(number: 20, sql: removedUpstreams),
     Migration(number: 21, sql: commandAges), Migration(number: 22, sql: merges),
-    Migration(number: 23, sql: ways),
+    Migration(number: 23, sql: ways), Migration(number: 24, sql: airtimeHours),
   ]
 
   /// `journal.seq` is not AUTOINCREMENT: the newest row is never deleted, so numbers are never reused.
@@ -307,5 +307,13 @@ enum Schema {
   private static let ways = """
     ALTER TABLE messages ADD COLUMN ways BLOB;
     ALTER TABLE outgoing ADD COLUMN ways BLOB;
+    """
+
+  /// Air time by hour (since 1970, by the wall clock) and purpose (`AirtimePurpose`). `elapsed`: steady time of the last
+  /// change, by which rows are removed.
+  private static let airtimeHours = """
+    CREATE TABLE airtime_hours(
+      hour INTEGER NOT NULL, purpose TEXT NOT NULL, milliseconds INTEGER NOT NULL, packets INTEGER NOT NULL,
+      elapsed INTEGER NOT NULL, PRIMARY KEY(hour, purpose)) WITHOUT ROWID;
     """
 }

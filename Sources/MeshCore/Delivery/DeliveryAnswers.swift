@@ -197,6 +197,7 @@ extension DeliverySession {
   public mutating func change(_ settings: DeliverySettings, now: MonotonicTime) -> [DeliveryAction] {
     self.settings = settings
     budget.limits = settings.budget
+    manners.limit = settings.busyPercent
     return sendNext(now)
   }
 
@@ -212,6 +213,17 @@ extension DeliverySession {
   ) -> Bool {
     guard let time = budget.fits(airtime, channel: nil, priority, now: now), time <= now else { return false }
     budget.charge(airtime, channel: nil, now: now)
+    manners.heard(airtime, now: now)
     return true
+  }
+
+  /// The radio has heard a packet. Nothing is decided: what waits looks again when its time comes.
+  public mutating func heardPacket(_ milliseconds: Int64, now: MonotonicTime) {
+    manners.heard(milliseconds, now: now)
+  }
+
+  /// Something other than a message goes out on a busy channel.
+  public mutating func wentImpatiently(_ priority: DeliveryPriority, now: MonotonicTime) {
+    manners.went(priority, now: now)
   }
 }

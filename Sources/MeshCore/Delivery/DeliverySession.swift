@@ -42,6 +42,8 @@ public struct DeliverySession: Sendable {
     var fullTables = Backoff(first: DeliverySettings.refusalFirst, limit: DeliverySettings.fullLimit)
     /// Air time reserved for the attempt in progress, in milliseconds.
     var charged: Int64 = 0
+
+    var isReady: Bool { if case .ready = phase { true } else { false } }
   }
 
   struct Ended: Equatable, Sendable {
@@ -94,6 +96,12 @@ public struct DeliverySession: Sendable {
   var inHand: Int64?
   /// When the budget has room for the next message.
   var budgetWait: MonotonicTime?
+  /// Who waits while the channel is busy.
+  public internal(set) var manners: Manners
+  /// When messages that wait for the channel are looked at again; `nil`: none waits.
+  var channelWait: MonotonicTime?
+  /// A message waits because the channel is busy.
+  public var waitsForChannel: Bool { channelWait != nil }
   /// A message waits because the hourly air time is used up. Slow rounds have only a share of it, and may wait.
   public internal(set) var waitsForBudget = false
   var random: SeededRandom
@@ -101,6 +109,7 @@ public struct DeliverySession: Sendable {
   public init(_ settings: DeliverySettings, uses: [AirtimeBudget.Use] = [], seed: UInt64) {
     self.settings = settings
     budget = AirtimeBudget(settings.budget, uses: uses)
+    manners = Manners(limit: settings.busyPercent)
     random = SeededRandom(seed: seed)
   }
 
@@ -114,7 +123,7 @@ public struct DeliverySession: Sendable {
 
   /// When to call `timedOut`.
   public var deadline: MonotonicTime? {
-    var next = budgetWait ?? .never
+    var next = min(budgetWait ?? .never, channelWait ?? .never)
     for message in live.values {
       switch message.phase {
       case .ready(let time): next = min(next, message.item.expires, (isUp ? time : nil) ?? .never)
@@ -193,7 +202,7 @@ public struct DeliverySession: Sendable {
   /// Another radio is attached: waiting messages are not for it, and its acknowledgements belong to none of them. The
   /// air time of the last hour still counts, because the air is the same.
   public mutating func forgetMessages() {
-    (isUp, inHand, budgetWait, waitsForBudget) = (false, nil, nil, false)
+    (isUp, inHand, budgetWait, waitsForBudget, channelWait) = (false, nil, nil, false, nil)
     (live, paths, shelved, peers) = ([:], [:], [:], [:])
     (discoveries, absences, quiet) = ([:], [:], nil)
     (ended, ring) = ([], [])

@@ -19,6 +19,9 @@ public struct DeliverySettings: Equatable, Sendable {
   /// Whether to ask for a path when a flood was acknowledged without bringing one.
   public var discoversPaths = true
   public var budget = AirtimeBudget.Limits()
+  /// From this use of the channel on, in per cent, what is not urgent waits (`Manners`); 100: it does not. Meshtastic's firmware waits from 25 per
+  /// cent of the last minute on (`polite_channel_util_percent`), and without coordination a channel carries 18 per cent at most.
+  public var busyPercent = 25
 
   public init() {}
 

@@ -1,5 +1,8 @@
 // Was gesagt wird, sobald jemand etwas öffnet: ein Gespräch, eine Suche, Einzelheiten.
 export default {
+  "airtime.title": "Sendezeit in 24 Stunden", "airtime.calm": "der Kanal ist frei", "airtime.waits": "der Kanal ist belegt", "airtime.why": "In den letzten zwei Minuten war der Kanal zu {use} % belegt. Ab {busy} % wartet, was nicht eilt.",
+  "airtime.message": "Nachrichten", "airtime.retry": "Weitere Versuche", "airtime.relayed": "Für Server", "airtime.hook": "Antworten von Hooks", "airtime.request": "Fragen an Knoten", "airtime.login": "Anmeldungen", "airtime.poll": "Abfragen", "airtime.advert": "Adverts", "airtime.client": "Programme am Funkgerät",
+  "airtime.packets": { one: "{number} Paket", other: "{number} Pakete" }, "airtime.hour": "In der letzten Stunde", "airtime.sent": "Gesendet", "airtime.heard": "Gehört",
   "menu.language": "Sprache", "menu.version": "Meshpost {version}", signout: "Abmelden", retry: "Wiederholen",
   cancel: "Abbrechen", discard: "Verwerfen", reply: "Antworten", saved: "Gespeichert.", "not-saved": "Nicht gespeichert:",
   copied: "Kopiert.", copy: "{what} kopieren", "signin.title": "An diesem Gateway anmelden", "signin.verb": "Anmelden", "signin.title-hub": "An diesem Hub anmelden", "signin.person": "Name", "signin.oidc": "Über die eigene Organisation anmelden", "signin.why-hub": "Namen und Passwörter vergibt, wer den Hub betreut.", "signin.wrong-person": "Name oder Passwort stimmt nicht.", "signin.password": "Passwort", "signin.secret": "Adresse oder Geheimnis",

@@ -1,5 +1,8 @@
 // What is said once somebody opens something: a chat, a search, a dialog, details.
 export default {
+  "airtime.title": "Air time of 24 hours", "airtime.calm": "the channel is free", "airtime.waits": "the channel is busy", "airtime.why": "The channel was in use for {use} % of the last two minutes. From {busy} % on, what is not urgent waits.",
+  "airtime.message": "Messages", "airtime.retry": "Further attempts", "airtime.relayed": "For servers", "airtime.hook": "Answers of hooks", "airtime.request": "Questions to nodes", "airtime.login": "Logins", "airtime.poll": "Polls", "airtime.advert": "Adverts", "airtime.client": "Programs that share the radio",
+  "airtime.packets": { one: "{number} packet", other: "{number} packets" }, "airtime.hour": "In the last hour", "airtime.sent": "Sent", "airtime.heard": "Heard",
   "menu.language": "Language", "menu.version": "Meshpost {version}", signout: "Sign out", retry: "Retry",
   cancel: "Cancel", discard: "Discard", reply: "Reply", saved: "Saved.", "not-saved": "Not saved:",
   copied: "Copied.", copy: "Copy {what}", "signin.title": "Sign in to this gateway", "signin.verb": "Sign in", "signin.title-hub": "Sign in to this hub", "signin.person": "Name", "signin.oidc": "Sign in with your organisation", "signin.why-hub": "Whoever looks after the hub gives out names and passwords.", "signin.wrong-person": "This name or password is not right.", "signin.password": "Password", "signin.secret": "Address or secret",

@@ -29,20 +29,22 @@ export class View {
     this.settings = make("div", { class: "settings" });
     this.letters = make("section", { class: "card wide", id: "dead-letters", "aria-labelledby": "letters-title", hidden: true });
     this.upstreams = make("div", { class: "cards" });
+    this.airtime = make("section", { class: "card wide", "aria-labelledby": "airtime-title", hidden: true });
     fill(this.doctor, make("h2", { id: "doctor-title", text: t("doctor") }), make("div", { class: "shape", "aria-hidden": "true" }, make("i"), make("b"), make("u")));
     fill(shell.main, make("div", { class: "page" },
       make("header", { class: "view-head" }, make("h1", { text: t("nav.gateway") }),
         make("div", { class: "row wrap" },
           make("button", { type: "button", class: "button", on: { click: () => this.#advert(false) } }, icon("antenna"), t("gateway.advert")),
           make("button", { type: "button", class: "button", text: t("gateway.advert-flood"), on: { click: () => this.#advert(true) } }))),
-      this.alerts, this.cards, this.doctor, make("h2", { class: "section", text: t("upstreams") }), this.upstreams, this.letters, this.settings));
+      this.alerts, this.cards, this.airtime, this.doctor, make("h2", { class: "section", text: t("upstreams") }), this.upstreams, this.letters, this.settings));
     this.#ends = [gateway.subscribe(() => this.#draw()), live.on("linked", () => { this.#examine(); this.#loadAlerts(); }), live.on("journal", ({ kind }) => { if (kind === "alert" || kind === "power") this.#loadAlerts(); })];
     onKeys({ Escape: () => false });
     this.#draw();
     this.#examine();
     this.#loadAlerts();
     this.#loadSettings();
-    this.#timer = setInterval(() => { if (!document.hidden) this.#examine(); }, 60_000);
+    this.#loadAirtime();
+    this.#timer = setInterval(() => { if (!document.hidden) { this.#examine(); this.#loadAirtime(); } }, 60_000);
   }
 
   close() {
@@ -96,7 +98,7 @@ export class View {
   #sending({ messaging }) {
     const used = messaging.airtime_used_ms / messaging.airtime_limit_ms;
     const waits = messaging.waiting + messaging.in_flight;
-    return make("section", { class: "card" }, make("header", { class: "card-head" }, make("h2", { text: t("card.sending") }), make("span", { class: `word ${messaging.waits_for_airtime ? "warn" : "good"}`, text: t(messaging.waits_for_airtime ? "card.waits-air" : waits ? "card.at-work" : "card.idle") })),
+    return make("section", { class: "card" }, make("header", { class: "card-head" }, make("h2", { text: t("card.sending") }), make("span", { class: `word ${messaging.waits_for_airtime || messaging.waits_for_channel ? "warn" : "good"}`, text: t(messaging.waits_for_airtime ? "card.waits-air" : messaging.waits_for_channel ? "card.waits-channel" : waits ? "card.at-work" : "card.idle") })),
       make("p", { class: "stat" }, percent(used), make("small", { class: "quiet", text: t("card.airtime", { used: number(messaging.airtime_used_ms / 1000, 1), limit: number(messaging.airtime_limit_ms / 1000) }) })),
       meter(used, t("card.airtime-label")),
       facts([
@@ -202,6 +204,14 @@ export class View {
     try { found = (await ask("/v1/alerts")).alerts ?? []; } catch { return; }
     const { showAlerts } = await import("./alerts.js");
     showAlerts(this.alerts, found, () => this.#loadAlerts());
+  }
+
+  async #loadAirtime() {
+    let found;
+    // It is asked again a minute later.
+    try { found = await ask("/v1/airtime"); } catch { return; }
+    const { showAirtime } = await import("./airtime.js");
+    showAirtime(this.airtime, found);
   }
 
   async #loadSettings() {

@@ -60,6 +60,7 @@ extension Route {
     case .removeContact, .shareContact: [.required("contact")]
     case .exportContact: [.text("contact")]
     case .removeChannel: [.required("channel")]
+    case .airtime: [.whole("hours")]
     case .scan: [.whole("seconds")]
     case .pair, .forget: [.required("address")]
     case .documents: [.text("prefix"), .text("after")]

@@ -16,6 +16,7 @@ public enum Route: String, CaseIterable, Sendable {
   case channels = "GET /v1/channels"
   case readings = "GET /v1/readings"
   case radios = "GET /v1/radios"
+  case airtime = "GET /v1/airtime"
   case journal = "GET /v1/journal"
   case events = "GET /v1/events"
   case packets = "GET /v1/packets"

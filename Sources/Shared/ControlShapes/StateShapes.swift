@@ -122,6 +122,9 @@ extension Shape {
     public let hourMessages = Field<Int64>("hour_messages")
     public let hourMessagesLimit = Field<Int64>("hour_messages_limit")
     public let waitsForAirtime = Field<Bool>("waits_for_airtime")
+    public let channelUsePercent = Field<Double>("channel_use_percent", "of the last two minutes, heard and sent")
+    public let busyPercent = Field<Int64>("busy_percent", "from this use on, what is not urgent waits; 100: it does not")
+    public let waitsForChannel = Field<Bool>("waits_for_channel", "something waits until the channel is less in use")
     public let polls = Field<[JSONValue]>("polls")
   }
   public struct Store: Sendable { @inlinable public init() {}

@@ -18,7 +18,7 @@ public enum PassedRoutes {
     "/v1/conversations": .rows, "/v1/live": .stream, "/v1/resolve": .whole, "/v1/outgoing": .rows,
     "/v1/contacts/export": .whole, "/v1/radio": .whole, "/v1/radio/presets": .whole, "/v1/documents": .whole,
     "/v1/outbox": .whole, "/v1/doctor": .whole, "/v1/alerts": .whole, "/v1/alerts/rules": .whole,
-    "/v1/outgoing/attempts": .whole,
+    "/v1/outgoing/attempts": .whole, "/v1/airtime": .whole,
   ]
 
   private static let changing: Set<String> = [

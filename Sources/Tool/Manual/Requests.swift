@@ -75,6 +75,7 @@ extension Route {
     case .channels: .init("Channels, by slot.", .rows(Shape.Channel()), commands: "channels")
     case .readings: .init("Readings of nodes.", .rows(Shape.Reading()), commands: "node readings")
     case .radios: .init("All radios that were ever attached.", .rows(Shape.KnownRadio()), commands: "radio list")
+    case .airtime: .init("[Air time](sending.md#air-time) by hour and purpose, of the last `hours` (24, at most 1488), and the channel's use.", .object(Shape.Airtime()), commands: "airtime")
     case .journal, .events: .init("Events, in the format of [upstreams](hub-protocol.md).\(self == .events ? " An alias." : "")", .rows(Shape.Event()), commands: "journal")
     case .packets: .init("[Received packets](observability.md#capture), as they arrive.", .json([("at?", .whole), ("raw?", .text), ("snr?", .number), ("rssi?", .whole), ("frequency_khz?", .whole), ("bandwidth_hz?", .whole), ("spreading_factor?", .whole), ("lost?", .whole)], Answer.lines))
     case .frames: .init("[Frames on the link](observability.md#capture), as they pass; secrets are masked.", .json([("at?", .whole), ("dir?", .oneOf(["in", "out"])), ("hex?", .text), ("lost?", .whole)], Answer.lines))

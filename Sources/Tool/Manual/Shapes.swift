@@ -21,7 +21,7 @@ enum Shapes {
 
   /// Shapes that occur in other shapes only, and that of refusals.
   static let parts: [any Sendable] = [
-    Shape.Advert(), Shape.AlertRule(), Shape.Allowance(), Shape.Attempt(), Shape.DeadLetter(), Shape.Finding(),
+    Shape.Advert(), Shape.AirtimeHour(), Shape.AirtimeUse(), Shape.AlertRule(), Shape.Allowance(), Shape.Attempt(), Shape.DeadLetter(), Shape.Finding(),
     Shape.FoundRadio(),
     Shape.Hop(), Shape.Lane(), Shape.Lanes(), Shape.LeftOut(), Shape.LinkState(), Shape.Messaging(), Shape.Neighbour(),
     Shape.Override(), Shape.Point(), Shape.Power(), Shape.Preset(), Shape.ProbedDevice(), Shape.Proxy(),

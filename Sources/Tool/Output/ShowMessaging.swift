@@ -193,6 +193,11 @@ extension Show {
     let waiting = messaging[row.heldForRecipients] ?? 0
     if waiting > 0 { print("          \(waiting) of them wait for a sign of life of their recipients: meshpost sent") }
     if messaging[row.waitsForAirtime] == true { print("          waiting for air time") }
+    if messaging[row.waitsForChannel] == true {
+      print(
+        "          the channel is busy (\(messaging[row.channelUsePercent] ?? 0) % of the last two minutes): what is not urgent waits: meshpost airtime"
+      )
+    }
     if (messaging[row.held] ?? 0) > 0 {
       print("          \(messaging[row.held] ?? 0) held for a radio that is not attached: meshpost sent")
     }

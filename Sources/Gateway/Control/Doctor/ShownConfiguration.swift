@@ -47,7 +47,7 @@ enum ShownConfiguration {
     "messaging": keys(
       """
       attempts flood_after floods timeout_percent in_flight path_discovery lifetime_h repeat_unheard airtime_per_hour_s messages_per_hour \
-      channel_airtime_per_hour_s channel_messages_per_hour queue room_interval_min
+      channel_airtime_per_hour_s channel_messages_per_hour busy_percent queue room_interval_min
       """, locations: "credentials_file"),
     "poll": keys("node kind every_min"),
     "relay": keys("messages_from_hub max_age_min messages_per_minute hold_s", counts: "channels gateways"),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Companion
+import Delivery
 import EventLoop
 import PrometheusText
 import RadioSharing
@@ -105,6 +106,19 @@ struct MetricsReport {
     text.metric("meshpost_airtime_hour_limit_seconds", .gauge, "Air time allowed per hour.") {
       $0.add(Double(status.airtime.limit) / 1000)
     }
+    let messenger = dependencies.messaging.messenger
+    text.metric("meshpost_airtime_seconds_total", .counter, "Air time since the start, by purpose; heard: of others.") {
+      samples in
+      for purpose in AirtimePurpose.allCases {
+        let milliseconds = messenger.airtimeCounters[purpose] ?? 0
+        samples.add(Double(milliseconds) / 1000, ("purpose", purpose.rawValue))
+      }
+    }
+    text.metric("meshpost_channel_use_ratio", .gauge, "Use of the channel in the last two minutes, heard and sent.") {
+      $0.add((status.channel.use * 10).rounded() / 1000)
+    }
+    text.gauge(
+      "meshpost_channel_waits", "1: something waits until the channel is less in use.", status.channel.waits ? 1 : 0)
   }
 
   private func store(_ text: inout PrometheusText) throws(StoreError) {

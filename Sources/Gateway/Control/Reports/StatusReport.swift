@@ -221,6 +221,9 @@ struct StatusReport {
     json.field(row.hourMessages, status.messages.used)
     json.field(row.hourMessagesLimit, status.messages.limit)
     json.field(row.waitsForAirtime, status.waitsForBudget)
+    json.field(row.channelUsePercent, (status.channel.use * 10).rounded() / 10)
+    json.field(row.busyPercent, Int64(status.channel.limit))
+    json.field(row.waitsForChannel, status.channel.waits)
     json.objects(row.polls, dependencies.messaging.routine.reports) { report, json in
       json.field("node", report.poll.node)
       json.field("kind", report.poll.kind.rawValue)

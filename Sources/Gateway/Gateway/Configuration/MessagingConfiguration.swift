@@ -28,6 +28,7 @@ public struct MessagingConfiguration: Sendable {
     delivery.budget.messages = Int(table.integer("messages_per_hour", in: 1...3600, default: 600))
     delivery.budget.channelAirtime = table.integer("channel_airtime_per_hour_s", in: 1...3600, default: 60) * 1000
     delivery.budget.channelMessages = Int(table.integer("channel_messages_per_hour", in: 1...3600, default: 60))
+    delivery.busyPercent = Int(table.integer("busy_percent", in: 1...100, default: 25))
     messenger.delivery = delivery
     messenger.maxWaiting = Int(table.integer("queue", in: 1...10_000, default: 1000))
     messenger.lifetime = .seconds(3600 * table.integer("lifetime_h", in: 1...720, default: 24))

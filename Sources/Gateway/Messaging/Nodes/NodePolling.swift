@@ -203,6 +203,8 @@ public final class NodePolling {
         try await sleep(for: Self.whilePosting)
         waited += 1
       }
+      // People wait for a room's posts.
+      if !isLoggedIn { try await messenger.untilCalm(.relayed, since: messenger.loop.now) }
       let refusal = await refusal { [isLoggedIn] () async throws(Refusal) in
         try await isLoggedIn ? service.ask(.keepAlive, of: room, .bulk) : service.logIn(room, password: nil)
       }

@@ -2,6 +2,7 @@
 
 import Companion
 import ControlShapes
+import Delivery
 import JSON
 
 /// A question to another node.
@@ -50,6 +51,14 @@ public enum NodeQuestion: Equatable, Sendable {
     case .cli(let text):
       return .sendText(OutgoingText(type: .cliData, attempt: 0, time: time, recipient: key.prefix, text: text))
     case .keepAlive: return .sendBinaryRequest(key, BinaryRequest(type: 2, parameters: [0, 0, 0, 0]))
+    }
+  }
+
+  /// What its air time is used for.
+  func purpose(_ priority: DeliveryPriority) -> AirtimePurpose {
+    switch self {
+    case .login, .keepAlive: .login
+    default: priority == .interactive ? .request : .poll
     }
   }
 

@@ -92,9 +92,15 @@ public final class NodeRequests {
 
   private func enter(_ priority: DeliveryPriority) async throws(Refusal) {
     guard connection.state == .up else { throw .linkDown }
-    let link = link
+    let (link, since) = (link, messenger.loop.now)
     do {
-      try await turns.enter(priority)
+      while true {
+        // Before its turn, so that others are asked meanwhile.
+        try await messenger.untilCalm(priority, since: since)
+        try await turns.enter(priority)
+        if link.isOver || messenger.mayGo(priority, since: since) { break }
+        turns.leave()
+      }
     } catch let full as LoopSemaphore<DeliveryPriority>.Full {
       throw .full("\(full.waiting) requests to other nodes are already waiting")
     } catch {
@@ -151,20 +157,21 @@ public final class NodeRequests {
   ) async throws(CancellationError) -> Result<NodeAnswer, Refusal> {
     let bytes = asked.question.length(path: asked.contact.outPath?.bytes.count ?? 0)
     let airtime = messenger.airtime(of: bytes) ?? 0
-    guard messenger.spend(airtime, priority) else {
+    let purpose = asked.question.purpose(priority)
+    guard messenger.spend(airtime, priority, for: purpose) else {
       return .failure(.full("the hour's air time for \(priority.name) traffic is used up; try later"))
     }
     lastTime = max(messenger.synchronizer.radioTime ?? 0, lastTime &+ 1)
     let command = asked.question.command(to: asked.contact.key, time: lastTime)
     asked.handed = connection.submit(command, .interactive)
     guard let handed = asked.handed else {
-      messenger.giveBack(airtime)
+      messenger.giveBack(airtime, for: purpose)
       return .failure(.linkDown)
     }
     let sent: Sent
     let outcome = await handed.outcome()
     switch outcome {
-    case .failed(.refused), .failed(.notSent): messenger.giveBack(airtime)
+    case .failed(.refused), .failed(.notSent): messenger.giveBack(airtime, for: purpose)
     default: break
     }
     switch outcome {

@@ -83,11 +83,12 @@ public final class SelfAdvert {
     guard connection.state == .up, let info else { throw .linkDown }
     let bytes = PacketLength.advert(name: info.name.bytes.count, hasPosition: info.locationPolicy != 0)
     let airtime = messenger.airtime(of: bytes) ?? 0
-    guard messenger.spend(airtime, priority) else {
+    do { try await messenger.untilCalm(priority, since: messenger.loop.now) } catch { throw .cancelled }
+    guard messenger.spend(airtime, priority, for: .advert) else {
       throw .full("the hour's air time for \(priority.name) traffic is used up; try later")
     }
     let outcome = await connection.ask(.sendSelfAdvert(flood: isFlood), .interactive)
-    if case .failed(.refused) = outcome { messenger.giveBack(airtime) }
+    if case .failed(.refused) = outcome { messenger.giveBack(airtime, for: .advert) }
     if let refusal = Self.refusal(outcome) { throw refusal }
     wasSent(isFlood: isFlood)
   }

@@ -37,6 +37,7 @@ public final class Messenger {
     public var delivered: Int
     public var failed: Int
     public var sentOnChannels: Int
+    public var channel: ChannelReport
   }
 
   public let store: Store
@@ -62,6 +63,13 @@ public final class Messenger {
   /// Accepted messages that are not on disk yet.
   var arriving = 0
   var counts = (delivered: 0, failed: 0, channel: 0)
+  /// Air time since the start, and that of the packets that were heard.
+  var used = AirtimeTotals()
+  var heardAirtime = HeardAirtime()
+  /// Requests and adverts that wait until the channel is less in use.
+  var waitingForChannel = 0
+  var impatientBefore = 0
+  var impatienceToldAt: MonotonicTime?
 
   /// Asks for paths, and knows which rooms are read-only for us.
   weak var nodes: NodeService?
@@ -92,6 +100,8 @@ public final class Messenger {
     underWay.forget()
     unsaved.forget()
     isReady = false
+    heardAirtime.forget()
+    impatientBefore = 0
     keep(uses)
     try resume()
   }
@@ -146,6 +156,7 @@ public final class Messenger {
       log.notice(
         "sending is paused: the hour's air time is used up (see `meshpost status`; logged at most once an hour)")
     }
+    sayIfImpatient()
     alarm.set([session.deadline, nextHeldEnd].compactMap { $0 }.min())
   }
 
@@ -171,7 +182,8 @@ public final class Messenger {
       waiting: session.pending, inFlight: session.inFlight, heldForRecipients: session.held,
       waitsForBudget: session.waitsForBudget,
       airtime: (used.airtime, session.budget.limits.airtime), messages: (used.messages, session.budget.limits.messages),
-      delivered: counts.delivered, failed: counts.failed, sentOnChannels: counts.channel)
+      delivered: counts.delivered, failed: counts.failed, sentOnChannels: counts.channel,
+      channel: channelReport)
   }
 
   /// When a held message is tried at the latest, in milliseconds since 1970; `nil`: it is not held.
@@ -180,6 +192,9 @@ public final class Messenger {
   private func wallTime(_ time: MonotonicTime) -> Int64 {
     synchronizer.now.milliseconds + max(.zero, time - loop.now).wholeNanoseconds / 1_000_000
   }
+
+  /// Milliseconds since the start, by purpose.
+  public var airtimeCounters: [AirtimePurpose: Int64] { used.counters }
 
   /// How often in a row the radio had no room for a waiting message, and when it is tried again, in milliseconds since 1970.
   public func refusals(of id: Int64) -> (count: Int, next: Int64?)? {
@@ -216,6 +231,7 @@ public final class Messenger {
       guard let code = AckInResponse.code(in: tag.bytes + data), session.knows(code) else { return }
       decide { $0.acknowledged(code, tripTime: 0, now: $1) }
     case .logRxData(_, _, let packet):
+      heardPacket(packet.count)
       guard let id = echoes.heard(packet, now: loop.now) else { return }
       session.heardRepeat(of: id, now: loop.now)
       arm()
@@ -247,37 +263,4 @@ extension Messenger {
   public func noteAdvert(isFlood: Bool) { advert?.wasSent(isFlood: isFlood) }
 
   func isReadOnly(_ room: PublicKey) -> Bool { nodes?.isReadOnly(room) ?? false }
-
-  /// Reserves air time for a program that shares the radio, if the hour's budget has room. A fifth of the budget is kept for people who have signed
-  /// in.
-  public func spendShared(bytes: Int) -> Bool { airtime(of: bytes).map { spend($0, .relayed) } ?? true }
-
-  /// Gives air time back: the radio did not send these bytes.
-  public func giveBackShared(bytes: Int) {
-    if bytes > 0, let airtime = airtime(of: bytes) { giveBack(airtime) }
-  }
-
-  /// Milliseconds; `nil`: the radio's parameters are unknown.
-  func airtime(of bytes: Int) -> Int64? {
-    guard let radio = synchronizer.connection.identity?.info.radio else { return nil }
-    return Int64(Airtime.milliseconds(bytes: bytes, radio).rounded(.up))
-  }
-
-  /// Reserves air time for something other than a message, if the hour's budget has room.
-  func spend(_ airtime: Int64, _ priority: DeliveryPriority) -> Bool {
-    guard session.spend(airtime, priority, now: loop.now) else { return false }
-    let moment = synchronizer.now
-    store.post(when: .soon, "air time") { store throws(SQLiteError) in
-      try store.recordAirtime(airtime, channel: nil, at: store.elapsed(at: moment))
-    }
-    return true
-  }
-
-  /// Gives reserved air time back that was not used.
-  func giveBack(_ airtime: Int64) {
-    decide { $0.giveBack(airtime, now: $1) }
-    store.post(when: .soon, "air time") { store throws(SQLiteError) in
-      try store.forgetAirtime(airtime, channel: nil)
-    }
-  }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import Delivery
 import Store
 import Sync
 
@@ -27,10 +28,19 @@ extension Messenger {
     let moment = synchronizer.now
     // Whoever reads events knows that it is held, and reads the end: rounds in between would be most of a journal.
     let isTold = !session.isInLaterRound(message.id)
+    let purpose = Self.purpose(of: message)
+    if unspent > 0 { used.takeBack(unspent, for: purpose) }
+    if let airtime { used.add(airtime, for: purpose) }
     let commit = store.write { store throws(SQLiteError) in
       try store.updateOutgoing(message, at: moment, isWhole: isWhole, isTold: isTold)
-      if unspent > 0 { try store.forgetAirtime(unspent, channel: message.channel) }
-      if let airtime { try store.recordAirtime(airtime, channel: message.channel, at: store.elapsed(at: moment)) }
+      if unspent > 0 {
+        try store.forgetAirtime(unspent, channel: message.channel)
+        try store.takeBackAirtime(unspent, for: purpose.rawValue)
+      }
+      if let airtime {
+        try store.recordAirtime(airtime, channel: message.channel, at: store.elapsed(at: moment))
+        try store.addAirtime(.init(milliseconds: airtime, packets: 1), for: purpose.rawValue, at: moment)
+      }
     }
     unsaved.note(message, in: commit) { loop.begin { await self.keepStates() } }
     return commit

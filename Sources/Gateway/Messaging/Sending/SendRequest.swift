@@ -20,12 +20,14 @@ public struct SendRequest: Equatable, Sendable {
   /// Cuts a text that is too long into numbered parts.
   public var splits: Bool
 
+  /// The origin of what people and programs send at the control socket.
+  public static let controlOrigin = "control"
   /// Lifetimes that a request may ask for, in seconds.
   public static let lifetimes: ClosedRange<Int64> = 1...30 * 86_400
 
   public init(
     to: String, text: Text, key: String? = nil, lifetime: Duration? = nil,
-    priority: DeliveryPriority = .interactive, origin: String = "control", splits: Bool = false
+    priority: DeliveryPriority = .interactive, origin: String = controlOrigin, splits: Bool = false
   ) {
     self.to = to
     self.text = text

@@ -165,7 +165,7 @@ public struct UpstreamSettings: Equatable, Sendable {
   public var name: String { journal.name }
 
   /// The beginning of a hook's name, among upstreams and among origins of messages.
-  public static let hookPrefix = "hook/"
+  public static let hookPrefix = OutgoingMessage.hookOrigin
   /// Whether an upstream of this name is a hook.
   public static func isHook(_ name: String) -> Bool { name.begins(with: hookPrefix) }
 

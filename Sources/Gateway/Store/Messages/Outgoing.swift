@@ -92,6 +92,8 @@ public struct OutgoingMessage: Equatable, Sendable {
 
   /// The prefix of sources that are programs sharing the radio. They retry their messages themselves.
   public static let sharedOrigin = "proxy/"
+  /// The prefix of sources that are hooks.
+  public static let hookOrigin = "hook/"
   var isShared: Bool { origin.begins(with: Self.sharedOrigin) }
 
   /// Whether the state is final.

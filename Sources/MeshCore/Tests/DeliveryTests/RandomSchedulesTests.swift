@@ -17,6 +17,8 @@ private struct Simulation {
     case kill
     case cancel(Int64)
     case sign(PublicKey, SignOfLife)
+    /// Others use the channel: so many packets of a second.
+    case noise(Int)
   }
 
   struct Row {
@@ -38,6 +40,9 @@ private struct Simulation {
   var forgotten: Set<AckCode> = []
   var uses: [AirtimeBudget.Use] = []
   var generation = 0
+  /// Whether the channel was busy before the present event.
+  var busyBefore = false
+  let addedAt = MonotonicTime(seconds: 0)
   var faults: [String] = []
   let loss: Double
 
@@ -88,10 +93,12 @@ private struct Simulation {
     for _ in 0..<Int.random(in: 0...4, using: &random) {
       later(0...4000, .sign(Self.key(Int.random(in: 1...9, using: &random)), chance(0.5) ? .certain : .hint))
     }
+    for _ in 0..<(chance(0.5) ? 60 : 0) { later(0...5000, .noise(Int.random(in: 10...60, using: &random))) }
     var steps = 0
     while let next = nextTime(), steps < 5000 {
       steps += 1
       now = max(now, next)
+      busyBefore = session.manners.isBusy(now: now)
       step()
       check()
     }
@@ -142,6 +149,7 @@ private struct Simulation {
     case .kill: kill()
     case .cancel(let id): carryOut(session.cancel(id, now: now))
     case .sign(let key, let sign): carryOut(session.heard(key, sign, now: now))
+    case .noise(let count): for _ in 0..<count { session.heardPacket(1000, now: now) }
     }
   }
 
@@ -218,6 +226,11 @@ private struct Simulation {
     if item.channel == nil {
       if attempt != item.attempt { faults.append("message \(id): attempt \(attempt) where \(item.attempt) is next") }
       rows[id]?.item.attempt = attempt + 1
+    }
+    // Its first round begins only when the channel has room, or after its patience.
+    let patience = Manners.patience(item.priority).map { now - addedAt < $0 } ?? false
+    if patience, generation == 0, item.tries == 0, attempt == 0, busyBefore {
+      faults.append("message \(id) did not wait")
     }
     rows[id]?.state = "sending"
     let code = AckCode(value: UInt32(id) << 8 | UInt32(attempt))

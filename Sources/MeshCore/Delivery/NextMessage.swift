@@ -3,28 +3,45 @@
 import Companion
 import Timing
 
-/// Which message goes next, and when.
+/// Which message goes next.
 extension DeliverySession {
   /// Hands over the next message; the radio has at most one at a time.
   mutating func sendNext(_ now: MonotonicTime) -> [DeliveryAction] {
-    (budgetWait, waitsForBudget) = (nil, false)
+    (budgetWait, waitsForBudget, channelWait) = (nil, false, nil)
     guard isUp, inHand == nil else { return [] }
     if let quiet, quiet.until > now { return [] }
     quiet = nil
     var best: Live?
+    var waiting: Set<DeliveryPriority> = []
+    var calm: [DeliveryPriority: MonotonicTime] = [:]
     let (taken, flying) = (Set(live.values.filter(\.isOpen).map(\.item.destination)), inFlight)
     for message in live.values where isEligible(message, taken, flying, now) {
       guard best.map({ goesBefore(message, $0) }) ?? true else { continue }
-      let priority = priority(of: message)
+      let (priority, courtesy) = (priority(of: message), courtesy(of: message))
       switch budget.fits(cost(message), channel: message.item.channel, priority, now: now) {
-      case .some(let time) where time <= now: best = message
+      case .some(let time) where time <= now:
+        // A round that has begun goes on: others wait for its end.
+        let time = message.isOpen ? now : calm[courtesy] ?? manners.next(courtesy, now: now)
+        if !message.isOpen { calm[courtesy] = time }
+        if time <= now {
+          best = message
+        } else {
+          channelWait = min(channelWait ?? time, time)
+          waiting.insert(courtesy)
+        }
       case .some(let time):
         budgetWait = min(budgetWait ?? time, time)
         if priority == message.item.priority { waitsForBudget = true }
       case nil: break  // it never fits, so it expires
       }
     }
-    guard let best else { return [] }
+    guard let best else {
+      // A message that cannot be sent for another reason keeps its place.
+      let present = manners.isBusy(now: now) ? live.values.filter(\.isReady).map { courtesy(of: $0) } : []
+      manners.note(waiting: waiting, present: Set(present), now: now)
+      return []
+    }
+    if !best.isOpen { manners.went(courtesy(of: best), now: now) }
     return transmit(best, now)
   }
 
@@ -67,6 +84,11 @@ extension DeliverySession {
     return absences[key]?.tried
   }
 
+  /// How long the message lets others go first on a busy channel. Somebody waits for a held message, too.
+  private func courtesy(of message: Live) -> DeliveryPriority {
+    min(priority(of: message), max(message.item.priority, .relayed))
+  }
+
   /// The air time of the next attempt in milliseconds.
   func cost(_ message: Live) -> Int64 {
     guard let radio else { return 0 }
@@ -84,6 +106,7 @@ extension DeliverySession {
     guard let route = route(of: message) else { return hold(id, now) + sendNext(now) }
     let airtime = cost(message)
     budget.charge(airtime, channel: message.item.channel, now: now)
+    manners.heard(airtime, now: now)
     turn += 1
     if served.count > 256 { served.removeAll() }
     served[message.item.origin] = turn

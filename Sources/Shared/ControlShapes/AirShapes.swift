@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT
+
+// swift-format-ignore-file
+// One line for each field, as in a table.
+
+import JSON
+
+/// The air: what was sent, and what was heard.
+extension Shape {
+  public struct Airtime: Sendable { @inlinable public init() {}
+    public let usedMs = Field<Int64>("used_ms", "within the last hour")
+    public let limitMs = Field<Int64>("limit_ms", "for an hour")
+    public let channelUsePercent = Field<Double>("channel_use_percent", "of the last two minutes, heard and sent")
+    public let busyPercent = Field<Int64>("busy_percent", "from this use on, what is not urgent waits; 100: it does not")
+    public let waits = Field<Bool>("waits", "something waits until the channel is less in use")
+    public let hours = Field<[AirtimeHour]>("hours", "those in which something was sent or heard, oldest first")
+  }
+  public struct AirtimeHour: Sendable { @inlinable public init() {}
+    public let at = Field<Int64>("at", "its beginning")
+    public let sentMs = Field<Int64>("sent_ms", "all purposes together")
+    public let purposes = Field<[AirtimeUse]>("purposes")
+    public let heardMs = Field<Int64>("heard_ms", "packets that the radio received")
+    public let heardPackets = Field<Int64>("heard_packets")
+  }
+  public struct AirtimeUse: Sendable { @inlinable public init() {}
+    public let purpose = Field<String>("purpose", "message, retry, relayed, hook, request, login, poll, advert or client")
+    public let ms = Field<Int64>("ms")
+    public let packets = Field<Int64>("packets")
+  }
+}
