@@ -28,6 +28,16 @@ import Testing
     #expect(ClientRoute(command, allows: [danger]) != .danger(danger))
   }
 
+  @Test func `letting a node run commands needs a permission of its own, and keeping it does not`() {
+    let key = PublicKey(bytes: Array(repeating: 7, count: 32))!
+    let command = Command.addUpdateContact(Contact(key: key, flags: 1 | Contact.commandFlag, name: "r1"))
+    #expect(ClientRoute(command, allows: [.contacts]) == .danger(.commands))
+    #expect(ClientRoute(command, allows: [.commands]) == .danger(.contacts))
+    #expect(ClientRoute(command, allows: [.contacts, .commands]) == .radio)
+    #expect(ClientRoute(command, allows: [.contacts]) { $0 == key } == .radio)
+    #expect(ClientRoute(.addUpdateContact(Contact(key: key, flags: 1, name: "r1")), allows: [.contacts]) == .radio)
+  }
+
   @Test func `every unknown command is refused`() {
     for code in UInt8.min...UInt8.max where CommandCode(rawValue: code) == nil {
       let route = ClientRoute(.unknown(code: code, payload: []), allows: Set(SharingSettings.Danger.allCases))

@@ -148,6 +148,7 @@ public final class ControlAPI {
     case .importContact: try await table.importContact(RequestBody(request))
     case .shareContact: try await table.shareContact(request)
     case .favouriteContact: try await table.setFavourite(RequestBody(request))
+    case .commandsOfContact: try await table.setMayCommand(RequestBody(request))
     case .contactPath: try await table.path(RequestBody(request))
     case .putContact: try await configuration.putContact(RequestBody(request))
     case .addChannel: try await table.addChannel(RequestBody(request))

@@ -1,5 +1,6 @@
 // Was gesagt wird, sobald jemand etwas öffnet: ein Gespräch, eine Suche, Einzelheiten.
 export default {
+  "node.may-command": "darf Befehle geben", "node.may-command-why": "Mit Firmware ab 1.18 darf dieser Knoten jeden Befehl am Funkgerät ausführen.",
   "airtime.title": "Sendezeit in 24 Stunden", "airtime.calm": "der Kanal ist frei", "airtime.waits": "der Kanal ist belegt", "airtime.why": "In den letzten zwei Minuten war der Kanal zu {use} % belegt. Ab {busy} % wartet, was nicht eilt.",
   "airtime.message": "Nachrichten", "airtime.retry": "Weitere Versuche", "airtime.relayed": "Für Server", "airtime.hook": "Antworten von Hooks", "airtime.request": "Fragen an Knoten", "airtime.login": "Anmeldungen", "airtime.poll": "Abfragen", "airtime.advert": "Adverts", "airtime.client": "Programme am Funkgerät",
   "airtime.packets": { one: "{number} Paket", other: "{number} Pakete" }, "airtime.hour": "In der letzten Stunde", "airtime.sent": "Gesendet", "airtime.heard": "Gehört",

@@ -1,5 +1,6 @@
 // What is said once somebody opens something: a chat, a search, a dialog, details.
 export default {
+  "node.may-command": "may run commands", "node.may-command-why": "With firmware from 1.18 on, this node may run any command on the radio.",
   "airtime.title": "Air time of 24 hours", "airtime.calm": "the channel is free", "airtime.waits": "the channel is busy", "airtime.why": "The channel was in use for {use} % of the last two minutes. From {busy} % on, what is not urgent waits.",
   "airtime.message": "Messages", "airtime.retry": "Further attempts", "airtime.relayed": "For servers", "airtime.hook": "Answers of hooks", "airtime.request": "Questions to nodes", "airtime.login": "Logins", "airtime.poll": "Polls", "airtime.advert": "Adverts", "airtime.client": "Programs that share the radio",
   "airtime.packets": { one: "{number} packet", other: "{number} packets" }, "airtime.hour": "In the last hour", "airtime.sent": "Sent", "airtime.heard": "Heard",

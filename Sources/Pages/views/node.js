@@ -64,7 +64,7 @@ export class NodeDetails {
     const canTalk = ["chat", "room"].includes(node.type);
     fill(this.top, detailsHead(named(nodeName(node)), this.#shut),
       make("p", { class: "node-sub" }, kindMark(node.type), node.hops !== undefined ? [" · ", node.hops ? t("message.hops", { count: node.hops }) : t("nodes.neighbour")] : [" · ", t("nodes.flood")],
-        node.favourite ? [" · ", make("span", { class: "star" }, icon("star"), t("nodes.favourite"))] : null, node.on_radio ? null : [" · ", t("list.off-radio")]),
+        node.favourite ? [" · ", make("span", { class: "star" }, icon("star"), t("nodes.favourite"))] : null, node.may_command ? [" · ", make("span", { class: "warn-words", title: t("node.may-command-why"), text: t("node.may-command") })] : null, node.on_radio ? null : [" · ", t("list.off-radio")]),
       make("div", { class: "row" },
         canTalk && !this.#isInChat ? make("a", { class: "button primary", href: to("conversations", `node:${node.key.slice(0, 12)}`), text: t("node.message") }) : null,
         this.#star(node)),

@@ -139,7 +139,7 @@ export class View {
   }
 
   #version(node) {
-    return [node.name, node.alias, node.type, node.last_heard, node.hops, node.lat, node.lon, nodes.battery(node.key)?.mv, node.favourite, node.on_radio, route.id === node.key, Boolean(gateway.position)].join("\u0001");
+    return [node.name, node.alias, node.type, node.last_heard, node.hops, node.lat, node.lon, nodes.battery(node.key)?.mv, node.favourite, node.may_command, node.on_radio, route.id === node.key, Boolean(gateway.position)].join("\u0001");
   }
 
   #row(node, index) {
@@ -149,6 +149,7 @@ export class View {
       make("span", { role: "cell", class: "cell name" }, kindMark(node.type, true),
         make("a", { href: to("nodes", node.key), on: { click: (event) => this.#opened(event, node.key) }, class: "node-link", "aria-current": route.id === node.key ? "true" : null }, named(nodeName(node))),
         node.favourite ? make("span", { class: "star", title: t("nodes.favourite") }, icon("star"), make("span", { class: "unseen", text: t("nodes.favourite") })) : null,
+        node.may_command ? make("span", { class: "warn-words small", title: t("node.may-command-why"), text: ` ${t("node.may-command")}` }) : null,
         node.alias ? named(node.name, { class: "name quiet small" }) : null),
       make("span", { role: "cell", class: "cell heard" }, node.last_heard ? when(node.last_heard) : make("span", { class: "quiet none", text: "–" })),
       make("span", { role: "cell", class: "cell hops", text: node.hops === undefined ? t("nodes.flood") : node.hops === 0 ? t("nodes.neighbour") : t("message.hops", { count: node.hops }) }),

@@ -14,6 +14,7 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
   case batteryLow = "battery_low"
   case supplyLow = "supply_low"
   case contactsFull = "contacts_full"
+  case remoteCommands = "remote_commands"
   case radioQueueFull = "radio_queue_full"
   case messagesStuck = "messages_stuck"
   case regionStuck = "region_stuck"
@@ -30,8 +31,8 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
 
   public static let ofGateways: [AlertRule] = [
     .radioLost, .backlogged, .deadLetters, .nodeSilent, .clockWrong, .diskFull, .journalLoss, .journalConflict,
-    .batteryLow, .supplyLow, .contactsFull, .radioQueueFull, .messagesStuck, .regionStuck, .configurationWrong,
-    .storeLost,
+    .batteryLow, .supplyLow, .contactsFull, .remoteCommands, .radioQueueFull, .messagesStuck, .regionStuck,
+    .configurationWrong, .storeLost,
   ]
   public static let ofHubs: [AlertRule] = [
     .gatewaySilent, .gatewayConflict, .gatewaysRefused, .hubDiskFull, .hubDatabase, .hubStoreLost, .retentionHeld,
@@ -54,7 +55,7 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
     case .radioQueueFull: AlertTimes(begins: .zero, ends: .seconds(86_400))
     case .messagesStuck: AlertTimes(begins: .seconds(120), ends: .seconds(300))
     case .regionStuck: AlertTimes(begins: .seconds(60), ends: .seconds(300))
-    case .configurationWrong: AlertTimes(begins: .zero, ends: .zero)
+    case .configurationWrong, .remoteCommands: AlertTimes(begins: .zero, ends: .zero)
     case .storeLost, .hubStoreLost: AlertTimes(begins: .zero, ends: .seconds(86_400))
     case .gatewaySilent: AlertTimes(begins: .seconds(900), ends: .zero)
     case .hubDiskFull: AlertTimes(begins: .zero, ends: .seconds(600))
@@ -70,7 +71,7 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
   public var leastSeconds: Int64 { self == .nodeSilent || self == .gatewaySilent ? 1 : 0 }
 
   /// Somebody ends the alert, and expects to see that: no reading that changes to and fro does.
-  var endsByHand: Bool { [.configurationWrong, .deadLetters, .retentionHeld].contains(self) }
+  var endsByHand: Bool { [.configurationWrong, .deadLetters, .remoteCommands, .retentionHeld].contains(self) }
 
   /// The rule and its times as a sentence for people.
   public func sentence(_ times: AlertTimes) -> String {
@@ -92,6 +93,8 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
     case .supplyLow: "This machine's supply voltage is too low.\(over)"
     case .contactsFull:
       "The radio's contact table is full, and a node was not added: it cannot write to the radio.\(over)"
+    case .remoteCommands:
+      "Another program lets a node run any command on the radio. It ends when that is taken away, or confirmed here."
     case .radioQueueFull:
       "Messages were lost in the radio because its queue was full or it was started anew, or on their way from it, or may be.\(over)"
     case .messagesStuck:

@@ -31,6 +31,7 @@ extension Shape {
     public let conversation = Field<String?>("conversation", "`channel:DIGEST` or `node:PREFIX`; absent: answers of a command line, datagrams")
     public let id = Field<Int64>("id", "the message's number; negative: sent")
     public let kind = Field<String>("kind", "direct, room, cli, channel or datagram")
+    public let command = Field<Bool?>("command", "true: a remote command to this radio, which nobody has said")
     public let sender = Field<String?>("sender", "the first 12 digits of the sender's key; in a room, the room's key; if sent, this radio's key")
     public let senderAlias = Field<String?>("sender_alias", "the sender's alias: `meshpost node alias`")
     public let senderName = Field<String?>("sender_name", "the contact's name, or the name given in a channel message; if sent, this radio's name")

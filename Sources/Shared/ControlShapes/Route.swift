@@ -37,6 +37,7 @@ public enum Route: String, CaseIterable, Sendable {
   case importContact = "POST /v1/contacts/import"
   case shareContact = "POST /v1/contacts/share"
   case favouriteContact = "POST /v1/contacts/favourite"
+  case commandsOfContact = "POST /v1/contacts/commands"
   case contactPath = "POST /v1/contacts/path"
   case putContact = "POST /v1/contacts/put"
   case addChannel = "POST /v1/channels/add"

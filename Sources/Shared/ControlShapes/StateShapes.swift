@@ -232,6 +232,7 @@ extension Shape {
     public let type = Field<String>("type", "chat, repeater, room, sensor or none")
     public let favourite = Field<Bool>("favourite")
     public let flags = Field<Int64>("flags", "the radio's flags")
+    public let mayCommand = Field<Bool?>("may_command", "true: flag 0x10: with firmware from 1.18 on the node may run any command on the radio")
     public let hops = Field<Int64?>("hops", "of the known path; absent: messages are flooded")
     public let path = Field<String?>("path", "hexadecimal")
     public let lat = Field<Double?>("lat", "degrees")

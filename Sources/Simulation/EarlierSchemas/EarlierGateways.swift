@@ -7,7 +7,11 @@ extension EarlierSchema {
   /// bytes that an older program would have written there. What is beside the database stays, even `….held`, which older programs do not know: it may
   /// have messages that the radio has forgotten.
   public static let gateway = EarlierSchema(undoing: [
-    (24, "DROP TABLE airtime_hours"), (23, ways), (22, merges), (21, commandAges), (20, removedUpstreams),
+    (
+      24,
+      // Older programs do not tell who may run commands on the radio.
+      "DROP TABLE airtime_hours; DELETE FROM meta WHERE name GLOB 'commanders:*'"
+    ), (23, ways), (22, merges), (21, commandAges), (20, removedUpstreams),
     (19, "ALTER TABLE contacts DROP COLUMN seen"),
     // Events of ends in the journal keep the whole message, which an older program did not write: it is not looked at.
     (18, "ALTER TABLE outgoing DROP COLUMN ended_seq; DELETE FROM meta WHERE name = 'whole_ends_from'"),

@@ -11,7 +11,10 @@ import UntrustedText
 struct ContactCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "contact", abstract: "Manage the radio's contacts: add, remove, exchange cards, set paths.",
-    subcommands: [Add.self, Remove.self, Export.self, Import.self, Share.self, Favourite.self, PathCommand.self])
+    subcommands: [
+      Add.self, Remove.self, Export.self, Import.self, Share.self, Favourite.self, Commands.self,
+      PathCommand.self,
+    ])
 
   struct Add: ExchangeCommand {
     static let configuration = CommandConfiguration(
@@ -89,6 +92,25 @@ struct ContactCommand: ParsableCommand {
       }
       return .post(
         "/v1/contacts/favourite", body: body, done: "\(node) is \(state == .on ? "a favourite" : "no favourite")")
+    }
+  }
+
+  struct Commands: ExchangeCommand {
+    static let configuration = CommandConfiguration(
+      abstract: "Let a node run any command on the radio over the mesh, or not (firmware from 1.18 on).",
+      discussion: "Whoever has the node can then reboot the radio, change its settings and read its secrets.")
+    @OptionGroup var connection: Connection
+    @Argument(help: "The node.", completion: Completing.nodes) var node: String
+    @Argument(help: "on or off.") var state: Favourite.State
+
+    var exchange: Exchange {
+      let body = JSONWriter.object { json in
+        json.field("contact", node)
+        json.field("may_command", state == .on)
+      }
+      return .post(
+        "/v1/contacts/commands", body: body,
+        done: "\(node) \(state == .on ? "may run any command" : "may run no commands") on the radio")
     }
   }
 

@@ -266,7 +266,9 @@ enum Show {
     if let author = message[row.authorName] ?? message[row.author] {
       (place, sender) = (" [\(sender)]", clean(author))
     }
-    let text = message[row.text].map { clean($0) } ?? "data \(message[row.data] ?? "")"
+    var text = message[row.text].map { clean($0) } ?? "data \(message[row.data] ?? "")"
+    // Nobody has said it.
+    if message[row.command] == true { text = "(command to this radio) \(text)" }
     let copies = message[row.copies].flatMap { $0 > 1 ? " (×\($0))" : nil } ?? ""
     let reactions = message[row.reactions].compactMap { $0[Shape.Reaction().emoji] }.joined()
     return "\(at)\(place) \(sender): \(text)\(copies)\(reactions.isEmpty ? "" : "  \(clean(reactions))")"
@@ -282,7 +284,9 @@ enum Show {
     let row = Shape.Contact()
     let key = String((contact[row.key] ?? "").prefix(12))
     let hops = contact[row.hops].map { "\($0) hops" } ?? "flood"
-    let place = contact[row.onRadio] == true ? "" : ", not on the radio"
+    let place =
+      (contact[row.onRadio] == true ? "" : ", not on the radio")
+      + (contact[row.mayCommand] == true ? ", may run commands on the radio" : "")
     let heard = contact[row.lastHeard].map { ", heard \(time($0))" } ?? ""
     let type = (contact[row.type] ?? "?").padding(9)
     let name = [contact[row.alias], contact[row.name].map { contact[row.alias] == nil ? $0 : "(\($0))" }]

@@ -97,8 +97,7 @@ struct GatewayDoctor {
         "the radio does not go back to its default region: nothing is sent that would go to another",
         "Power-cycle the radio; if that does not help, update its firmware.")
     }
-    findings += [sync(), firmware(), table(), radioClock(), advert()]
-      .compactMap { $0 }
+    findings += [sync(), firmware(), table(), commanders(), radioClock(), advert()].compactMap { $0 }
     return findings
   }
 
@@ -160,6 +159,23 @@ struct GatewayDoctor {
       keepsRoom
         ? "No node may be evicted ([contacts]): remove one with `meshpost contact remove NAME`, or let more be evicted."
         : "New nodes cannot be added: enable [contacts] evict, or run `meshpost contact remove NAME`.")
+  }
+
+  /// Nodes that may run commands on the radio. `nil`: none.
+  private func commanders() -> Finding? {
+    guard let all = dependencies.store.ifReadable({ try dependencies.store.commanders() }), !all.isEmpty else {
+      return nil
+    }
+    let names = { (some: [Text]) in some.prefix(4).map(\.string).joined(separator: ", ") + (some.count > 4 ? ", …" : "")
+    }
+    let others = all.filter { !$0.isGranted }.map(\.name)
+    guard !others.isEmpty else {
+      return Finding("commands", .ok, "may run any command on the radio: \(names(all.map(\.name)))")
+    }
+    return Finding(
+      "commands", .warning,
+      "may run any command on the radio, which was not set here: \(names(others)) (contact flag 0x10; firmware from 1.18 on)",
+      "`meshpost contact commands NAME off` takes it away, `on` says that it is wanted.")
   }
 
   private func radioClock() -> Finding? {

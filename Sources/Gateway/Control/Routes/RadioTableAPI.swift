@@ -45,9 +45,20 @@ struct RadioTableAPI {
     return .done
   }
 
+  /// Lets a node run any command on the radio, or not. Pages may not ask for it.
+  func setMayCommand(_ body: RequestBody) async throws(Refusal) -> Answer {
+    let stored = try addressing.contact(try body.string("contact"))
+    guard stored.onRadio else { throw .notOnRadio(stored.contact.name.string) }
+    guard stored.contact.type == .chat else {
+      throw .invalid("\(stored.contact.name.string) is no companion: only people's radios send commands")
+    }
+    try await table.setMayCommand(try body.flag("may_command"), of: stored.contact.key)
+    return .done
+  }
+
   /// Adds a contact. `contact`: a known node that is not on the radio; or `key`, `name` and `type`.
   func addContact(_ body: RequestBody) async throws(Refusal) -> Answer {
-    try await table.add(contactToAdd(body))
+    try await table.putBack(contactToAdd(body))
     return .done
   }
 

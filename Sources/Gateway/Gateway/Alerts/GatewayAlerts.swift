@@ -23,6 +23,8 @@ final class GatewayAlerts {
   let writer: AlertWriter
   var nodes: SilentNodes
   var contactTable: ContactTableWatch
+  /// A contact came that may run commands on the radio, or could.
+  var commandersMayHaveChanged = false
   private var timer: LoopTimer?
   private var due: MonotonicTime?
   private var looked: MonotonicTime?
@@ -102,6 +104,7 @@ final class GatewayAlerts {
     readClock()
     readNodes()
     readContactTable()
+    readCommanders()
     for (subject, reading) in told { read(subject, reading) }
     // Losses before this start are no new losses.
     for subject in board.open where [.journalLoss, .journalConflict, .radioQueueFull].contains(subject.rule) {
@@ -129,6 +132,7 @@ final class GatewayAlerts {
   func somethingWasStored() {
     guard isBegun else { return }
     if nodes.takeNews() { readNodes() }
+    if commandersMayHaveChanged { readCommanders() }
     if contactTable.mayHaveRoom(store.contactsRemoved) { readContactTable() }
     upstreamsChanged()
     readStoreNowAndThen()
@@ -156,7 +160,11 @@ final class GatewayAlerts {
   }
 
   /// The radio sent the record of a contact. `somethingWasStored` checks it when it is stored.
-  func contactCame(_ contact: Contact) { nodes.came(contact, wanted: settings.nodes) }
+  func contactCame(_ contact: Contact) {
+    nodes.came(contact, wanted: settings.nodes)
+    let isOpen = board.open.contains { $0.rule == .remoteCommands && $0.name == contact.key.hex }
+    if contact.mayCommand || isOpen { commandersMayHaveChanged = true }
+  }
 
   func hear(_ subject: AlertSubject, _ reading: AlertReading) {
     told[subject] = reading

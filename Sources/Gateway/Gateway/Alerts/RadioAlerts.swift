@@ -56,6 +56,25 @@ extension GatewayAlerts {
 
   func readContactTable() { if let reading = contactTable.look() { read(AlertSubject(.contactsFull), reading) } }
 
+  /// A contact's record has come, or the right of one was changed here: the store is read at the next commit.
+  func readCommanders() {
+    commandersMayHaveChanged = false
+    // Without the store there is no reading: the next look reads again.
+    guard let all = store.ifReadable({ try store.commanders() }) else { return }
+    let others = all.filter { !$0.isGranted }
+    for (key, name, _) in others {
+      let text =
+        "\(name.string) may run any command on the radio (contact flag 0x10), which was not set here. "
+        + "meshpost contact commands takes it away, or confirms it"
+      read(AlertSubject(.remoteCommands, key.hex), .bad(text: text))
+    }
+    let keys = Set(others.map(\.key.hex))
+    for subject in board.open where subject.rule == .remoteCommands && !keys.contains(subject.name) {
+      read(subject, .well)
+    }
+    arm()
+  }
+
   /// The radio lost messages, or may have.
   func messagesWereLost(_ loss: RadioQueue.Loss) {
     let subject = AlertSubject(.radioQueueFull)

@@ -159,14 +159,16 @@ public final class ContactEviction {
     else { return false }
     if table.isFull { _ = await makeRoom() }
     do throws(Refusal) {
-      try await table.add(stored.contact)
+      try await table.putBack(stored.contact)
     } catch {
       log.warning("\(stored.contact.name.string) cannot be restored: \(error)")
       return false
     }
     do throws(StoreError) {
       try await store.save { store throws(SQLiteError) in
-        _ = try store.upsert(stored.contact, onRadio: true, heard: false, at: stored.firstSeen)
+        var contact = stored.contact
+        contact.mayCommand = false
+        _ = try store.upsert(contact, onRadio: true, heard: false, at: stored.firstSeen)
         try store.setEvicted(stored.contact.key, false)
       }
     } catch {

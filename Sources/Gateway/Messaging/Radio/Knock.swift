@@ -169,7 +169,7 @@ public final class Knock {
       keep(guests.union([stored.contact.key]))
       do throws(Refusal) {
         additions.append(loop.now)
-        try await table.add(stored.contact)
+        try await table.putBack(stored.contact)
         added.insert(stored.contact.key)
         log.notice(
           "a text for this radio came from a node that it does not have, perhaps \(stored.contact.name.string): added to its contacts, to read it when it is repeated"

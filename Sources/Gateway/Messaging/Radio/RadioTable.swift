@@ -59,12 +59,33 @@ public final class RadioTable {
 
   /// Sets or clears the favourite bit. The radio's own record is read first: its other bits and its path may be newer than the store's.
   public func setFavourite(_ isFavourite: Bool, of key: PublicKey) async throws(Refusal) {
-    guard case .contact(var contact) = try await ask(.getContactByKey(key)) else {
+    try await change(key) { $0.isFavourite = isFavourite }
+  }
+
+  /// Lets a node run commands on the radio, or not. It is on disk first: what is granted here is not reported as another program's doing.
+  public func setMayCommand(_ mayCommand: Bool, of key: PublicKey) async throws(Refusal) {
+    try await Refusal.translating { () async throws(StoreError) in
+      try await store.save { store throws(SQLiteError) in try store.setGranted(mayCommand, to: key) }
+    }
+    try await change(key) { $0.mayCommand = mayCommand }
+  }
+
+  private func change(_ key: PublicKey, _ change: (inout Contact) -> Void) async throws(Refusal) {
+    guard case .contact(let contact) = try await ask(.getContactByKey(key)) else {
       throw .radio("the radio sent an unexpected answer")
     }
-    guard contact.isFavourite != isFavourite else { return }
-    contact.isFavourite = isFavourite
-    try await add(contact)
+    var changed = contact
+    change(&changed)
+    if changed != contact { return try await add(changed) }
+    // The record is read again in any case, and the alerts look at it.
+    synchronizer.refresh(key)
+  }
+
+  /// Puts a node back that left the table. A right to run commands does not come back with it: somebody may have taken it away.
+  public func putBack(_ contact: Contact) async throws(Refusal) {
+    var whole = contact
+    whole.mayCommand = false
+    try await add(whole)
   }
 
   public func remove(_ key: PublicKey) async throws(Refusal) {

@@ -21,11 +21,19 @@ enum ClientRoute: Equatable {
   case refused(RadioError)
 
   /// `now`: seconds since 1970, by the machine's clock if it is trusted, otherwise by the radio's.
-  init(_ command: Command, allows: Set<SharingSettings.Danger>, now: Int64? = nil) {
+  /// `mayCommand`: whether the radio has a contact that may run commands on it already.
+  init(
+    _ command: Command, allows: Set<SharingSettings.Danger>, now: Int64? = nil,
+    mayCommand: (PublicKey) -> Bool = { _ in false }
+  ) {
     if Self.isUnknown(command) {
       self = .refused(.unsupported)
     } else if Self.namesNobody(command) {
       self = .refused(.notFound)
+    } else if case .addUpdateContact(let contact) = command, contact.mayCommand, !allows.contains(.commands),
+      !mayCommand(contact.key)
+    {
+      self = .danger(.commands)
     } else if let danger = Self.danger(command), !allows.contains(danger), !Self.isRightTime(command, now) {
       self = .danger(danger)
     } else {

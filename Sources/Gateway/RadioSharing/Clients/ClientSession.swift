@@ -183,7 +183,13 @@ final class ClientSession {
   private func answer(_ command: Command, _ frame: [UInt8]) async throws -> ClientAnswer {
     let (now, radios) = (gateway.synchronizer.now, gateway.synchronizer.radioTime)
     let time = now.trusted ? now.milliseconds / 1000 : radios.map { Int64($0) }
-    switch ClientRoute(command, allows: settings.allows, now: time) {
+    let store = gateway.store
+    let route = ClientRoute(command, allows: settings.allows, now: time) { key in
+      // An unreadable store permits nothing new.
+      let stored = (store.ifReadable { try store.contact(key) }) ?? nil
+      return stored.map { $0.onRadio && $0.contact.mayCommand } ?? false
+    }
+    switch route {
     case .nextMessage: return nextMessage()
     case .start(let client): return try await start(client, command, frame)
     case .query(let version): return try await query(version)

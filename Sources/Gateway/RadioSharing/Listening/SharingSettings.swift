@@ -15,6 +15,8 @@ public struct SharingSettings: Equatable, Sendable {
     /// Advertising the radio, and sharing its contacts.
     case advert
     case contacts, channels
+    /// Letting a node run commands on the radio over the mesh.
+    case commands
     /// Automatic behaviour of the radio: telemetry, adding contacts, path hashes, the default flood scope, variables.
     case settings
     /// Raw packets of the client, which may impersonate anybody.

@@ -18,7 +18,7 @@ public enum EventBody {
 
   /// The names of all fields of a message's event.
   public static let messageFields: Set<String> = [
-    "id", "kind", "sender", "sender_name", "author", "author_name", "channel", "channel_name", "sender_time",
+    "id", "kind", "command", "sender", "sender_name", "author", "author_name", "channel", "channel_name", "sender_time",
     "data_type", "data", "text", "text_hex", "mentions", "snr", "hops", "direct", "waited", "waited_s", "age_s",
     "radio",
   ]
@@ -31,6 +31,7 @@ public enum EventBody {
     let row = Shape.Message()
     json.field(row.id, message.id)
     json.field(row.kind, message.kind.rawValue)
+    if message.textType == .cliCommand { json.field(row.command, true) }
     json.field(row.sender, message.sender?.hex)
     json.field(row.senderName, message.senderName?.string)
     json.field(row.author, message.author.map { Hex.string($0) })
@@ -48,7 +49,8 @@ public enum EventBody {
         json.field(row.textHex, Hex.string(message.text.bytes))
       }
     }
-    json.field(row.mentions, message.kind == .datagram ? [] : Mention.names(in: message.text))
+    let isSaid = message.kind != .datagram && message.kind != .cli
+    json.field(row.mentions, isSaid ? Mention.names(in: message.text) : [])
     json.field(row.snr, message.snr?.decibels)
     json.field(row.hops, message.path.hops)
     json.field(row.direct, message.path.isDirect)
@@ -75,6 +77,7 @@ public enum EventBody {
     json.field(row.type, contact.type.name)
     json.field(row.favourite, contact.isFavourite)
     json.field(row.flags, contact.flags)
+    if contact.mayCommand { json.field(row.mayCommand, true) }
     json.field(row.hops, contact.outPath?.hops)
     json.field(row.path, contact.outPath?.description)
     if let latitude = contact.latitude, let longitude = contact.longitude, latitude != 0 || longitude != 0 {

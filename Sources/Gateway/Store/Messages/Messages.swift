@@ -162,7 +162,7 @@ extension Store {
     let kind: StoredMessage.Kind =
       switch message.textType {
       case .signedPlain: .room
-      case .cliData, .cliCommand: .cli
+      case let type where type.isCommandLine: .cli
       default: .direct
       }
     // If the store cannot be read, the write itself fails right after this.

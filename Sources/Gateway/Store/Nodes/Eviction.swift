@@ -48,7 +48,7 @@ extension Store {
 
   /// Nodes that may leave the radio's table, in the order of leaving: first repeaters and sensors, which do not write
   /// to us, then nodes whose last reception or conversation is longest ago, by time that has certainly passed. Excluded
-  /// are favourites, other types, nodes heard within the last `age` milliseconds, and nodes with a conversation that
+  /// are favourites, nodes that may run commands on the radio, other types, nodes heard within the last `age` milliseconds, and nodes with a conversation that
   /// were heard in the last 90 days (with an `age` of 0 these come last).
   public func evictable(
     types: Set<UInt8>, age: Int64, elapsed: Int64, limit: Int, except kept: Set<PublicKey> = []
@@ -58,7 +58,7 @@ extension Store {
     try translating { () throws(SQLiteError) in
       try database.each(
         """
-        SELECT key FROM contacts WHERE on_radio = 1 AND flags & 1 = 0 AND type IN (\(list))
+        SELECT key FROM contacts WHERE on_radio = 1 AND flags & \(Self.keptFlags) = 0 AND type IN (\(list))
           AND seen <= ?1 AND (talked_at IS NULL OR seen <= ?2)
         ORDER BY talked_at IS NOT NULL, type NOT IN (\(NodeType.repeater.rawValue), \(NodeType.sensor.rawValue)),
           seen / \(Self.sameTime), last_modified
@@ -120,6 +120,9 @@ extension Store {
     }
     return (keys.contains { $0.onRadio }, strangers)
   }
+
+  /// Bits of contacts that are not evicted: favourites, and nodes that may run commands.
+  private static let keptFlags = 1 | Int(Contact.commandFlag)
 
   private var guestsName: String { "guests:\(radio)" }
 

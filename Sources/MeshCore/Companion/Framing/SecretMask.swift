@@ -8,6 +8,9 @@ public enum SecretMask {
     return frame.indices.map { hidden.contains($0) ? "··" : Hex.string([frame[$0]]) }.joined()
   }
 
+  /// Commands and their replies may contain passwords.
+  private static func isCommand(_ type: UInt8) -> Bool { TextType(rawValue: type).isCommandLine }
+
   private static func range(_ frame: [UInt8], _ direction: FrameDirection) -> Range<Int> {
     guard let code = frame.first else { return 0..<0 }
     switch (direction, code) {
@@ -18,9 +21,9 @@ public enum SecretMask {
     case (.fromRadio, 14), (.toRadio, 24): return 1..<Int.max
     case (.toRadio, 54): return 2..<18
     case (.fromRadio, 28), (.toRadio, 63): return 32..<48
-    case (.toRadio, 2) where frame.count > 1 && frame[1] == 1: return 13..<Int.max
-    case (.fromRadio, 7) where frame.count > 8 && frame[8] == 1: return 13..<Int.max
-    case (.fromRadio, 16) where frame.count > 11 && frame[11] == 1: return 16..<Int.max
+    case (.toRadio, 2) where frame.count > 1 && isCommand(frame[1]): return 13..<Int.max
+    case (.fromRadio, 7) where frame.count > 8 && isCommand(frame[8]): return 13..<Int.max
+    case (.fromRadio, 16) where frame.count > 11 && isCommand(frame[11]): return 16..<Int.max
     case (.toRadio, 66), (.fromRadio, 29): return 1..<Int.max
     default: return 0..<0
     }

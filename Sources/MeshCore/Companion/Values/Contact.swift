@@ -33,7 +33,7 @@ public struct NodeType: Hashable, Sendable, RawRepresentable {
 public struct Contact: Equatable, Sendable {
   public var key: PublicKey
   public var type: NodeType
-  /// Bit 0: favourite; bits 1–3: telemetry permissions; other bits are kept unchanged.
+  /// Bit 0: favourite; bits 1–3: telemetry permissions; bit 4: may run commands; other bits are kept unchanged.
   public var flags: UInt8
   /// The known path to the contact, empty for a direct neighbour; `nil`: no path is known, messages are flooded. (A
   /// path length in the reserved mode counts as no path, so that the contact is not lost.)
@@ -66,6 +66,14 @@ public struct Contact: Equatable, Sendable {
     get { flags & 1 != 0 }
     set { flags = flags & ~1 | (newValue ? 1 : 0) }
   }
+
+  /// From firmware 1.18 on the node may run any command on this radio, by texts of type 3. Older firmware ignores the bit.
+  public var mayCommand: Bool {
+    get { flags & Self.commandFlag != 0 }
+    set { flags = flags & ~Self.commandFlag | (newValue ? Self.commandFlag : 0) }
+  }
+
+  public static let commandFlag: UInt8 = 0x10
 
   /// Decodes the record after the code. `whole`: all 148 bytes are mandatory; otherwise shorter records are accepted,
   /// as by the radio.

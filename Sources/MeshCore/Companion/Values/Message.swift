@@ -15,8 +15,11 @@ public struct TextType: Hashable, Sendable, RawRepresentable {
   public static let cliData = TextType(rawValue: 1)
   /// A room's post, with its author's 4-byte key prefix.
   public static let signedPlain = TextType(rawValue: 2)
-  /// Newer than 1.17.1: a CLI command to a companion.
+  /// Newer than 1.17.1, which ignores it: a command to a companion. Nobody has said it.
   public static let cliCommand = TextType(rawValue: 3)
+
+  /// A command or its reply, which may contain a password.
+  public var isCommandLine: Bool { self == .cliData || self == .cliCommand }
 }
 
 /// CONTACT_MSG_RECV (7) and its V3 (16): a direct message.
