@@ -42,7 +42,7 @@ class Server:
         self.login = LoginServerHandler(self.identity, lambda text: None, self.authenticate, is_room_server=kind == "room")
         self.login.set_send_packet_callback(lambda packet, delay: self.later(packet, delay / 1000))
         self.requests = ProtocolRequestHandler(
-            self.identity, None, get_client_fn=self.client, request_handlers={1: self.status, 3: self.telemetry, 6: self.neighbours})
+            self.identity, None, get_client_fn=self.client, request_handlers={1: self.status, 3: self.telemetry, 5: self.access, 6: self.neighbours})
         radio.set_rx_callback(self.hear)
 
     async def advertise(self):
@@ -113,6 +113,11 @@ class Server:
 
     def telemetry(self, client, timestamp, data):
         return bytes([1, 116]) + struct.pack(">h", 401) + bytes([1, 103]) + struct.pack(">h", -45)
+
+    def access(self, client, timestamp, data):
+        if client.permissions != ADMIN or bytes(data[:2]) != b"\0\0":
+            return None
+        return b"".join(each.key[:6] + bytes([each.permissions]) for each in self.clients.values())
 
     def neighbours(self, client, timestamp, data):
         if self.kind != "repeater" or len(data) < 6:

@@ -32,7 +32,8 @@ struct Meshpost: ParsableCommand {
       CommandGroup(
         name: "Gateway and radio",
         subcommands: [
-          StatusCommand.self, TopCommand.self, AirtimeCommand.self, WebCommand.self, RadioCommand.self, SyncCommand.self,
+          StatusCommand.self, TopCommand.self, AirtimeCommand.self, WebCommand.self, RadioCommand.self,
+          SyncCommand.self,
           UpstreamCommand.self, AlertsCommand.self, JournalCommand.self, DocumentsCommand.self,
         ]),
       CommandGroup(

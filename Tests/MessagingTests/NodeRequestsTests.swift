@@ -2,6 +2,7 @@
 
 import Companion
 import Delivery
+import JSON
 import Store
 import TestSupport
 import Testing
@@ -58,6 +59,36 @@ import Testing
     _ = fixture.ask()
     try fixture.bench.run("the answer") { fixture.ended == 1 }
     #expect(fixture.endings == ["answered": 1])
+  }
+
+  @Test func `an access list ends before its padding, and names roles`() throws {
+    let fixture = try Fixture()
+    let tag = AckCode(value: 7)
+    let data: [UInt8] = [1, 2, 3, 4, 5, 6, 3] + [6, 5, 4, 3, 2, 1, 0x82] + [UInt8](repeating: 0, count: 18)
+    let answer = NodeQuestion.access.answer(in: .binaryResponse(tag: tag, data: data), from: fixture.node, tag: tag)
+    guard case .access(let entries) = answer else { return #expect(Bool(false), "\(String(describing: answer))") }
+    let json = try JSONValue(parsing: JSONWriter.object { NodeAnswer.access(entries).write(to: &$0) })
+    let rows = json["entries"]?.array ?? []
+    #expect(rows.map { $0["key"]?.string } == ["010203040506", "060504030201"])
+    #expect(rows.map { $0["role"]?.string } == ["admin", "read-write"])
+    #expect(NodeQuestion.access.needsLogin)
+    #expect(
+      NodeQuestion.access.command(to: fixture.node.key, time: 1).encode().suffix(3) == [5, 0, 0])
+  }
+
+  @Test func `telemetry that nobody asked for is a reading of the node that the push names`() throws {
+    let fixture = try Fixture()
+    let bench = fixture.bench
+    let service = NodeService(
+      bench.messenger, credentials: Credentials(location: bench.scratch.location("credentials")))
+    let voltage: [UInt8] = [1, 116, 0x01, 0x9A]
+    fixture.requests.received(.telemetryResponse(fixture.node.key.prefix, data: voltage))
+    fixture.requests.received(.telemetryResponse(KeyPrefix(bytes: [9, 9, 9, 9, 9, 9])!, data: voltage))
+    try bench.store.commitNow()
+    var kinds: [String] = []
+    try bench.store.eachReading(of: nil, byRadio: nil, limit: 9) { _, kind, _ in kinds.append("\(kind)") }
+    #expect(kinds.count == 1)
+    withExtendedLifetime(service) {}
   }
 
   @Test func `an answer about a node is stored although its requester has gone`() throws {

@@ -84,6 +84,9 @@ final class EveryCommand {
     }
     try check(["contact", "import"], [try rig.meshpost("contact", "export", "r1").lines[0]])
     try check(["contact", "share"], ["r1"])
+    try check(["radio", "survey"], ["--seconds", "1"])
+    try check(["radio", "variables"])
+    try check(["radio", "variables"], ["gps=1"])
     try check(["contact", "commands"], ["r1", "off"])
     try check(["contact", "favourite"], ["r1"])
     try check(["contact", "path"], ["r1"])

@@ -58,7 +58,10 @@ extension WholeProgramTests {
       let login = try mesh.meshpost(["node", "login", "Ridge"], input: "password")
       #expect(login.code == 0 && login.lines == ["logged in to Ridge as admin"])
       let shapes = try JSONShapes()
-      for words in [["node", "status", "Ridge"], ["node", "neighbours", "Ridge"], ["node", "cli", "Ridge", "ver"]] {
+      for words in [
+        ["node", "status", "Ridge"], ["node", "neighbours", "Ridge"], ["node", "access", "Ridge"],
+        ["node", "cli", "Ridge", "ver"],
+      ] {
         let program = try Program.own("meshpost", words + ["--json", "--socket", rig.socket])
         #expect(try program.ended() == 0)
         #expect(shapes.problems(words.prefix(2).joined(separator: " "), program.lines).isEmpty)
@@ -70,6 +73,8 @@ extension WholeProgramTests {
       let telemetry = try rig.meshpost("node", "telemetry", "Ridge")
       #expect(telemetry.lines.contains { $0.contains("temperature") && $0.contains("-4.5") })
       #expect(try rig.meshpost("node", "neighbours", "Ridge").lines.count == 14, "in two answers")
+      let access = try rig.meshpost("node", "access", "Ridge").lines
+      #expect(access.count == 1 && access[0].contains("admin"), "\(access)")
       #expect(try rig.meshpost("node", "cli", "Ridge", "get name").lines == ["> Ridge"])
       #expect(try rig.meshpost("node", "cli", "Ridge", "nonsense").lines == ["Unknown command"])
       #expect(try rig.meshpost("node", "cli", "r1", "ver").code == 64, "a companion has no command line")

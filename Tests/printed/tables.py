@@ -179,6 +179,8 @@ DOCUMENTS["docs/bluetooth.md"] = {
     "meshpost radio forget C0:FF:EE:00:00:01": {"elsewhere": BLUETOOTH},
 }
 DOCUMENTS["docs/care.md"] = {
+    "meshpost node access Ridge": {"before": "echo password | meshpost node login Ridge"},
+    "meshpost node login": {"named": "docs/sending.md has it whole"},
     "meshpost channel region '#hilltop' ottawa": {"before": "meshpost channel add '#hilltop'"},
     "meshpost channel add 'meshcore://channel/add?name=Club&secret=…&region_scope=ottawa'": {"put": {"…": "00112233445566778899aabbccddeeff"}},
     "meshpost radio set 'flood-scope=$club' flood-scope-key=HEX": {"put": {"HEX": "00112233445566778899aabbccddeeff"}},

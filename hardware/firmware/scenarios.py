@@ -292,6 +292,56 @@ async def admin(world):
     world.expect(code != 0, "a wrong password is right")
 
 
+async def range_(world):
+    """Who is in range, the way of an advert, the board's variables, and who may administer a repeater."""
+    world.needs_firmware()
+    await world.mesh("ARQ", "AR AQ RQ")
+    await world.start_gateway()
+    await world.meet("R", "Q")
+    found = (await world.rows("radio", "survey", "--seconds", "20"))[0]["nodes"]
+    world.tell(f"in range: {[(node['name'], node['snr'], node['snr_there']) for node in found]}")
+    world.expect(sorted(node["name"] for node in found) == sorted([NAMES["R"], NAMES["Q"]]), str(found))
+    world.expect(all(len(node["key"]) == 64 and node["type"] == "repeater" for node in found), str(found))
+    way = (await world.rows("contact", "path", NAMES["R"], "--advert"))[0]
+    world.expect("heard_at" in way and way["hops"] <= 1, str(way))
+    world.tell(f"the last advert came by {way['hops']} hops")
+    code, output, errors = await world.run("radio", "variables")
+    world.expect(code == 0, f"variables: {output} {errors}")
+    code, output, errors = await world.run("radio", "variables", "nosuch=1")
+    world.expect(code != 0 and "no variable" in errors, f"{code} {output} {errors}")
+    code, output, errors = await world.run("node", "login", NAMES["R"], password="password")
+    world.expect(code == 0, f"login: {code} {output} {errors}")
+    entries = (await world.rows("node", "access", NAMES["R"]))[0]["entries"]
+    own = (await world.status())["radio"]["identity"]["key"]
+    world.tell(f"access list: {[(entry['key'], entry['role']) for entry in entries]}")
+    world.expect([(entry["key"], entry["role"]) for entry in entries] == [(own[:12], "admin")], str(entries))
+
+
+async def ledger(world):
+    """The ledger of air time says what the radio's own counter says. Nothing of this world makes the radio send by itself: nobody writes to it."""
+    world.needs_firmware()
+    await world.mesh("ABR", "AB AR BR")
+    await world.start_gateway(extra="[messaging]\nairtime_per_hour_s = 3600\nchannel_airtime_per_hour_s = 3600\nbusy_percent = 100")
+
+    async def counted():
+        answer = (await world.rows("airtime"))[0]
+        ours = sum(hour["sent_ms"] for hour in answer["hours"])
+        return ours / 1000, (await world.rows("radio", "info"))[0]["stats"]["airtime_s"], answer
+    ours, theirs, _ = await counted()
+    for number in range(20):
+        await world.send("Public", f"number {number} " + "x" * (number * 6))
+        await asyncio.sleep(2)
+    await world.run("radio", "advert", "--flood")
+    await asyncio.sleep(6)
+    later, counter, answer = await counted()
+    ours, theirs = later - ours, counter - theirs
+    heard = sum(hour["heard_ms"] for hour in answer["hours"]) / 1000
+    world.tell(f"the ledger says {ours:.1f} s, the radio {theirs} s; heard {heard:.1f} s, use {answer['channel_use_percent']} %")
+    # The counter is in whole seconds, and the preamble of the advert is that of a packet of unknown length.
+    world.expect(theirs > 10 and abs(ours - theirs) <= 1 + 0.03 * theirs, f"{ours} {theirs}")
+    world.expect(heard > 0, "repeats were not heard")
+
+
 async def regions(world):
     """A repeater that carries one region and no flood without one."""
     world.needs_firmware()
@@ -384,4 +434,4 @@ async def reasons(world):
     return sorted({row["reason"] for row in await world.rows("sent", "list", "--limit", "100") if row.get("reason")})
 
 
-ALL = {each.__name__: each for each in (direct, repeater, channel, loss, burst, recorded, hidden, queue, tcp, clock, full, reboot, identity, room, admin, regions, path)}
+ALL = {each.__name__.rstrip("_"): each for each in (direct, repeater, channel, loss, burst, recorded, hidden, queue, tcp, clock, full, reboot, identity, room, admin, range_, ledger, regions, path)}

@@ -18,12 +18,14 @@ public struct MessagingParts {
   public let routine: NodePolling
   public let keeper: ContactEviction
   public let knock: Knock
+  public let survey: RadioSurvey
 
   public init(
     messenger: Messenger, nodes: NodeService, table: RadioTable, routine: NodePolling, keeper: ContactEviction,
     knock: Knock
   ) {
     self.knock = knock
+    survey = RadioSurvey(messenger)
     self.keeper = keeper
     self.messenger = messenger
     self.nodes = nodes

@@ -32,6 +32,7 @@ extension Daemon: SyncObserver {
     }
     if case .logRxData(let snr, let rssi, let packet) = push { packets.heard(packet, snr, rssi) }
     messaging.knock.heard(push)
+    messaging.survey.received(push)
   }
 
   public func contactCame(_ contact: Contact) {

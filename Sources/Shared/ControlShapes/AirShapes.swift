@@ -28,3 +28,34 @@ extension Shape {
     public let packets = Field<Int64>("packets")
   }
 }
+
+/// What is in the radio's range, and what the radio and others have.
+extension Shape {
+  public struct Survey: Sendable { @inlinable public init() {}
+    public let nodes = Field<[SurveyedNode]>("nodes", "at most 64; the one that hears this radio best first")
+  }
+  public struct SurveyedNode: Sendable { @inlinable public init() {}
+    public let key = Field<String>("key", "hexadecimal: all of it, or the first 8 bytes")
+    public let name = Field<String?>("name", "if it is known here")
+    public let type = Field<String>("type", "repeater or sensor")
+    public let snr = Field<Double>("snr", "dB, at this radio")
+    public let rssi = Field<Int64>("rssi", "dBm, at this radio")
+    public let snrThere = Field<Double>("snr_there", "dB, at which the node heard this radio")
+  }
+  public struct Variables: Sendable { @inlinable public init() {}
+    public let variables = Field<[Variable]>("variables")
+  }
+  public struct Variable: Sendable { @inlinable public init() {}
+    public let name = Field<String>("name")
+    public let value = Field<String>("value")
+  }
+  public struct Access: Sendable { @inlinable public init() {}
+    public let entries = Field<[AccessEntry]>("entries")
+  }
+  public struct AccessEntry: Sendable { @inlinable public init() {}
+    public let key = Field<String>("key", "the first 12 digits")
+    public let name = Field<String?>("name", "if it is known here")
+    public let role = Field<String>("role", "guest, read-only, read-write or admin")
+    public let permissions = Field<Int64>("permissions", "as the node has them")
+  }
+}

@@ -259,6 +259,7 @@ extension Shape {
     public let outHops = Field<Int64?>("out_hops")
     public let `in` = Field<String?>("in", "discovered: from the node to this radio")
     public let inHops = Field<Int64?>("in_hops")
+    public let heardAt = Field<Int64?>("heard_at", "of the last advert: seconds since 1970 by the radio's clock; `path`: from the node to this radio")
   }
   public struct Outbox: Sendable { @inlinable public init() {}
     public let upstreams = Field<[Upstream]>("upstreams")

@@ -173,6 +173,11 @@ public final class Ether {
     }
     for repeater in repeaters where hears(sender, .repeater(repeater)) {
       let reception = receive(at: .repeater(repeater), until: end)
+      if case .control(.discoverRequest(_, let filter, let tag, _))? = try? packet.content() {  // `try?`: no request
+        loop.schedule(at: end) { [weak self] in
+          if !reception.isSpoiled { self?.answer(filter, tag, by: repeater, parameters) }
+        }
+      }
       guard forwards(packet, repeater), Double.random(in: 0..<1, using: &random) >= loss else { continue }
       loop.schedule(at: end) { [weak self] in
         if !reception.isSpoiled { self?.forward(packet, by: repeater, parameters) }
@@ -212,6 +217,15 @@ public final class Ether {
     if packet.route.isFlood { next.path.append(repeater) } else { next.path.removeFirst() }
     next.pathLength = PathLength(raw: UInt8(next.path.count))
     send(next, by: station, parameters, after: delay(of: packet, parameters))
+  }
+
+  /// A repeater says that it is in range. Its key is made up from its first byte.
+  private func answer(_ filter: UInt8, _ tag: UInt32, by repeater: UInt8, _ parameters: RadioParameters) {
+    guard filter & 1 << NodeType.repeater.rawValue != 0 else { return }
+    let key = (0..<32).map { repeater &+ UInt8($0) }
+    let response = ControlPayload.discoverResponse(type: .repeater, snr: Self.snr, tag: tag, key: key)
+    let packet = Packet(route: .direct, type: .control, payload: response.encode())
+    send(packet, by: .repeater(repeater), parameters, after: 4 * delay(of: packet, parameters))
   }
 
   /// A random time of up to 2.5 times the packet's own for floods, and 1.5 for routed packets (firmware `getRetransmitDelay`, with its defaults).

@@ -21,12 +21,14 @@ enum Shapes {
 
   /// Shapes that occur in other shapes only, and that of refusals.
   static let parts: [any Sendable] = [
-    Shape.Advert(), Shape.AirtimeHour(), Shape.AirtimeUse(), Shape.AlertRule(), Shape.Allowance(), Shape.Attempt(), Shape.DeadLetter(), Shape.Finding(),
+    Shape.AccessEntry(), Shape.Advert(), Shape.AirtimeHour(), Shape.AirtimeUse(), Shape.AlertRule(), Shape.Allowance(),
+    Shape.Attempt(), Shape.DeadLetter(), Shape.Finding(),
     Shape.FoundRadio(),
     Shape.Hop(), Shape.Lane(), Shape.Lanes(), Shape.LeftOut(), Shape.LinkState(), Shape.Messaging(), Shape.Neighbour(),
     Shape.Override(), Shape.Point(), Shape.Power(), Shape.Preset(), Shape.ProbedDevice(), Shape.Proxy(),
     Shape.Reaction(), Shape.Refusal(), Shape.Refused(), Shape.RemovedUpstream(), Shape.Sensor(), Shape.Series(),
     Shape.Setting(),
-    Shape.Standing(), Shape.Store(), Shape.SyncState(), Shape.Way(), Shape.WayNode(), Shape.WayNodes(), Shape.Web(),
+    Shape.Standing(), Shape.Store(), Shape.SurveyedNode(), Shape.Variable(), Shape.SyncState(), Shape.Way(),
+    Shape.WayNode(), Shape.WayNodes(), Shape.Web(),
   ]
 }

@@ -123,6 +123,7 @@ struct ContactCommand: ParsableCommand {
     @Option(help: "Length of each key prefix in --set, in bytes, 1 to 3.") var hashBytes = 1
     @Flag(help: "Forget the path: the next message is flooded.") var reset = false
     @Flag(help: "Ask the node for a path.") var discover = false
+    @Flag(help: "Show the way of the node's last advert to this radio.") var advert = false
 
     var exchange: Exchange {
       let body = JSONWriter.object { json in
@@ -131,6 +132,7 @@ struct ContactCommand: ParsableCommand {
         if set != nil { json.field("hash_bytes", hashBytes) }
         json.field("reset", reset)
         json.field("discover", discover)
+        if advert { json.field("advert", true) }
       }
       return .post("/v1/contacts/path", body: body, limit: 90) { print(Show.path($0)) }
     }
@@ -213,6 +215,7 @@ struct NodeCommand: ParsableCommand {
     commandName: "node", abstract: "Query and administer repeaters, rooms, sensors and companions.",
     subcommands: [
       Login.self, Logout.self, Status.self, TelemetryCommand.self, NeighboursCommand.self, Trace.self, CLI.self,
+      Access.self,
       Readings.self, Alias.self, Note.self, Tag.self,
     ])
 
@@ -281,6 +284,14 @@ struct NodeCommand: ParsableCommand {
         [Styled(($0[Shape.Reply().reply] ?? "").lines.joined(separator: " | "))]
       }
     }
+  }
+
+  struct Access: ExchangeCommand {
+    static let configuration = CommandConfiguration(
+      abstract: "List who may log in to a repeater or room without a password, as its admin.")
+    @OptionGroup var connection: Connection
+    @Argument(help: "The node.", completion: Completing.nodes) var node: String
+    var exchange: Exchange { .asking("access", node, Show.access) }
   }
 
   struct Readings: ParsableCommand {

@@ -141,6 +141,10 @@ extension Show {
     if let out = answer[row.out] {
       return "out \(out.isEmpty ? "direct" : out), in \(answer[row.`in`] ?? "?")"
     }
+    if let heard = answer[row.heardAt], let path = answer[row.path] {
+      let way = path.isEmpty ? "directly" : "by \(path) (\(answer[row.hops] ?? 0) hops)"
+      return "its last advert came \(way), at \(time(heard * 1000)) by the radio's clock"
+    }
     guard let path = answer[row.path] else { return "no known path: messages are flooded" }
     return path.isEmpty ? "direct neighbour" : "\(path) (\(answer[row.hops] ?? 0) hops)"
   }

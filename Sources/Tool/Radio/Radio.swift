@@ -11,8 +11,7 @@ struct RadioCommand: ParsableCommand {
     commandName: "radio", abstract: "Find, pair, configure and back up radios.",
     subcommands: [
       Probe.self, List.self, Info.self, Set.self, Advert.self, Presets.self, Backup.self, Restore.self, Scan.self,
-      Pair.self,
-      Forget.self,
+      Pair.self, Forget.self, Survey.self, Variables.self,
     ])
 
   struct Scan: ExchangeCommand {

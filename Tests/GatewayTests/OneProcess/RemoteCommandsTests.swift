@@ -18,7 +18,8 @@ import Testing
   private func change(_ rig: Rig, _ flags: UInt8) throws {
     let key = try row(rig)["key"]?.string ?? ""
     #expect(
-      try rig.post("/v1/contacts/put", #"{"key":"\#(key)","name":"r1","type":"chat","flags":\#(flags)}"#).status == 200)
+      try rig.post("/v1/contacts/put", #"{"key":"\#(key)","name_hex":"7231","type":1,"flags":\#(flags)}"#).status == 200
+    )
   }
 
   @Test func `a right that is granted here is shown, and not told as another program's doing`() throws {

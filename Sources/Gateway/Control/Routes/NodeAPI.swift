@@ -70,6 +70,25 @@ struct NodeAPI {
     }
   }
 
+  /// The access list of a repeater or room.
+  func access(_ body: RequestBody) async throws(Refusal) -> Answer {
+    let node = try node(body)
+    guard node.contact.type != .chat else {
+      throw .invalid("\(node.contact.name.string) is a companion: it has no access list")
+    }
+    guard case .access(let entries) = try await nodes.ask(.access, of: node) else {
+      throw .radio("an unexpected answer")
+    }
+    let store = dependencies.store
+    return .json { json in
+      json.objects(Shape.Access().entries, entries) { entry, json in
+        // If the name cannot be read, the key remains.
+        let known = store.ifReadable { try store.contact(prefix: entry.prefix) } ?? nil
+        NodeAnswer.write(entry, name: known?.contact.name.string, to: &json)
+      }
+    }
+  }
+
   /// Traces the node's path there and back, or a given round trip in hex.
   func trace(_ body: RequestBody) async throws(Refusal) -> Answer {
     let contact = try node(body).contact

@@ -93,7 +93,7 @@ struct RadioTableAPI {
     return .json { $0.field(Shape.Key().key, key) }
   }
 
-  /// `reset`: the next message floods. `discover`: requests the path from the node. `path`: hex, with `hash_bytes` (1
+  /// `reset`: the next message floods. `discover`: requests the path from the node. `advert`: the way of its last advert. `path`: hex, with `hash_bytes` (1
   /// to 3) per hop.
   func path(_ body: RequestBody) async throws(Refusal) -> Answer {
     let stored = try addressing.contact(try body.string("contact"))
@@ -103,6 +103,14 @@ struct RadioTableAPI {
     }
     if try body.flag("discover") {
       return NodeAPI.answer(try await messaging.nodes.ask(.path, of: stored))
+    }
+    if try body.flag("advert") {
+      let (time, path) = try await table.wayOfAdvert(of: stored.contact)
+      return .json { json in
+        json.field(Shape.Path().path, path.description)
+        json.field(Shape.Path().hops, path.hops)
+        json.field(Shape.Path().heardAt, time)
+      }
     }
     guard let hex = try body.optional("path") else {
       return .json { json in

@@ -13,6 +13,8 @@ public enum NodeQuestion: Equatable, Sendable {
   /// From this index on.
   case neighbours(first: UInt16)
   case path
+  /// Who is on a server's access list; only for its admins.
+  case access
   /// The whole round trip, and bytes per hop as 1 << n.
   case trace(path: [UInt8], flags: UInt8)
   case cli(Text)
@@ -22,7 +24,7 @@ public enum NodeQuestion: Equatable, Sendable {
   /// Whether servers answer it only to nodes that they know.
   public var needsLogin: Bool {
     switch self {
-    case .status, .telemetry, .neighbours, .cli, .keepAlive: true
+    case .status, .telemetry, .neighbours, .access, .cli, .keepAlive: true
     case .login, .path, .trace: false
     }
   }
@@ -46,6 +48,7 @@ public enum NodeQuestion: Equatable, Sendable {
         salt: salt)
       return .sendBinaryRequest(key, .neighbours(query))
     case .path: return .sendPathDiscovery(key)
+    case .access: return .sendBinaryRequest(key, BinaryRequest(type: 5, parameters: [0, 0]))
     case .trace(let path, let flags):
       return .sendTracePath(TraceRequest(tag: salt, auth: 0, flags: flags, path: path))
     case .cli(let text):
@@ -69,7 +72,7 @@ public enum NodeQuestion: Equatable, Sendable {
     case .cli(let text): PacketLength.text(text.bytes.count, path: path)
     case .trace(let hops, _): 2 + 9 + hops.count
     case .neighbours: PacketLength.request(11, path: path)
-    case .status, .telemetry, .path, .keepAlive: PacketLength.request(9, path: path)
+    case .status, .telemetry, .path, .access, .keepAlive: PacketLength.request(9, path: path)
     }
   }
 }
@@ -81,6 +84,7 @@ public enum NodeAnswer: Equatable, Sendable {
   case telemetry(Telemetry)
   case neighbours(Neighbours)
   case path(DiscoveredPath)
+  case access([AccessEntry])
   case trace(TraceData)
   case cli(Text)
   /// The radio sent the question, which has no visible answer.
@@ -103,6 +107,7 @@ extension NodeQuestion {
     case (.neighbours, .binaryResponse(tag, let data)):
       // `try?`: a push without a list of neighbours is no answer.
       return (try? Neighbours(decoding: data, keyBytes: Self.neighbourKeyBytes)).map { .neighbours($0) }
+    case (.access, .binaryResponse(tag, let data)): return .access(AccessEntry.list(decoding: data))
     case (.path, .pathDiscoveryResponse(let found)) where found.prefix == prefix: return .path(found)
     case (.trace, .traceData(let trace)) where AckCode(value: trace.tag.byteSwapped) == tag: return .trace(trace)
     default: return nil
@@ -129,6 +134,8 @@ extension NodeAnswer {
         json.field(Shape.Neighbour().heardS, entry.heardAgo)
         json.field(Shape.Neighbour().snr, entry.snr.decibels)
       }
+    case .access(let entries):
+      json.objects(Shape.Access().entries, entries) { Self.write($0, name: nil, to: &$1) }
     case .path(let found):
       json.field(Shape.Path().out, found.out.description)
       json.field(Shape.Path().outHops, found.out.hops)
@@ -148,6 +155,15 @@ extension NodeAnswer {
     case .cli(let text): json.field(Shape.Reply().reply, text.string)
     case .sent: json.field("sent", true)
     }
+  }
+
+  /// An entry of an access list.
+  public static func write(_ entry: AccessEntry, name: String?, to json: inout JSONWriter) {
+    let row = Shape.AccessEntry()
+    json.field(row.key, entry.prefix.hex)
+    json.field(row.name, name)
+    json.field(row.role, ["guest", "read-only", "read-write", "admin"][Int(entry.permissions & 3)])
+    json.field(row.permissions, entry.permissions)
   }
 
   private static func write(_ status: NodeStatus, to json: inout JSONWriter) {

@@ -131,15 +131,30 @@ public final class NodeRequests {
   }
 
   public func received(_ push: Push) {
-    guard let asked, let tag = asked.tag, !asked.answer.isKept else { return }
+    guard let asked, let tag = asked.tag, !asked.answer.isKept else { return unasked(push) }
     let contact = asked.contact
     if case .loginFail(contact.key.prefix) = push, case .login = asked.question {
       return asked.answer.keep(.failure(.radio("\(contact.name.string) refuses the password")))
     }
-    guard let answer = asked.question.answer(in: push, from: contact, tag: tag) else { return }
+    guard let answer = asked.question.answer(in: push, from: contact, tag: tag) else { return unasked(push) }
     // Here, and not in `ask`, whose caller may have gone.
     messenger.nodes?.took(answer, contact)
     asked.answer.keep(.success(answer))
+  }
+
+  /// Telemetry that another program has asked for, or that came too late, is a reading, too: this push names its node. A binary response names none.
+  private func unasked(_ push: Push) {
+    guard case .telemetryResponse(let prefix, let data) = push, !isRepeated(prefix),
+      // Without the store there is no reading.
+      let stored = messenger.store.ifReadable({ try messenger.store.contact(prefix: prefix) }) ?? nil
+    else { return }
+    messenger.nodes?.took(.telemetry(Telemetry(decoding: data)), stored.contact)
+  }
+
+  /// A push of the radio may come twice.
+  private func isRepeated(_ prefix: KeyPrefix) -> Bool {
+    guard let asked, case .telemetry = asked.question else { return false }
+    return asked.answer.isKept && asked.contact.key.prefix == prefix
   }
 
   /// A reply of a remote CLI is an ordinary message.

@@ -136,10 +136,10 @@ public final class NodeService {
     case .status: keep(answer, .status, contact)
     case .telemetry: keep(answer, .telemetry, contact)
     case .path(let found): use(found.out, contact)
-    case .neighbours, .trace, .cli, .sent: break
+    case .neighbours, .access, .trace, .cli, .sent: break
     }
     switch answer {
-    case .login, .path, .neighbours: noteHeard(contact)
+    case .login, .path, .neighbours, .access: noteHeard(contact)
     // Storing readings or a CLI's reply notes this, too; a trace names nodes by one byte, which is no identity.
     case .status, .telemetry, .cli, .trace, .sent: break
     }

@@ -34,6 +34,8 @@ public final class RadioTable {
     case (.notFound, .shareContact), (.tableFull, .shareContact), (.notFound, .exportContact),
       (.tableFull, .exportContact):
       .radio("the radio has no advert of it: it must be heard first")
+    case (.notFound, .getAdvertPath):
+      .radio("the radio remembers no advert of it: it has the last 16, since it was started")
     case (.notFound, _): .radio("the radio does not have it")
     case (let error?, _): .radio("the radio refuses: \(error)")
     case (nil, _): .radio("the radio refuses, without a reason")
@@ -86,6 +88,14 @@ public final class RadioTable {
     var whole = contact
     whole.mayCommand = false
     try await add(whole)
+  }
+
+  /// When the radio heard the node's last advert, by its own clock, and the way that it came, beginning at the node.
+  public func wayOfAdvert(of contact: Contact) async throws(Refusal) -> (time: UInt32, path: Path) {
+    guard case .advertPath(let time, let path) = try await ask(.getAdvertPath(contact.key)) else {
+      throw .radio("the radio sent an unexpected answer")
+    }
+    return (time, path)
   }
 
   public func remove(_ key: PublicKey) async throws(Refusal) {
