@@ -131,12 +131,14 @@ extension Synchronizer {
     if onRadio { observer?.contactCame(contact) }
     let moment = now
     let isHeard = sign == .advert
+    let addsByItself = connection.identity?.info.manualAddContacts == 0
     // Losing this write is harmless: the radio has the contact, and reports it again.
     write(
       when: isHeard ? .heard : .soon,
       { store throws(SQLiteError) in
         let former = try store.readForEvent(contact.key)
         let change = try store.upsert(contact, onRadio: onRadio, heard: isHeard, at: moment.milliseconds)
+        if !onRadio, addsByItself { try store.noteNoPlace(for: contact.key) }
         if isHeard, change == .added, contacts.meets(at: loop.now) { store.transactions.hasten(.soon) }
         if sign == .path { try store.noteHeard(contact.key.prefix, at: moment.milliseconds) }
         if isHeard { try store.noteClock(of: contact.key, advert: contact.lastAdvert, at: moment) }

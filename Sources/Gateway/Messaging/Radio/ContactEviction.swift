@@ -109,11 +109,6 @@ public final class ContactEviction {
     )
   }
 
-  /// This radio has heard the node, and adds nodes by itself.
-  private func hadNoPlace(_ stored: StoredContact) -> Bool {
-    stored.radio == store.radio && synchronizer.connection.identity?.info.manualAddContacts == 0
-  }
-
   /// Writes the evictions to disk first: so a message always restores a node that is gone from the radio, whenever this program ends.
   private func evict(_ leaving: [StoredContact]) async -> Bool {
     let leaving = leaving.map(\.contact)
@@ -154,9 +149,7 @@ public final class ContactEviction {
   /// Adds a node that the radio has lost, or had no place for. `false`: somebody has to add it by hand, or it cannot be added.
   public func restore(_ stored: StoredContact) async -> Bool {
     // An unreadable store refuses the next step, too.
-    guard let isEvicted = store.ifReadable({ try store.isEvicted(stored.contact.key) }),
-      isEvicted || hadNoPlace(stored)
-    else { return false }
+    guard store.ifReadable({ try store.isEvicted(stored.contact.key) }) == true else { return false }
     if table.isFull { _ = await makeRoom() }
     do throws(Refusal) {
       try await table.putBack(stored.contact)

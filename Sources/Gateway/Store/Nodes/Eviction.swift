@@ -92,13 +92,19 @@ extension Store {
           SELECT key FROM contacts AS c WHERE on_radio = 0 AND talked_at IS NULL AND flags & 1 = 0 AND NOT EXISTS(
             SELECT 1 FROM documents AS d
             WHERE d.key >= 'node/' || lower(hex(c.key)) || '/' AND d.key < 'node/' || lower(hex(c.key)) || '0')
-          ORDER BY evicted != 0, seen, first_seen LIMIT ?)
+          ORDER BY evicted > 0, seen, first_seen LIMIT ?)
         """, .integer(count - settings.nodesMax)))
   }
 
   /// Within a `write`: notes whether the node was removed from the present radio's table to make room.
   public func setEvicted(_ key: PublicKey, _ isEvicted: Bool) throws(SQLiteError) {
     try database.run("UPDATE contacts SET evicted = ? WHERE key = ?", .integer(isEvicted ? radio : 0), .blob(key.bytes))
+  }
+
+  /// Within a `write`: the present radio has heard the node, and had no place for it. Unlike one that was removed to make room, it goes early if the
+  /// store has too many nodes: anybody can invent nodes.
+  public func noteNoPlace(for key: PublicKey) throws(SQLiteError) {
+    try database.run("UPDATE contacts SET evicted = ? WHERE key = ? AND evicted = 0", .integer(-radio), .blob(key.bytes))
   }
 
   /// Nodes whose key begins with this byte and that write texts: whether the radio has one of them, and those that it does not have: first those with
@@ -137,11 +143,12 @@ extension Store {
     try setMeta(guestsName, .blob(guests.flatMap(\.bytes)))
   }
 
-  /// Whether the node was removed from the present radio's table to make room.
+  /// Whether the node was removed from the present radio's table to make room, or found no place there.
   public func isEvicted(_ key: PublicKey) throws(StoreError) -> Bool {
     try translating { () throws(SQLiteError) in
-      try database.value("SELECT evicted FROM contacts WHERE key = ? AND on_radio = 0", .blob(key.bytes))?.integer
-        == radio
+      let evicted = try database.value(
+        "SELECT evicted FROM contacts WHERE key = ? AND on_radio = 0", .blob(key.bytes))?.integer
+      return evicted.map { abs($0) == radio } ?? false
     }
   }
 }
