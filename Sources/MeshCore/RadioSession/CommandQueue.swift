@@ -26,6 +26,13 @@ struct CommandQueue {
     var followsScope = false
     /// A command of the session itself: its outcome is not passed on.
     var isOwn = false
+
+    /// Its answer shows that all earlier answers have come.
+    var isBarrier: Bool {
+      guard isOwn else { return false }
+      if case .setFloodScopeKey = command { return false }
+      return true
+    }
   }
 
   /// Maximum waiting commands. Further ones are refused, and can be retried later.
@@ -55,12 +62,12 @@ struct CommandQueue {
     return nil
   }
 
-  /// Puts `entry` back, and returns a command that restores the default scope before it.
-  mutating func precede(_ entry: Entry) -> Entry {
+  /// Puts `entry` back, and returns a command of the session itself that has to succeed before it.
+  mutating func precede(_ entry: Entry, by command: Command) -> Entry {
     var entry = entry
     entry.needsSuccess = true
     begun.insert(entry, at: 0)
-    return Entry(id: 0, command: .setFloodScopeKey(.useDefault), priority: entry.priority, isOwn: true)
+    return Entry(id: 0, command: command, priority: entry.priority, isOwn: true)
   }
 
   /// Removes and returns the commands that are not sent, because the previous one has failed.

@@ -2,11 +2,20 @@
 
 import Companion
 
+/// What it takes to flood a command in a scope.
+public enum ScopeSetting: Equatable, Sendable {
+  /// The radio's default scope is that scope.
+  case asIs
+  case set(FloodScopeOverride)
+  /// The radio's firmware does not know such a scope.
+  case impossible
+}
+
 /// Tracks from the radio's answers whether it floods in its default scope. The radio keeps the last scope until it
 /// boots, whichever client has set it (docs/protocol/companion.md § 9.7).
 struct FloodScopeWatch {
-  /// SET_FLOOD_SCOPE_KEY exists from this protocol version on (docs/protocol/companion.md § 11).
-  private static let firstVersion: UInt8 = 8
+  /// Protocol versions: SET_FLOOD_SCOPE_KEY, a default scope, and mode 1 (docs/protocol/companion.md § 11).
+  private static let (firstVersion, firstWithDefault, firstUnscoped): (UInt8, UInt8, UInt8) = (8, 11, 12)
 
   /// Whether the radio floods in its default scope now.
   private(set) var isDefault = false
@@ -16,12 +25,31 @@ struct FloodScopeWatch {
   /// Whether this radio has accepted another scope before, so that its firmware knows scopes.
   private var knowsScopes = false
   private var wasDefault = false
+  private var version: UInt8 = 0
+  /// Scopes that this radio has said it does not know: it is not asked each time.
+  private var (knowsKeys, knowsUnscoped) = (true, true)
 
-  mutating func linkUp() { (isDefault, isStuck) = (false, false) }
+  mutating func linkUp() {
+    (isDefault, isStuck) = (false, false)
+    (knowsKeys, knowsUnscoped) = (true, true)
+  }
 
   mutating func met(_ radio: RadioIdentity) {
     if key != radio.info.key { (key, knowsScopes) = (radio.info.key, false) }
-    if (radio.device?.protocolVersion ?? 0) < Self.firstVersion { isDefault = true }
+    version = radio.device?.protocolVersion ?? 0
+    if version < Self.firstVersion { isDefault = true }
+  }
+
+  /// How a command is flooded in this scope.
+  func setting(for scope: FloodScopeOverride) -> ScopeSetting {
+    switch scope {
+    case .useDefault: .asIs
+    // Without a default scope, the default is none.
+    case .unscoped where version < Self.firstWithDefault: .asIs
+    case .unscoped: version >= Self.firstUnscoped && knowsUnscoped ? .set(scope) : .impossible
+    case .key: version >= Self.firstVersion && knowsKeys ? .set(scope) : .impossible
+    case .unknown: .impossible
+    }
   }
 
   /// Until the radio has answered, either scope may be in force.
@@ -41,6 +69,12 @@ struct FloodScopeWatch {
       // If the firmware does not know the command and has never accepted a scope, the default is the only scope it has.
       isDefault = wasDefault || isBack && !knowsScopes && error == .unsupported
       if isBack { isStuck = !isDefault }
+      guard error == .unsupported, !knowsScopes else { return }
+      switch scope {
+      case .key: knowsKeys = false
+      case .unscoped: knowsUnscoped = false
+      default: break
+      }
     default: if isBack { isStuck = true }
     }
   }

@@ -108,6 +108,9 @@ public struct RadioSession: Sendable {
   private var iteration: ContactIteration?
   private var scope = FloodScopeWatch()
   private var quietUntil: MonotonicTime?
+  /// Commands that were not answered in time, and whose answers may still come: an OK or an error does not say which
+  /// command it answers.
+  private var owed: [Command] = []
   private var lastID: UInt64 = 0
   private var timeoutsInARow = 0
   private var glitchesInARow = 0
@@ -118,6 +121,8 @@ public struct RadioSession: Sendable {
   /// Whether the radio has failed to return to its default flood scope: then no command is sent that would use the last
   /// one.
   public var isScopeStuck: Bool { isUp && scope.isStuck }
+  /// How a command is flooded in this scope by the attached radio.
+  public func setting(for scope: FloodScopeOverride) -> ScopeSetting { self.scope.setting(for: scope) }
   /// Waiting commands, without the one in flight.
   public var waiting: Int { queue.count }
 
@@ -135,6 +140,8 @@ public struct RadioSession: Sendable {
     let handshake = Handshake(now: now)
     state = .handshaking(handshake)
     scope.linkUp()
+    // The answers to the handshake's commands come after all earlier ones.
+    owed = []
     timeoutsInARow = 0
     glitchesInARow = 0
     return [.send(handshake.command.encode())]
@@ -223,6 +230,7 @@ public struct RadioSession: Sendable {
       inFlight = nil
       timeoutsInARow += 1
       quietUntil = now + Self.quietAfterTimeout
+      owed.append(expired.entry.command)
       actions += completed(expired.entry, .failed(.timedOut))
       if timeoutsInARow >= Self.timeoutsBeforeDrop { actions.append(.dropLink(.unresponsive)) }
     }
@@ -239,6 +247,11 @@ public struct RadioSession: Sendable {
     switch (handshake.step, reply) {
     case (.querying, .deviceInfo(let device)): next.advance(to: .starting(device), now: now)
     case (.querying, .error): next.advance(to: .starting(nil), now: now)
+    case (.starting(nil), .deviceInfo(let device)):
+      // The error was a late answer to an earlier command.
+      next.step = .starting(device)
+      state = .handshaking(next)
+      return []
     case (.starting(let device), .selfInfo(let info)):
       let identity = RadioIdentity(info: info, device: device)
       state = .up
@@ -253,6 +266,8 @@ public struct RadioSession: Sendable {
   private mutating func reply(_ reply: Reply, now: MonotonicTime) -> [Action] {
     if let actions = iterate(reply, now: now) { return actions }
     guard let current = inFlight else { return [.unasked(reply)] }
+    // The radio never refuses such a query: the error is an answer to an earlier command.
+    if current.entry.isBarrier, case .error = reply { return [.unasked(reply)] }
     switch Expectation.match(current.entry.command, reply) {
     case .unrelated: return [.unasked(reply)]
     case .begins:
@@ -272,10 +287,22 @@ public struct RadioSession: Sendable {
   private mutating func completed(_ entry: CommandQueue.Entry, _ outcome: Outcome) -> [Action] {
     scope.answered(entry.command, outcome)
     let told: [Action] = entry.isOwn ? [] : [.completed(id: entry.id, outcome)]
-    guard case .failed(let failure) = outcome, !(entry.isOwn && scope.isDefault) else { return told }
+    guard case .failed(let failure) = outcome, !(entry.isOwn && !entry.isBarrier && scope.isDefault) else {
+      if entry.isBarrier { owed = [] }
+      return told
+    }
     return told
-      + queue.removeDependents().map { .completed(id: $0.id, .failed(.notSent(isRefused: failure != .timedOut))) }
+      + queue.removeDependents().filter { !$0.isOwn }.map {
+        .completed(id: $0.id, .failed(.notSent(isRefused: failure != .timedOut)))
+      }
   }
+
+  /// Queries with answers of their own kinds.
+  private static let barriers: [Command] = [.getBattery, .getDeviceTime, .getTuning]
+
+  /// A query whose answer cannot be taken for that of a command without an answer so far. The radio answers in order, so
+  /// all earlier answers have come when it is answered.
+  private var barrier: Command { Self.barriers.first { !owed.contains($0) } ?? .getBattery }
 
   private static func outcome(of reply: Reply) -> Outcome {
     switch reply {
@@ -323,7 +350,11 @@ public struct RadioSession: Sendable {
       let listing = iteration != nil
       guard var entry = queue.take(where: { !listing || Self.mayInterleave($0) }) else { break }
       // A command without its own scope is sent in the radio's default scope, or not at all.
-      if entry.command.goesInScope, !entry.followsScope, !scope.isDefault { entry = queue.precede(entry) }
+      if entry.command.goesInScope, !entry.followsScope, !scope.isDefault {
+        entry = queue.precede(entry, by: .setFloodScopeKey(.useDefault))
+      }
+      // The answer says which scope is in force, so it must not be another command's.
+      if case .setFloodScopeKey = entry.command, !owed.isEmpty { entry = queue.precede(entry, by: barrier) }
       scope.sent(entry.command)
       actions.append(.send(entry.frame ?? entry.command.encode()))
       if Expectation.isUnanswered(entry.command) {

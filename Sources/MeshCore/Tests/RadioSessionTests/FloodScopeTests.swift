@@ -9,6 +9,8 @@ import Timing
 
 @Suite struct FloodScopeTests {
   private let back = RadioSession.Action.send(Command.setFloodScopeKey(.useDefault).encode())
+  private let barrier = RadioSession.Action.send(Command.getBattery.encode())
+  private let battery = Reply.battery(Battery(millivolts: 4000, usedKibibytes: nil, totalKibibytes: nil))
   private let elsewhere = Command.setFloodScopeKey(.key(.hashtag("#elsewhere")))
   private let text = Command.sendChannelText(type: .plain, slot: 0, time: 1, text: "hello")
 
@@ -76,10 +78,90 @@ import Timing
     radio.now = radio.now + .seconds(6)
     #expect(radio.session.timedOut(now: radio.now) == [.completed(id: id, .failed(.timedOut))])
     radio.now = radio.now + .seconds(1)
-    #expect(radio.session.timedOut(now: radio.now) == [back])
+    #expect(radio.session.timedOut(now: radio.now) == [barrier], "first its answer has its last chance")
+    #expect(radio.receive(battery) == [back])
     radio.now = radio.now + .seconds(6)
     #expect(
       radio.session.timedOut(now: radio.now).first == .completed(id: next!, .failed(.notSent(isRefused: false))))
+  }
+
+  @Test(arguments: [Reply.ok, .error(.badState)])
+  func `a late answer to another command is not taken for the scope's`(_ late: Reply) {
+    var radio = settled()
+    _ = radio.submit(.setAdvertPosition(latitude: 1, longitude: 1, altitude: nil))
+    radio.now = radio.now + .seconds(20)
+    _ = radio.session.timedOut(now: radio.now)
+    let group: [RadioSession.Submission] = [
+      .init(elsewhere), .init(text, needsSuccess: true), .init(.setFloodScopeKey(.useDefault)),
+    ]
+    let ids = radio.session.submit(group: group, .interactive, now: radio.now).ids ?? []
+    radio.now = radio.now + .seconds(1)
+    #expect(radio.session.timedOut(now: radio.now) == [barrier])
+    #expect(radio.receive(late) == [.unasked(late)], "the position's")
+    #expect(radio.receive(battery) == [.send(elsewhere.encode())])
+    let refused = radio.receive(.error(.unsupported))
+    #expect(refused.contains(.completed(id: ids[1], .failed(.notSent(isRefused: true)))))
+    #expect(!refused.contains(.send(text.encode())), "the scope was refused, whatever was answered before")
+  }
+
+  @Test func `without an answer to the query before it, a scope is not set, and its message not sent`() {
+    var radio = settled()
+    _ = radio.submit(.getBattery)
+    radio.now = radio.now + .seconds(6)
+    _ = radio.session.timedOut(now: radio.now)
+    let group: [RadioSession.Submission] = [.init(elsewhere), .init(text, needsSuccess: true)]
+    let ids = radio.session.submit(group: group, .interactive, now: radio.now).ids ?? []
+    radio.now = radio.now + .seconds(1)
+    let query = Command.getDeviceTime
+    #expect(radio.session.timedOut(now: radio.now) == [.send(query.encode())], "the battery's answer may be late")
+    radio.now = radio.now + .seconds(6)
+    let ended = radio.session.timedOut(now: radio.now)
+    #expect(ended == ids.map { .completed(id: $0, .failed(.notSent(isRefused: false))) })
+  }
+
+  @Test func `a late error does not make a radio one without scopes`() {
+    var session = RadioSession()
+    let now = MonotonicTime(seconds: 1)
+    _ = session.linkUp(now: now)
+    #expect(session.received(Reply.error(.badState).encode(), now: now).count == 1, "it goes on with APP_START")
+    #expect(session.received(Reply.deviceInfo(ReadySession.device).encode(), now: now).isEmpty)
+    guard case .ready(let identity)? = session.received(ReadySession.info, now: now).first else {
+      Issue.record("not ready")
+      return
+    }
+    #expect(identity.device == ReadySession.device)
+    #expect(session.submit(text, .sync, now: now).actions == [back], "it may be in any scope")
+  }
+
+  @Test(arguments: [
+    (UInt8(0), ScopeSetting.impossible, ScopeSetting.asIs), (7, .impossible, .asIs),
+    (8, .set(.key(.hashtag("#elsewhere"))), .asIs), (9, .set(.key(.hashtag("#elsewhere"))), .asIs),
+    (11, .set(.key(.hashtag("#elsewhere"))), .impossible),
+    (12, .set(.key(.hashtag("#elsewhere"))), .set(.unscoped)),
+  ])
+  func `the version says which scopes a radio knows`(
+    _ version: UInt8, _ key: ScopeSetting, _ none: ScopeSetting
+  ) {
+    var session = RadioSession()
+    let now = MonotonicTime(seconds: 1)
+    var device = ReadySession.device
+    device.protocolVersion = version
+    _ = session.linkUp(now: now)
+    _ = session.received(Reply.deviceInfo(device).encode(), now: now)
+    _ = session.received(ReadySession.info, now: now)
+    #expect(session.setting(for: .key(.hashtag("#elsewhere"))) == key && session.setting(for: .unscoped) == none)
+    #expect(session.setting(for: .useDefault) == .asIs)
+  }
+
+  @Test func `a radio that has said it does not know a scope is not asked again over this link`() {
+    var radio = ReadySession()
+    _ = radio.submit(elsewhere)
+    _ = radio.receive(.error(.unsupported))
+    #expect(radio.session.setting(for: .key(.hashtag("#other"))) == .impossible)
+    #expect(radio.session.setting(for: .unscoped) == .set(.unscoped))
+    _ = radio.session.linkLost()
+    _ = radio.session.linkUp(now: radio.now)
+    #expect(radio.session.setting(for: .key(.hashtag("#other"))) != .impossible, "its firmware may be a newer one")
   }
 
   @Test func `firmware without scopes gets the message without a scope`() {
