@@ -14,7 +14,7 @@ export default {
   "chat.empty": "No messages yet", "chat.empty-channel": "Everybody who has this channel reads what you write.", "chat.empty-direct": "Only this node can read what you write. It must have heard your radio's advert once.",
   "chat.empty-room": "A room keeps posts for its members. Log in to it first, under Details.", "chat.older": "Older messages…", "chat.start": "This is where it begins.", "chat.new": { one: "{count} new", other: "{count} new" },
   "chat.jump": "To the newest", "chat.jump-new": { one: "{count} new message below", other: "{count} new messages below" }, "chat.too-long": "The text is too long for one message.", "chat.split": "Send in parts", "chat.edit": "Edit",
-  "compose.label": "Write a message", "compose.to": "Write to {name}", "compose.send": "Send", "compose.send-parts": { one: "Send {count} part", other: "Send {count} parts" }, "compose.bytes": "{bytes} of {limit} B",
+  "compose.region": "Region of this message", "compose.region-usual": "Usual region", "compose.region-none": "No region", "compose.label": "Write a message", "compose.to": "Write to {name}", "compose.send": "Send", "compose.send-parts": { one: "Send {count} part", other: "Send {count} parts" }, "compose.bytes": "{bytes} of {limit} B",
   "compose.parts": "{bytes} of {limit} B: goes in {count} parts", "compose.too-long": "Too long: at most 9 parts",
   "message.details": "Details of the message", "message.datagram": "Data of type {type}, {bytes} bytes", "message.direct": "direct", "message.hops": { one: "{count} hop", other: "{count} hops" },
   "message.gone": "This message is not there any more.", "state-of.pending": "waiting", "state-of.sending": "sending", "state-of.sent": "sent", "state-of.delivered": "delivered", "state-of.failed": "failed",

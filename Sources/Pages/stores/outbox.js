@@ -7,7 +7,7 @@ import { Store } from "./store.js";
  * What was written and is not at the gateway yet. Each has an id of its own, under which it may be posted any number of times and is one
  * message: a page that is closed, a line that is cut in the middle, or two tabs that share this storage send nothing twice.
  *
- * An entry is for the gateway at which it was written, and waits for that when this address leads to another. `{id, gateway, conversation, text, split, at, trouble?: {words, remedy, code}}`. It goes when its message comes by the stream.
+ * An entry is for the gateway at which it was written, and waits for that when this address leads to another. `{id, gateway, conversation, text, split, at, region?, trouble?: {words, remedy, code}}`. It goes when its message comes by the stream.
  */
 class Outbox extends Store {
   #kept = new Kept("outbox", []);
@@ -28,8 +28,8 @@ class Outbox extends Store {
 
   get count() { return this.#ours.filter((entry) => !entry.trouble).length; }
 
-  write(conversation, text, split = false) {
-    this.#kept.value = [...this.#kept.value, { id: freshID(), gateway: live.gateway, conversation, text, split, at: Date.now() }];
+  write(conversation, text, split = false, region = "") {
+    this.#kept.value = [...this.#kept.value, { id: freshID(), gateway: live.gateway, conversation, text, split, at: Date.now(), ...(region ? { region } : {}) }];
     this.changed();
     this.flush();
   }
@@ -67,7 +67,7 @@ class Outbox extends Store {
         if (!entry) return;
         try {
           // By the channel's digest or the key's first digits, which no name is taken for.
-          await order("/v1/send", { to: entry.conversation.replace(/^(channel|node):/, ""), text: entry.text, id: entry.id, ...(entry.split ? { split: true } : {}) });
+          await order("/v1/send", { to: entry.conversation.replace(/^(channel|node):/, ""), text: entry.text, id: entry.id, ...(entry.split ? { split: true } : {}), ...(entry.region ? { region: entry.region } : {}) });
           this.#taken.add(entry.id);
           this.changed();
           // It is on the gateway's disk. Its row takes its place as soon as it comes; were that missed, it goes all the same.

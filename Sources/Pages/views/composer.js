@@ -48,15 +48,28 @@ export class Composer {
       on: { input: () => { keepDraft(id, this.field.value); this.update(); }, keydown: (event) => this.#key(event) },
     });
     this.count = make("span", { class: "composer-count quiet", id: "composer-count" });
+    // For this message alone; the usual one is that of the conversation.
+    this.region = make("select", { class: "composer-region", "aria-label": t("compose.region"), hidden: true });
     this.button = make("button", { type: "submit", class: "button primary send" });
     this.element = make("form", { class: "composer", "aria-label": t("compose.label"), on: { submit: (event) => { event.preventDefault(); this.#send(); } } },
-      this.field, make("div", { class: "composer-row" }, this.count, this.button));
+      this.field, make("div", { class: "composer-row" }, this.count, this.region, this.button));
     this.field.value = draftOf(id);
     this.#end = conversations.subscribe(() => this.update());
     this.update();
+    this.#showRegions();
   }
 
   close() { this.#end(); }
+
+  /** A choice, where there is more than one. */
+  #showRegions() {
+    const names = gateway.status?.radio?.regions ?? [];
+    this.region.hidden = !names.length;
+    // A public region called like one of the other choices is written with a #.
+    const value = (name) => (["none", "default"].includes(name) ? `#${name}` : name);
+    fill(this.region, make("option", { value: "", text: t("compose.region-usual") }), make("option", { value: "none", text: t("compose.region-none") }),
+      names.filter((name) => name !== "*" && !name.startsWith("$")).map((name) => make("option", { value: value(name), text: name })));
+  }
 
   update() {
     const one = conversations.get(this.#id);
@@ -106,7 +119,8 @@ export class Composer {
   #send() {
     const text = this.field.value.trim();
     if (!text || this.button.disabled) return;
-    outbox.write(this.#id, text, this.parts > 1);
+    outbox.write(this.#id, text, this.parts > 1, this.region.value);
+    this.region.value = "";
     this.field.value = "";
     keepDraft(this.#id, "");
     this.update();
