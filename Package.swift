@@ -250,13 +250,15 @@ let trials: [Target] = [
   tests(
     "ControlTests",
     [
-      "Control", "ControlShapes", "EventLoop", "JSON", "Messaging", "RadioSharing", "Relay", "Store", "Sync",
+      "Companion", "Control", "ControlShapes", "EventLoop", "JSON", "Messaging", "RadioSharing", "Relay", "Store",
+      "Sync",
       "TestSupport", "Transport",
     ]),
   tests(
     "RadioSharingTests",
     [
-      "Companion", "EventLoop", "Messaging", "RadioSharing", "Store", "Sockets", "Sync", "TestSupport", "Timing",
+      "Companion", "Delivery", "EventLoop", "MeshCrypto", "Messaging", "RadioSharing", "Store", "Sockets", "Sync",
+      "TestSupport", "Timing",
       "Transport",
       "VirtualRadio",
     ]),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import Companion
 import Foundation
 import TestSupport
 import Testing
@@ -52,6 +53,47 @@ import Transport
 
   @Test func `the doctor reports a missing folder`() {
     #expect(MachineDoctor(root: "/nowhere", folder: "/nowhere/at/all").examine().map(\.state) == [.failed])
+  }
+}
+
+@Suite struct RegionFindingTests {
+  private func repeated(_ scoped: Int, _ unscoped: Int) -> RepeatedFloods {
+    var floods = RepeatedFloods()
+    let route = { (isScoped: Bool, path: [UInt8]) in
+      Packet(
+        route: isScoped ? .transportFlood : .flood, type: .advert, pathLength: PathLength(raw: UInt8(path.count)),
+        path: path, payload: [1])
+    }
+    for _ in 0..<scoped { floods.heard(route(true, [0xA0]), in: "ottawa") }
+    for _ in 0..<unscoped { floods.heard(route(false, [0xA0]), in: nil) }
+    // Neighbours are heard in any region.
+    for _ in 0..<50 { floods.heard(route(false, []), in: nil) }
+    return floods
+  }
+
+  @Test func `the doctor names the region if repeaters pass on floods of regions alone, and none of ours`() {
+    let finding = GatewayDoctor.floods(repeated(40, 2), sent: 3, isAnyBack: false, ownRegion: nil)
+    #expect(finding?.state == .warning && finding?.message.contains("(ottawa)") == true)
+    #expect(finding?.remedy?.contains("flood-scope=ottawa") == true, "\(finding as Any)")
+    let other = GatewayDoctor.floods(repeated(40, 2), sent: 3, isAnyBack: false, ownRegion: "hull")
+    #expect(other?.message.contains("default region is hull") == true)
+  }
+
+  @Test func `the doctor is silent about regions as long as anything speaks against it`() {
+    for (floods, sent, isAnyBack) in [
+      (repeated(40, 3), 9, false), (repeated(19, 0), 9, false), (repeated(40, 0), 2, false), (repeated(40, 0), 9, true),
+    ] {
+      #expect(GatewayDoctor.floods(floods, sent: sent, isAnyBack: isAnyBack, ownRegion: nil) == nil)
+    }
+  }
+
+  @Test func `the counts of floods stay small, and follow a mesh that changes`() {
+    var floods = repeated(0, 5000)
+    #expect(floods.count <= 1000 && !floods.areOnlyScoped)
+    let scoped = Packet(
+      route: .transportFlood, type: .advert, pathLength: PathLength(raw: 1), path: [0xA0], payload: [1])
+    for _ in 0..<5000 { floods.heard(scoped, in: "ottawa") }
+    #expect(floods.areOnlyScoped && floods.regions == ["ottawa"])
   }
 }
 

@@ -34,13 +34,14 @@ final class Bench: SyncObserver {
   /// `refuses`: the commands that the radio answers with an error, and the error, from the first connection on.
   init(
     _ settings: Messenger.Settings = Messenger.Settings(), maxSize: Int64 = 1 << 30,
-    on machine: any Machine = LinuxMachine(), refuses: @escaping (Command) -> RadioError? = { _ in nil }
+    on machine: any Machine = LinuxMachine(), firmware: VirtualFirmware = .newest,
+    refuses: @escaping (Command) -> RadioError? = { _ in nil }
   ) throws {
     loop = EventLoop(on: machine)
     store = try Store(Store.Settings(location: scratch.location("gw.db"), maxSize: maxSize))
     ether = Ether(on: loop, seed: 1, airtimeFactor: 0)
     var ours = VirtualRadioSettings(name: "r0", seed: 1, channelSlots: 4, clock: 1_795_000_000)
-    ours.packetPool = 16
+    (ours.packetPool, ours.firmware) = (16, firmware)
     own = VirtualRadio(ours, on: loop)
     other = VirtualRadio(VirtualRadioSettings(name: "r1", seed: 2, channelSlots: 4, clock: 1_795_000_000), on: loop)
     for radio in [own, other] { ether.add(radio) }

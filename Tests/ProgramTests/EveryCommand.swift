@@ -93,6 +93,8 @@ final class EveryCommand {
     try check(["contact", "path"], ["r1", "--reset"])
     try check(["channel", "add"], ["#test"])
     try check(["channel", "region"], ["#test", "ottawa"])
+    try check(["node", "region"], ["r1", "ottawa"])
+    try check(["radio", "regions"])
     try check(["channel", "relay"], ["#test", "on"])
     try check(["channel", "remove"], ["#test"])
     try check(["node", "alias"], ["r1", "Birch"])

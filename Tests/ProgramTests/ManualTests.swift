@@ -157,8 +157,8 @@ extension WholeProgramTests {
       let shapes = try JSONShapes()
       let tried = try EveryCommand(rig, shapes).run()
       let elsewhere: Set<String> = [
-        "retry", "node login", "node logout", "node status", "node neighbours", "node access", "node trace", "node cli",
-        "room login",
+        "retry", "node login", "node logout", "node status", "node neighbours", "node regions", "node access",
+        "node trace", "node cli", "room login",
         "room post", "room read", "radio probe", "radio scan", "radio pair", "radio forget", "doctor bluetooth",
         "upstream skip",
       ]

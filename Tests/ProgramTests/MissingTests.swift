@@ -28,6 +28,7 @@ extension WholeProgramTests {
       ("channel remove nosuch", channel), ("channel region nosuch x", channel), ("channel relay nosuch on", channel),
       ("node login nosuch", node), ("node logout nosuch", node), ("node status nosuch", node),
       ("node telemetry nosuch", node), ("node neighbours nosuch", node), ("node access nosuch", node),
+      ("node region nosuch x", node), ("node regions nosuch", node),
       ("contact commands nosuch on", node), ("node trace nosuch", node),
       ("node cli nosuch ver", node), ("node readings nosuch", node), ("node alias nosuch x", node),
       ("node note nosuch x", node), ("node tag nosuch x", node), ("upstream remove nosuch", upstream),

@@ -26,7 +26,7 @@ final class Bench: SyncObserver {
   var log: [String] { lines.all }
   private let lines = Lines()
   let port: UInt16
-  private let messenger: Messenger
+  let messenger: Messenger
   private let nodes: NodeService
 
   private var connecting: LoopTask?
@@ -34,7 +34,10 @@ final class Bench: SyncObserver {
   private final class Lines { var all: [String] = [] }
 
   /// `isThere`: a radio is attached.
-  init(isThere: Bool = true, on machine: any Machine = LinuxMachine(), maxClients: Int = 8) throws {
+  init(
+    isThere: Bool = true, on machine: any Machine = LinuxMachine(), maxClients: Int = 8,
+    messaging: Messenger.Settings = .init()
+  ) throws {
     signal(SIGPIPE, SIG_IGN)
     loop = EventLoop(on: machine)
     let log = Log(level: .info, sink: { [lines] _, text in lines.all.append(text) })
@@ -44,7 +47,7 @@ final class Bench: SyncObserver {
     let link = Links.link(to: address, on: loop, log: log)
     let connection = RadioConnection(link, on: loop, log: log)
     synchronizer = Synchronizer(connection, store: store, settings: .init(), on: loop, log: log)
-    messenger = try Messenger(store: store, synchronizer: synchronizer, settings: .init(), on: loop, log: log)
+    messenger = try Messenger(store: store, synchronizer: synchronizer, settings: messaging, on: loop, log: log)
     nodes = NodeService(messenger, credentials: Credentials(location: scratch.location("passwords")))
     proxy = CompanionProxy(
       CompanionProxy.Gateway(

@@ -181,6 +181,8 @@ DOCUMENTS["docs/bluetooth.md"] = {
 DOCUMENTS["docs/care.md"] = {
     "meshpost node access Ridge": {"before": "echo password | meshpost node login Ridge"},
     "meshpost node login": {"named": "docs/sending.md has it whole"},
+    "meshpost node regions Ridge": {"elsewhere": "RegionTests, and hardware/firmware with a repeater's own code"},
+    "meshpost radio regions": {"elsewhere": "RegionTests, and hardware/firmware with a repeater's own code"},
     "meshpost channel region '#hilltop' ottawa": {"before": "meshpost channel add '#hilltop'"},
     "meshpost channel add 'meshcore://channel/add?name=Club&secret=…&region_scope=ottawa'": {"put": {"…": "00112233445566778899aabbccddeeff"}},
     "meshpost radio set 'flood-scope=$club' flood-scope-key=HEX": {"put": {"HEX": "00112233445566778899aabbccddeeff"}},

@@ -343,12 +343,12 @@ async def ledger(world):
 
 
 async def regions(world):
-    """A repeater that carries one region and no flood without one."""
+    """A repeater that carries one region and no flood without one; it says so; and a radio that does not know a region sends nothing."""
     world.needs_firmware()
     await world.mesh("ARC", "AR RC")
     cedar = await world.client("C")
     await world.start_gateway()
-    await world.meet("C")
+    await world.meet("C", "R")
     orders = ["region put valley", "region allowf valley", "region denyf *", "region save"]
     world.tell(" ".join([(await world.console("R", line)).strip() for line in orders]))
     await world.send("Public", "to nobody")
@@ -360,7 +360,23 @@ async def regions(world):
     await asyncio.sleep(8)
     valley = await cedar.take()
     world.expect(not nobody and len(valley) == 1, f"{nobody} {valley}")
-    world.tell("unscoped is dropped, valley passes")
+    await world.run("channel", "region", "Public", "default")
+    code, output, errors = await world.run("node", "regions", "Ridge")
+    world.expect(code == 0 and output.strip() == "valley", f"node regions: {code} {output} {errors}")
+    code, around, errors = await world.run("radio", "regions")
+    world.expect(code == 0 and "Ridge" in around and "valley" in around, f"radio regions: {code} {around} {errors}")
+    sent = []
+    for region in ("valley", "hills"):
+        await world.run("contact", "path", NAMES["C"], "--reset")
+        code, _, errors = await world.run("send", NAMES["C"], f"to the {region}", "--region", region, "--wait")
+        sent.append((region, code))
+    world.expect(sent[0][1] == 0 and sent[1][1] == 75, str(sent))
+    code, _, errors = await world.run("send", "Public", "to none", "--region", "none", "--wait")
+    knows = (await world.status())["radio"]["identity"]["firmware"] >= "v1.16"
+    world.expect(code == (0 if knows else 76) and (knows or "region_unknown" in errors + _), f"to none: {code} {_} {errors}")
+    await asyncio.sleep(5)
+    world.expect((await cedar.take()) == ["to the valley"], "only one may arrive")
+    world.tell(f"unscoped is dropped, valley passes; a message to none: {'sent' if knows else 'not sent'}")
 
 
 async def path(world):

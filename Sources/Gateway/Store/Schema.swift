@@ -16,6 +16,7 @@ enum Schema {
     Migration(number: 19, sql: seen), Migration(number: 20, sql: removedUpstreams),
     Migration(number: 21, sql: commandAges), Migration(number: 22, sql: merges),
     Migration(number: 23, sql: ways), Migration(number: 24, sql: airtimeHours),
+    Migration(number: 25, sql: moreRegions),
   ]
 
   /// `journal.seq` is not AUTOINCREMENT: the newest row is never deleted, so numbers are never reused.
@@ -315,5 +316,14 @@ enum Schema {
     CREATE TABLE airtime_hours(
       hour INTEGER NOT NULL, purpose TEXT NOT NULL, milliseconds INTEGER NOT NULL, packets INTEGER NOT NULL,
       elapsed INTEGER NOT NULL, PRIMARY KEY(hour, purpose)) WITHOUT ROWID;
+    """
+
+  /// The region of a message, and of messages to a node, as `RegionChoice.text`; NULL: none is chosen. `carried`: the
+  /// regions that a repeater says it carries, with commas.
+  private static let moreRegions = """
+    ALTER TABLE outgoing ADD COLUMN region TEXT;
+    ALTER TABLE contacts ADD COLUMN region TEXT;
+    ALTER TABLE contacts ADD COLUMN carried TEXT;
+    ALTER TABLE contacts ADD COLUMN carried_at INTEGER;
     """
 }

@@ -66,6 +66,8 @@ public final class Store {
   var steadyClock = SteadyClock(maxAway: 0)
   /// Grows when a node leaves the radio's table.
   public internal(set) var contactsRemoved: UInt64 = 0
+  /// Counts changes of the known regions.
+  public internal(set) var regionChanges: UInt64 = 0
   /// Called each time that something was received that only this node can have sent, with the time in milliseconds
   /// since 1970; the stored time may lag by up to ten minutes.
   public var nodeWasHeard: (KeyPrefix, Int64) -> Void = { _, _ in }

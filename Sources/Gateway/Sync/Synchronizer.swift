@@ -321,6 +321,7 @@ extension Synchronizer {
     case .contact(let contact): keep(contact, as: wasAsked ? contacts.took(contact.key) : .change)
     case .channelInfo(let channel): keep(channel)
     case .noMoreMessages where !wasAsked: inbox.radioWasEmptyLate()
+    case .defaultFloodScope(let scope): ways.defaultRegion = scope
     default: break
     }
   }

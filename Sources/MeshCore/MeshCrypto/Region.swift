@@ -57,3 +57,47 @@ public enum Region: Hashable, Sendable {
   /// The parameter of the command that sets the scope of the radio's following floods.
   public var scopeOverride: FloodScopeOverride { key.map { .key($0) } ?? .unscoped }
 }
+
+/// The region of one message, of a node or of a channel, where one is chosen.
+public enum RegionChoice: Hashable, Sendable {
+  /// The radio's default region.
+  case radioDefault
+  case region(Region)
+
+  private static let (defaultWord, noneWord) = ("default", "none")
+
+  /// Parses a region, `none` (or `*`) or `default`. `nil`: none of these. A region of that name has a `#` before it.
+  public init?(_ text: String) {
+    switch text {
+    case Self.defaultWord: self = .radioDefault
+    case Self.noneWord: self = .region(.unscoped)
+    default:
+      guard let region = Region(text) else { return nil }
+      self = .region(region)
+    }
+  }
+
+  /// A public region with this name, whatever it is.
+  public init?(named name: String) {
+    guard case .named? = Region(name), let region = Region(name) else { return nil }
+    self = .region(region)
+  }
+
+  /// The stored and displayed form.
+  public var text: String {
+    switch self {
+    case .radioDefault: Self.defaultWord
+    case .region(.named(let name)) where name == Self.defaultWord || name == Self.noneWord: "#" + name
+    case .region(let region): region.text
+    }
+  }
+
+  public var key: ChannelSecret? { if case .region(let region) = self { region.key } else { nil } }
+
+  public var scopeOverride: FloodScopeOverride {
+    switch self {
+    case .radioDefault: .useDefault
+    case .region(let region): region.scopeOverride
+    }
+  }
+}

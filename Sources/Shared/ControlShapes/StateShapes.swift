@@ -87,6 +87,7 @@ extension Shape {
     public let remedy = Field<String?>("remedy")
     public let lastHeardS = Field<Int64?>("last_heard_s")
     public let unreadableFrames = Field<Int64>("unreadable_frames")
+    public let regions = Field<[String]>("regions", "regions that are known here: the radio's default, those of channels and nodes, and those that repeaters say they carry; 65 at most")
     public let regionError = Field<String?>("region_error", "it does not go back to its default region: nothing is sent that would go to another")
     public let identity = Field<JSONValue?>("identity", "the body of a radio event")
     public let advert = Field<Advert?>("advert", "its last advert")
@@ -205,6 +206,18 @@ extension Shape {
     public let value = Field<Double?>("value")
     public let values = Field<[Double]?>("values")
   }
+  public struct Carried: Sendable { @inlinable public init() {}
+    public let carries = Field<[String]>("carries", "names without `#`; `*`: floods without a region")
+  }
+  public struct RegionsAround: Sendable { @inlinable public init() {}
+    public let repeaters = Field<[RegionsOfRepeater]>("repeaters", "those that were asked, the last heard first, 8 at most")
+  }
+  public struct RegionsOfRepeater: Sendable { @inlinable public init() {}
+    public let key = Field<String>("key")
+    public let name = Field<String>("name")
+    public let carries = Field<[String]?>("carries", "as above; absent: it gave no answer")
+    public let error = Field<String?>("error", "why there is no answer")
+  }
   public struct Neighbours: Sendable { @inlinable public init() {}
     public let total = Field<Int64>("total")
     public let neighbours = Field<[Neighbour]>("neighbours")
@@ -243,6 +256,9 @@ extension Shape {
     public let firstSeen = Field<Int64>("first_seen")
     public let lastHeard = Field<Int64?>("last_heard", "when the radio last received something that only this node can have sent, to about ten minutes")
     public let radio = Field<String?>("radio", "the first 12 digits of the key of the radio that reported it last")
+    public let region = Field<String?>("region", "the region of messages to it, if not the radio's default; `*`: none")
+    public let carries = Field<[String]?>("carries", "a repeater: the regions that it has said it carries; `*`: floods without a region, too")
+    public let carriesAt = Field<Int64?>("carries_at", "when it said that")
   }
   public struct Channel: Sendable { @inlinable public init() {}
     public let slot = Field<Int64>("slot")

@@ -8,6 +8,13 @@ extension EarlierSchema {
   /// have messages that the radio has forgotten.
   public static let gateway = EarlierSchema(undoing: [
     (
+      25,
+      """
+      ALTER TABLE outgoing DROP COLUMN region; ALTER TABLE contacts DROP COLUMN region;
+      ALTER TABLE contacts DROP COLUMN carried; ALTER TABLE contacts DROP COLUMN carried_at
+      """
+    ),
+    (
       24,
       // Older programs do not tell who may run commands on the radio.
       "DROP TABLE airtime_hours; DELETE FROM meta WHERE name GLOB 'commanders:*'"

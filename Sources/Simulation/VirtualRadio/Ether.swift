@@ -17,10 +17,12 @@ public final class Ether {
   public var loss: Double = 0
   /// Repeaters in range of all radios: the first byte of each key. They forward each flood once, and routed packets along their path.
   public var repeaters: [UInt8] = []
-  /// The keys of the regions that the repeaters carry. They drop floods of other regions.
-  public var regions: [ChannelSecret] = []
-  /// The repeaters also carry floods without a region.
-  public var carriesUnscoped = true
+  /// The regions that the repeaters carry, `*` for floods without one. They drop floods of other regions.
+  public var regions: [Region] = [.unscoped]
+  /// Repeaters that carry other regions.
+  public var regionsOf: [UInt8: [Region]] = [:]
+  /// Observes each packet on the air.
+  var onAir: ((Station, Packet) -> Void)?
   /// The radios are out of each other's range, and communicate only through repeaters.
   public var isFar = false
   /// Packets that overlap at a listener are lost there, and so is a packet that begins or ends while the listener transmits. A station that hears
@@ -164,6 +166,7 @@ public final class Ether {
   // MARK: Receiving
 
   private func spread(_ packet: Packet, by sender: Station, _ parameters: RadioParameters, until end: MonotonicTime) {
+    onAir?(sender, packet)
     // What it was about to receive is lost.
     if collides { transmitters[sender]?.receptions.forEach { $0.isSpoiled = true } }
     for radio in radios where hears(sender, radio.station) {
@@ -203,8 +206,12 @@ public final class Ether {
   private func forwards(_ packet: Packet, _ repeater: UInt8) -> Bool {
     guard packet.pathLength.bytesPerHop == 1, packet.pathLength.hops < 62 else { return false }
     guard packet.route.isFlood else { return packet.type != .trace && packet.path.first == repeater }
-    return packet.route == .transportFlood ? regions.contains { packet.isInScope(of: $0) } : carriesUnscoped
+    let carried = self.carried(by: repeater)
+    guard packet.route == .transportFlood else { return carried.contains(.unscoped) }
+    return carried.contains { $0.key.map(packet.isInScope) ?? false }
   }
+
+  func carried(by repeater: UInt8) -> [Region] { regionsOf[repeater] ?? regions }
 
   private func forward(_ packet: Packet, by repeater: UInt8, _ parameters: RadioParameters) {
     let (identity, station) = (packet.identity, Station.repeater(repeater))

@@ -55,11 +55,12 @@ extension VirtualRadio {
 
   private var deviceInfo: DeviceInfo {
     DeviceInfo(
-      protocolVersion: Self.protocolVersion,
+      protocolVersion: settings.firmware.protocolVersion,
       details: DeviceInfo.Details(
         halfMaxContacts: UInt8(clamping: settings.maxContacts / 2),
         channelSlots: UInt8(clamping: settings.channelSlots),
-        pin: stored.pin, build: "14 Aug 2026", model: "Meshpost virtual radio", version: "v1.17.1"),
+        pin: stored.pin, build: "14 Aug 2026", model: "Meshpost virtual radio", version: Text(settings.firmware.version)
+      ),
       clientRepeat: stored.clientRepeat, pathHashMode: stored.pathHashMode)
   }
 

@@ -61,9 +61,11 @@ extension VirtualRadio {
     case .sendLogin(let target, _), .sendStatusRequest(let target), .sendBinaryRequest(let target, _),
       .sendPathDiscovery(let target), .sendTelemetryRequest(.some(let target)):
       key = target
-    case .sendAnonymousRequest(let target, _, _):
-      reply(.sent(Sent(flood: false, ackOrTag: tag(), suggestedTimeout: timeout(hops: 0))))
-      _ = target
+    case .sendAnonymousRequest(let target, let type, let parameters):
+      let path = index(of: target).map { stored.contacts[$0].outPath } ?? .direct
+      let tag = tag()
+      reply(.sent(Sent(flood: path == nil, ackOrTag: tag, suggestedTimeout: timeout(hops: path?.hops))))
+      if path != nil, !parameters.isEmpty { answer(anonymous: type, of: target, tag) }
       return true
     default: return false
     }
@@ -73,6 +75,15 @@ extension VirtualRadio {
     let code = isLogin ? AckCode(bytes: Array(key.bytes.prefix(4))) ?? tag() : tag()
     reply(.sent(Sent(flood: path == nil, ackOrTag: code, suggestedTimeout: timeout(hops: path?.hops))))
     return true
+  }
+
+  /// A repeater answers which regions it carries, after its time.
+  private func answer(anonymous type: UInt8, of target: PublicKey, _ tag: AckCode) {
+    guard let ether, type == 1, ether.repeaters.contains(target.bytes[0]) else { return }
+    let names = ether.carried(by: target.bytes[0]).map { $0.text + "," }.joined().utf8.dropLast()
+    loop.later { [self] in
+      push(.binaryResponse(tag: tag, data: withUnsafeBytes(of: clock.littleEndian) { Array($0) } + Array(names)))
+    }
   }
 
   private func tag() -> AckCode { AckCode(value: uniqueTime().byteSwapped) }

@@ -35,8 +35,6 @@ extension VirtualRadio {
       guard mode < 3 else { return refuse(.illegalArgument) }
       stored.pathHashMode = mode
     case .setFloodScopeKey(let scope):
-      guard settings.knowsRegions else { return refuse(.unsupported) }
-      if case .unknown = scope { return refuse(.unsupported) }
       volatile.scope = scope
     case .setDefaultFloodScope(let scope):
       if let scope, scope.name.isEmpty || scope.name.bytes.count > 30 { return refuse(.illegalArgument) }

@@ -17,8 +17,9 @@ public struct VirtualRadioSettings: Sendable {
   public var clock: UInt32?
   /// The number of contacts in the table at the start.
   public var contacts: Int
-  /// False: the radio refuses flood scopes, like firmware before 1.10.
-  public var knowsRegions = true
+  /// Firmware before 1.16 knows fewer flood scopes: 12 brought none at all for a message, 11 (1.15) the default scope, 8 (1.10)
+  /// the scopes.
+  public var firmware = VirtualFirmware.newest
   /// How many packets wait or are on the air at most; `nil`: any number. Firmware has room for 16.
   public var packetPool: Int?
   /// The uptime at the start.
@@ -116,4 +117,26 @@ struct VolatileState {
   var commandBuffer: [UInt8] = []
 
   init(queueCapacity: Int) { queue = OfflineQueue(capacity: queueCapacity) }
+}
+
+/// Firmware that a virtual radio has the version of, as far as flood scopes differ.
+public struct VirtualFirmware: Hashable, Sendable {
+  public var version: String
+  public var protocolVersion: UInt8
+
+  public static let newest = Self(version: "v1.17.1", protocolVersion: VirtualRadio.protocolVersion)
+  public static let v1_9 = Self(version: "v1.9.1", protocolVersion: 7)
+  public static let v1_13 = Self(version: "v1.13.0", protocolVersion: 9)
+  public static let v1_15 = Self(version: "v1.15.0", protocolVersion: 11)
+
+  /// Whether the radio takes the command.
+  func knows(_ command: Command) -> Bool {
+    switch command {
+    case .setFloodScopeKey(.unscoped): protocolVersion >= 12
+    case .setFloodScopeKey(.unknown): false
+    case .setFloodScopeKey: protocolVersion >= 8
+    case .setDefaultFloodScope, .getDefaultFloodScope: protocolVersion >= 11
+    default: true
+    }
+  }
 }

@@ -32,8 +32,7 @@ public final class VirtualMesh {
     self.report = report
     ether = Ether(on: loop, seed: seed, airtimeFactor: airtimeFactor)
     ether.repeaters = (0..<repeaters).map { UInt8(truncatingIfNeeded: 0xA0 + $0) }
-    ether.regions = regions.compactMap(\.key)
-    ether.carriesUnscoped = regions.contains(.unscoped)
+    ether.regions = regions
     ether.isFar = isFar
   }
 

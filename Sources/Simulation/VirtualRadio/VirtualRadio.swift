@@ -27,6 +27,8 @@ public final class VirtualRadio {
 
   weak var port: RadioPort?
   /// Gets each frame of a radio without a port.
+  /// Commands that it answers with an error.
+  public var refuses: ((Command) -> RadioError?)?
   public var output: (([UInt8]) -> Void)?
   /// On TCP: whether a client is connected. Serial lines always count as connected.
   public var isClientConnected = true
@@ -142,6 +144,10 @@ public final class VirtualRadio {
   func push(_ push: Push) { if isClientConnected { put(push.encode()) } }
 
   private func carryOut(_ command: Command, frame: [UInt8]) {
+    if let error = settings.firmware.knows(command) ? refuses?(command) : .unsupported {
+      _ = refuse(error)
+      return
+    }
     if carryOutSetting(command) || carryOutQuery(command) || carryOutContact(command) || carryOutSending(command) {
       return
     }

@@ -91,7 +91,7 @@ struct MeshpostRadio: ParsableCommand {
         queueCapacity: queue)
       settings.clock = clock == "now" ? UInt32(clamping: WallClock().seconds) : UInt32(clock)
       settings.age = .seconds(Int64(uptime))
-      settings.knowsRegions = !noRegions
+      if noRegions { settings.firmware = .v1_9 }
       settings.packetPool = pool
       if number == 0 { settings.contacts = contacts }
       mesh.add(settings)

@@ -29,6 +29,11 @@ struct SendCommand: ParsableCommand {
       valueName: "time"))
   var expires: DurationArgument?
   @Option(help: "interactive, relayed or bulk.") var priority = "interactive"
+  @Option(
+    help: ArgumentHelp(
+      "Send to this region, or `none`, or the radio's `default`. Otherwise to the region of the recipient or channel.",
+      valueName: "name"))
+  var region: String?
 
   func run() throws {
     let message = text == ["-"] ? Self.standardInput() : text.joined(separator: " ")
@@ -41,6 +46,9 @@ struct SendCommand: ParsableCommand {
       // A message from a hook's program belongs to the hook: hooks get no events of it.
       json.field("origin", getenv("MESHPOST_HOOK").map { String(cString: $0) })
       json.field("split", split)
+      json.field("region", region)
+      // So is its region that of the message that the hook got.
+      json.field("answers", getenv("MESHPOST_MESSAGE").flatMap { Int64(String(cString: $0)) })
     }
     let answer = try ControlClient(connection).post("/v1/send", body: body)
     try Sending.accepted(answer, connection, wait: wait, toEnd: expires != nil)

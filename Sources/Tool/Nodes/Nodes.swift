@@ -214,8 +214,8 @@ struct NodeCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "node", abstract: "Query and administer repeaters, rooms, sensors and companions.",
     subcommands: [
-      Login.self, Logout.self, Status.self, TelemetryCommand.self, NeighboursCommand.self, Trace.self, CLI.self,
-      Access.self,
+      Login.self, Logout.self, Status.self, TelemetryCommand.self, NeighboursCommand.self, NodeRegion.self,
+      NodeRegions.self, Trace.self, CLI.self, Access.self,
       Readings.self, Alias.self, Note.self, Tag.self,
     ])
 

@@ -120,9 +120,10 @@ extension Show {
       "unknown_to_radio: the radio no longer has this contact or channel. Add it (`meshpost contact add`, `meshpost channel add`), "
         + "then `meshpost retry ID`"
     case "region_unknown":
-      "region_unknown: the radio's firmware cannot send to the channel's region, and it was not sent. Update the firmware (regions need "
-        + "1.10, * needs 1.16), or run `meshpost channel region CHANNEL default`; or it does not go back to its default region "
-        + "(`meshpost status`): power-cycle it. Then `meshpost retry ID`"
+      "region_unknown: the radio's firmware cannot send to the message's region, and it was not sent. Update the firmware (regions need "
+        + "1.10, none needs 1.16), or choose the radio's default: `meshpost send --region default`, `meshpost channel region CHANNEL "
+        + "default`, `meshpost node region NODE default`; or it does not go back to its default region (`meshpost status`): "
+        + "power-cycle it. Then `meshpost retry ID`"
     case "heard_by_radio":
       "heard_by_radio: the radio has received this message of another place itself, and it was not sent again"
     case "before_restore":

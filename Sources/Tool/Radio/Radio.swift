@@ -10,8 +10,8 @@ struct RadioCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "radio", abstract: "Find, pair, configure and back up radios.",
     subcommands: [
-      Probe.self, List.self, Info.self, Set.self, Advert.self, Presets.self, Backup.self, Restore.self, Scan.self,
-      Pair.self, Forget.self, Survey.self, Variables.self,
+      Probe.self, List.self, Info.self, Set.self, Advert.self, RadioRegions.self, Presets.self, Backup.self,
+      Restore.self, Scan.self, Pair.self, Forget.self, Survey.self, Variables.self,
     ])
 
   struct Scan: ExchangeCommand {

@@ -42,7 +42,7 @@ import Timing
   }
 
   @Test func `firmware that cannot send to a region sends nothing, and the message has the reason`() throws {
-    let rig = try Rig(isKnown: false) { $0.knowsRegions = false }
+    let rig = try Rig(isKnown: false) { $0.firmware = .v1_9 }
     try rig.startSynced()
     _ = try region("ottawa", rig)
     try rig.send("Public", "for ottawa alone", id: "o")

@@ -97,7 +97,7 @@ struct GatewayDoctor {
         "the radio does not go back to its default region: nothing is sent that would go to another",
         "Power-cycle the radio; if that does not help, update its firmware.")
     }
-    findings += [sync(), firmware(), table(), commanders(), radioClock(), advert()].compactMap { $0 }
+    findings += [sync(), firmware(), table(), commanders(), radioClock(), floods() ?? advert()].compactMap { $0 }
     return findings
   }
 
@@ -189,6 +189,43 @@ struct GatewayDoctor {
       difference > 0
         ? "Only a power cycle of the radio can set it back."
         : "Run `meshpost sync --now` to set it, if radio.set_time allows that.")
+  }
+
+  /// Channel messages that are looked at, and fewer say nothing.
+  private static let (mostFloods, fewestFloods) = (10, 3)
+
+  /// Our floods are not passed on, but others' are. An advert would be dropped just the same.
+  private func floods() -> Finding? {
+    let ways = dependencies.synchronizer.ways
+    guard ways.repeated.areOnlyScoped else { return nil }
+    var sent: [OutgoingMessage] = []
+    let since = dependencies.loop.wallClock.milliseconds - 7 * 86_400_000
+    // A store that cannot be read has its own finding.
+    dependencies.store.ifReadable {
+      try dependencies.store.eachOutgoing(ofRadio: dependencies.store.radio, limit: 200) { message in
+        if message.kind == .channel, message.state == .sent, message.created.milliseconds >= since {
+          sent.append(message)
+        }
+        return true
+      }
+    }
+    let newest = sent.suffix(Self.mostFloods)
+    return Self.floods(
+      ways.repeated, sent: newest.count, isAnyBack: newest.contains { $0.heard > 0 },
+      ownRegion: ways.defaultRegion?.name.string)
+  }
+
+  /// `sent`: our newest channel messages; `isAnyBack`: a repeater was heard with one of them.
+  static func floods(_ repeated: RepeatedFloods, sent: Int, isAnyBack: Bool, ownRegion: String?) -> Finding? {
+    guard repeated.areOnlyScoped, sent >= fewestFloods, !isAnyBack else { return nil }
+    let regions = repeated.regions.filter { $0 != ownRegion }.prefix(3)
+    let known = regions.isEmpty ? "" : " (\(regions.joined(separator: ", ")))"
+    let ours = ownRegion.map { "the radio's default region is \($0)" } ?? "the radio has no default region"
+    return Finding(
+      "regions", .warning,
+      "repeaters around pass on packets of regions alone\(known), and none of our last \(sent) channel messages came back; \(ours)",
+      "Set the region that they carry: `meshpost radio regions` asks them, then `meshpost radio set flood-scope="
+        + "\(regions.first.map { Escaping.argument($0) } ?? "NAME")`.")
   }
 
   private func advert() -> Finding? {

@@ -2,6 +2,7 @@
 
 import ControlShapes
 import JSON
+import MeshCrypto
 import Relay
 import Store
 
@@ -50,8 +51,23 @@ struct MessageRow {
     json.field(row.receivedAt, message.received.milliseconds)
     json.field(row.clockTrusted, message.received.trusted)
     json.field(row.copies, message.copies)
+    writeRegion(of: message, to: &json)
     json.field(row.reaction, ReactionText(reading: message.text, inChannel: message.kind == .channel)?.emoji)
     ReactionList.write(to: .message(message.id), store, &json)
+  }
+
+  /// A copy with a known region says more than one with a code alone, and any code more than none.
+  private func writeRegion(of message: StoredMessage, to json: inout JSONWriter) {
+    // If copies cannot be read, the message is shown without them.
+    guard let copies = store.ifReadable({ try store.copies(of: .received(message.id)) }) else { return }
+    let code = copies.lazy.compactMap(\.code).first
+    if let region = HeardCopy.region(of: copies) {
+      json.field(Shape.Message().region, region)
+    } else if let code {
+      json.field(Shape.Message().regionCode, HeardCopy.hex(code))
+    } else if copies.contains(where: \.route.isFlood) {
+      json.field(Shape.Message().region, Region.unscopedMark)
+    }
   }
 
   /// Writes the state of the message at each upstream.

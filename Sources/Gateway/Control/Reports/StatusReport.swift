@@ -136,6 +136,7 @@ struct StatusReport {
     }
     json.field(row.lastHeardS, connection.lastHeard.map { Int64((dependencies.loop.now - $0).inSeconds) })
     json.field(row.unreadableFrames, connection.unreadableFrames)
+    json.field(row.regions, dependencies.synchronizer.ways.knownRegions)
     json.field(row.regionError, connection.isScopeStuck ? RadioConnection.stuckScope : nil)
     if let identity = connection.identity {
       json.object(row.identity) { EventBody.write(identity, to: &$0) }

@@ -44,6 +44,7 @@ struct MessagingAPI {
       }
       request.priority = priority
     }
+    try request.readRegion(body)
     if let origin = try body.optional("origin"), (1...64).contains(origin.utf8.count) { request.origin = origin }
     return try await accept(request)
   }
@@ -208,5 +209,22 @@ struct MessagingAPI {
       if follows, message.hasEnded { throw Reply.Ended(lines: line) }
       return (line, true)
     }
+  }
+}
+
+extension SendRequest {
+  /// Reads `region` and `answers`.
+  public mutating func readRegion(_ body: RequestBody) throws(Refusal) {
+    region = try RegionChoice.read(body)
+    answers = try body.integer("answers", in: 1...Int64.max)
+  }
+}
+
+extension RegionChoice {
+  /// Reads `region`.
+  static func read(_ body: RequestBody) throws(Refusal) -> RegionChoice? {
+    guard let text = try body.optional("region") else { return nil }
+    guard let choice = RegionChoice(text) else { throw .invalid("\(SharedLink.regionForm) (or none), or default") }
+    return choice
   }
 }

@@ -89,6 +89,25 @@ struct NodeAPI {
     }
   }
 
+  func regions(_ body: RequestBody) async throws(Refusal) -> Answer {
+    Self.answer(try await nodes.regions(of: node(body)))
+  }
+
+  func regionsAround() async throws(Refusal) -> Answer {
+    let found = try await nodes.regionsAround()
+    return .json { json in
+      json.objects(Shape.RegionsAround().repeaters, found) { found, json in
+        let row = Shape.RegionsOfRepeater()
+        json.field(row.key, found.contact.key.hex)
+        json.field(row.name, found.contact.name.string)
+        switch found.answer {
+        case .success(let names): json.field(row.carries, names)
+        case .failure(let refusal): json.field(row.error, refusal.description)
+        }
+      }
+    }
+  }
+
   /// Traces the node's path there and back, or a given round trip in hex.
   func trace(_ body: RequestBody) async throws(Refusal) -> Answer {
     let contact = try node(body).contact

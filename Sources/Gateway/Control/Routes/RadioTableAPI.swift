@@ -172,6 +172,16 @@ struct RadioTableAPI {
     return Self.answer(channel, region)
   }
 
+  /// Sets the region of messages to a node; without `region` the radio's default.
+  func setNodeRegion(_ body: RequestBody) async throws(Refusal) -> Answer {
+    let choice = try RegionChoice.read(body)
+    var stored = try addressing.contact(try body.string("node"))
+    // `default` is what counts without a choice.
+    stored.region = choice == .radioDefault ? nil : choice?.text
+    try await table.setRegion(stored.region, of: stored.contact)
+    return .json { EventBody.write(stored, to: &$0) }
+  }
+
   /// A channel that is joined again keeps its earlier region; the answer contains the present one.
   private static func answer(_ channel: Channel, _ region: Region?) -> Answer {
     .json { EventBody.write(channel, region: region?.text, to: &$0) }

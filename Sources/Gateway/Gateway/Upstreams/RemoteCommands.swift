@@ -54,6 +54,7 @@ struct RemoteCommands {
       var request = SendRequest(
         to: to, text: Text(text), key: Self.key(command, to, text), priority: .relayed, origin: command.upstream,
         splits: try body.flag("split"))
+      try request.readRegion(body)
       if let seconds = try body.integer("expires_s", in: SendRequest.lifetimes) {
         let left = seconds - command.waited / 1000
         guard left > 0 else {

@@ -4,6 +4,8 @@ import Companion
 import ControlShapes
 import Delivery
 import JSON
+import MeshCrypto
+import UntrustedText
 
 /// A question to another node.
 public enum NodeQuestion: Equatable, Sendable {
@@ -20,12 +22,14 @@ public enum NodeQuestion: Equatable, Sendable {
   case cli(Text)
   /// A sign of life to a room. A client does not see its answer.
   case keepAlive
+  /// The regions that a repeater carries, without a login. `replyPath`: from the repeater to this radio.
+  case regions(replyPath: Path)
 
   /// Whether servers answer it only to nodes that they know.
   public var needsLogin: Bool {
     switch self {
     case .status, .telemetry, .neighbours, .access, .cli, .keepAlive: true
-    case .login, .path, .trace: false
+    case .login, .path, .trace, .regions: false
     }
   }
 
@@ -54,6 +58,8 @@ public enum NodeQuestion: Equatable, Sendable {
     case .cli(let text):
       return .sendText(OutgoingText(type: .cliData, attempt: 0, time: time, recipient: key.prefix, text: text))
     case .keepAlive: return .sendBinaryRequest(key, BinaryRequest(type: 2, parameters: [0, 0, 0, 0]))
+    case .regions(let path):
+      return .sendAnonymousRequest(key, type: Self.regionsRequest, parameters: [path.length.raw] + path.bytes)
     }
   }
 
@@ -64,6 +70,8 @@ public enum NodeQuestion: Equatable, Sendable {
     default: priority == .interactive ? .request : .poll
     }
   }
+  /// docs/protocol/telemetry.md § 6.
+  private static let regionsRequest: UInt8 = 1
 
   /// The approximate bytes on the air.
   func length(path: Int) -> Int {
@@ -72,6 +80,7 @@ public enum NodeQuestion: Equatable, Sendable {
     case .cli(let text): PacketLength.text(text.bytes.count, path: path)
     case .trace(let hops, _): 2 + 9 + hops.count
     case .neighbours: PacketLength.request(11, path: path)
+    case .regions(let back): PacketLength.request(2 + back.bytes.count, path: path, isLogin: true)
     case .status, .telemetry, .path, .access, .keepAlive: PacketLength.request(9, path: path)
     }
   }
@@ -87,6 +96,8 @@ public enum NodeAnswer: Equatable, Sendable {
   case access([AccessEntry])
   case trace(TraceData)
   case cli(Text)
+  /// Names without `#`; `*`: floods without a region.
+  case regions([String])
   /// The radio sent the question, which has no visible answer.
   case sent
 }
@@ -108,10 +119,23 @@ extension NodeQuestion {
       // `try?`: a push without a list of neighbours is no answer.
       return (try? Neighbours(decoding: data, keyBytes: Self.neighbourKeyBytes)).map { .neighbours($0) }
     case (.access, .binaryResponse(tag, let data)): return .access(AccessEntry.list(decoding: data))
+    case (.regions, .binaryResponse(tag, let data)) where data.count >= Self.bytesOfTime:
+      return .regions(Self.names(in: data.dropFirst(Self.bytesOfTime)))
     case (.path, .pathDiscoveryResponse(let found)) where found.prefix == prefix: return .path(found)
     case (.trace, .traceData(let trace)) where AckCode(value: trace.tag.byteSwapped) == tag: return .trace(trace)
     default: return nil
     }
+  }
+}
+
+extension NodeQuestion {
+  /// A list of regions follows the repeater's time.
+  private static let bytesOfTime = 4
+
+  /// Names that can be regions. The answer is padded with zeros, and an answer is a packet, so there are few.
+  private static func names(in data: ArraySlice<UInt8>) -> [String] {
+    let text = String(decoding: data.prefix { $0 != 0 }, as: UTF8.self)
+    return text.pieces(at: ",").filter { Region($0.begins(with: "$") ? String($0.dropFirst()) : $0) != nil }
   }
 }
 
@@ -153,6 +177,7 @@ extension NodeAnswer {
       }
       json.field(Shape.Trace().snrHere, trace.finalSNR.decibels)
     case .cli(let text): json.field(Shape.Reply().reply, text.string)
+    case .regions(let names): json.field(Shape.Carried().carries, names)
     case .sent: json.field("sent", true)
     }
   }

@@ -202,4 +202,11 @@ public final class RadioTable {
       }
     }
   }
+
+  /// Sets the region of messages to this node, as `RegionChoice.text`; `nil`: the radio's default.
+  public func setRegion(_ region: String?, of contact: Contact) async throws(Refusal) {
+    try await Refusal.translating { () async throws(StoreError) in
+      try await store.save { store throws(SQLiteError) in try store.setRegion(region, ofNode: contact.key) }
+    }
+  }
 }

@@ -2,6 +2,7 @@
 
 import Companion
 import Delivery
+import MeshCrypto
 import Store
 import Sync
 import Timing
@@ -188,6 +189,7 @@ extension Messenger {
       key: key, origin: request.origin, priority: request.priority.rawValue, kind: .direct, text: text,
       created: synchronizer.now, lifetime: lifetime.wholeNanoseconds / 1_000_000, radio: store.radio)
     message.createdElapsed = store.elapsed(at: message.created)
+    message.region = request.region?.text
     switch addressee {
     case .contact(let stored):
       message.recipient = stored.contact.key
@@ -196,7 +198,19 @@ extension Messenger {
       message.kind = .channel
       message.channel = channel.secret.digest
     }
+    if let question = request.answers { message.region = regionOfAnswer(message, to: question) }
     return message
+  }
+
+  /// The region of an answer. One that the radio cannot send in is not used, since nobody has asked for it.
+  private func regionOfAnswer(_ message: OutgoingMessage, to question: Int64) -> String? {
+    // If the store cannot be read, the message is not kept either.
+    guard message.region == nil, store.ifReadable({ try self.region(of: message) }) == .radioDefault,
+      let copies = store.ifReadable({ try store.copies(of: .received(question)) }),
+      let text = HeardCopy.region(of: copies), let choice = RegionChoice(named: text),
+      synchronizer.connection.setting(for: choice.scopeOverride) != .impossible
+    else { return message.region }
+    return choice.text
   }
 
   /// Stores a reaction that we send like a received one.

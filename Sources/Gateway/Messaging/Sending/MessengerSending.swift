@@ -199,6 +199,7 @@ extension Messenger {
   private func hand(_ message: OutgoingMessage, _ number: UInt8, _ route: DeliveryRoute) async throws(NotHandedOver) {
     if message.kind == .channel { return try await handToChannel(message) }
     guard let key = message.recipient, let time = message.senderTime else { throw NotHandedOver(answer: .refused) }
+    let scope = try scope(of: message)
     if route == .resetAndFlood {
       guard let reset = synchronizer.connection.submit(.resetPath(key), .interactive) else {
         throw NotHandedOver(answer: .notTried)
@@ -208,7 +209,35 @@ extension Messenger {
     }
     let text = OutgoingText(attempt: number, time: time, recipient: key.prefix, text: message.text)
     synchronizer.ways.sends(message.id, to: key, bytes: message.text.bytes.count)
-    try await hand(.sendText(text), message)
+    try await hand(.sendText(text), in: scope, message)
+  }
+
+  /// What it takes to send the message in its region: its own, else that of its recipient or channel, else the radio's
+  /// default. The radio has to know that region, or nothing is sent: the message would reach people outside of it.
+  private func scope(of message: OutgoingMessage) throws(NotHandedOver) -> FloodScopeOverride? {
+    let choice: RegionChoice
+    do {
+      choice = try region(of: message)
+    } catch {
+      throw NotHandedOver(answer: .notTried)
+    }
+    switch synchronizer.connection.setting(for: choice.scopeOverride) {
+    case .asIs: return nil
+    case .set(let scope): return scope
+    case .impossible:
+      sayThatRegionIsUnknown(choice.text)
+      throw NotHandedOver(answer: .regionUnknown)
+    }
+  }
+
+  /// The region that the message is sent in now.
+  public func region(of message: OutgoingMessage) throws(StoreError) -> RegionChoice {
+    if let own = message.region { return RegionChoice(own) ?? .radioDefault }
+    if let channel = message.channel, let text = try store.region(ofChannel: channel), let region = Region(text) {
+      return .region(region)
+    }
+    let text = try message.recipient.flatMap { key throws(StoreError) in try store.contact(key)?.region }
+    return text.flatMap { RegionChoice($0) } ?? .radioDefault
   }
 
   /// Puts back the path that a flood has taken out of the radio: the store still has it, unless the radio was asked meanwhile. If it is not put back, the
@@ -236,10 +265,8 @@ extension Messenger {
 
   private func handToChannel(_ message: OutgoingMessage) async throws(NotHandedOver) {
     let channel: Channel?
-    let region: Region?
     do {
       channel = try channels(message.channel).first { !synchronizer.doubts($0.slot) }
-      region = try channel.flatMap { try store.region(ofChannel: $0.secret.digest) }.flatMap { Region($0) }
     } catch {
       throw NotHandedOver(answer: .notTried)
     }
@@ -247,6 +274,7 @@ extension Messenger {
     guard let channel, let time = message.senderTime else { throw NotHandedOver(answer: .unknown) }
     // The radio may have a longer name now: it would cut the text without notice.
     guard message.text.bytes.count <= TextLimit.channel(ownName: ownName) else { throw NotHandedOver(answer: .refused) }
+    let scope = try scope(of: message)
     if let name = ownName {
       let isSame = echoes.expect(
         message.id, text: message.text, time: time, name: name, secret: channel.secret, now: loop.now)
@@ -255,7 +283,7 @@ extension Messenger {
       if let payload = echoes.payload(of: message.id) { synchronizer.ways.sends(message.id, payload) }
     }
     let command = Command.sendChannelText(type: .plain, slot: channel.slot, time: time, text: message.text)
-    if let region { try await hand(command, in: region, message) } else { try await hand(command, message) }
+    try await hand(command, in: scope, message)
   }
 
   /// The radio may have received another gateway's message itself, and still hold it: so its queue is read first. A copy of the database that was put
@@ -277,31 +305,25 @@ extension Messenger {
   /// A lost answer takes five seconds, and other messages wait meanwhile.
   private static let longestRead: Duration = .seconds(10)
 
-  private func hand(_ command: Command, _ message: OutgoingMessage) async throws(NotHandedOver) {
-    guard mayGo(message), let question = synchronizer.connection.submit(command, .interactive) else {
-      throw NotHandedOver(answer: .notTried)
-    }
-    underWay.gave(message.id, question)
-    _ = await question.outcome()
-    takeAnswer()
-  }
-
-  /// The radio has one scope for all its floods: this sets it for one message, and resets it afterwards (docs/protocol/companion.md § 9.7). If the
-  /// scope cannot be set, nothing is sent: the message would reach people outside of its region.
-  private func hand(_ command: Command, in region: Region, _ message: OutgoingMessage) async throws(NotHandedOver) {
-    let group: [RadioSession.Submission] = [
-      .init(.setFloodScopeKey(region.scopeOverride)), .init(command, needsSuccess: true),
-      .init(.setFloodScopeKey(.useDefault)),
-    ]
+  /// The radio has one scope for all its floods: this sets it for one message, and resets it afterwards (docs/protocol/companion.md § 9.7).
+  private func hand(
+    _ command: Command, in scope: FloodScopeOverride?, _ message: OutgoingMessage
+  ) async throws(NotHandedOver) {
+    let own = RadioSession.Submission(command, needsSuccess: true)
+    let group = scope.map { [.init(.setFloodScopeKey($0)), own, .init(.setFloodScopeKey(.useDefault))] } ?? [own]
     guard mayGo(message), let asked = synchronizer.connection.submit(group: group, .interactive) else {
       throw NotHandedOver(answer: .notTried)
     }
-    underWay.gave(message.id, asked[1])
-    if case .failed(.refused) = await asked[0].outcome() { sayThatRegionsAreUnknown(region) }
-    _ = await asked[1].outcome()
+    let question = asked[asked.count / 2]
+    underWay.gave(message.id, question)
+    if scope != nil, case .failed(.refused) = await asked[0].outcome() {
+      // If the region cannot be read now, the message's row has the reason.
+      sayThatRegionIsUnknown((try? region(of: message).text) ?? "its region")
+    }
+    _ = await question.outcome()
     takeAnswer()
     // The session sends nothing else until the radio is back in its default region.
-    if case .failed = await asked[2].outcome() { sayIfScopeIsStuck() }
+    if scope != nil, case .failed = await asked[2].outcome() { sayIfScopeIsStuck() }
   }
 
   /// Whether the message may still be sent: its state may have changed since its turn came.
@@ -309,18 +331,21 @@ extension Messenger {
     !Task.isCancelled && session.isLive(message.id) && isOfThisRadio(message)
   }
 
-  private func sayThatRegionsAreUnknown(_ region: Region) {
+  private func sayThatRegionIsUnknown(_ region: String) {
+    let version = synchronizer.connection.identity?.device?.details?.version.string ?? "the radio's firmware"
     log.warning(
-      "the radio's firmware cannot send to the region \(region.text): the message is not sent. Regions need 1.10, * needs 1.16"
-    )
+      "\(version) cannot send to the region \(region): the message is not sent. Regions need 1.10, * (none) needs 1.16")
   }
 
   /// Sets the radio's own default again, whatever another program has set.
   func resetScope() {
+    synchronizer.ways.defaultRegion = nil
     guard let version = synchronizer.connection.identity?.device?.protocolVersion, version >= Self.firstWithScopes
     else { return }
     guard let asked = synchronizer.connection.submit(.setFloodScopeKey(.useDefault), .interactive) else { return }
     tasks.begin { if case .failed = await asked.outcome() { self.sayIfScopeIsStuck() } }
+    // The answer goes to the synchronizer: packets that are heard in that region have its name.
+    if version >= Self.firstWithDefault { _ = synchronizer.connection.submit(.getDefaultFloodScope, .sync) }
   }
 
   private func sayIfScopeIsStuck() {
@@ -330,6 +355,8 @@ extension Messenger {
 
   /// SET_FLOOD_SCOPE_KEY came with protocol version 8 (docs/protocol/companion.md § 11).
   private static let firstWithScopes: UInt8 = 8
+  /// The default scope came with 11.
+  private static let firstWithDefault: UInt8 = 11
 
   /// A channel's slot has been read over this link, so *not found* says that the radio has no room for a packet (docs/protocol/companion.md § 5.3).
   private static func meaning(of outcome: RadioSession.Outcome, toChannel: Bool) -> DeliveryAnswer {

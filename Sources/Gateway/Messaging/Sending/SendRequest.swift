@@ -2,6 +2,7 @@
 
 import Companion
 import Delivery
+import MeshCrypto
 import Store
 import UntrustedText
 
@@ -19,6 +20,11 @@ public struct SendRequest: Equatable, Sendable {
   public var origin: String
   /// Cuts a text that is too long into numbered parts.
   public var splits: Bool
+  /// The region of this message; `nil`: that of its recipient or channel.
+  public var region: RegionChoice?
+  /// The number of a received message that this one answers: it goes out in the region in which that was heard, unless
+  /// its own, or its recipient or channel, has one.
+  public var answers: Int64?
 
   /// The origin of what people and programs send at the control socket.
   public static let controlOrigin = "control"

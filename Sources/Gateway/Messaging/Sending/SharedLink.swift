@@ -53,13 +53,15 @@ public enum SharedLink: Equatable, Sendable {
     return .channel(name: name, try secret(String(decoding: hex, as: UTF8.self)), region: region)
   }
 
+  public static let regionForm = "a region is 1 to 30 letters, digits and -, or * for none"
+
   /// A region as people write it.
   public static func region(_ text: String) throws(Refusal) -> Region {
     guard let region = Region(text) else {
       throw .invalid(
         text.utf8.first == UInt8(ascii: "$")
           ? "a region that begins with $ has its own key, which a link does not contain: omit region_scope"
-          : "a region is 1 to 30 letters, digits and -, or * for none")
+          : regionForm)
     }
     return region
   }

@@ -37,6 +37,10 @@ extension ClientSession {
     _ command: Command, _ frame: [UInt8]? = nil, dispatched: @escaping (RadioAnswer) -> Void = { _ in }
   ) async throws(CancellationError) -> RadioAnswer {
     // If the scope cannot be set, the command is not sent.
+    if isScopeRefused, command.goesInScope {
+      gateway.note(command, RadioAnswer.scopeRefused.outcome, from: name)
+      return .scopeRefused
+    }
     let own = RadioSession.Submission(command, frame: frame, needsSuccess: true)
     guard let scope, command.goesInScope else { return try await ask([own], own: 0, dispatched: dispatched) }
     let back = RadioSession.Submission(.setFloodScopeKey(.useDefault))

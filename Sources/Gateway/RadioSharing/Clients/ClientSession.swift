@@ -51,6 +51,8 @@ final class ClientSession {
   var position: ClientPosition
   /// The command that sets the client's flood scope; `nil`: the radio's default applies.
   var scope: RadioSession.Submission?
+  /// The radio has refused the scope that the client has set last.
+  var isScopeRefused = false
   var toSign: [UInt8] = []
   var turns = ClientTurns()
 

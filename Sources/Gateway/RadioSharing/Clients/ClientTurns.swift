@@ -10,11 +10,16 @@ import Timing
 
 /// Operations of one client at a time: the radio has one flood scope, one signing buffer, and one open request.
 extension ClientSession {
-  /// The radio has one scope for all floods: a client's scope is set before each of its commands, and reset after it.
+  /// The radio has one scope for all floods: a client's scope is set before each of its commands, and reset after it. If the radio refuses a scope,
+  /// nothing of the client is flooded until it sets another: it would go out in the one before.
   func setScope(_ scope: FloodScopeOverride, _ frame: [UInt8]) async throws -> ClientAnswer {
     let own = RadioSession.Submission(.setFloodScopeKey(scope), frame: frame)
     let answer = try await ask([own, RadioSession.Submission(.setFloodScopeKey(.useDefault))], own: 0)
-    if case .replied(.ok) = answer.outcome { self.scope = scope == .useDefault ? nil : own }
+    let isSet = if case .replied(.ok) = answer.outcome { true } else { false }
+    // A scope that is the radio's default anyway cannot be missed, whatever it answers.
+    let isDefault = gateway.connection.setting(for: scope) == .asIs
+    isScopeRefused = !isSet && !isDefault
+    if isSet || isDefault { self.scope = isDefault ? nil : own }
     return self.answer(answer)
   }
 

@@ -91,8 +91,14 @@ final class HookCarrier: Carrier {
       arguments,
       environment: [
         "PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "MESHPOST_SOCKET": settings.socket,
-        "MESHPOST_HOOK": name, "MESHPOST_KIND": event.kind,
+        "MESHPOST_HOOK": name, "MESHPOST_KIND": event.kind, "MESHPOST_MESSAGE": message(event),
       ], input: input, limit: settings.timeout, maxOutput: Self.maxOutput, on: loop)
+  }
+
+  /// The number of a received message, empty for other events: `meshpost send` sends an answer in its region.
+  private func message(_ event: JournalEvent) -> String {
+    guard event.kind == EventKind.message.rawValue else { return "" }
+    return event.json?["id"]?.integer.map { "\($0)" } ?? ""
   }
 
   /// The command line: it limits memory, processor time, open files and processes, and the program cannot gain rights.
@@ -145,6 +151,7 @@ final class HookCarrier: Carrier {
       json.field("text", text)
       json.field("split", true)
       json.field("expires_s", 600)
+      json.field("answers", body["id"]?.integer)
     }
     // `try?`: an invalid answer is no refusal.
     let answer = await commands?.take(command).flatMap { try? JSONValue(parsing: $0) }

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: MIT
 
+import Companion
 import SQLite
+import UntrustedText
 
-/// The region of a channel, by the digest of the channel's secret: slots change, and the radio does not store regions.
+/// The regions of channels and nodes. A channel's is stored by the digest of its secret: slots change, and the radio does
+/// not store regions.
 extension Store {
   /// Within a `write`: sets the region. `nil`: the radio's default.
   public func setRegion(_ region: String?, ofChannel digest: String) throws(SQLiteError) {
+    regionChanges &+= 1
     guard let region else {
       try database.run("DELETE FROM channel_regions WHERE channel = ?", .text(digest))
       return
@@ -14,12 +18,36 @@ extension Store {
       "INSERT OR REPLACE INTO channel_regions(channel, region) VALUES (?, ?)", .text(digest), .text(region))
   }
 
-  /// The greatest number of regions that a packet's code is compared with.
+  /// Within a `write`: sets the region of messages to a node, as `RegionChoice.text`. `nil`: the radio's default.
+  public func setRegion(_ region: String?, ofNode key: PublicKey) throws(SQLiteError) {
+    regionChanges &+= 1
+    try database.run("UPDATE contacts SET region = ? WHERE key = ?", .optional(region), .blob(key.bytes))
+  }
+
+  /// Within a `write`: what a repeater says that it carries, with commas.
+  public func setCarried(_ regions: String, by key: PublicKey, at: Int64) throws(SQLiteError) {
+    regionChanges &+= 1
+    try database.run(
+      "UPDATE contacts SET carried = ?, carried_at = ? WHERE key = ?", .text(regions), .integer(at), .blob(key.bytes))
+  }
+
+  /// The greatest number of regions that a packet's code is compared with: each costs a hash for each packet.
   private static let mostRegions = 64
 
-  /// The names of all regions that channels have.
+  /// The names of regions that channels and nodes have, and then those that repeaters carry.
   public func knownRegions() throws(StoreError) -> [String] {
-    try rows("SELECT DISTINCT region FROM channel_regions LIMIT \(Self.mostRegions)") { $0.text(0) }
+    let ours = try rows(
+      "SELECT region FROM channel_regions UNION SELECT region FROM contacts WHERE region IS NOT NULL"
+    ) { $0.text(0) }
+    let carried = try rows("SELECT carried FROM contacts WHERE carried IS NOT NULL ORDER BY carried_at DESC LIMIT 64") {
+      $0.text(0)
+    }
+    var known: [String] = []
+    for name in ours + carried.flatMap({ $0.pieces(at: ",") }) where !known.contains(name) {
+      known.append(name)
+      if known.count == Self.mostRegions { break }
+    }
+    return known
   }
 
   public func region(ofChannel digest: String) throws(StoreError) -> String? {

@@ -89,6 +89,9 @@ public enum EventBody {
     json.field(row.onRadio, stored.onRadio)
     json.field(row.firstSeen, stored.firstSeen)
     json.field(row.lastHeard, stored.lastHeard)
+    json.field(row.region, stored.region)
+    if let carried = stored.carried { json.field(row.carries, carried.isEmpty ? [] : carried.pieces(at: ",")) }
+    json.field(row.carriesAt, stored.carriedAt)
   }
 
   /// `former`: the path that it had.

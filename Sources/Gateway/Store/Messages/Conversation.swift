@@ -218,6 +218,7 @@ extension Store {
     json.field(row.cursor, place.description)
     json.field(row.outgoing, message.key)
     json.field(row.origin, message.origin)
+    json.field(row.region, message.region)
     EventBody.writeState(message, to: &json)
     json.field(row.ended, message.hasEnded)
     json.field(row.receivedAt, message.created.milliseconds)

@@ -72,6 +72,8 @@ public struct OutgoingMessage: Equatable, Sendable {
   public var airtime: Int64 = 0
   /// The radio that sends it; no other radio does.
   public var radio: Int64
+  /// The region of this message, as `RegionChoice.text`; `nil`: that of its recipient or channel.
+  public var region: String?
 
   public init(
     id: Int64 = 0, key: String, origin: String, priority: UInt8, kind: Kind, recipient: PublicKey? = nil,
@@ -109,7 +111,8 @@ public struct OutgoingMessage: Equatable, Sendable {
 extension Store {
   private static let outgoingColumns = """
     id, key, origin, priority, kind, recipient, channel, text, state, reason, sender_time, attempt, tries, floods, \
-    codes, created_at, created_trusted, lifetime, ended_at, round_trip, heard, airtime, created_elapsed, radio
+    codes, created_at, created_trusted, lifetime, ended_at, round_trip, heard, airtime, created_elapsed, radio, \
+    region
     """
 
   /// Within a `write`: stores and journals a new message. `nil`: its key exists already.
@@ -119,7 +122,7 @@ extension Store {
     try database.run(
       """
       INSERT INTO outgoing(\(Self.outgoingColumns), seq, newest_seq, ended_seq, place)
-        VALUES (NULL\(String(repeating: ", ?", count: 26)), (SELECT ifnull(max(id), 0) FROM messages))
+        VALUES (NULL\(String(repeating: ", ?", count: 27)), (SELECT ifnull(max(id), 0) FROM messages))
       """,
       Self.values(of: message) + [
         .integer(nextSeq), .integer(nextSeq), message.endedAt.map { _ in .integer(nextSeq) } ?? .null,
@@ -170,7 +173,7 @@ extension Store {
     try database.run(
       """
       UPDATE outgoing SET (\(Self.outgoingColumns.dropFirst(4)), newest_seq, ended_seq) =
-        (?\(String(repeating: ", ?", count: 22)), ifnull(?, newest_seq), ifnull(?, ended_seq))
+        (?\(String(repeating: ", ?", count: 23)), ifnull(?, newest_seq), ifnull(?, ended_seq))
       WHERE id = ?
       """, Self.values(of: message) + [.optional(newest), .optional(ended), .integer(message.id)])
   }
@@ -185,7 +188,7 @@ extension Store {
       .blob(message.attempts.codes.flatMap(\.bytes)), .integer(message.created.milliseconds),
       .integer(message.created.trusted ? 1 : 0), .integer(message.lifetime), .optional(message.endedAt),
       .optional(message.roundTrip), .integer(Int64(message.heard)), .integer(message.airtime),
-      .integer(message.createdElapsed), .integer(message.radio),
+      .integer(message.createdElapsed), .integer(message.radio), .optional(message.region),
     ]
   }
 
@@ -329,6 +332,7 @@ extension Store {
     (message.heard, message.airtime) = (Int(row.integer(20)), row.integer(21))
     message.createdElapsed = row.integer(22)
     message.radio = row.integer(23)
+    message.region = row.textIfAny(24)
     return message
   }
 }
@@ -358,6 +362,7 @@ extension EventBody {
     json.field(row.recipient, message.recipient?.hex)
     json.field(row.channel, message.channel)
     json.field(row.text, message.text.string)
+    json.field(row.region, message.region)
     json.field(row.createdAt, message.created.milliseconds)
     writeState(message, to: &json)
     json.field(row.ended, message.hasEnded)

@@ -15,6 +15,11 @@ public struct StoredContact: Equatable, Sendable {
   public var lastHeard: Int64?
   /// The radio that reported it last.
   public var radio: Int64 = Store.everyRadio
+  /// The region of messages to it, as `RegionChoice.text`; `nil`: the radio's default.
+  public var region: String?
+  /// The regions that it has said it carries, with commas, and when, in milliseconds since 1970.
+  public var carried: String?
+  public var carriedAt: Int64?
 
   public init(
     contact: Contact, onRadio: Bool, firstSeen: Int64, lastHeard: Int64?, radio: Int64 = Store.everyRadio
@@ -35,6 +40,7 @@ extension Store {
     key, type, flags, path_length, path, name, last_advert, latitude, longitude, last_modified, on_radio, first_seen, \
     last_heard, radio
     """
+  private static let readColumns = columns + ", region, carried, carried_at"
 
   /// Within a `write`: stores the record if it has changed, or the node was `heard`. The node then counts as seen now,
   /// whatever the radio's clock says.
@@ -96,7 +102,7 @@ extension Store {
 
   private func read(_ key: PublicKey) throws(SQLiteError) -> StoredContact? {
     var found: StoredContact?
-    try database.each("SELECT \(Self.columns) FROM contacts WHERE key = ?", [.blob(key.bytes)]) {
+    try database.each("SELECT \(Self.readColumns) FROM contacts WHERE key = ?", [.blob(key.bytes)]) {
       (row) throws(SQLiteError) in
       found = Self.contact(row)
       return false
@@ -111,7 +117,7 @@ extension Store {
     try translating { () throws(SQLiteError) in
       try database.each(
         """
-        SELECT \(Self.columns) FROM contacts WHERE key >= ?1 AND (?2 IS NULL OR key < ?2)
+        SELECT \(Self.readColumns) FROM contacts WHERE key >= ?1 AND (?2 IS NULL OR key < ?2)
         ORDER BY on_radio DESC LIMIT 1
         """, [.blob(prefix.bytes), .optional(next)]
       ) { (row) throws(SQLiteError) in
@@ -141,7 +147,7 @@ extension Store {
   ) throws(StoreError) {
     try translating { () throws(SQLiteError) in
       try database.each(
-        "SELECT \(Self.columns) FROM contacts WHERE key > ? AND on_radio >= ? AND (?3 IS NULL OR radio = ?3) ORDER BY key",
+        "SELECT \(Self.readColumns) FROM contacts WHERE key > ? AND on_radio >= ? AND (?3 IS NULL OR radio = ?3) ORDER BY key",
         [.blob(key), .integer(onRadioOnly ? 1 : 0), .optional(radio)]
       ) { (statement) throws(SQLiteError) in
         guard let stored = Self.contact(statement) else { return true }
@@ -155,7 +161,7 @@ extension Store {
     throws(StoreError)
   {
     try every(
-      "SELECT \(Self.columns) FROM contacts WHERE last_heard IS NOT NULL AND (?2 IS NULL OR radio = ?2) ORDER BY last_heard DESC LIMIT ?1",
+      "SELECT \(Self.readColumns) FROM contacts WHERE last_heard IS NOT NULL AND (?2 IS NULL OR radio = ?2) ORDER BY last_heard DESC LIMIT ?1",
       [.integer(Int64(clamping: limit)), .optional(radio)]
     ) { statement in
       if let stored = Self.contact(statement) { row(stored) }
@@ -178,9 +184,11 @@ extension Store {
       name: Text(bytes: row.blob(5)), lastAdvert: UInt32(truncatingIfNeeded: row.integer(6)),
       latitude: Int32(truncatingIfNeeded: row.integer(7)), longitude: Int32(truncatingIfNeeded: row.integer(8)),
       lastModified: UInt32(truncatingIfNeeded: row.integer(9)))
-    return StoredContact(
+    var stored = StoredContact(
       contact: contact, onRadio: row.integer(10) != 0, firstSeen: row.integer(11), lastHeard: row.integerIfAny(12),
       radio: row.integer(13))
+    (stored.region, stored.carried, stored.carriedAt) = (row.textIfAny(14), row.textIfAny(15), row.integerIfAny(16))
+    return stored
   }
 
   // MARK: The radio's contact list

@@ -43,6 +43,12 @@ public struct HeardCopy: Equatable, Sendable {
     }
   }
 
+  /// The name of the region in which the message was flooded; `nil`: it is unknown, or there is none.
+  public static func region(of copies: [HeardCopy]) -> String? { copies.lazy.compactMap(\.region).first }
+
+  /// A region's code as it is displayed.
+  public static func hex(_ code: UInt16) -> String { Hex.string([UInt8(code >> 8), UInt8(code & 0xFF)]) }
+
   func encode() -> [UInt8] {
     var writer = FrameWriter()
     writer.big(UInt64(clamping: at), 6)

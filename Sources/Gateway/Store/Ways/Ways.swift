@@ -170,7 +170,7 @@ extension EventBody {
       json.field(row.route, copy.route.isFlood ? nil : "direct")
       json.field(row.region, copy.region)
       if copy.region == nil {
-        json.field(row.regionCode, copy.code.map { Hex.string([UInt8($0 >> 8), UInt8($0 & 0xFF)]) })
+        json.field(row.regionCode, copy.code.map { HeardCopy.hex($0) })
       }
       json.field(row.snr, copy.snr.decibels)
       json.field(row.rssi, copy.rssi)

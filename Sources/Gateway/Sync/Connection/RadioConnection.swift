@@ -95,6 +95,8 @@ public final class RadioConnection {
   /// Reason for sending nothing: the radio would transmit into another region than its own.
   public static let stuckScope = "the radio does not go back to its default region: power-cycle it"
   public var isScopeStuck: Bool { session.isScopeStuck }
+  /// How a command is flooded in this scope by the attached radio.
+  public func setting(for scope: FloodScopeOverride) -> ScopeSetting { session.setting(for: scope) }
   private var wasScopeStuck = false
 
   // MARK: Asking

@@ -11,6 +11,8 @@ public struct RadioAnswer: Sendable {
 
   /// Answer of a command that was not accepted because the link was lost.
   public static let linkLost = RadioAnswer(outcome: .failed(.linkLost), frame: [])
+  /// Answer of a command that was not sent, because the radio has refused its flood scope.
+  public static let scopeRefused = RadioAnswer(outcome: .failed(.notSent(isRefused: true)), frame: [])
 }
 
 /// A command that is queued for the radio or was sent to it. It gets exactly one answer, even if the link is lost.

@@ -20,6 +20,12 @@ public final class MessageWays {
   /// Numbers of messages belong to this database.
   private var epoch: String
   private var isResumed = false
+  /// The known regions, until they change.
+  private var keys: (changes: UInt64, known: [(name: String, key: ChannelSecret)])?
+  /// What repeaters around pass on.
+  public private(set) var repeated = RepeatedFloods()
+  /// The radio's default region; `nil`: it has none, or has not said it.
+  public var defaultRegion: FloodScope? { didSet { keys = nil } }
 
   init(_ store: Store, on loop: EventLoop) {
     (self.store, self.loop, epoch) = (store, loop, store.epoch)
@@ -29,9 +35,11 @@ public final class MessageWays {
   func heard(_ bytes: [UInt8], snr: SNR, rssi: Int8, own: PublicKey?) {
     check()
     // `try?`: bytes that are no packet are no copy.
-    guard let packet = try? Packet(decoding: bytes), [.text, .groupText, .groupData].contains(packet.type)
-    else { return packets.heardOther() }
-    let copy = HeardCopy(packet, snr: snr, rssi: rssi, at: loop.wallClock.milliseconds, region: region(of: packet))
+    guard let packet = try? Packet(decoding: bytes) else { return packets.heardOther() }
+    let region = region(of: packet)
+    repeated.heard(packet, in: region)
+    guard [.text, .groupText, .groupData].contains(packet.type) else { return packets.heardOther() }
+    let copy = HeardCopy(packet, snr: snr, rssi: rssi, at: loop.wallClock.milliseconds, region: region)
     packets.heard(packet, copy, own: own?.nodeHash, now: loop.now)
     arm()
   }
@@ -42,9 +50,27 @@ public final class MessageWays {
   /// Each packet of a region has another code, which only its name explains.
   private func region(of packet: Packet) -> String? {
     guard packet.route.hasTransportCodes else { return nil }
+    return knownKeys.first { packet.isInScope(of: $0.key) }?.name
+  }
+
+  /// The names of regions that are known here, the radio's default first.
+  public var knownRegions: [String] { knownKeys.map(\.name) }
+
+  private var knownKeys: [(name: String, key: ChannelSecret)] {
+    if let keys, keys.changes == store.regionChanges, epoch == store.epoch { return keys.known }
+    let known = readKeys()
+    keys = (store.regionChanges, known)
+    return known
+  }
+
+  private func readKeys() -> [(name: String, key: ChannelSecret)] {
     // If the store cannot be read, the code remains.
     let known = store.ifReadable { try store.knownRegions() } ?? []
-    return known.first { Region($0)?.key.map(packet.isInScope) ?? false }
+    let own = defaultRegion.map { [($0.name.string, $0.key)] } ?? []
+    return own
+      + known.compactMap { name in
+        name == own.first?.0 ? nil : RegionChoice(name)?.key.map { (name, $0) }
+      }
   }
 
   // MARK: Received messages
@@ -107,7 +133,7 @@ public final class MessageWays {
   /// Another database has other messages under these numbers.
   private func check() {
     guard epoch != store.epoch else { return }
-    (epoch, packets) = (store.epoch, PacketCopies())
+    (epoch, packets, keys) = (store.epoch, PacketCopies(), nil)
   }
 
   /// A radio is attached for the first time since the program's start: copies of messages from just before may come,

@@ -74,6 +74,7 @@ extension HubAPI {
     guard name == "send" else { return nil }
     for field in ["to", "text"] where body[field]?.string?.isEmpty ?? true { return "\"\(field)\" must be a text" }
     if isWrong("expires_s", { $0.count ?? 0 > 0 }) { return "\"expires_s\" must be a whole number from 1" }
+    if isWrong("region", { !($0.string?.isEmpty ?? true) }) { return "\"region\" must be a text" }
     let priorities: Set = ["interactive", "relayed", "bulk"]
     if isWrong("priority", { $0.string.map(priorities.contains) ?? false }) {
       return "\"priority\" must be one of \(priorities.sorted().joined(separator: ", "))"

@@ -25,6 +25,13 @@ public struct Path: Hashable, Sendable, CustomStringConvertible {
   /// A path without hops; one byte per hop.
   public static let direct = Path(length: PathLength(raw: 0), bytes: [])
 
+  /// The same hops in the opposite order.
+  public var reversed: Path {
+    let size = length.bytesPerHop
+    let hops = stride(from: 0, to: bytes.count, by: size).map { Array(bytes[$0..<$0 + size]) }
+    return Path(length: length, bytes: hops.reversed().flatMap { $0 })
+  }
+
   private init(length: PathLength, bytes: [UInt8]) {
     self.length = length
     self.bytes = bytes
