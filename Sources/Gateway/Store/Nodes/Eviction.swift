@@ -104,7 +104,8 @@ extension Store {
   /// Within a `write`: the present radio has heard the node, and had no place for it. Unlike one that was removed to make room, it goes early if the
   /// store has too many nodes: anybody can invent nodes.
   public func noteNoPlace(for key: PublicKey) throws(SQLiteError) {
-    try database.run("UPDATE contacts SET evicted = ? WHERE key = ? AND evicted = 0", .integer(-radio), .blob(key.bytes))
+    try database.run(
+      "UPDATE contacts SET evicted = ? WHERE key = ? AND evicted = 0", .integer(-radio), .blob(key.bytes))
   }
 
   /// Nodes whose key begins with this byte and that write texts: whether the radio has one of them, and those that it does not have: first those with
