@@ -267,8 +267,8 @@ let trials: [Target] = [
   tests(
     "GatewayTests",
     [
-      "Alerts", "Companion", "EventLoop", "Gateway", "HTTP", "JSON", "MeshCrypto", "MeshIdentity", "ProxyTunnel",
-      "Relay", "SQLite", "Store", "TestSupport", "Timing", "Transport", "VirtualRadio",
+      "Alerts", "Companion", "Delivery", "EventLoop", "Gateway", "HTTP", "JSON", "MeshCrypto", "MeshIdentity",
+      "Messaging", "ProxyTunnel", "Relay", "SQLite", "Store", "TestSupport", "Timing", "Transport", "VirtualRadio",
     ]),
 ]
 

@@ -24,7 +24,7 @@ extension WholeProgramTests {
       ["room", "login", "x", "--stored"],
       ["node", "login", "x", "--stored"], ["node", "logout", "x"], ["node", "status", "x"], ["node", "telemetry", "x"],
       ["node", "neighbours", "x"], ["node", "access", "x"], ["radio", "survey"], ["radio", "variables"], ["airtime"],
-      ["node", "trace", "x"], ["node", "cli", "x", "ver"], ["node", "readings"],
+      ["node", "trace", "x"], ["node", "cli", "x", "ver"], ["node", "clock", "x"], ["node", "readings"],
       ["node", "alias", "x", "y"], ["journal"], ["upstream", "pending"], ["upstream", "dead"], ["upstream", "retry"],
       ["upstream", "drop", "x"],
       ["upstream", "resume"], ["upstream"], ["upstream", "add", "x", "http://x"], ["upstream", "pause", "x"],

@@ -76,6 +76,14 @@ extension WholeProgramTests {
       let access = try rig.meshpost("node", "access", "Ridge").lines
       #expect(access.count == 1 && access[0].contains("admin"), "\(access)")
       #expect(try rig.meshpost("node", "cli", "Ridge", "get name").lines == ["> Ridge"])
+      // Without a synchronised clock there is nothing to compare with.
+      let clock = try rig.meshpost("node", "clock", "Ridge", "--json")
+      if clock.code == 0 {
+        #expect(shapes.problems("node clock", clock.lines).isEmpty, "\(clock.lines)")
+      } else {
+        #expect(clock.code == 64 && clock.lines.contains { $0.contains("not synchronised") }, "\(clock.lines)")
+      }
+      #expect(try rig.meshpost("node", "clock", "Ridge", "--reboot").code == 64, "only with --set")
       #expect(try rig.meshpost("node", "cli", "Ridge", "nonsense").lines == ["Unknown command"])
       #expect(try rig.meshpost("node", "cli", "r1", "ver").code == 64, "a companion has no command line")
       #expect(try rig.meshpost("send", "Ridge", "hello").code == 64, "a repeater takes no messages")

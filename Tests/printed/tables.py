@@ -279,6 +279,7 @@ DOCUMENTS["docs/observability.md"] = {
     "meshpost-hub purge --retention --yes": {"shows": "deleted nothing"},
 }
 DOCUMENTS["docs/alerts.md"] = {
+    "meshpost node status": {"named": "docs/sending.md has it whole"},
     'meshpost alerts acknowledge 1 --note "on my way"': {
         "before": r"""
 cp /etc/meshpost/meshpostd.toml /tmp/before.toml
@@ -319,6 +320,9 @@ meshpost send Nobody hello --json >sent; meshpost cancel $(identity sent)""",
     "meshpost room read Lobby": {"before": "air post Lobby a first post; until_true 'meshpost room read Lobby | grep first'"},
     "meshpost node login Ridge": {"answers": [("assword", "password\n")]},
     "meshpost node cli Ridge get radio": {"shows": "869"},
+    "meshpost node clock Ridge": {"elsewhere": "it wants a synchronised clock: NodeTests, ClockSettingTests"},
+    "meshpost node clock NAME": {"named": "the block above has it whole"},
+    "meshpost node cli NAME clock sync": {"named": "a warning against it"},
     "meshpost node telemetry self": {"code": 76, "because": "pymc_core's radio does not know the question; EveryCommand asks a virtual one"},
     "meshpost contact path Ridge --discover": {"code": 69, "because": "pymc_core's radio asks otherwise than firmware does, and nobody answers that"},
     "meshpost contact add": {"named": "`meshpost contact --help` has it whole"},

@@ -166,6 +166,7 @@ public final class ControlAPI {
     case .trace: try await node.trace(RequestBody(request))
     case .command: try await node.command(RequestBody(request))
     case .access: try await node.access(RequestBody(request))
+    case .nodeClock: try await node.clock(RequestBody(request))
 
     case .radio: try await configuration.show()
     case .setRadio: try await configuration.set(RequestBody(request))

@@ -103,6 +103,9 @@ public final class Daemon {
     messaging.keeper.needed = { [weak routine = messaging.routine, weak alerts] in
       routine?.needed?.union(alerts?.wanted ?? [])
     }
+    alerts.needed = { [weak routine = messaging.routine] in routine?.needed }
+    messaging.nodes.answered = { [weak alerts] in alerts?.answered($0, $1) }
+    messaging.routine.polled = { [weak alerts] in alerts?.polled($0, $1, isAnswered: $2) }
     messaging.knock.whenFull = { [weak alerts] in alerts?.nodeWasNotAdded() }
     power.alerts = alerts
     maintenance.alerts = alerts

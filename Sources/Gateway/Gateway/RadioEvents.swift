@@ -74,6 +74,7 @@ extension Daemon: SyncObserver {
     alerts.radio(
       isUp: connection.state == .up, isScopeStuck: connection.isScopeStuck, message: publisher.summary)
     alerts.messages(synchronizer.withheld, isKnown: connection.state == .up && synchronizer.isServing)
+    alerts.care.listens(connection.state == .up && synchronizer.isServing)
     messaging.messenger.radioChanged()
     if connection.state != .up {
       messaging.nodes.requests.linkLost()

@@ -16,7 +16,7 @@ enum Schema {
     Migration(number: 19, sql: seen), Migration(number: 20, sql: removedUpstreams),
     Migration(number: 21, sql: commandAges), Migration(number: 22, sql: merges),
     Migration(number: 23, sql: ways), Migration(number: 24, sql: airtimeHours),
-    Migration(number: 25, sql: moreRegions),
+    Migration(number: 25, sql: moreRegions), Migration(number: 26, sql: nodeCare),
   ]
 
   /// `journal.seq` is not AUTOINCREMENT: the newest row is never deleted, so numbers are never reused.
@@ -325,5 +325,10 @@ enum Schema {
     ALTER TABLE contacts ADD COLUMN region TEXT;
     ALTER TABLE contacts ADD COLUMN carried TEXT;
     ALTER TABLE contacts ADD COLUMN carried_at INTEGER;
+    """
+
+  /// What is remembered of the nodes in care, as JSON (`NodeRecord`).
+  private static let nodeCare = """
+    CREATE TABLE node_care(key BLOB PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
     """
 }

@@ -71,6 +71,8 @@ public final class Store {
   /// Called each time that something was received that only this node can have sent, with the time in milliseconds
   /// since 1970; the stored time may lag by up to ten minutes.
   public var nodeWasHeard: (KeyPrefix, Int64) -> Void = { _, _ in }
+  /// Called within a `write` when an advert showed a node's clock while ours was synchronised, with the seconds that it is ahead.
+  public var clockWasHeard: (PublicKey, Int64) -> Void = { _, _ in }
   public internal(set) var nodeCounts = NodeCounts()
   var radioState = RadioState()
   /// The words of open alerts by rule and subject, and whether the disk may have older ones.

@@ -77,6 +77,7 @@ export class NodeDetails {
         [t("node.position"), node.lat || node.lon ? `${number(node.lat, 5)}, ${number(node.lon, 5)}` : null],
         [t("nodes.battery"), battery ? [volts(battery.mv), " ", make("span", { class: "quiet" }, "(", when(battery.at), ")")] : null],
         [t("node.advert"), node.last_advert ? make("span", { title: t("node.own-clock"), text: full(node.last_advert * 1000) }) : null],
+        [t("node.clock"), Math.abs(node.clock_offset_s ?? 0) >= 60 ? t(node.clock_offset_s < 0 ? "node.clock-behind" : "node.clock-ahead", { time: span(Math.abs(node.clock_offset_s)) }) : null],
         [t("fact.key"), copyable(node.key, t("fact.key"))],
       ]),
       this.paths.element);
@@ -165,7 +166,9 @@ export class NodeDetails {
         put(t("node.noise"), at, body.noise_floor_dbm, (value) => `${number(value)} dBm`);
         put("SNR", at, body.last_snr, decibels);
         put(t("node.queue"), at, body.queue, (value) => number(value));
-      } else for (const { type, channel, value } of body.readings ?? []) {
+      } else if (kind === "node_neighbours") put(t("ask.neighbours"), at, body.total, (value) => number(value));
+      else if (kind === "node_clock") put(t("node.clock"), at, body.offset_s, (value) => `${number(value)} s`);
+      else for (const { type, channel, value } of body.readings ?? []) {
         const name = (has(`reading.${type}`) ? t(`reading.${type}`) : type) + (channel > 1 ? ` ${channel}` : "");
         put(name, at, value, (one) => `${measured(one)} ${UNITS[type] ?? ""}`.trim());
       }

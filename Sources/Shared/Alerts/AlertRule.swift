@@ -20,6 +20,13 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
   case regionStuck = "region_stuck"
   case configurationWrong = "configuration_wrong"
   case storeLost = "store_lost"
+  // Rules of the gateway about other nodes.
+  case nodeBatteryLow = "node_battery_low"
+  case nodeBatteryFalling = "node_battery_falling"
+  case nodeRestarted = "node_restarted"
+  case nodeNoisy = "node_noisy"
+  case nodeUnanswering = "node_unanswering"
+  case nodeClockWrong = "node_clock_wrong"
   // Rules of the hub.
   case gatewaySilent = "gateway_silent"
   case gatewayConflict = "gateway_conflict"
@@ -29,10 +36,15 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
   case hubStoreLost = "hub_store_lost"
   case retentionHeld = "retention_held"
 
-  public static let ofGateways: [AlertRule] = [
-    .radioLost, .backlogged, .deadLetters, .nodeSilent, .clockWrong, .diskFull, .journalLoss, .journalConflict,
-    .batteryLow, .supplyLow, .contactsFull, .remoteCommands, .radioQueueFull, .messagesStuck, .regionStuck,
-    .configurationWrong, .storeLost,
+  public static let ofGateways: [AlertRule] =
+    [
+      .radioLost, .backlogged, .deadLetters, .nodeSilent, .clockWrong, .diskFull, .journalLoss, .journalConflict,
+      .batteryLow, .supplyLow, .contactsFull, .remoteCommands, .radioQueueFull, .messagesStuck, .regionStuck,
+      .configurationWrong, .storeLost,
+    ] + ofNodes
+  /// Rules about what other nodes report, and about their clocks.
+  public static let ofNodes: [AlertRule] = [
+    .nodeBatteryLow, .nodeBatteryFalling, .nodeRestarted, .nodeNoisy, .nodeUnanswering, .nodeClockWrong,
   ]
   public static let ofHubs: [AlertRule] = [
     .gatewaySilent, .gatewayConflict, .gatewaysRefused, .hubDiskFull, .hubDatabase, .hubStoreLost, .retentionHeld,
@@ -57,6 +69,9 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
     case .regionStuck: AlertTimes(begins: .seconds(60), ends: .seconds(300))
     case .configurationWrong, .remoteCommands: AlertTimes(begins: .zero, ends: .zero)
     case .storeLost, .hubStoreLost: AlertTimes(begins: .zero, ends: .seconds(86_400))
+    case .nodeBatteryLow, .nodeBatteryFalling, .nodeNoisy, .nodeUnanswering, .nodeClockWrong:
+      AlertTimes(begins: .zero, ends: .zero)
+    case .nodeRestarted: AlertTimes(begins: .zero, ends: .seconds(86_400))
     case .gatewaySilent: AlertTimes(begins: .seconds(900), ends: .zero)
     case .hubDiskFull: AlertTimes(begins: .zero, ends: .seconds(600))
     case .hubDatabase: AlertTimes(begins: .seconds(120), ends: .seconds(300))
@@ -82,7 +97,9 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
     case .backlogged: "An upstream has taken nothing for \(begins), and events wait for it.\(over)"
     case .deadLetters:
       "An upstream has refused events for good, or an operator has skipped some. It ends when they are sent again or deleted."
-    case .nodeSilent: "A node that is named for it has not been heard for \(begins). It ends when it is heard."
+    case .nodeSilent:
+      "A node that is named for it has not been heard for \(begins); another one in care that was heard regularly, for four times its longest "
+        + "pause. It ends when it is heard."
     case .clockWrong: "This machine's clock has not been synchronised for \(begins).\(over)"
     case .diskFull: "The disk or the database is nearly full, or nothing can be written.\(over)"
     case .journalLoss: "Events were deleted before every upstream had them.\(over)"
@@ -104,6 +121,12 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
     case .configurationWrong:
       "The configuration file is refused, and the gateway runs with the last one that worked.\(over)"
     case .storeLost: "The gateway's database was damaged, removed or replaced.\(over)"
+    case .nodeBatteryLow: "The battery of a node in care is low.\(over)"
+    case .nodeBatteryFalling: "The battery of a node in care has been falling for days.\(over)"
+    case .nodeRestarted: "A node in care was started anew.\(over)"
+    case .nodeNoisy: "A node in care hears much noise.\(over)"
+    case .nodeUnanswering: "A node has not answered several polls in a row.\(over)"
+    case .nodeClockWrong: "The clock of a node in care is wrong.\(over)"
     case .gatewaySilent:
       "Nothing has come for \(begins) from a gateway that keeps a link; from others for four times the longest of their usual pauses. "
         + "It ends when it is heard."

@@ -198,7 +198,7 @@ extension Shape {
   }
   public struct Reading: Sendable { @inlinable public init() {}
     public let at = Field<Int64>("at")
-    public let kind = Field<String>("kind", "node_status or telemetry")
+    public let kind = Field<String>("kind", "node_status, telemetry, node_neighbours, node_clock or node_owner")
     public let body = Field<JSONValue>("body", "the reading, with node and name")
   }
   public struct Document: Sendable { @inlinable public init() {}
@@ -230,7 +230,10 @@ extension Shape {
   }
   public struct Link: Sendable { @inlinable public init() {}; public let link = Field<String>("link", "a meshcore:// link") }
   public struct Key: Sendable { @inlinable public init() {}; public let key = Field<String>("key", "the node's key, 64 hex digits") }
-  public struct Reply: Sendable { @inlinable public init() {}; public let reply = Field<String>("reply", "what the node printed") }
+  public struct Reply: Sendable { @inlinable public init() {}
+    public let reply = Field<String>("reply", "what the node printed")
+    public let warning = Field<String?>("warning", "what `clock sync` has passed on")
+  }
   public struct Retried: Sendable { @inlinable public init() {}; public let retried = Field<Int64>("retried", "dead letters that were queued again") }
   public struct Dropped: Sendable { @inlinable public init() {}; public let dropped = Field<Int64>("dropped", "dead letters that were deleted") }
   public struct Skipped: Sendable { @inlinable public init() {}; public let skipped = Field<Int64>("skipped", "the event's seq; it is a dead letter now") }

@@ -55,6 +55,7 @@ public enum Route: String, CaseIterable, Sendable {
   case trace = "POST /v1/node/trace"
   case command = "POST /v1/node/cli"
   case access = "POST /v1/node/access"
+  case nodeClock = "POST /v1/node/clock"
 
   case radio = "GET /v1/radio"
   case setRadio = "POST /v1/radio/set"

@@ -228,6 +228,11 @@ extension Shape {
     public let heardS = Field<Int64>("heard_s", "seconds ago")
     public let snr = Field<Double>("snr")
   }
+  public struct NodeClock: Sendable { @inlinable public init() {}
+    public let offsetS = Field<Int64>("offset_s", "seconds that the node's clock is ahead of this machine's")
+    public let withinS = Field<Int64>("within_s", "how exactly that is known")
+    public let result = Field<String>("result", "read; or with `set`: right (nothing had to be done, or it was set), ahead (it wants `reboot`), wrong (it still is)")
+  }
   public struct Trace: Sendable { @inlinable public init() {}
     public let hops = Field<[Hop]>("hops")
     public let snrHere = Field<Double>("snr_here")
@@ -259,6 +264,7 @@ extension Shape {
     public let region = Field<String?>("region", "the region of messages to it, if not the radio's default; `*`: none")
     public let carries = Field<[String]?>("carries", "a repeater: the regions that it has said it carries; `*`: floods without a region, too")
     public let carriesAt = Field<Int64?>("carries_at", "when it said that")
+    public let clockOffsetS = Field<Int64?>("clock_offset_s", "seconds that its clock is ahead of this machine's, by its last advert; absent: unknown")
   }
   public struct Channel: Sendable { @inlinable public init() {}
     public let slot = Field<Int64>("slot")

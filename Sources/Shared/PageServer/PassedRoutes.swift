@@ -27,8 +27,8 @@ public enum PassedRoutes {
     "/v1/contacts/import", "/v1/contacts/share", "/v1/contacts/favourite",
     "/v1/contacts/path", "/v1/channels/add", "/v1/channels/remove", "/v1/channels/region", "/v1/channels/relay",
     "/v1/node/login", "/v1/node/logout", "/v1/node/status", "/v1/node/telemetry", "/v1/node/neighbours",
-    "/v1/node/region", "/v1/node/regions", "/v1/radio/regions",
-    "/v1/node/trace", "/v1/node/cli", "/v1/node/alias", "/v1/node/note", "/v1/node/tags", "/v1/radio/set",
+    "/v1/node/region", "/v1/node/regions", "/v1/radio/regions", "/v1/node/trace", "/v1/node/cli", "/v1/node/clock",
+    "/v1/node/alias", "/v1/node/note", "/v1/node/tags", "/v1/radio/set",
     "/v1/radio/advert", "/v1/documents", "/v1/outbox/retry", "/v1/outbox/drop", "/v1/outbox/resume",
     "/v1/upstreams/pause", "/v1/upstreams/resume", "/v1/upstreams/test", "/v1/alerts/acknowledge",
   ]

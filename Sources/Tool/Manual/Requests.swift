@@ -110,6 +110,7 @@ extension Route {
     case .trace: .init("Signals along the node's path and back, or along `path`, a round trip with `hash_bytes` (1 or 2) for each hop.", body: node + [("path?", .text), ("hash_bytes?", .whole)], .object(Shape.Trace()), commands: "node trace")
     case .command: .init("Runs a command on the node.", body: node + [("command", .text)], .object(Shape.Reply()), commands: "node cli")
     case .access: .init("The access list of a repeater or room, for its admins.", body: node, .object(Shape.Access()), commands: "node access")
+    case .nodeClock: .init("Compares the node's clock with this machine's, which has to be synchronised. `set`: sets it, never ahead of true time; `reboot`: also a clock that is ahead, by starting the node anew.", body: node + [("set?", .truth), ("reboot?", .truth)], .object(Shape.NodeClock()), commands: "node clock")
     case .radio: .init("The radio, read at the time of the request.", .object(Shape.Radio()), commands: "radio info")
     case .setRadio: .init("Changes settings, by the names of `meshpost radio presets`; answers with the radio after the change.", body: [], .object(Shape.Radio()), commands: "radio set")
     case .advert: .init("Sends an advert: `flood`: to the mesh, else to direct neighbours. 429: the hourly air time is used up.", body: [("flood?", .truth)], .object(Shape.Advertised()), commands: "radio advert")

@@ -215,8 +215,7 @@ struct NodeCommand: ParsableCommand {
     commandName: "node", abstract: "Query and administer repeaters, rooms, sensors and companions.",
     subcommands: [
       Login.self, Logout.self, Status.self, TelemetryCommand.self, NeighboursCommand.self, NodeRegion.self,
-      NodeRegions.self, Trace.self, CLI.self, Access.self,
-      Readings.self, Alias.self, Note.self, Tag.self,
+      NodeRegions.self, Trace.self, CLI.self, Clock.self, Access.self, Readings.self, Alias.self, Note.self, Tag.self,
     ])
 
   struct Login: ParsableCommand {
@@ -280,9 +279,47 @@ struct NodeCommand: ParsableCommand {
     @Argument(help: "The command; after `--`, words may begin with a dash.") var command: [String]
 
     var exchange: Exchange {
-      .asking("cli", node, more: { $0.field("command", command.joined(separator: " ")) }) {
-        [Styled(($0[Shape.Reply().reply] ?? "").lines.joined(separator: " | "))]
+      let text = command.joined(separator: " ")
+      if text.hasPrefix("clock sync") {
+        Console.error(
+          "clock sync passes the radio's own clock on, which may be wrong: meshpost node clock NAME --set is safer")
       }
+      return .asking("cli", node, more: { $0.field("command", text) }) { answer in
+        let reply = Styled((answer[Shape.Reply().reply] ?? "").lines.joined(separator: " | "))
+        return [reply] + (answer[Shape.Reply().warning].map { [Styled($0)] } ?? [])
+      }
+    }
+  }
+
+  struct Clock: ParsableCommand {
+    static let configuration = CommandConfiguration(
+      abstract: "Compare the clock of a repeater, room or sensor with the gateway's, or set it.",
+      discussion: """
+        Set by the gateway's clock, which has to be synchronised, and never ahead of true time: firmware sets a clock forwards only. \
+        The exit code is 75 if the clock is still wrong.
+        """)
+    @OptionGroup var connection: Connection
+    @Argument(help: "The node.", completion: Completing.nodes) var node: String
+    @Flag(help: "Set it, as admin.") var set = false
+    @Flag(help: "With --set: start the node anew if its clock is ahead (clkreboot).") var reboot = false
+
+    func run() throws {
+      let body = JSONWriter.object { json in
+        json.field("node", node)
+        if set { json.field("set", true) }
+        if reboot { json.field("reboot", true) }
+      }
+      let row = Shape.NodeClock()
+      let answer = try ControlClient(connection).carryOut(
+        .post("/v1/node/clock", body: body, limit: 900) { answer in
+          let offset = answer[row.offsetS] ?? 0
+          let exact = "within \(answer[row.withinS] ?? 0) s"
+          let words = answer[row.result] == "right" || offset == 0 ? "right" : Show.clockOffset(offset)
+          let more =
+            answer[row.result] == "ahead" ? ". Firmware sets no clock back: --set --reboot starts the node anew" : ""
+          print("the clock of \(node) is \(words), \(exact)\(more)")
+        })
+      if ["ahead", "wrong"].contains(answer[row.result]) { throw ExitCode(EX_TEMPFAIL) }
     }
   }
 

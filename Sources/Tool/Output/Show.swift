@@ -291,7 +291,21 @@ enum Show {
     let type = (contact[row.type] ?? "?").padding(9)
     let name = [contact[row.alias], contact[row.name].map { contact[row.alias] == nil ? $0 : "(\($0))" }]
     let shown = clean(name.compactMap { $0 }.joined(separator: " "))
-    return "\(key)  \(type)\(shown.padding(26))\(hops)\(heard)\(place)"
+    let offset = contact[row.clockOffsetS] ?? 0
+    let clock = offset.magnitude >= 60 ? ", clock \(clockOffset(offset))" : ""
+    return "\(key)  \(type)\(shown.padding(26))\(hops)\(heard)\(place)\(clock)"
+  }
+
+  /// How far a clock is off, in its greatest unit.
+  static func clockOffset(_ seconds: Int64) -> String {
+    let (count, unit) =
+      switch seconds.magnitude {
+      case 172_800...: (seconds.magnitude / 86_400, "days")
+      case 7200...: (seconds.magnitude / 3600, "h")
+      case 120...: (seconds.magnitude / 60, "min")
+      default: (seconds.magnitude, "s")
+      }
+    return "\(count) \(unit) \(seconds < 0 ? "behind" : "ahead")"
   }
 
   static func channel(_ channel: JSONValue) -> Styled {

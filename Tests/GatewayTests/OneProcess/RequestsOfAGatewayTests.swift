@@ -45,7 +45,7 @@ import Testing
     "/v1/contacts/share", "/v1/contacts/favourite", "/v1/node/login", "/v1/node/status", "/v1/node/telemetry",
     "/v1/node/neighbours", "/v1/node/access", "/v1/contacts/commands", "/v1/radio/survey", "/v1/radio/variables",
     "/v1/node/regions",
-    "/v1/node/trace", "/v1/node/cli", "/v1/radio/set", "/v1/radio/pair", "/v1/radio/forget",
+    "/v1/node/trace", "/v1/node/cli", "/v1/node/clock", "/v1/radio/set", "/v1/radio/pair", "/v1/radio/forget",
     "/v1/upstreams/test", "/v1/upstreams/skip", "/v1/upstreams/add", "/v1/upstreams/remove", "/v1/upstreams/forget",
     "/v1/alerts/acknowledge",
   ]

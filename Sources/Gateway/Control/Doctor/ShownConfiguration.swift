@@ -36,7 +36,8 @@ enum ShownConfiguration {
 
   private static let alerts = keys(
     AlertRule.ofGateways.map(\.rawValue).map { "\($0) \($0)_after_s \($0)_ends_after_s \($0)_over_s " }.joined()
-      + "tag disk_free", counts: "nodes")
+      + "tag disk_free care node_battery_mv node_battery_fall_days node_battery_fall_mv node_noise_dbm node_clock_off_s node_unanswered_polls",
+    counts: "nodes")
 
   private static let ways: [String: [String: Disclosure]] = [
     "gateway": keys("id"),

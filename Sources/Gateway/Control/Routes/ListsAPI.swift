@@ -60,6 +60,7 @@ struct ListsAPI {
     ControlAPI.line { json in
       EventBody.write(stored, to: &json)
       json.field(Shape.Contact().radio, store.mark(ofRadio: stored.radio))
+      json.field(Shape.Contact().clockOffsetS, stored.clockOffset)
       DocumentAPI.writeNotes(of: stored.contact.key, store, to: &json)
     }
   }

@@ -154,6 +154,47 @@ struct NodeAPI {
     guard node.contact.type != .chat else {
       throw .invalid("\(node.contact.name.string) is a companion: it has no CLI")
     }
-    return Self.answer(try await nodes.ask(.cli(text), of: node))
+    let answer = try await nodes.ask(.cli(text), of: node)
+    return .json { json in
+      answer.write(to: &json)
+      if text.bytes.starts(with: Array("clock sync".utf8)) { json.field(Shape.Reply().warning, radioClock) }
+    }
+  }
+
+  /// What `clock sync` has passed on.
+  private var radioClock: String {
+    let (ours, radio) = (dependencies.synchronizer.now, dependencies.synchronizer.radioTime)
+    let difference = radio.map { Int64($0) - ours.milliseconds / 1000 }
+    let clock =
+      switch difference {
+      case let seconds? where ours.trusted && seconds != 0:
+        "which is \(seconds.magnitude) s \(seconds < 0 ? "behind" : "ahead of") this machine's"
+      case .some where ours.trusted: "which is right to the second"
+      default: "of which nobody knows whether it is right"
+      }
+    return
+      "clock sync passes the radio's own clock on, \(clock). meshpost node clock NAME --set sets it by this machine's"
+  }
+
+  /// Compares the node's clock with this machine's; `set`: sets it, `reboot`: even if the node has to be started anew for it.
+  func clock(_ body: RequestBody) async throws(Refusal) -> Answer {
+    let node = try node(body)
+    let (sets, mayReboot) = (try body.flag("set"), try body.flag("reboot"))
+    guard sets || !mayReboot else { throw .invalid("reboot only goes with set") }
+    guard sets else { return Self.clock(try await nodes.clock(of: node), "read") }
+    switch try await nodes.setClock(of: node, mayReboot: mayReboot) {
+    case .done(let found): return Self.clock(found, "right")
+    case .ahead(let found): return Self.clock(found, "ahead")
+    case .failed(let found): return Self.clock(found, "wrong")
+    case .set, .reboot: throw .radio("the clock was not read again")
+    }
+  }
+
+  private static func clock(_ found: ClockDifference, _ result: String) -> Answer {
+    .json { json in
+      json.field(Shape.NodeClock().offsetS, found.seconds)
+      json.field(Shape.NodeClock().withinS, found.within)
+      json.field(Shape.NodeClock().result, result)
+    }
   }
 }

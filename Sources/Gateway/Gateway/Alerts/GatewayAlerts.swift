@@ -22,6 +22,9 @@ final class GatewayAlerts {
   var settings: AlertConfiguration
   let writer: AlertWriter
   var nodes: SilentNodes
+  let care: NodeCare
+  /// Nodes that are polled, or whose password is stored; `nil`: unknown at present.
+  var needed: () -> Set<PublicKey>? = { [] }
   var contactTable: ContactTableWatch
   /// A contact came that may run commands on the radio, or could.
   var commandersMayHaveChanged = false
@@ -45,6 +48,10 @@ final class GatewayAlerts {
     writer = AlertWriter(settings.rules, store, changes: changes, on: loop, log: log)
     self.contactTable = ContactTableWatch(contactTable)
     nodes = SilentNodes(store, on: loop)
+    care = NodeCare(settings.care, store, on: loop)
+    care.tell = { [writer] in writer.read($0, $1) }
+    care.isOpen = { [writer] in writer.board.isOpen($0) }
+    care.called = { [weak self] in self?.nodes.called($0) ?? [:] }
   }
 
   var board: AlertBoard { writer.board }
@@ -56,8 +63,10 @@ final class GatewayAlerts {
 
   func begin() {
     writer.begin()
+    care.load(board.open)
     relay.troubleChanged = { [weak self] in self?.upstreamsChanged() }
     store.nodeWasHeard = { [weak self] in self?.heard($0, at: $1) }
+    store.clockWasHeard = { [weak self] in self?.care.heardClock($0, offset: $1) }
     relay.historyFound = { [weak self] in self?.found($1, at: $0) }
     look()
     arm()
@@ -70,7 +79,9 @@ final class GatewayAlerts {
     timer = nil
     relay.troubleChanged = {}
     store.nodeWasHeard = { _, _ in }
+    store.clockWasHeard = { _, _ in }
     nodes.keep()
+    care.keep()
     store.keepAlertWords()
     relay.historyFound = { _, _ in }
   }
@@ -88,6 +99,7 @@ final class GatewayAlerts {
     writer.beginAnew()
     deadLetterChanges = .max
     nodes = SilentNodes(store, on: loop)
+    care.load([])
     storeWasDamaged(saved, had: events, unsent: unsent)
     look()
   }
@@ -103,11 +115,13 @@ final class GatewayAlerts {
     readStore()
     readClock()
     readNodes()
+    readCare()
     readContactTable()
     readCommanders()
     for (subject, reading) in told { read(subject, reading) }
     // Losses before this start are no new losses.
-    for subject in board.open where [.journalLoss, .journalConflict, .radioQueueFull].contains(subject.rule) {
+    for subject in board.open
+    where [.journalLoss, .journalConflict, .radioQueueFull, .nodeRestarted].contains(subject.rule) {
       read(subject, .well)
     }
     endWhatIsGone()
@@ -117,6 +131,7 @@ final class GatewayAlerts {
   /// The radio was just queried, and has no messages.
   func radioIsIdle() {
     writer.write()
+    care.passTime()
     readStoreNowAndThen()
     if let looked, loop.now - looked < Self.between { return }
     look()
@@ -133,6 +148,7 @@ final class GatewayAlerts {
     guard isBegun else { return }
     if nodes.takeNews() { readNodes() }
     if commandersMayHaveChanged { readCommanders() }
+    care.work()
     if contactTable.mayHaveRoom(store.contactsRemoved) { readContactTable() }
     upstreamsChanged()
     readStoreNowAndThen()
@@ -224,6 +240,11 @@ final class GatewayAlerts {
     }
   }
 
+  private func readCare() {
+    (care.settings, care.leastSilence) = (settings.care, board.settings.times[.nodeSilent]?.begins)
+    care.look(needed: needed(), watched: Set(nodes.keys))
+  }
+
   /// Ends the alerts of removed upstreams, and of nodes that are no longer watched.
   private func endWhatIsGone() {
     let upstreams = Set(relay.upstreams.map(\.name))
@@ -232,7 +253,8 @@ final class GatewayAlerts {
       let isGone =
         switch subject.rule {
         case .backlogged, .deadLetters: !upstreams.contains(subject.name)
-        case .nodeSilent: !keys.contains(subject.name)
+        case .nodeSilent: !keys.contains(subject.name) && !hasSilent(subject.name)
+        case _ where AlertRule.ofNodes.contains(subject.rule): !isInCare(subject.name)
         default: false
         }
       if isGone { writer.drop(subject) }

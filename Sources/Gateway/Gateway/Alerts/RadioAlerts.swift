@@ -3,6 +3,7 @@
 import Alerts
 import Companion
 import JSON
+import Messaging
 import Store
 import Sync
 
@@ -42,7 +43,17 @@ extension GatewayAlerts {
   func heard(_ node: KeyPrefix, at milliseconds: Int64) {
     let age = max(0, Moment(loop.wallClock).milliseconds - milliseconds)
     nodes.hear(node, ago: .milliseconds(age))
+    care.heard(node)
   }
+
+  /// Whether this subject of `node_silent` is not a watched node, and is still silent.
+  func hasSilent(_ subject: String) -> Bool {
+    guard let key = PublicKey(hex: subject) else { return true }
+    return care.isSilent(key)
+  }
+
+  /// Whether the subject of an alert about nodes is one in care, or stands for several.
+  func isInCare(_ subject: String) -> Bool { PublicKey(hex: subject).map { care.contains($0) } ?? true }
 
   /// The watched nodes.
   var wanted: [PublicKey] { nodes.find(settings.nodes, tag: settings.tag) }
@@ -87,6 +98,19 @@ extension GatewayAlerts {
       : "messages were lost in the radio, or on their way from it, again and again: at least \(Int64(saturating: all))"
     read(subject, .bad(text: text, value: isFirst ? loss.atLeast.map(Double.init) : all))
     read(subject, .well)
+    arm()
+  }
+}
+
+/// What other nodes report.
+extension GatewayAlerts {
+  func answered(_ answer: NodeAnswer, _ key: PublicKey) {
+    care.answered(answer, key)
+    arm()
+  }
+
+  func polled(_ key: PublicKey, _ kind: NodePolling.Poll.Kind, isAnswered: Bool) {
+    care.polled(key, kind.rawValue, isAnswered: isAnswered)
     arm()
   }
 }

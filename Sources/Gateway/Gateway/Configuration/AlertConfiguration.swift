@@ -11,6 +11,7 @@ public struct AlertConfiguration: Equatable, Sendable {
   public var tag = "watch"
   /// The minimum of free bytes on the database's file system; 0: no minimum.
   public var diskFree: Int64 = 100 << 20
+  public var care = CareSettings()
 
   static let maxNodes = 256
   /// The length of a node's name, of its key in hex, or of a tag: an empty one would select every node without a name.
@@ -31,7 +32,22 @@ public struct AlertConfiguration: Equatable, Sendable {
       table.note("tag", "expected \(Self.nameBytes.lowerBound) to \(Self.nameBytes.upperBound) bytes")
     }
     diskFree = table.size("disk_free", in: 0...(1 << 50), default: diskFree)
+    care = Self.care(&table)
     rules = Self.rules(AlertRule.ofGateways, &table)
+  }
+
+  private static func care(_ table: inout TOMLReader) -> CareSettings {
+    var care = CareSettings()
+    let scope = table.choice("care", of: CareSettings.Scope.allCases.map(\.rawValue), default: care.scope.rawValue)
+    care.scope = CareSettings.Scope(rawValue: scope) ?? care.scope
+    care.batteryLow = UInt16(
+      clamping: table.integer("node_battery_mv", in: 1000...60_000, default: Int64(care.batteryLow)))
+    care.fallDays = Int(table.integer("node_battery_fall_days", in: 2...14, default: Int64(care.fallDays)))
+    care.fall = UInt16(clamping: table.integer("node_battery_fall_mv", in: 20...10_000, default: Int64(care.fall)))
+    care.noise = Int16(clamping: table.integer("node_noise_dbm", in: -140...(-20), default: Int64(care.noise)))
+    care.clock = table.integer("node_clock_off_s", in: 60...31_536_000, default: care.clock)
+    care.unanswered = Int(table.integer("node_unanswered_polls", in: 2...100, default: Int64(care.unanswered)))
+    return care
   }
 
   /// `RULE = false`, `RULE_after_s` and `RULE_ends_after_s` of each rule.

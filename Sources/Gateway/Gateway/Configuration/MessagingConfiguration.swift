@@ -64,7 +64,7 @@ public struct MessagingConfiguration: Sendable {
     for var table in root.tables("poll") {
       let node = table.string("node")
       if node == nil || node == "" { table.note("node", "the name or key of a node is required") }
-      let kind = table.choice("kind", of: ["status", "telemetry"], default: "telemetry")
+      let kind = table.choice("kind", of: NodePolling.Poll.Kind.allCases.map(\.rawValue), default: "telemetry")
       let minutes = table.integer("every_min", in: 1...10_080, default: 60)
       if routine.polls.count >= Self.maxPolls { table.note("node", "more than \(Self.maxPolls) polls") }
       table.finish()

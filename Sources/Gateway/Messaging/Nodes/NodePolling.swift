@@ -10,7 +10,7 @@ import Timing
 /// time that is left: a question that does not fit, or gets no answer, is asked again at its next time.
 public final class NodePolling {
   public struct Poll: Equatable, Sendable {
-    public enum Kind: String, Sendable { case status, telemetry }
+    public enum Kind: String, Sendable, CaseIterable { case status, telemetry, neighbours, clock, owner }
 
     public var node: String
     public var kind: Kind
@@ -40,6 +40,8 @@ public final class NodePolling {
   }
 
   public let advert: SelfAdvert
+  /// Called after each poll that the node answered, or that was met with silence.
+  public var polled: (PublicKey, Poll.Kind, _ isAnswered: Bool) -> Void = { _, _, _ in }
   private let messenger: Messenger
   private let service: NodeService
   private let log: Log
@@ -120,19 +122,29 @@ public final class NodePolling {
     try await sleep(for: part(of: poll.every, 0...1))
     while true {
       let next = messenger.loop.now + part(of: poll.every, 0.9...1.1)
+      var key: PublicKey?
       let refusal = await refusal { () async throws(Refusal) in
-        let contact = try Addressing(messenger.store).contact(poll.node)
-        return try await service.ask(poll.kind == .status ? .status : .telemetry, of: contact, .bulk)
+        let stored = try Addressing(messenger.store).contact(poll.node)
+        key = stored.contact.key
+        try await service.poll(poll.kind, stored)
       }
       guard !Task.isCancelled else { throw CancellationError() }
       note(refusal, place)
+      if let key {
+        switch refusal {
+        case nil: polled(key, poll.kind, true)
+        case .silence: polled(key, poll.kind, false)
+        // The gateway, its radio or its air time was the cause.
+        default: break
+        }
+      }
       try await messenger.loop.sleep(until: next)
     }
   }
 
   /// `nil`: the node has answered.
-  private func refusal(_ ask: () async throws(Refusal) -> NodeAnswer) async -> Refusal? {
-    do throws(Refusal) { _ = try await ask() } catch { return error }
+  private func refusal(_ ask: () async throws(Refusal) -> Void) async -> Refusal? {
+    do throws(Refusal) { try await ask() } catch { return error }
     return nil
   }
 
@@ -206,7 +218,7 @@ public final class NodePolling {
       // People wait for a room's posts.
       if !isLoggedIn { try await messenger.untilCalm(.relayed, since: messenger.loop.now) }
       let refusal = await refusal { [isLoggedIn] () async throws(Refusal) in
-        try await isLoggedIn ? service.ask(.keepAlive, of: room, .bulk) : service.logIn(room, password: nil)
+        _ = try await isLoggedIn ? service.ask(.keepAlive, of: room, .bulk) : service.logIn(room, password: nil)
       }
       guard !Task.isCancelled else { throw CancellationError() }
       if let refusal {

@@ -5,6 +5,7 @@ import ControlShapes
 import Delivery
 import JSON
 import MeshCrypto
+import Store
 import UntrustedText
 
 /// A question to another node.
@@ -20,6 +21,12 @@ public enum NodeQuestion: Equatable, Sendable {
   /// The whole round trip, and bytes per hop as 1 << n.
   case trace(path: [UInt8], flags: UInt8)
   case cli(Text)
+  /// A repeater's clock, without a login. It answers only along a known path.
+  case clock
+  /// A repeater's name and what its owner has written about it, without a login, and likewise along a known path.
+  case owner
+  /// Sets the clock to the time of sending (`ClockSetting`).
+  case setClock
   /// A sign of life to a room. A client does not see its answer.
   case keepAlive
   /// The regions that a repeater carries, without a login. `replyPath`: from the repeater to this radio.
@@ -28,19 +35,29 @@ public enum NodeQuestion: Equatable, Sendable {
   /// Whether servers answer it only to nodes that they know.
   public var needsLogin: Bool {
     switch self {
-    case .status, .telemetry, .neighbours, .access, .cli, .keepAlive: true
-    case .login, .path, .trace, .regions: false
+    case .status, .telemetry, .neighbours, .access, .cli, .setClock, .keepAlive: true
+    case .login, .path, .trace, .regions, .clock, .owner: false
     }
   }
 
   /// Commands on a node's CLI may do anything: the gateway does not repeat them.
-  var mayRepeat: Bool { if case .cli = self { false } else { true } }
+  var mayRepeat: Bool { !isCommandLine }
+
+  /// Whether the answer is a text of the node's CLI.
+  var isCommandLine: Bool {
+    switch self {
+    case .cli, .setClock: true
+    case .login, .status, .telemetry, .neighbours, .path, .trace, .clock, .owner, .keepAlive: false
+    }
+  }
 
   /// The requested bytes of each neighbour's key, with which 11 entries fit into an answer.
   static let neighbourKeyBytes = 6
   static let neighboursOfAnswer: UInt8 = 11
 
-  func command(to key: PublicKey, time: UInt32) -> Command {
+  /// `nil`: it cannot be asked. `now`: this machine's time.
+  func command(to contact: Contact, time: UInt32, now: Moment) -> Command? {
+    let key = contact.key
     let salt = UInt32.random(in: .min ... .max)
     switch self {
     case .login(let password): return .sendLogin(key, password: password)
@@ -57,6 +74,11 @@ public enum NodeQuestion: Equatable, Sendable {
       return .sendTracePath(TraceRequest(tag: salt, auth: 0, flags: flags, path: path))
     case .cli(let text):
       return .sendText(OutgoingText(type: .cliData, attempt: 0, time: time, recipient: key.prefix, text: text))
+    case .clock: return contact.outPath.map { .sendAnonymousRequest(key, type: 3, parameters: $0.replyPath) }
+    case .owner: return contact.outPath.map { .sendAnonymousRequest(key, type: 2, parameters: $0.replyPath) }
+    case .setClock:
+      let text = ClockSetting.command(at: now.milliseconds, isSynchronised: now.trusted)
+      return text.flatMap { Self.cli(Text($0)).command(to: contact, time: time, now: now) }
     case .keepAlive: return .sendBinaryRequest(key, BinaryRequest(type: 2, parameters: [0, 0, 0, 0]))
     case .regions(let path):
       return .sendAnonymousRequest(key, type: Self.regionsRequest, parameters: [path.length.raw] + path.bytes)
@@ -79,6 +101,8 @@ public enum NodeQuestion: Equatable, Sendable {
     case .login(let password): PacketLength.request(password.bytes.count, path: path, isLogin: true)
     case .cli(let text): PacketLength.text(text.bytes.count, path: path)
     case .trace(let hops, _): 2 + 9 + hops.count
+    case .setClock: PacketLength.text(15, path: path)
+    case .clock, .owner: PacketLength.request(2 + path, path: path, isLogin: true)
     case .neighbours: PacketLength.request(11, path: path)
     case .regions(let back): PacketLength.request(2 + back.bytes.count, path: path, isLogin: true)
     case .status, .telemetry, .path, .access, .keepAlive: PacketLength.request(9, path: path)
@@ -98,6 +122,10 @@ public enum NodeAnswer: Equatable, Sendable {
   case cli(Text)
   /// Names without `#`; `*`: floods without a region.
   case regions([String])
+  /// Seconds since 1970, by the node's clock.
+  case clock(UInt32)
+  /// The node's name and its owner's text, which may have several lines.
+  case owner(name: Text, text: Text)
   /// The radio sent the question, which has no visible answer.
   case sent
 }
@@ -121,6 +149,16 @@ extension NodeQuestion {
     case (.access, .binaryResponse(tag, let data)): return .access(AccessEntry.list(decoding: data))
     case (.regions, .binaryResponse(tag, let data)) where data.count >= Self.bytesOfTime:
       return .regions(Self.names(in: data.dropFirst(Self.bytesOfTime)))
+    case (.clock, .binaryResponse(tag, let data)):
+      // `try?`: a push without a time is no answer.
+      var reader = FrameReader(data)
+      return (try? reader.u32("time")).map { .clock($0) }
+    case (.owner, .binaryResponse(tag, let data)):
+      // The answer is padded with zeros.
+      let lines = data.dropFirst(4).prefix { $0 != 0 }.split(
+        separator: 10, maxSplits: 1, omittingEmptySubsequences: false)
+      guard data.count > 4, let name = lines.first else { return nil }
+      return .owner(name: Text(bytes: Array(name)), text: Text(bytes: lines.count > 1 ? Array(lines[1]) : []))
     case (.path, .pathDiscoveryResponse(let found)) where found.prefix == prefix: return .path(found)
     case (.trace, .traceData(let trace)) where AckCode(value: trace.tag.byteSwapped) == tag: return .trace(trace)
     default: return nil
@@ -178,6 +216,10 @@ extension NodeAnswer {
       json.field(Shape.Trace().snrHere, trace.finalSNR.decibels)
     case .cli(let text): json.field(Shape.Reply().reply, text.string)
     case .regions(let names): json.field(Shape.Carried().carries, names)
+    case .clock(let time): json.field("time", time)
+    case .owner(let name, let text):
+      json.field("owner_name", name.string)
+      json.field("owner", text.string)
     case .sent: json.field("sent", true)
     }
   }
@@ -235,5 +277,14 @@ extension NodeAnswer {
     if telemetry.rest.contains(where: { $0 != 0 }) {
       json.field(Shape.Telemetry().unreadHex, Hex.string(telemetry.rest))
     }
+  }
+}
+
+extension Path {
+  /// The path back: its length, and its hops in reverse.
+  fileprivate var replyPath: [UInt8] {
+    let size = length.bytesPerHop
+    let hops = stride(from: 0, to: bytes.count, by: size).map { bytes[$0..<$0 + size] }
+    return [length.raw] + hops.reversed().flatMap { $0 }
   }
 }

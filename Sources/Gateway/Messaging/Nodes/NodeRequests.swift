@@ -159,7 +159,7 @@ public final class NodeRequests {
 
   /// A reply of a remote CLI is an ordinary message.
   public func received(_ message: QueuedMessage) {
-    guard let asked, case .cli = asked.question, case .contact(let reply) = message, reply.textType == .cliData,
+    guard let asked, asked.question.isCommandLine, case .contact(let reply) = message, reply.textType == .cliData,
       reply.sender == asked.contact.key.prefix
     else { return }
     asked.answer.keep(.success(.cli(reply.text)))
@@ -177,7 +177,11 @@ public final class NodeRequests {
       return .failure(.full("the hour's air time for \(priority.name) traffic is used up; try later"))
     }
     lastTime = max(messenger.synchronizer.radioTime ?? 0, lastTime &+ 1)
-    let command = asked.question.command(to: asked.contact.key, time: lastTime)
+    let now = messenger.synchronizer.now
+    guard let command = asked.question.command(to: asked.contact, time: lastTime, now: now) else {
+      messenger.giveBack(airtime)
+      return .failure(.invalid(Self.cannotAsk(asked.question, asked.contact)))
+    }
     asked.handed = connection.submit(command, .interactive)
     guard let handed = asked.handed else {
       messenger.giveBack(airtime, for: purpose)
@@ -202,7 +206,7 @@ public final class NodeRequests {
     }
     guard asked.question != .keepAlive else { return .success(.sent) }
     var limit = Self.patience(sent, atMost: longestWait)
-    if case .cli = asked.question { limit += Self.cliExtra }
+    if asked.question.isCommandLine { limit += Self.cliExtra }
     let answer = try await asked.answer.value(within: limit, on: messenger.loop)
     if asked.contact.type == .room, case .success? = answer {
       messenger.roomWasAsked(asked.contact.key, at: lastTime)
@@ -215,6 +219,13 @@ public final class NodeRequests {
     min(max(shortest, .milliseconds(Int64(Double(sent.suggestedTimeout) * patience))), longest)
   }
 
+  private static func cannotAsk(_ question: NodeQuestion, _ contact: Contact) -> String {
+    question != .setClock
+      ? "this can only be asked for along a path, and none to \(contact.name.string) is known: meshpost contact path NAME --discover, or "
+        + "meshpost node login NAME"
+      : NodeService.noTime
+  }
+
   private static func silence(_ question: NodeQuestion, _ contact: Contact) -> String {
     let name = contact.name.string
     let stranger = "or it does not know this radio (meshpost radio advert --flood)"
@@ -223,7 +234,8 @@ public final class NodeRequests {
       "\(name) does not answer: a companion answers only if its owner allows telemetry requests, which are denied by "
         + "default; or it is out of range, \(stranger)"
     case (.login, _): "\(name) does not answer: a wrong password, out of range, or a stale path"
-    case (.cli, _): "\(name) does not answer: not logged in as admin, out of range, or a command without a reply"
+    case (.cli, _), (.setClock, _):
+      "\(name) does not answer: not logged in as admin, out of range, or a command without a reply"
     case (.trace, _):
       "no trace came back: a hop is out of range of the next, or does not repeat packets (repeaters do, unless disabled)"
     case (_, .chat):

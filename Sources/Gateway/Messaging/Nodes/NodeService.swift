@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT
 
 import Companion
+import ControlShapes
 import Delivery
 import EventLoop
 import JSON
 import Store
 import Sync
 import Timing
+import UntrustedText
 
 /// Asks nodes, logs in first if that is needed and a password is stored, and stores the answers.
 public final class NodeService {
@@ -16,6 +18,8 @@ public final class NodeService {
   private let log: Log
   /// Nodes that let us in since this program started. A login costs air time, and the server remembers it.
   private var loggedIn: Set<PublicKey> = []
+  /// Called with each node's answer.
+  public var answered: (NodeAnswer, PublicKey) -> Void = { _, _ in }
   /// Rooms that let us in since this program started, but ignore our posts.
   private var readOnly: Set<PublicKey> = []
 
@@ -198,10 +202,116 @@ public final class NodeService {
     }
   }
 
+  // MARK: Polls
+
+  /// Polls a node, and keeps its answer as a reading. Of a list of neighbours one packet is enough: those heard last, and how many there are.
+  func poll(_ kind: NodePolling.Poll.Kind, _ stored: StoredContact) async throws(Refusal) {
+    switch kind {
+    case .status: _ = try await ask(.status, of: stored, .bulk)
+    case .telemetry: _ = try await ask(.telemetry, of: stored, .bulk)
+    case .neighbours:
+      let answer = try await ask(.neighbours(first: 0), of: stored, .bulk)
+      keep("node_neighbours", stored.contact) { answer.write(to: &$0) }
+    case .owner:
+      let answer = try await ask(.owner, of: stored, .bulk)
+      keep("node_owner", stored.contact) { answer.write(to: &$0) }
+    case .clock:
+      let found = try await clock(of: stored, .bulk)
+      keep("node_clock", stored.contact) { json in
+        json.field(Shape.NodeClock().offsetS, found.seconds)
+        json.field(Shape.NodeClock().withinS, found.within)
+      }
+    }
+  }
+
+  /// A reading that is kept here, and is no event.
+  private func keep(_ kind: String, _ contact: Contact, _ write: (inout JSONWriter) -> Void) {
+    let body = JSONWriter.object { json in
+      json.field("node", contact.key.hex)
+      json.field("name", contact.name.string)
+      write(&json)
+    }
+    let moment = messenger.synchronizer.now
+    messenger.store.post(when: .soon, "the \(kind) of \(contact.name.string)") { store throws(SQLiteError) in
+      try store.keepReading(of: contact.key, named: kind, body: body, at: moment)
+    }
+  }
+
+  // MARK: Clocks
+
+  static let noTime = "this machine's clock is not synchronised: it knows no time to compare with, or to set"
+
+  /// Compares a node's clock with this machine's: a login shows it, or without a password a repeater's answer.
+  public func clock(
+    of stored: StoredContact, _ priority: DeliveryPriority = .interactive
+  ) async throws(Refusal) -> ClockDifference {
+    guard stored.contact.type != .chat else {
+      throw .invalid("\(stored.contact.name.string) is a companion: nobody but its app asks for its clock")
+    }
+    try await restore(stored)
+    let before = messenger.synchronizer.now
+    let question: NodeQuestion = password(stored.contact.key).map { .login(password: $0) } ?? .clock
+    let time: UInt32
+    switch try await askOnce(question, stored.contact, priority) {
+    case .clock(let found): time = found
+    case .login(let login):
+      guard let found = login.serverTime else { throw .radio("\(stored.contact.name.string) does not tell its time") }
+      time = found
+    default: throw .radio("an unexpected answer")
+    }
+    let after = messenger.synchronizer.now
+    guard before.trusted, after.trusted else { throw .invalid(Self.noTime) }
+    return ClockDifference(time: time, asked: before.milliseconds, answered: after.milliseconds)
+  }
+
+  /// Sets a node's clock, never ahead of true time. `mayReboot`: it may be started anew, if its clock is ahead.
+  public func setClock(of stored: StoredContact, mayReboot: Bool) async throws(Refusal) -> ClockSetting.Action {
+    guard messenger.synchronizer.now.trusted else { throw .invalid(Self.noTime) }
+    guard password(stored.contact.key) != nil else {
+      throw .invalid("only an admin sets a clock: meshpost node login \(Escaping.argument(stored.contact.name.string))")
+    }
+    var setting = ClockSetting(mayReboot: mayReboot)
+    var patience = 1
+    while true {
+      let found: ClockDifference
+      do throws(Refusal) {
+        found = try await clock(of: stored)
+      } catch {
+        guard case .silence = error, patience > 1 else { throw error }
+        patience -= 1
+        try await pause(ClockSetting.start)
+        continue
+      }
+      switch setting.read(found) {
+      case .set: try await tell(.setClock, stored)
+      case .reboot:
+        try await tell(.cli("clkreboot"), stored)
+        loggedIn.remove(stored.contact.key)
+        patience = 4
+        try await pause(ClockSetting.start)
+      case let end: return end
+      }
+    }
+  }
+
+  /// A command whose reply may be missing.
+  private func tell(_ question: NodeQuestion, _ stored: StoredContact) async throws(Refusal) {
+    do throws(Refusal) {
+      _ = try await askOnce(question, stored.contact, .interactive)
+    } catch {
+      guard case .silence = error else { throw error }
+    }
+  }
+
+  private func pause(_ duration: Duration) async throws(Refusal) {
+    do { try await messenger.loop.sleep(for: duration) } catch { throw .cancelled }
+  }
+
   // MARK: Answers
 
   /// Stores a node's answer, even if no caller waits for it.
   func took(_ answer: NodeAnswer, _ contact: Contact) {
+    answered(answer, contact.key)
     switch answer {
     case .login(let login):
       loggedIn.insert(contact.key)
@@ -210,10 +320,10 @@ public final class NodeService {
     case .telemetry: keep(answer, .telemetry, contact)
     case .path(let found): use(found.out, contact)
     case .regions(let names): keep(names, contact)
-    case .neighbours, .access, .trace, .cli, .sent: break
+    case .neighbours, .access, .trace, .cli, .clock, .owner, .sent: break
     }
     switch answer {
-    case .login, .path, .neighbours, .access, .regions: noteHeard(contact)
+    case .login, .path, .neighbours, .access, .regions, .clock, .owner: noteHeard(contact)
     // Storing readings or a CLI's reply notes this, too; a trace names nodes by one byte, which is no identity.
     case .status, .telemetry, .cli, .trace, .sent: break
     }

@@ -69,6 +69,7 @@ extension Store {
   public func noteClock(of key: PublicKey, advert: UInt32, at moment: Moment) throws(SQLiteError) {
     guard moment.trusted else { return }
     let offset = Int64(advert) - moment.milliseconds / 1000
+    clockWasHeard(key, offset)
     try database.run(
       "UPDATE contacts SET clock_offset = ?2 WHERE key = ?1 AND (clock_offset IS NULL OR abs(clock_offset - ?2) > 5)",
       .blob(key.bytes), .integer(offset))

@@ -20,6 +20,8 @@ public struct StoredContact: Equatable, Sendable {
   /// The regions that it has said it carries, with commas, and when, in milliseconds since 1970.
   public var carried: String?
   public var carriedAt: Int64?
+  /// Seconds that its clock is ahead of ours, by its last advert that came while ours was synchronised; `nil`: unknown.
+  public var clockOffset: Int64?
 
   public init(
     contact: Contact, onRadio: Bool, firstSeen: Int64, lastHeard: Int64?, radio: Int64 = Store.everyRadio
@@ -40,7 +42,7 @@ extension Store {
     key, type, flags, path_length, path, name, last_advert, latitude, longitude, last_modified, on_radio, first_seen, \
     last_heard, radio
     """
-  private static let readColumns = columns + ", region, carried, carried_at"
+  private static let readColumns = columns + ", region, carried, carried_at, clock_offset"
 
   /// Within a `write`: stores the record if it has changed, or the node was `heard`. The node then counts as seen now,
   /// whatever the radio's clock says.
@@ -188,6 +190,7 @@ extension Store {
       contact: contact, onRadio: row.integer(10) != 0, firstSeen: row.integer(11), lastHeard: row.integerIfAny(12),
       radio: row.integer(13))
     (stored.region, stored.carried, stored.carriedAt) = (row.textIfAny(14), row.textIfAny(15), row.integerIfAny(16))
+    stored.clockOffset = row.integerIfAny(17)
     return stored
   }
 

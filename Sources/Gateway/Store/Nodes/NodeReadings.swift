@@ -12,14 +12,21 @@ extension Store {
   public func keepReading(
     of key: PublicKey, kind: EventKind, body: [UInt8], at moment: Moment, isJournaled: Bool = true
   ) throws(SQLiteError) {
+    try keepReading(of: key, named: kind.rawValue, body: body, at: moment)
+    if isJournaled { try append(kind, at: moment, body: body) }
+  }
+
+  /// Within a `write`: stores a reading that is no event.
+  public func keepReading(
+    of key: PublicKey, named kind: String, body: [UInt8], at moment: Moment
+  ) throws(SQLiteError) {
     try database.run(
       "INSERT INTO readings(node, kind, at, trusted, body, radio) VALUES (?, ?, ?, ?, ?, ?)", .blob(key.bytes),
-      .text(kind.rawValue), .integer(moment.milliseconds), .integer(moment.trusted ? 1 : 0), .blob(body),
+      .text(kind), .integer(moment.milliseconds), .integer(moment.trusted ? 1 : 0), .blob(body),
       .integer(radio))
     try database.run(
       "DELETE FROM readings WHERE id <= (SELECT max(id) FROM readings) - \(Self.maxReadings)")
     try noteHeard(key.prefix, at: moment.milliseconds)
-    if isJournaled { try append(kind, at: moment, body: body) }
   }
 
   /// Readings of a node (or all) received by this radio (or any), oldest first; the newest `limit`.

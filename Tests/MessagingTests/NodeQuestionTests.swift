@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import Store
+import Testing
+
+@testable import Messaging
+
+/// Questions and their answers, byte by byte. Source: docs/protocol/telemetry.md § 6, 7.
+@Suite struct NodeQuestionTests {
+  private let tag = AckCode(bytes: [1, 2, 3, 4])!
+  private let now = Moment(milliseconds: 1_800_000_000_900, trusted: true)
+
+  private func ridge(path: [UInt8]?, bytesPerHop: Int = 1) -> Contact {
+    Contact(
+      key: PublicKey(bytes: [UInt8](repeating: 7, count: 32))!, type: .repeater,
+      outPath: path.flatMap { Path(bytes: $0, bytesPerHop: bytesPerHop) }, name: Text("Ridge"))
+  }
+
+  private func frame(_ question: NodeQuestion, _ contact: Contact) -> [UInt8]? {
+    question.command(to: contact, time: 9, now: now)?.encode()
+  }
+
+  @Test func `a clock and an owner are asked for along a known path, with the way back`() {
+    let key = [UInt8](repeating: 7, count: 32)
+    #expect(frame(.clock, ridge(path: [])) == [57] + key + [3, 0])
+    #expect(frame(.owner, ridge(path: [0xA0, 0xB1])) == [57] + key + [2, 2, 0xB1, 0xA0])
+    #expect(frame(.clock, ridge(path: [1, 2, 3, 4], bytesPerHop: 2)) == [57] + key + [3, 0x42, 3, 4, 1, 2])
+    #expect(frame(.clock, ridge(path: nil)) == nil)
+  }
+
+  @Test func `their answers are read, with padding and without a text`() {
+    func answer(_ question: NodeQuestion, _ data: [UInt8]) -> NodeAnswer? {
+      question.answer(in: .binaryResponse(tag: tag, data: data), from: ridge(path: []), tag: tag)
+    }
+    let time: [UInt8] = [0, 0xD2, 0x49, 0x6B]
+    #expect(answer(.clock, time + [0x80]) == .clock(0x6B49_D200))
+    #expect(answer(.clock, [1, 2]) == nil)
+    let owner = Array("Ridge\nBirch\n+41 79".utf8)
+    #expect(answer(.owner, time + owner + [0, 0, 0]) == .owner(name: "Ridge", text: "Birch\n+41 79"))
+    #expect(answer(.owner, time + Array("Ridge\n".utf8)) == .owner(name: "Ridge", text: ""))
+    #expect(answer(.owner, time) == nil)
+  }
+
+  @Test func `a clock is set by the time of sending, and not by a machine that does not know it`() {
+    let command = NodeQuestion.setClock.command(to: ridge(path: []), time: 9, now: now)
+    guard case .sendText(let text)? = command else { Issue.record("\(String(describing: command))"); return }
+    #expect(text.text == "time 1799999999" && text.type == .cliData)
+    let unsure = Moment(milliseconds: now.milliseconds, trusted: false)
+    #expect(NodeQuestion.setClock.command(to: ridge(path: []), time: 9, now: unsure) == nil)
+  }
+}
