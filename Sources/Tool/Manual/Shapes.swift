@@ -28,6 +28,7 @@ enum Shapes {
     Shape.Override(), Shape.Point(), Shape.Power(), Shape.Preset(), Shape.ProbedDevice(), Shape.Proxy(),
     Shape.Reaction(), Shape.Refusal(), Shape.Refused(), Shape.RemovedUpstream(), Shape.Sensor(), Shape.Series(),
     Shape.Setting(),
+    Shape.RegionsOfRepeater(),
     Shape.Standing(), Shape.Store(), Shape.SurveyedNode(), Shape.Variable(), Shape.SyncState(), Shape.Way(),
     Shape.WayNode(), Shape.WayNodes(), Shape.Web(),
   ]

@@ -47,7 +47,8 @@ public enum NodeQuestion: Equatable, Sendable {
   var isCommandLine: Bool {
     switch self {
     case .cli, .setClock: true
-    case .login, .status, .telemetry, .neighbours, .path, .trace, .clock, .owner, .keepAlive: false
+    case .login, .status, .telemetry, .neighbours, .path, .trace, .access, .regions, .clock, .owner, .keepAlive:
+      false
     }
   }
 

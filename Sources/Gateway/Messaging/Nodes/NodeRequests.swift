@@ -179,7 +179,7 @@ public final class NodeRequests {
     lastTime = max(messenger.synchronizer.radioTime ?? 0, lastTime &+ 1)
     let now = messenger.synchronizer.now
     guard let command = asked.question.command(to: asked.contact, time: lastTime, now: now) else {
-      messenger.giveBack(airtime)
+      messenger.giveBack(airtime, for: purpose)
       return .failure(.invalid(Self.cannotAsk(asked.question, asked.contact)))
     }
     asked.handed = connection.submit(command, .interactive)
