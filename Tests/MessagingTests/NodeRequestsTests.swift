@@ -72,8 +72,9 @@ import Testing
     #expect(rows.map { $0["key"]?.string } == ["010203040506", "060504030201"])
     #expect(rows.map { $0["role"]?.string } == ["admin", "read-write"])
     #expect(NodeQuestion.access.needsLogin)
-    #expect(
-      NodeQuestion.access.command(to: fixture.node.key, time: 1).encode().suffix(3) == [5, 0, 0])
+    let now = Moment(milliseconds: 0, trusted: false)
+    let contact = Contact(key: fixture.node.key, name: "n")
+    #expect(NodeQuestion.access.command(to: contact, time: 1, now: now)?.encode().suffix(3) == [5, 0, 0])
   }
 
   @Test func `telemetry that nobody asked for is a reading of the node that the push names`() throws {
