@@ -153,6 +153,15 @@ class Air:
         self.log.close()
 
 
+async def open_terminal(line):
+    """Both directions of an open terminal, and the transport to close with them."""
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader()
+    reading, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(os.dup(line), "rb", 0))
+    transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, os.fdopen(line, "wb", 0))
+    return reader, asyncio.StreamWriter(transport, protocol, reader, loop), reading
+
+
 class Client:
     """A plain client of a companion on TCP or a terminal. `trace`: a list for each frame, as in the folders of traces."""
 
@@ -167,13 +176,7 @@ class Client:
         if port:
             client.reader, client.writer = await asyncio.open_connection("127.0.0.1", port)
         else:
-            line = os.open(terminal, os.O_RDWR | os.O_NOCTTY)
-            loop = asyncio.get_running_loop()
-            client.reader = asyncio.StreamReader()
-            client.reading, _ = await loop.connect_read_pipe(
-                lambda: asyncio.StreamReaderProtocol(client.reader), os.fdopen(os.dup(line), "rb", 0))
-            transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, os.fdopen(line, "wb", 0))
-            client.writer = asyncio.StreamWriter(transport, protocol, client.reader, loop)
+            client.reader, client.writer, client.reading = await open_terminal(os.open(terminal, os.O_RDWR | os.O_NOCTTY))
         client.started = time.monotonic()
         client.task = asyncio.create_task(client.read())
         return client
