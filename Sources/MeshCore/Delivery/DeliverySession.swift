@@ -296,7 +296,9 @@ public struct DeliverySession: Sendable {
     // A short round leaves an attempt for the flood.
     let alongPath = round.limit < settings.maxAttempts ? min(1, settings.floodAfter) : settings.floodAfter
     if hasPath, message.directTries < alongPath { return .direct }
-    guard round.floods < settings.maxFloods else { return nil }
+    // Whoever was heard just now is there: without a path to it, floods are all that reaches it.
+    let isThere = round.kind == .sign && absences[key]?.fruitless == 0
+    guard round.floods < (isThere ? max(round.limit, settings.maxFloods) : settings.maxFloods) else { return nil }
     return hasPath ? .resetAndFlood : .flood
   }
 

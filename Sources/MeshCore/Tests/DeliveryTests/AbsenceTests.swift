@@ -121,7 +121,7 @@ import Timing
     #expect(made.count == 1)
     take(session.heard(birch, .certain, now: now))
     pass(15)
-    #expect(made.count == 3, "two floods without a path")
+    #expect(made.count == 5, "four floods without a path")
   }
 
   @Test mutating func `a newer message lets the oldest go ahead once`() {
