@@ -166,7 +166,7 @@ extension DeliverySession {
     guard case .node(let key) = message.item.destination else { return }
     let isLast = code == message.item.codes.last
     learn(key) { peer in
-      peer.heardAt = now
+      (peer.heardAt, peer.restored) = (now, 0)
       guard isLast, let route = message.lastRoute else { return }
       peer.acknowledged(after: tripTime, airtime: message.charged, flooded: route.isFlood)
     }

@@ -7,6 +7,8 @@ import Timing
 struct Peer: Equatable, Sendable {
   /// When it was last certainly heard.
   var heardAt: MonotonicTime?
+  /// How often its path was put back since it acknowledged something.
+  var restored = 0
   /// The slowest acknowledgements of late, as multiples of the attempt's air time, along the path and flooded.
   private var direct: Double?
   private var flooded: Double?
@@ -29,6 +31,8 @@ struct Peer: Equatable, Sendable {
 extension DeliverySession {
   /// Beyond it, what was learnt is forgotten.
   private static let mostPeers = 64
+  /// The radio writes all its contacts to its flash memory after each change: a path to a node that stays silent is let go.
+  private static let mostRestored = 4
 
   /// Changes what is known of a recipient.
   mutating func learn(_ key: PublicKey, _ change: (inout Peer) -> Void) {
@@ -47,7 +51,10 @@ extension DeliverySession {
   /// The flood brought no answer either. What lost a packet there may lose one here, and a packet along a path costs a fraction of a flood, whose copies
   /// also drown the acknowledgement: so the path is tried again in the next round.
   mutating func putPathBack(to key: PublicKey) -> [DeliveryAction] {
-    guard let bytes = shelved.removeValue(forKey: key), paths[key] == nil else { return [] }
+    guard let bytes = shelved.removeValue(forKey: key), paths[key] == nil,
+      peers[key]?.restored ?? 0 < Self.mostRestored
+    else { return [] }
+    learn(key) { $0.restored += 1 }
     paths[key] = bytes
     return [.restorePath(key)]
   }

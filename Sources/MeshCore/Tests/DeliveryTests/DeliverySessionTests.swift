@@ -154,6 +154,36 @@ private func code(_ number: UInt32) -> AckCode { AckCode(value: number) }
     #expect(expire() == [.transmit(id: 1, attempt: 4, route: .direct, airtime: 0)])
   }
 
+  /// Each time costs the radio's flash memory a file of all contacts.
+  @Test
+  mutating func `the path to a node that stays silent is put back a few times, and again once it has acknowledged`() {
+    _ = session.linkUp(now: now)
+    func rounds(_ session: inout DeliverySession, _ now: inout MonotonicTime, _ id: Int64, isThere: Bool) -> Int {
+      var (restored, actions) = (0, session.add(item(id, expires: 1e7), path: 2, now: now))
+      for number in 0..<120 as Range<UInt32> {
+        restored += actions.count { if case .restorePath = $0 { true } else { false } }
+        guard case .transmit(_, _, let route, _)? = actions.last else {
+          guard let next = session.deadline else { break }
+          now = next
+          actions = session.timedOut(now: now)
+          continue
+        }
+        let answer = DeliveryAnswer.sent(
+          code: code(1000 * UInt32(id) + number), flooded: route.isFlood, timeout: 1000)
+        actions = session.answered(id, answer, now: now)
+        if isThere { actions += session.acknowledged(code(1000 * UInt32(id) + number), tripTime: 500, now: now) }
+      }
+      // The last attempt may be in hand.
+      _ = session.answered(id, .notTried, now: now)
+      _ = session.cancel(id, now: now)
+      return restored
+    }
+    #expect(rounds(&session, &now, 1, isThere: false) == 4)
+    #expect(rounds(&session, &now, 2, isThere: false) == 0, "it is silent still")
+    #expect(rounds(&session, &now, 3, isThere: true) == 0)
+    #expect(rounds(&session, &now, 4, isThere: false) == 4)
+  }
+
   @Test mutating func `a path that comes during a flood is not replaced by the one that the flood took out`() {
     _ = session.linkUp(now: now)
     _ = add(item(1), path: 2)
