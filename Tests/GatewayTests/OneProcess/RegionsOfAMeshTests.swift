@@ -34,6 +34,9 @@ import Timing
     try say("by the channel's", rig)
     #expect(reached == 2)
     _ = try region(nil, rig)
+    #expect(try rig.outgoing("by the channel's")?["region"]?.string == "gatineau", "it would go out again there")
+    #expect(try region("none", rig)["region"]?.string == "*" && region("#none", rig)["region"]?.string == "none")
+    _ = try region(nil, rig)
     try say("the one before is not in force any more", rig)
     _ = try region("ottawa", rig)
     try say("the last", rig)
@@ -70,6 +73,7 @@ import Timing
     #expect(try add("Club", #","secret":"\#(key)","region":"*""#).json["region"]?.string == "*")
     #expect(try regionOf("Club") == "*")
 
+    #expect(try set(#""flood-scope":"default""#) == 400, "that is what is set here")
     #expect(try set(#""flood-scope":"$ours""#) == 400, "its key does not follow from its name")
     #expect(try set(#""flood-scope-key":"\#(secret)""#) == 400, "of which region?")
     #expect(try set(#""flood-scope":"$ours","flood-scope-key":"\#(secret)""#) == 200)

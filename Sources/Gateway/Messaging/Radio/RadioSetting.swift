@@ -82,6 +82,9 @@ public enum RadioSetting: Equatable, Sendable {
     }
     guard let key else {
       guard name != "none", name != Region.unscopedMark else { return .some(nil) }
+      guard name != "default" else {
+        throw .invalid("flood-scope: this sets the radio's default region; a region of the name default is #default")
+      }
       guard case .named(let text)? = Region(name), let own = Region.named(text).key else {
         throw .invalid(
           "flood-scope: \"\(name)\" is not a public region: 1 to 30 letters, digits and -, or none; one that begins with $ needs flood-scope-key"

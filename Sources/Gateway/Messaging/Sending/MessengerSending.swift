@@ -153,6 +153,12 @@ extension Messenger {
       guard message.attempts.accepted == 0 else { throw NotHandedOver(answer: .tooOld) }
       message.senderTime = nil
     }
+    // If it goes out again, then as the same packet, whatever the channel's region is by then.
+    if message.kind == .channel, message.region == nil, let choice = store.ifReadable({ try region(of: message) }),
+      choice != .radioDefault
+    {
+      message.region = choice.text
+    }
     let number = prepare(&message, attempt.number, own)
     message.airtime += attempt.airtime
     guard await save(message, airtime: attempt.airtime).failure() == nil, !Task.isCancelled else {

@@ -53,10 +53,12 @@ public enum SharedLink: Equatable, Sendable {
     return .channel(name: name, try secret(String(decoding: hex, as: UTF8.self)), region: region)
   }
 
-  public static let regionForm = "a region is 1 to 30 letters, digits and -, or * for none"
+  public static let regionForm = "a region is 1 to 30 letters, digits and -, or none"
 
   /// A region as people write it.
   public static func region(_ text: String) throws(Refusal) -> Region {
+    // As for a message or a node: a region of this name has a `#` before it.
+    guard text != "none" else { return .unscoped }
     guard let region = Region(text) else {
       throw .invalid(
         text.utf8.first == UInt8(ascii: "$")
