@@ -102,6 +102,8 @@ extension DeliverySession {
       guard let waiting = live[other], waiting.item.destination == message.item.destination, !waiting.isOpen,
         case .ready = waiting.phase
       else { continue }
+      // Somebody has asked for it meanwhile: it has its turn next.
+      if waiting.round.kind == .sign { continue }
       if waiting.item.tries > 0 || waiting.item.isOrdered {
         actions.append(put(aside: other))
       } else {

@@ -124,6 +124,15 @@ import Timing
     #expect(made.count == 5, "four floods without a path")
   }
 
+  @Test mutating func `two held messages that somebody asks for at once are both tried`() {
+    for id in 1...3 { add(item(Int64(id))) }
+    pass(3000)
+    made = []
+    for id in 1...2 { take(session.tryNow(Int64(id), now: now)) }
+    pass(20)
+    #expect(Set(made.map(\.id)) == [1, 2] && session.held == 3, "\(made.map(\.id))")
+  }
+
   @Test mutating func `a newer message lets the oldest go ahead once`() {
     add(item(1))
     pass(1000)
