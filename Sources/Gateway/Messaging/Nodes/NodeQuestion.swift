@@ -75,14 +75,14 @@ public enum NodeQuestion: Equatable, Sendable {
       return .sendTracePath(TraceRequest(tag: salt, auth: 0, flags: flags, path: path))
     case .cli(let text):
       return .sendText(OutgoingText(type: .cliData, attempt: 0, time: time, recipient: key.prefix, text: text))
-    case .clock: return contact.outPath.map { .sendAnonymousRequest(key, type: 3, parameters: $0.replyPath) }
-    case .owner: return contact.outPath.map { .sendAnonymousRequest(key, type: 2, parameters: $0.replyPath) }
+    case .clock: return contact.outPath.map { .sendAnonymousRequest(key, type: 3, parameters: $0.reversed.parameters) }
+    case .owner: return contact.outPath.map { .sendAnonymousRequest(key, type: 2, parameters: $0.reversed.parameters) }
     case .setClock:
       let text = ClockSetting.command(at: now.milliseconds, isSynchronised: now.trusted)
       return text.flatMap { Self.cli(Text($0)).command(to: contact, time: time, now: now) }
     case .keepAlive: return .sendBinaryRequest(key, BinaryRequest(type: 2, parameters: [0, 0, 0, 0]))
     case .regions(let path):
-      return .sendAnonymousRequest(key, type: Self.regionsRequest, parameters: [path.length.raw] + path.bytes)
+      return .sendAnonymousRequest(key, type: Self.regionsRequest, parameters: path.parameters)
     }
   }
 
@@ -282,10 +282,6 @@ extension NodeAnswer {
 }
 
 extension Path {
-  /// The path back: its length, and its hops in reverse.
-  fileprivate var replyPath: [UInt8] {
-    let size = length.bytesPerHop
-    let hops = stride(from: 0, to: bytes.count, by: size).map { bytes[$0..<$0 + size] }
-    return [length.raw] + hops.reversed().flatMap { $0 }
-  }
+  /// As the parameters of an anonymous request: its length and its hops.
+  fileprivate var parameters: [UInt8] { [length.raw] + bytes }
 }
